@@ -42,7 +42,10 @@ class PoseSourcesConfig(WithPredictor):
 class PoseScore(Record):
     """One figure of one row, or of its difference to another on the same windows, in percent."""
 
+    sources: tuple[str, ...]
+    """Where the head motion of the stages `trajectories` and `video_motions` came from, as their tables say."""
     row: str
+    """Named after them (`evaluation.pose_rows.pose_rows`)."""
     against: str | None
     """Row that is subtracted; None: none."""
     seed: int | None

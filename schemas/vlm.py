@@ -3,6 +3,7 @@
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
+import re
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -23,6 +24,15 @@ Section = Literal["instruction", "bank", "frames", "exemplars", "sequences", "in
 """What a part of a prompt is for: the linter allows labels of a window's middle in `bank` and `sequences` alone."""
 FAILED = "vlm:failed"
 """Stands for a label where an answer has none: no label is called so, so that it is always wrong."""
+
+
+BY_DIGEST = re.compile(r"@[0-9a-f]{16,64}$")
+"""Ends a name that says which weights are meant: 16 or more digits of their sha256."""
+
+
+def tuned_name(adapter: str | None) -> str:
+    """Return the name of tuned weights that ends in their digest; empty for any other, which counts as untuned."""
+    return adapter if adapter and BY_DIGEST.search(adapter) else ""
 
 
 class VlmServer(Record):
@@ -58,8 +68,8 @@ class VlmConfig(Record):
     model: Place = "Qwen/Qwen3-VL-32B-Instruct"
     """Name of the vision-language model in the answering program. Source: paper; the exact id is unverified."""
     adapter: Place | None = None
-    """Name of the tuned weights, in the answering program, that recognise segments; None: the model without tuning,
-    which is not the paper's."""
+    """Name of the tuned weights that recognise segments, in the answering program: a name, `@` and at least 16 digits
+    of their sha256. Under any other name, and with None, the row counts as untuned, which is not the paper's."""
     filler: Place = "Qwen/Qwen3-30B-A3B"
     """Name of the text model that fills the middles. The paper says Qwen3-30B; the id is unverified."""
     prompts: Place | None = None
@@ -156,6 +166,8 @@ class VlmAnswer(Record):
     """1 of a segment."""
     request: str
     """Digest of the request."""
+    adapter: str
+    """Tuned weights that the request named; empty: none."""
     text: str
     answered_by: str
     is_stub: bool
@@ -188,4 +200,6 @@ class EndpointScore(Record):
     row: Literal["segments", "R@1", "R@5", "exact_projection", "fallback_projection", "failed"]
     count: int
     percentage: float
+    adapter: str
+    """Tuned weights that recognised the segments, named by their digest; empty: an untuned model did."""
     is_stub: bool

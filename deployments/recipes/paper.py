@@ -94,7 +94,8 @@ def vlm_zero_shot() -> PipelineConfig:
 def vlm_sft() -> PipelineConfig:
     """The same with the tuned recogniser of endpoints and the text model that fills the middles. Source: as above.
 
-    `vlm.adapter` names the tuned weights in the answering program; without it the untuned model recognises segments.
+    `vlm.adapter` names the tuned weights in the answering program by their digest; without it the untuned model
+    recognises segments, and the row is called UNTUNED.
     """
     base = atomic()
     return base.replace(vlm=base.vlm.replace(rows=VLM_ROWS))

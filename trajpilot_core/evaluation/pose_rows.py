@@ -31,25 +31,49 @@ class PoseRow(NamedTuple):
     asked: str
     against: str | None
     published: str | None = None
-    """Row of the paper's table."""
+    """Row of the paper's table, which has Aria and Pi3 alone: that of another source is in none."""
 
 
-SAME, VIDEO, RAW, RULE, NONE = (
-    "files -> files",
-    "video -> video",
-    "files -> video, lengths as estimated",
-    "files -> video, lengths by the scale rule",
-    "no trajectory",
-)
-ROWS = (
-    PoseRow(SAME, "files", "files", None, "aria_to_aria"),
-    PoseRow(VIDEO, "video", "by_rule", SAME, "pi3_to_pi3"),
-    PoseRow(RAW, "files", "raw", SAME, "aria_to_pi3"),
-    PoseRow(RULE, "files", "by_rule", SAME),
-    PoseRow("files + video -> video", "both", "by_rule", VIDEO, "aria_and_pi3_to_pi3"),
-    PoseRow("files + video -> video, as many steps", "both_equal", "by_rule", VIDEO),
-    PoseRow(NONE, "none", "by_rule", SAME),
-)
+NONE = "no trajectory"
+"""The row that is given none."""
+
+
+class PoseRows(NamedTuple):
+    """The rows of two sources of head motion."""
+
+    same: PoseRow
+    video: PoseRow
+    raw: PoseRow
+    rule: PoseRow
+    both: PoseRow
+    both_equal: PoseRow
+    nothing: PoseRow
+
+
+def trained_on(sources: Sequence[str]) -> dict[str, str]:
+    """Return predictor of `POSE_MODELS` -> what it is trained on, named after the sources that ran.
+
+    Args:
+        sources: of the head motion of `trajectories` and of `video_motions`; equal ones are counted.
+    """
+    first, second = sources if len(set(sources)) == 2 else (f"{name} {n}" for n, name in enumerate(sources, 1))
+    both = f"{first} + {second}"
+    return {"files": first, "video": second, "both": both, "both_equal": f"{both}, as many steps", "none": NONE}
+
+
+def pose_rows(sources: Sequence[str]) -> PoseRows:
+    """Return the rows, named after the sources that ran (`trained_on`)."""
+    first, second, mixture, *_ = trained_on(sources).values()
+    same, video, both = f"{first} -> {first}", f"{second} -> {second}", f"{mixture} -> {second}"
+    return PoseRows(
+        PoseRow(same, "files", "files", None, f"{first}_to_{first}"),
+        PoseRow(video, "video", "by_rule", same, f"{second}_to_{second}"),
+        PoseRow(f"{first} -> {second}, lengths as estimated", "files", "raw", same, f"{first}_to_{second}"),
+        PoseRow(f"{first} -> {second}, lengths by the scale rule", "files", "by_rule", same),
+        PoseRow(both, "both", "by_rule", video, f"{first}_and_{second}_to_{second}"),
+        PoseRow(f"{both}, as many steps", "both_equal", "by_rule", video),
+        PoseRow(NONE, "none", "by_rule", same),
+    )
 
 
 @torch.inference_mode()
@@ -85,31 +109,33 @@ def tested_takes(data: PlanningData) -> Codes:
     return np.concatenate([np.zeros(0, np.int64), *takes])
 
 
-def scores_of(scores: Mapping[tuple[str, int], Array], take_N: Codes, cfg: PoseSourcesConfig) -> list[PoseScore]:
+def scores_of(
+    scores: Mapping[tuple[str, int], Array], sources: Sequence[str], take_N: Codes, cfg: PoseSourcesConfig
+) -> list[PoseScore]:
     """Return every row, and its difference to the row that it is compared with, by seed and in the mean over the seeds.
 
     Args:
         scores: (row, seed) -> (N, 2) per window.
+        sources: after which the rows are named.
         take_N: (N,) the take of each window.
         cfg: draws, level and seed of the bootstrap.
     """
     seeds = sorted({seed for _, seed in scores})
     found = []
-    for row in ROWS:
+    for row in pose_rows(sources):
         for against in dict.fromkeys((None, row.against)):
             by_seed = {
                 seed: scores[row.name, seed] - (0.0 if against is None else scores[against, seed]) for seed in seeds
             }
             every: list[tuple[int | None, Array]] = [*by_seed.items(), (None, np.mean(list(by_seed.values()), axis=0))]
             for seed, values_N2 in every:
-                found += _scores(row.name, against, seed, values_N2, take_N, cfg)
+                where = {"sources": sources, "row": row.name, "against": against, "seed": seed}
+                found += _scores(where, values_N2, take_N, cfg)
     return found
 
 
-def _scores(
-    row: str, against: str | None, seed: int | None, values_N2: Array, take_N: Codes, cfg: PoseSourcesConfig
-) -> list[PoseScore]:
-    """Return both metrics of (N, 2) values per window, with intervals over takes."""
+def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: PoseSourcesConfig) -> list[PoseScore]:
+    """Return both metrics of (N, 2) values per window, with intervals over takes; `where`: what else a score has."""
     cluster = np.unique(take_N, return_inverse=True)[1].astype(np.int64)
     n_takes = int(cluster.max()) + 1
     sums, counts = cluster_sums(100 * values_N2, cluster, n_takes)
@@ -117,16 +143,16 @@ def _scores(
     draws = (weights @ sums) / (weights @ counts)[:, None]
     low, high = interval(draws[:, None], np.array([n_takes]), cfg.confidence)
     return [
-        PoseScore(
-            row=row,
-            against=against,
-            seed=seed,
-            metric=metric,
-            value=round(float(sums[:, at].sum() / counts.sum()), DIGITS),
-            low=round(float(low[0, at]), DIGITS),
-            high=round(float(high[0, at]), DIGITS),
-            n_windows=len(values_N2),
-            n_takes=n_takes,
+        PoseScore.model_validate(
+            {
+                **where,
+                "metric": metric,
+                "value": round(float(sums[:, at].sum() / counts.sum()), DIGITS),
+                "low": round(float(low[0, at]), DIGITS),
+                "high": round(float(high[0, at]), DIGITS),
+                "n_windows": len(values_N2),
+                "n_takes": n_takes,
+            }
         )
         for at, metric in enumerate(POSE_METRICS)
     ]
@@ -143,24 +169,26 @@ def judge_poses(
     Args:
         scores: of every row.
         cfg: the margin.
-        trained: one judgement a training, `trained: <row of POSE_MODELS>, seed N`.
+        trained: one judgement a training, `trained: <what it is trained on>, seed N`.
     """
-    found = {one.row: one for one in scores if one.against == SAME and one.seed is None and one.metric == "mid"}
-    judged = []
-    if VIDEO in found:
-        one = found[VIDEO]
+    if not scores:
+        return []
+    rows, (first, second, *_) = pose_rows(scores[0].sources), trained_on(scores[0].sources).values()
+    found = {one.row: one for one in scores if (one.against, one.seed, one.metric) == (rows.same.name, None, "mid")}
+    judged, models = [], {}
+    if rows.video.name in found:
+        one = found[rows.video.name]
         inside, outside = -cfg.margin <= one.low and one.high <= cfg.margin, one.high < -cfg.margin
         said = f"{words(one)} points of the middles; as well means within {cfg.margin:g}"
-        judged.append(
-            _judged("claim: poses from video serve as well where they were trained on", inside, outside, said)
-        )
-    for row in (RAW, RULE):
+        check = f"claim: poses from video serve as well where they were trained on ({one.row})"
+        judged.append(_judged(check, inside, outside, said))
+        models[check] = (first, second)
+    for row in (rows.raw.name, rows.rule.name):
         if row in found:
             one = found[row]
             check = f"claim: a mismatch costs accuracy ({row})"
             judged.append(_judged(check, one.high < 0, one.low > 0, f"{words(one)} points of the middles"))
-    models = {judged[0].check: ("files", "video")} if VIDEO in found else {}
-    return [_withheld(one, models.get(one.check, ("files",)), trained, found.get(NONE)) for one in judged]
+    return [_withheld(one, models.get(one.check, (first,)), trained, found.get(NONE)) for one in judged]
 
 
 def _withheld(

@@ -59,10 +59,14 @@ METHODS: list[Method] = [
     shuffled.METHOD,
     floors.PREVIOUS,
     floors.MAJORITY,
+    vlm.UNTUNED,
     vlm.STUB,
     *anticipation.ROWS,
     *vlm.GOAL_FREE,
 ]
+
+BUILT_IN = frozenset(one.id for one in METHODS)
+"""What is listed beyond these are rows of plugins (`methods.plugged`)."""
 
 
 def method(id_: str) -> Method:
@@ -83,6 +87,11 @@ def method(id_: str) -> Method:
 def with_role(*roles: str) -> list[str]:
     """Return the ids of the rows that have one of the roles, in order."""
     return [one.id for one in METHODS if one.role in roles]
+
+
+def charted() -> list[str]:
+    """Return the ids of the main rows and of those of plugins, in order: what charts over the horizon show."""
+    return [one.id for one in METHODS if one.role == "main" or (one.id not in BUILT_IN and not one.anticipates)]
 
 
 def examined() -> Method:

@@ -1,7 +1,8 @@
 """Rows of vision-language models, which the stages `vlm` and `vlm_rows` answer (paper, 4.1; docs/decisions/vlm.md).
 
 Rows of runs that ask for them (`vlm.rows`); elsewhere they are absent. Made-up answers have rows of their own, which
-stand among the controls and say STUB.
+stand among the controls and say STUB; so have answers that rest on a recogniser that is not named by the digest of its
+tuned weights, which say UNTUNED.
 """
 
 from dataclasses import replace
@@ -34,6 +35,15 @@ TUNED = Method(
     against={ZERO_SHOT.id: "what tuning and the text model add"},
     style=RowStyle("triangle", "#a0418c", "#ccf091"),
 )
+UNTUNED = replace(
+    TUNED,
+    id="qwen_llm_untuned",
+    name="Qwen+LLM, UNTUNED",
+    knows=TUNED.knows.replace("a tuned model", "a model that no digest of tuned weights names"),
+    role="control",
+    against={ZERO_SHOT.id: "what recognising the ends one by one and the text model add"},
+    style=RowStyle("triangle", "#200040", "#f8f870", dash="2 3"),
+)
 STUB = replace(
     ZERO_SHOT,
     id="vlm_stub",
@@ -42,7 +52,7 @@ STUB = replace(
     role="control",
     style=RowStyle("none", "#859956", "#999999", dash="1 4"),
 )
-PLANNING = (ZERO_SHOT, TUNED, STUB)
+PLANNING = (ZERO_SHOT, TUNED, UNTUNED, STUB)
 
 
 def goal_free(one: Method) -> Method:

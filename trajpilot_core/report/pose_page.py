@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from schemas.pose_sources import POSE_METRICS, PoseScore
 from schemas.results import Judgement
-from trajpilot_core.evaluation.pose_rows import ROWS
+from trajpilot_core.evaluation.pose_rows import PoseRow, pose_rows, trained_on
 from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
@@ -43,8 +43,13 @@ class PoseResults:
 
     def is_weak(self, model: str) -> bool:
         """Return whether a predictor, of any seed, does not count as trained."""
-        own = (one for one in self.judgements if one.check.startswith(f"{TRAINED}{model},"))
-        return any(one.verdict != "holds" for one in own)
+        check = f"{TRAINED}{trained_on(self.scores[0].sources)[model]},"
+        return any(one.verdict != "holds" for one in self.judgements if one.check.startswith(check))
+
+    @property
+    def rows(self) -> tuple[PoseRow, ...]:
+        """The rows, named after the sources that ran; none without scores."""
+        return pose_rows(self.scores[0].sources) if self.scores else ()
 
     @property
     def names(self) -> tuple[str, str]:
@@ -85,9 +90,9 @@ def documents(results: PoseResults) -> dict[str, bytes]:
 def main_table(results: PoseResults) -> Table:
     """Return every row, mean over the seeds, with its difference; the paper's column on recorded takes alone."""
     paper = {} if results.is_simulated else published()
-    weak = {row.model for row in ROWS if results.is_weak(row.model)}
+    weak = {row.model for row in results.rows if results.is_weak(row.model)}
     lines: list[tuple[Cell, ...]] = []
-    for row in ROWS:
+    for row in results.rows:
         cells: list[Cell] = [results.of(row.name, None, None, metric) for metric in POSE_METRICS]
         cells += ["" if row.against is None else results.of(row.name, row.against, None, "mid"), row.against or ""]
         if paper:
@@ -120,7 +125,7 @@ def seed_table(results: PoseResults) -> Table:
     seeds = sorted({one.seed for one in results.scores if one.seed is not None})
     lines = tuple(
         (row.name, str(seed), *(results.of(row.name, None, seed, metric) for metric in POSE_METRICS))
-        for row in ROWS
+        for row in results.rows
         for seed in seeds
     )
     return Table("Seeds", ("trained -> asked", "seed", *results.names), lines)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from trajpilot_core.arrays import Array
     from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.data.two_motions import TwoMotions
+    from trajpilot_core.evaluation.pose_rows import PoseRows
     from trajpilot_core.models.predictor import CausalPredictor
     from trajpilot_core.training.fit_predictor import PredictorTask
     from trajpilot_core.training.jobs import TrainingJob
@@ -132,9 +133,10 @@ def conclude(work: Work[PoseSourcesConfig]) -> None:
     """Ask each predictor as its rows say, score and judge; write tables and pages."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
+    from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on
     from trajpilot_core.training.loop import one_thread
 
-    found = two_motions(work.inputs, "pose_sources")
+    found, sources = two_motions(work.inputs, "pose_sources"), sources_of(work.inputs)
     data, chain = found.data, chains_of(found.data)[0]
     seeds = seeds_of(work.inputs.models("e_tau").keys)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
@@ -146,18 +148,35 @@ def conclude(work: Work[PoseSourcesConfig]) -> None:
             latents = latents_of(work, found, chain, seed)
             tasks = tasks_of(work, data, chain, seed, latents)
             models = {name: fitted(work, model_key(FINAL, seed, name), task) for name, task in tasks.items()}
-            scores |= ask(work, data, chain, models, latents, seed)
-            trained += [judge_model(work, name, seed, tasks["files"]) for name in tasks]
+            scores |= ask(work, data, chain, models, latents, seed, pose_rows(sources))
+            trained += [judge_model(work, name, trained_on(sources)[name], seed, tasks["files"]) for name in tasks]
     steps.begin("metrics, intervals and pages")
     work.sink.reject(data.rejects)
     n_windows = sum(len(windows.window_ids) for windows in data.windows.values())
     work.sink.count(n_windows + sum(row.n_units for row in data.rejects), n_windows)
     work.sink.models(ENTRY, {})
-    write_results(work, scores, found, trained)
+    write_results(work, scores, sources, found, trained)
 
 
-def judge_model(work: Work[PoseSourcesConfig], model: str, seed: int, task: "PredictorTask") -> Judgement:
-    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors of the windows of `task`."""
+def sources_of(inputs: Inputs) -> tuple[str, str]:
+    """Return where the head motion of both stages came from, as their tables say."""
+    first, second = (
+        "/".join(sorted(set(inputs.table(name, ["source"])["source"].to_pylist())))
+        for name in ("motions", "video_motions")
+    )
+    return first, second
+
+
+def judge_model(work: Work[PoseSourcesConfig], model: str, named: str, seed: int, task: "PredictorTask") -> Judgement:
+    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors of the windows of `task`.
+
+    Args:
+        work: of the stage.
+        model: one of `POSE_MODELS`.
+        named: what it is trained on, as printed.
+        seed: of the training.
+        task: whose windows give the floors.
+    """
     from trajpilot_core.evaluation.trained_rows import TRAINED
     from trajpilot_core.training.convergence import complete, judge_scores
     from trajpilot_core.training.dev_scores import floor_scores
@@ -166,7 +185,7 @@ def judge_model(work: Work[PoseSourcesConfig], model: str, seed: int, task: "Pre
     scores = {row.epoch: row.value for row in curve if (row.split, row.quantity) == ("dev", "M@1") and row.epoch > 0}
     fit, dev = ({h: task.labels[rows] for h, rows in part.items()} for part in (task.fit, task.dev))
     floors = {name: found["M@1"] for name, found in floor_scores(fit, dev, len(task.bank)).items()}
-    return judge_scores(f"{TRAINED}{model}, seed {seed}", [scores[epoch] for epoch in sorted(scores)], complete(floors))
+    return judge_scores(f"{TRAINED}{named}, seed {seed}", [scores[epoch] for epoch in sorted(scores)], complete(floors))
 
 
 def latents_of(work: Work[PoseSourcesConfig], found: "TwoMotions", chain: Chain, seed: int) -> "dict[str, Tensor]":
@@ -258,10 +277,11 @@ def ask(
     models: "Mapping[str, CausalPredictor]",
     latents: "Mapping[str, Tensor]",
     seed: int,
+    rows: "PoseRows",
 ) -> "dict[tuple[str, int], Array]":
     """Return (row, seed) -> scores (N, 2) of the test windows."""
     from trajpilot_core.data.transitions import closed
-    from trajpilot_core.evaluation.pose_rows import ROWS, window_scores
+    from trajpilot_core.evaluation.pose_rows import window_scores
     from trajpilot_core.retrieval.bank import readout_of
 
     device = work.runtime.device
@@ -269,7 +289,7 @@ def ask(
     assert decoding is not None
     data = (closed(data, work.inputs) if is_closed else data).to(device)
     found = {}
-    for row in ROWS:
+    for row in rows:
         model, variant = models[row.model], variant_of(row.model)
         readout = readout_of(data, chain, model, decoding)
         found[row.name, seed] = window_scores(model, readout, data, latents[row.asked].to(device), variant)
@@ -279,24 +299,22 @@ def ask(
 def write_results(
     work: Work[PoseSourcesConfig],
     scores: "Mapping[tuple[str, int], Array]",
+    sources: tuple[str, str],
     found: "TwoMotions",
     trained: Sequence[Judgement],
 ) -> None:
     """Score and judge the answers, and write tables and pages."""
-    from trajpilot_core.evaluation.pose_rows import judge_poses, scores_of, tested_takes
+    from trajpilot_core.evaluation.pose_rows import judge_poses, scores_of, tested_takes, trained_on
     from trajpilot_core.report.pose_page import PoseResults, documents
 
-    table = scores_of(scores, tested_takes(found.data), work.config)
+    table = scores_of(scores, sources, tested_takes(found.data), work.config)
     judged = [*judge_poses(table, work.config, trained), *trained]
-    sources = {
-        name: "/".join(sorted(set(work.inputs.table(name, ["source"])["source"].to_pylist())))
-        for name in ("motions", "video_motions")
-    }
+    first, second, *_ = trained_on(sources).values()
     facts = [
-        f"pose files: {sources['motions']}; video: {sources['video_motions']}",
+        f"head motion of the stage trajectories: {first}; of video_motions: {second}",
         f"windows left out because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
-        f"median step of the pose files, to which the scale rule brings the others: {found.step_m:.4f} m",
-        origin_of_models(work.inputs.models("e_tau").about, work.config.net, "the pose files of this run"),
+        f"median step of {first}, to which the scale rule brings the others: {found.step_m:.4f} m",
+        origin_of_models(work.inputs.models("e_tau").about, work.config.net, f"{first} of this run"),
     ]
     takes = work.inputs.table("takes", ["corpus"])["corpus"].to_pylist()
     is_closed = work.config.net.head == "classes"

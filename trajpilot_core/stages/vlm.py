@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trajpilot_core.vlm.requests import Asking
     from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
 
-NAME, VERSION = "vlm", 2
+NAME, VERSION = "vlm", 3
 OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that decide neither what a take is asked nor what is written of it: its windows are facts of its source."""
 

@@ -13,7 +13,7 @@ from trajpilot_core.stages import vlm
 ENTRY = "vlm_predictions"
 ROW_BYTES = 900
 """Of one prediction as a record. Not measured."""
-VERSION = 1  # raise when the numbers that this stage writes change
+VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> VlmConfig:

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from schemas.results import Prediction
-from schemas.vlm import FAILED, EndpointScore, VlmAnswer, VlmCount
+from schemas.vlm import FAILED, EndpointScore, VlmAnswer, VlmCount, tuned_name
 from trajpilot_core.vlm.parsing import FAILED as UNREAD
 from trajpilot_core.vlm.parsing import Parsed, parse_label, parse_sequence
 from trajpilot_core.vlm.projection import Projection
 
-STUB_ROW = "vlm_stub"
-"""Variant of all made-up answers about whole windows."""
+STUB_ROW, TUNED_ROW, UNTUNED_ROW = "vlm_stub", "qwen_sft_llm", "qwen_llm_untuned"
+"""Variants of all made-up answers about whole windows, and of answers that rest on recognised segments."""
 GOAL_FREE = ("anticipate", "continue")
 PREFIX = "anticipation_"
 ENDS = ("fill", "continue")
@@ -46,10 +46,25 @@ def read_answers(answers: Sequence[VlmAnswer], bank: Projection) -> list[ReadAns
     return found
 
 
-def variant_of(answer: VlmAnswer) -> str:
+def recogniser(found: Sequence[ReadAnswer]) -> str:
+    """Return the tuned weights that answered about every segment, named by their digest; empty: an untuned model did.
+
+    The request has named them, and so has whoever answered.
+    """
+    held = [one.answer for one in found if one.answer.question == "segment"]
+    named = {tuned_name(one.adapter) if one.answered_by.endswith(one.adapter) else "" for one in held}
+    return named.pop() if len(named) == 1 else ""
+
+
+def row_of(answer: VlmAnswer, tuned: str) -> str:
+    """Return the row that an answer counts for where these weights recognised the segments (`recogniser`)."""
+    return UNTUNED_ROW if answer.row == TUNED_ROW and not tuned else answer.row
+
+
+def variant_of(answer: VlmAnswer, tuned: str) -> str:
     """Return the row of the tables that an answer counts for; made-up ones have a row of their own."""
     goal_free = PREFIX if answer.question in GOAL_FREE else ""
-    return f"{goal_free}{STUB_ROW if answer.is_stub else answer.row}"
+    return f"{goal_free}{STUB_ROW if answer.is_stub else row_of(answer, tuned)}"
 
 
 def predictions_of_answers(
@@ -62,6 +77,7 @@ def predictions_of_answers(
     answer is wrong, too.
     """
     recognised = {one.answer.unit: one.parsed for one in found if one.answer.question == "segment"}
+    tuned = recogniser(found)
     for one in found:
         answer = one.answer
         if answer.question == "segment" or (answer.is_stub and answer.row != "qwen_zs"):
@@ -78,7 +94,7 @@ def predictions_of_answers(
                     window_id=answer.unit,
                     take_id=answer.take_id,
                     horizon=answer.horizon,
-                    variant=variant_of(answer),
+                    variant=variant_of(answer, tuned),
                     seed=seed,
                     position=position,
                     label_id=truth.label_of[segment],
@@ -94,8 +110,10 @@ def predictions_of_answers(
 def counts_of(found: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]:
     """Return how the answers could be read, for each row and horizon; single segments have horizon 1."""
     groups: dict[tuple[str, int, bool], list[ReadAnswer]] = defaultdict(list)
+    tuned = recogniser(found)
     for one in found:
-        name = f"{one.answer.row}: segments" if one.answer.question == "segment" else variant_of(one.answer)
+        is_segment = one.answer.question == "segment"
+        name = f"{row_of(one.answer, tuned)}: segments" if is_segment else variant_of(one.answer, tuned)
         groups[name, one.answer.horizon, one.answer.is_stub].append(one)
     counted = []
     for (variant, horizon, is_stub), held in sorted(groups.items()):
@@ -137,10 +155,8 @@ def endpoint_scores(found: Sequence[ReadAnswer], truth: Truth, bank: Projection)
         "fallback_projection": sum(not ranked.is_exact for _, ranked in read),
         "failed": len(held) - len(read),
     }
-    is_stub = any(one.answer.is_stub for one in held)
+    of_all = {"adapter": recogniser(found), "is_stub": any(one.answer.is_stub for one in held)}
     return [
-        EndpointScore.model_validate(
-            {"row": row, "count": count, "percentage": 100 * count / len(held), "is_stub": is_stub}
-        )
+        EndpointScore.model_validate({"row": row, "count": count, "percentage": 100 * count / len(held), **of_all})
         for row, count in counts.items()
     ]

@@ -144,6 +144,7 @@ def rows_of_answers(
             unit=one.unit,
             horizon=one.horizon,
             request=reply.request,
+            adapter=one.request.adapter or "",
             text=reply.text,
             answered_by=reply.answered_by,
             is_stub=reply.answered_by == stub,

@@ -287,14 +287,23 @@ def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
 
 
 def test_rows_that_this_run_lacks_stand_below_the_main_table_and_nothing_is_called_not_built(page: Reader) -> None:
-    """Every row is built; a run without one lists it among those of other runs."""
+    """Every row is built; a run without one lists it as not run. Seen before: "not built" of rows on the page."""
     text = "".join(page.text)
     assert "not built" not in text
     assert (
         text.index("All rows but ablations over all horizons")
-        < text.index("not in this run: ")
+        < text.index("not run: ")
         < text.index("Difference to No-Traj,")
     )
+
+
+def test_what_is_not_run_is_what_the_tables_lack(inputs: Tables) -> None:
+    """The sentence of page and report.json follows from the rows: none of the page is in it, no other is left out."""
+    json_ = json.loads(built(inputs, CFG).documents["report.json"])
+    shown = {cell["key"].partition("|")[0] for table in json_["tables"] for cell in table["cells"]}
+    lacking = [one.name for one in METHODS if one.id not in shown and not one.anticipates]
+    assert json_["absent_rows"] == f"not run: {'; '.join(lacking)}"
+    assert "not_built" not in json_
 
 
 def test_an_undecided_claim_is_neither_green_nor_red(inputs: Tables) -> None:

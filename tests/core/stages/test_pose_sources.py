@@ -24,11 +24,12 @@ from schemas.trajectories import VideoMotionsConfig
 from trajpilot_core.data.two_motions import common
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.pose_rows import NONE, RAW, ROWS, SAME, VIDEO, judge_poses, scores_of
+from trajpilot_core.evaluation.pose_rows import NONE, judge_poses, pose_rows, scores_of, trained_on
 from trajpilot_core.poses.accuracy import clip_error, joined, sim3_residual_m
 from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.poses.se3 import Poses
-from trajpilot_core.report.pose_page import PoseResults, main_table
+from trajpilot_core.report.pose_page import PoseResults, documents, main_table
+from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, video_motions
 from trajpilot_core.store.tensors import tensors_bytes
 from trajpilot_core.studies.pose_accuracy import distributions
@@ -43,6 +44,9 @@ CFG = PoseSourcesConfig(
     ),
     decoding=ClosedDecodingConfig(weight=1.0, smoothing=0.5, is_masked=True),
 )
+SOURCES = ("aria", "odometry")
+ROWS = pose_rows(SOURCES)
+SAME, VIDEO, RAW = ROWS.same.name, ROWS.video.name, ROWS.raw.name
 SIZE = WorldSize(tasks=2, steps=4, alternatives=3, train=16, dev=4, test=8, motion_strength=3.0, max_horizon=5)
 
 
@@ -93,7 +97,7 @@ def test_motions_in_other_axes_and_lengths_are_a_mismatch_that_training_on_them_
     assert found[RAW].high < 0, "the planted mismatch must be seen"
     assert by_intervals(world, f"claim: a mismatch costs accuracy ({RAW})") == "holds"
     checks = {one.check for one in rows_of(Judgement, world.table("pose_judgements"))}
-    assert {f"trained: {name}, seed 0" for name in POSE_MODELS} <= checks
+    assert {f"trained: {name}, seed 0" for name in trained_on(SOURCES).values()} <= checks
     scores = {
         (one.row, one.metric): one.value
         for one in rows_of(PoseScore, world.table("pose_scores"))
@@ -101,7 +105,7 @@ def test_motions_in_other_axes_and_lengths_are_a_mismatch_that_training_on_them_
     }
     assert {row for row, _ in scores} == {row.name for row in ROWS}
     assert all(scores[VIDEO, metric] > scores[RAW, metric] for metric in ("mid", "full"))
-    assert scores["files + video -> video", "mid"] > scores[RAW, "mid"]
+    assert scores["aria + odometry -> odometry", "mid"] > scores[RAW, "mid"]
     page = world.documents["pose_sources.html"].decode()
     assert "Mid mAcc" in page
     assert "published Mid" not in page, "simulated takes stand next to no figure of the paper"
@@ -127,20 +131,22 @@ def test_the_mixture_has_a_row_of_as_many_steps_as_the_others() -> None:
 def test_equal_answers_give_equal_rows_and_a_difference_of_nothing() -> None:
     takes = np.concatenate([np.repeat(np.arange(8), 5), np.repeat(np.arange(8), 3)])
     every = np.random.default_rng(0).integers(0, 2, (len(takes), 2)).astype(float)
-    rows = scores_of({(row.name, 0): every for row in ROWS}, takes, CFG)
+    rows = scores_of({(row.name, 0): every for row in ROWS}, SOURCES, takes, CFG)
     for one in rows:
         at = 0 if one.metric == "mid" else 1
         wanted = 0.0 if one.against is not None else 100 * every[:, at].mean()
         assert one.value == pytest.approx(wanted)
         assert one.against is None or (one.low, one.high) == (0.0, 0.0)
-    few = scores_of({(row.name, 0): np.ones((10, 2)) for row in ROWS}, np.repeat(np.arange(5), 2), CFG)
+    few = scores_of({(row.name, 0): np.ones((10, 2)) for row in ROWS}, SOURCES, np.repeat(np.arange(5), 2), CFG)
     assert few[0].high == np.inf
 
 
 def test_the_claim_is_judged_by_intervals() -> None:
     def one(row: str, low: float, high: float) -> PoseScore:
         values = {"value": (low + high) / 2, "low": low, "high": high}
-        return PoseScore(row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values)
+        return PoseScore(
+            sources=SOURCES, row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values
+        )
 
     def verdicts(*scores: PoseScore) -> list[str]:
         return [found.verdict for found in judge_poses(scores, CFG)]
@@ -153,10 +159,14 @@ def test_the_claim_is_judged_by_intervals() -> None:
 def test_the_claim_is_withheld_from_predictors_that_are_not_trained_and_where_motion_tells_nothing() -> None:
     def one(row: str, low: float, high: float) -> PoseScore:
         values = {"value": (low + high) / 2, "low": low, "high": high}
-        return PoseScore(row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values)
+        return PoseScore(
+            sources=SOURCES, row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values
+        )
 
     def model(name: str, verdict: str) -> Judgement:
-        return Judgement.model_validate({"check": f"trained: {name}, seed 0", "verdict": verdict, "detail": ""})
+        return Judgement.model_validate(
+            {"check": f"trained: {trained_on(SOURCES)[name]}, seed 0", "verdict": verdict, "detail": ""}
+        )
 
     scores = [one(VIDEO, -1.0, 1.5), one(RAW, -9.0, -1.0), one(NONE, -30.0, -20.0)]
     good = [model(name, "holds") for name in POSE_MODELS]
@@ -171,9 +181,44 @@ def test_the_claim_is_withheld_from_predictors_that_are_not_trained_and_where_mo
     assert verdicts([*scores[:2], one(NONE, -3.0, 0.5)], good) == ["underpowered", "underpowered"]
 
 
-def test_the_papers_column_stands_next_to_recorded_takes_alone() -> None:
-    shown = PoseResults((), (), (), is_simulated=False, is_closed=True)
+@pytest.mark.parametrize(
+    ("sources", "same", "video"),
+    [
+        (("aria", "odometry"), "aria -> aria", "odometry -> odometry"),
+        (("aria", "pi3"), "aria -> aria", "pi3 -> pi3"),
+        (("pi3", "odometry"), "pi3 -> pi3", "odometry -> odometry"),
+        (("odometry", "odometry"), "odometry 1 -> odometry 1", "odometry 2 -> odometry 2"),
+    ],
+)
+def test_pages_scores_checks_and_latex_name_rows_after_the_sources_that_ran(
+    sources: tuple[str, str], same: str, video: str
+) -> None:
+    rows = pose_rows(sources)
+    assert (rows.same.name, rows.video.name) == (same, video)
+    takes = np.repeat(np.arange(9), 3)
+    scores = scores_of({(row.name, 0): np.ones((27, 2)) for row in rows}, sources, takes, CFG)
+    judged = judge_poses(scores, CFG)
+    made = documents(PoseResults(scores, judged, (), is_simulated=False, is_closed=True))
+    for name in ("pose_sources.html", "pose_sources.tex", "pose_sources.json"):
+        text = made[name].decode().replace("&gt;", ">")
+        printed = latex_text if name.endswith("tex") else str
+        assert all(printed(row.name) in text for row in (rows.same, rows.video)), name
+        assert printed("files ->") not in text
+        assert printed("video ->") not in text
+        assert "pi3" in sources or "pi3" not in text.lower()
+    assert judged[0].check.endswith(f"({video})")
+    assert {one.row for one in scores if one.against == video} == {rows.both.name, rows.both_equal.name}
+
+
+def test_the_papers_column_stands_next_to_recorded_takes_alone_and_to_its_own_sources() -> None:
+    takes, names = np.repeat(np.arange(9), 3), ("aria", "pi3")
+    scores = scores_of({(row.name, 0): np.ones((27, 2)) for row in pose_rows(names)}, names, takes, CFG)
+    shown = PoseResults(scores, (), (), is_simulated=False, is_closed=True)
     table = main_table(shown)
+    other = scores_of({(row.name, 0): np.ones((27, 2)) for row in ROWS}, SOURCES, takes, CFG)
+    of_odometry = main_table(dataclasses.replace(shown, scores=other))
+    assert [str(row[-1]) for row in of_odometry.rows] == ["24.29", *[""] * 6], "odometry is no Pi3"
+    assert [row[-1] != "" for row in table.rows] == [True, True, True, False, True, False, False]
     assert table.header[-2:] == ("published Mid", "published Full")
     assert table.rows[0][-2:] == ("19.47", "24.29")
     assert "published Mid" not in main_table(dataclasses.replace(shown, is_simulated=True)).header

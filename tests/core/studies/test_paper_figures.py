@@ -165,7 +165,7 @@ def test_the_rule_of_the_paper_takes_exact_scorers_over_wrong_rivals_and_prints_
     table = outcomes({"scorer": [2, 2, 1, 2], "no_traj": [2, 1, 0, 0], "top1": [0, 0, 0, 2], "oracle": [0, 0, 0, 0]})
     chosen = by_rule_of_paper(table, 0)
     assert chosen.gallery.classes[HELPED] == ("w001", "w003")
-    assert "No-Traj, the strongest other row, in place of a vision-language one, has not" in chosen.said
+    assert "No-Traj, the strongest other row, in place of Qwen-SFT+LLM, has not" in chosen.said
     assert "2 of 4 windows (50.0 %)" in chosen.said
     assert "not run" in by_rule_of_paper(outcomes({"no_traj": [1]}), 0).said
 

@@ -17,6 +17,7 @@ from schemas.config import PipelineConfig
 from schemas.results import Headroom, Metric
 from schemas.vlm import EndpointScore, VlmConfig
 from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import (
     ANTICIPATION,
@@ -37,7 +38,10 @@ from trajpilot_core.studies.paper_tables.figures.base import undrawn
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_SEEN_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
+from trajpilot_core.studies.paper_tables.labels.endpoints import LABEL as ENDPOINT_CACHE
 from trajpilot_core.studies.paper_tables.labels.retrieval import HEADROOM
+from trajpilot_core.studies.paper_tables.labels.rows import UNTUNED
+from trajpilot_core.studies.paper_tables.labels.scored import POSE_SCORES
 from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
 PLACES = [*((h, "none") for h in HORIZONS), (None, "sample")]
@@ -168,7 +172,7 @@ def test_a_stage_of_its_own_fills_its_label_by_the_mean_over_its_seeds() -> None
             [("visual", 0, 1.0), ("visual", 1, 3.0), ("no_traj", 0, 4.0)], subset="overall", space="challenge"
         ),
         ("probe", "probe_scores"): scores([("probe", 0, 9.0)], subset="overall", space="challenge"),
-        ("pose_sources", "pose_scores"): scores([("files -> files", None, 9.0)], against="other"),
+        ("pose_sources", "pose_scores"): scores([("aria -> aria", None, 9.0)], against="other"),
     }
     made = cells_of([replace(run, read=lambda *at: held.get(at))])
     found = {(cell.table, cell.row, cell.metric): (cell.value, cell.low, cell.high) for cell in made}
@@ -176,7 +180,41 @@ def test_a_stage_of_its_own_fills_its_label_by_the_mean_over_its_seeds() -> None
     assert found["basketball_shot_outcome", "scorer", "accuracy"] == (4.0, 3.0, None)
     assert found["ek100", "visual_only_probe", "action_accuracy"] == (2.0, None, None), "two seeds have no interval"
     assert found["ek100", "no_traj", "action_R@5"] == (4.0, 3.0, None)
-    assert not any(label == "pi3_robustness" for label, _, _ in found), "differences are no cells"
+    assert not any(label == POSE_SCORES.label for label, _, _ in found), "differences are no cells"
+
+
+@pytest.mark.parametrize("second", ["pi3", "odometry"])
+def test_a_row_of_pose_sources_is_filled_by_the_source_that_it_names_and_by_no_other(second: str) -> None:
+    """Seen before: what odometry had estimated stood under Pi3."""
+    held = {("pose_sources", "pose_scores"): scores([(row.name, None, 9.0) for row in pose_rows(("aria", second))])}
+    held = {at: table.append_column("against", pa.nulls(len(table), pa.string())) for at, table in held.items()}
+    filled = {
+        row[0]: row[1] for row in texts([replace(an_atomic_run(), read=lambda *at: held.get(at))], POSE_SCORES.label)
+    }
+    of_paper = ["Pi3 → Pi3", "Aria → Pi3", "Aria + Pi3 → Pi3"]
+    ours = [name.replace("Pi3", "Odometry") for name in of_paper]
+    assert filled["Aria → Aria"] == "9.00"
+    assert [filled[name] for name in of_paper] == [("9.00" if second == "pi3" else NOTHING)] * 3
+    assert [name for name in filled if "Odometry" in name] == (ours if second == "odometry" else [])
+    assert all(filled[name] == "9.00" for name in filled if "Odometry" in name)
+
+
+@pytest.mark.parametrize("adapter", ["", "recogniser@0123456789abcdef"])
+def test_an_untuned_recogniser_fills_no_line_of_a_tuned_one(adapter: str) -> None:
+    """Seen before: an untuned random model stood under "a tuned vision-language model"."""
+    cache = table_of(
+        EndpointScore, [EndpointScore(row="R@1", count=1, percentage=50.0, adapter=adapter, is_stub=False)]
+    )
+    run = replace(an_atomic_run(), read=lambda stage, entry: cache if entry == "endpoint_cache" else None)
+    shown = {row[0]: row[2] for row in texts([run], ENDPOINT_CACHE)}
+    assert shown["Endpoint R@1"] == ("50.00" if adapter else NOTHING)
+    assert shown.get("Endpoint R@1, UNTUNED") == (None if adapter else "50.00")
+    if not adapter:
+        metrics = [m.replace(variant=UNTUNED) for m in run.results.metrics if m.variant == "no_traj"]
+        rows = texts([replace(run, results=results_of(metrics, []))], ATOMIC)
+        assert {row[2] for row in rows if row[1] == "Qwen tuned + LLM"} == {NOTHING}
+        assert [row[:2] for row in rows if row[1] == "Qwen UNTUNED + LLM"] == [[str(h), rows[-1][1]] for h in HORIZONS]
+        assert NOTHING not in rows[-1]
 
 
 def test_a_label_is_not_built_without_its_stage_and_not_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +262,9 @@ def test_the_list_of_commands_names_a_recipe_for_all_that_can_be_filled_and_for_
 def test_no_table_takes_numbers_of_a_sample_of_windows_or_of_made_up_answers(per_horizon, is_stub: bool) -> None:
     asked = VlmConfig(rows=("qwen_zs",), windows_per_horizon=per_horizon)
     last = SimpleNamespace(config=PipelineConfig(vlm=asked))
-    recognised = table_of(EndpointScore, [EndpointScore(row="R@1", count=1, percentage=50.0, is_stub=is_stub)])
+    recognised = table_of(
+        EndpointScore, [EndpointScore(row="R@1", count=1, percentage=50.0, adapter="", is_stub=is_stub)]
+    )
     run = replace(an_atomic_run(), last=last, read=lambda *at: recognised)
     is_whole = per_horizon is None
     assert bool(LABELS[ATOMIC].cells(run)) == is_whole

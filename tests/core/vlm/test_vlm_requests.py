@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from vlm_fixture import FakeClient, ask, knows_all, made_up_frames, settings, text_of, world
+from vlm_fixture import TUNED, FakeClient, ask, knows_all, made_up_frames, settings, text_of, world
 
 from schemas.vlm import VlmPart, VlmReply, VlmRequest
 from trajpilot_core.engine.stage import Runtime, Work
@@ -184,13 +184,14 @@ def answered(files: list[Path], client: FakeClient, known: dict[str, VlmRequest]
     """What `vllm run-batch` would write."""
     rows = []
     for text in (one for path in files for one in path.read_text().splitlines()):
-        digest = json.loads(text)["custom_id"]
+        asked = json.loads(text)
+        digest, model = asked["custom_id"], asked["body"]["model"]
         message = {"role": "assistant", "content": client.answer(known[digest])}
         rows.append(
             {
                 "id": "x",
                 "custom_id": digest,
-                "response": {"status_code": 200, "body": {"model": "m", "choices": [{"message": message}]}},
+                "response": {"status_code": 200, "body": {"model": model, "choices": [{"message": message}]}},
                 "error": None,
             }
         )
@@ -203,7 +204,7 @@ def test_requests_go_out_in_files_and_their_answers_fill_the_rows(tmp_path: Path
     from trajpilot_core.vlm import take
 
     monkeypatch.setattr("trajpilot_core.vlm.frames.take_frames", made_up_frames)
-    memory, cfg = world(), settings(tmp_path, rows=BOTH)
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED)
     known: dict[str, VlmRequest] = {}
     for name in ("first_round", "second_round"):
         plain = getattr(take, name)

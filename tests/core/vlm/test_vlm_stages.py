@@ -7,15 +7,18 @@ import pyarrow.compute as pc
 import pytest
 import vlm_fixture
 from planning_world import fit_tables
-from vlm_fixture import FakeClient, ask, knows_all, made_up_frames, settings, world
+from vlm_fixture import TUNED, FakeClient, ask, knows_all, made_up_frames, settings, world
 
 from deployments.recipes import recipe
+from schemas.arrow import rows_of
 from schemas.config import EvaluationConfig, PipelineConfig
-from schemas.vlm import FAILED
+from schemas.vlm import FAILED, EndpointScore, VlmCount
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
+from trajpilot_core.methods import method, with_role
+from trajpilot_core.report.tables.answers import answer_tables
 from trajpilot_core.stages import evaluation, stages_of, vlm, vlm_rows
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS
@@ -34,7 +37,7 @@ def scores(memory) -> dict[tuple[str, int | None, str], float]:
 
 @pytest.mark.parametrize("anticipates", [False, True])
 def test_right_answers_score_100_on_every_metric_in_both_rows(tmp_path, monkeypatch, anticipates: bool) -> None:
-    memory, cfg = world(), settings(tmp_path, rows=BOTH, anticipates=anticipates)
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED, anticipates=anticipates)
     ask(memory, cfg, tmp_path, monkeypatch, knows_all(memory, cfg, monkeypatch))
     found = scores(memory)
     wanted = {*BOTH, *(f"anticipation_{row}" for row in BOTH if anticipates)}
@@ -45,8 +48,53 @@ def test_right_answers_score_100_on_every_metric_in_both_rows(tmp_path, monkeypa
         row["n_failed"] + row["n_projected"] + row["n_blank"] for row in memory.tables["vlm_counts"].to_pylist()
     } == {0}
     cache = {row["row"]: row for row in memory.tables["endpoint_cache"].to_pylist()}
+    assert {row["adapter"] for row in cache.values()} == {TUNED}
+    tables = answer_tables([], rows_of(EndpointScore, memory.tables["endpoint_cache"]))
+    assert f"by the tuned model {TUNED}" in tables[0].title
     assert cache["R@1"]["percentage"] == cache["R@5"]["percentage"] == 100
     assert cache["exact_projection"]["count"] == cache["segments"]["count"] > 0
+
+
+@pytest.mark.parametrize("adapter", [None, "recogniser", "recogniser@0123", "qwen@0123456789abcdeg"])
+@pytest.mark.parametrize("anticipates", [False, True])
+def test_a_recogniser_that_no_digest_names_is_called_untuned_wherever_it_shows(
+    tmp_path, monkeypatch, adapter: str | None, anticipates: bool
+) -> None:
+    """Seen before: a random model without tuned weights stood as "a tuned model"."""
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=adapter, anticipates=anticipates)
+    ask(memory, cfg, tmp_path, monkeypatch, knows_all(memory, cfg, monkeypatch))
+    assert_untuned(memory, anticipates=anticipates)
+
+
+def test_tuned_weights_count_only_where_whoever_answered_names_them_too(tmp_path, monkeypatch) -> None:
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED)
+    client = knows_all(memory, cfg, monkeypatch)
+    client.name = "Qwen/Qwen3-VL-32B-Instruct"
+    ask(memory, cfg, tmp_path, monkeypatch, client)
+    assert_untuned(memory, anticipates=False)
+
+
+def assert_untuned(memory, *, anticipates: bool) -> None:
+    """Names of rows, tables of the report, metrics and JSON say it, and no table of the paper has the row."""
+    untuned = ["qwen_llm_untuned", *(["anticipation_qwen_llm_untuned"] if anticipates else [])]
+    shown = {row for row, _, _ in scores(memory)}
+    assert shown & set(untuned) == set(untuned)
+    assert not {row for row in shown if "sft" in row}
+    for row in untuned:
+        assert "UNTUNED" in method(row).name
+        assert "SFT" not in method(row).name
+        assert "a tuned" not in method(row).knows
+        assert row not in (*with_role("main"), *ATOMIC_ROWS, *GOAL_FREE_ROWS)
+    counts, endpoints = (
+        rows_of(record, memory.tables[name])
+        for record, name in ((VlmCount, "vlm_counts"), (EndpointScore, "endpoint_cache"))
+    )
+    assert {one.adapter for one in endpoints} == {""}
+    reading, recognised = answer_tables(counts, endpoints)
+    names = {str(row[0]) for row in reading.rows} - {"Qwen-ZS", "Qwen-ZS, no goal"}
+    assert {name.partition(",")[0] for name in names} == {"Qwen+LLM"}
+    assert all("UNTUNED" in name for name in names)
+    assert "by an UNTUNED model" in recognised.title
 
 
 def test_answers_that_cannot_be_read_are_wrong_everywhere_and_none_is_left_out(tmp_path, monkeypatch) -> None:
@@ -105,8 +153,6 @@ def test_made_up_answers_say_stub_wherever_they_show_and_are_in_no_main_row(tmp_
     assert {row["answered_by"] for row in memory.tables["vlm_answers"].to_pylist()} == {"STUB"}
     for name in ("vlm_answers", "vlm_counts", "endpoint_cache"):
         assert set(memory.tables[name]["is_stub"].to_pylist()) == {True}
-    from trajpilot_core.methods import method, with_role
-
     for row in shown:
         assert "STUB" in method(row).name
         assert row not in with_role("main")
@@ -133,7 +179,7 @@ def test_a_subset_has_so_many_windows_of_each_horizon_and_every_row_is_scored_on
 
 
 def test_a_row_of_fewer_windows_is_never_differenced_against_one_of_all(tmp_path, monkeypatch) -> None:
-    memory, cfg = world(), settings(tmp_path, rows=BOTH)
+    memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED)
     ask(memory, cfg, tmp_path, monkeypatch, knows_all(memory, cfg, monkeypatch))
 
     def differences() -> set[tuple[str, str]]:

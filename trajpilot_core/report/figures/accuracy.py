@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
-from trajpilot_core.methods import with_role
+from trajpilot_core.methods import charted
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.legend import keys_of_rows
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
@@ -23,7 +23,7 @@ def accuracy(committed: Committed) -> Drawn:
     """Draw the metrics of an evaluation; a simulated corpus is named in the picture itself."""
     metrics = rows_of(Metric, committed.table("evaluation", "metrics"))
     results = results_of(metrics, rows_of(Judgement, committed.table("evaluation", "judgements")))
-    rows = [variant for variant in with_role("main") if variant in results.variants()]
+    rows = [variant for variant in charted() if variant in results.variants()]
     if not rows:
         raise NothingToDraw("no row was scored")
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))

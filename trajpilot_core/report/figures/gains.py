@@ -1,6 +1,6 @@
 """The paired differences to No-Traj in M@1 per horizon, with whiskers."""
 
-from trajpilot_core.methods import in_order, with_role
+from trajpilot_core.methods import charted, in_order
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.charts import Axes, whisker_chart
 from trajpilot_core.report.drawing.legend import Chart, keys_of_rows
@@ -14,7 +14,7 @@ question, and another control answers another."""
 
 def gaining() -> list[str]:
     """Return the rows whose gain is shown."""
-    return in_order({*with_role("main"), AVERAGE} - {REFERENCE})
+    return in_order({*charted(), AVERAGE} - {REFERENCE})
 
 
 def gain_chart(results: Results) -> Chart:

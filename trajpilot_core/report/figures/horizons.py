@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from schemas.results import Ceiling
-from trajpilot_core.methods import with_role
+from trajpilot_core.methods import charted
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_bound, line_chart
 from trajpilot_core.report.drawing.legend import Chart, Key, keys_of_rows
 from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
@@ -22,7 +22,7 @@ def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]
     ticks = horizons_of(results)
     drawn = []
     for metric in open_metrics():
-        series = [s for s in (series_of(results, v, None, metric) for v in with_role("main")) if s.points]
+        series = [s for s in (series_of(results, v, None, metric) for v in charted()) if s.points]
         axes = Axes(f"{metric} over the horizon", "horizon H (steps)", f"{metric}, %", ticks)
         bounds = _bounds(ceilings, metric)
         drawn.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, bounds)))
@@ -33,7 +33,7 @@ def main_legend(material: Material) -> list[Key]:
     """Return the legend of all charts of this figure; ceilings have the colours of their rows."""
     held = material.results.variants()
     bound = [Key("thin, with bars: ceiling of the row of that colour", legend_bound())]
-    return keys_of_rows([v for v in with_role("main") if v in held]) + (bound if material.ceilings else [])
+    return keys_of_rows([v for v in charted() if v in held]) + (bound if material.ceilings else [])
 
 
 def _bounds(ceilings: Sequence[Ceiling], metric: str) -> list[Series]:

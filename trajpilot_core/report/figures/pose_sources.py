@@ -4,7 +4,7 @@ from math import isfinite
 
 from schemas.arrow import rows_of
 from schemas.pose_sources import PoseMetric, PoseScore
-from trajpilot_core.evaluation.pose_rows import ROWS
+from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, whisker_chart
 from trajpilot_core.report.drawing.legend import keys_of
@@ -45,7 +45,7 @@ def pose_sources(committed: Committed) -> Drawn:
             ),
             mark_of(like),
         )
-        for row, like in zip(ROWS, STYLES, strict=True)
+        for row, like in zip(pose_rows(scores[0].sources), STYLES, strict=True)
     ]
     title = "Trained on one source, asked with another"
     axes = Axes(title, "trained -> asked", "right steps, %", (0.0, APART), x_names=names)

@@ -59,7 +59,10 @@ def _endpoints(rows: Sequence[EndpointScore]) -> Table:
     lines = [(ENDPOINTS[row.row], f"{row.count:,}", Value(row.percentage)) for row in rows]
     note = "Over the unique segments at the ends of the windows that were asked; what could not be read is wrong."
     stub = STUB_NOTE if any(row.is_stub for row in rows) else ""
-    return Table("Recognised endpoints", ("", "count", "percent"), tuple(lines), note + stub)
+    adapters = {row.adapter for row in rows if row.adapter}
+    by = f"the tuned model {', '.join(adapters)}" if adapters else "an UNTUNED model"
+    title = "Recognised endpoints" if stub else f"Endpoints as recognised by {by}"
+    return Table(title, ("", "count", "percent"), tuple(lines), note + stub)
 
 
 def _name(one: VlmCount) -> str:

@@ -11,6 +11,7 @@ from trajpilot_core.methods.base import Method
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
 from trajpilot_core.report.tables.names import open_metrics, row_name
 from trajpilot_core.report.tables.results import ResultCell, Results
+from trajpilot_core.report.tables.table import NOTHING
 
 
 def ablations() -> dict[str, list[str]]:
@@ -72,4 +73,4 @@ def absent_rows(results: Results) -> str:
     held = set(results.variants())
     anticipates = any(one.anticipates for one in METHODS if one.id in held)
     missing = [one.name for one in METHODS if one.id not in held and (anticipates or not one.anticipates)]
-    return f"not in this run: {', '.join(missing)}" if missing and held else ""
+    return f"{NOTHING}: {'; '.join(missing)}" if missing and held else ""

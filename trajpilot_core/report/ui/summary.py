@@ -9,7 +9,7 @@ from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.markdown_escape import literal
-from trajpilot_core.methods import with_role
+from trajpilot_core.methods import charted
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.report.action_page import MODELS, learned_rows, result_tables
 from trajpilot_core.report.committed import Committed
@@ -78,8 +78,8 @@ def _alone(committed: Committed, address: str) -> str:
 
 
 def _headline(results: Results, shown: Sequence[str]) -> list[str]:
-    """The main rows over all horizons."""
-    found = build_table("overview", "", results, with_role("main"), shown, poolings=("plain",))
+    """The main rows, and those of plugins, over all horizons."""
+    found = build_table("overview", "", results, charted(), shown, poolings=("plain",))
     if not found.groups:
         return ["No row was scored."]
     meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)

@@ -118,6 +118,8 @@ class PaperTable:
     """What a run fills of it, nothing where it is another benchmark's; None: nothing here computes it."""
     of_methods: bool = True
     """Its rows are those of `trajpilot_core.methods`, its metrics those of `trajpilot_core.metrics`."""
+    further: tuple[Line, ...] = ()
+    """Lines that the paper does not have, of what may stand in no line of its own: shown where a run fills them."""
     rules: tuple[int, ...] = ()
     """Lines above which a rule is drawn."""
     note: str = ""
@@ -137,8 +139,10 @@ class PaperTable:
         """Lay cells out; those of other labels only say whether what was run is simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
         found = {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in mine}
+        filled = [line for line in self.further if any(at in found for at in self._places(line))]
         rows = tuple(
-            (*line.heads, *(self._cell(found, line, column) for column in self.columns)) for line in self.lines
+            (*line.heads, *(self._cell(found, line, column) for column in self.columns))
+            for line in (*self.lines, *filled)
         )
         header = (*self.heads, *(column.head for column in self.columns))
         return Table(
@@ -152,7 +156,11 @@ class PaperTable:
 
     def addresses(self) -> list[CellAddress]:
         """Return the address of every number of the table, in reading order."""
-        return [at for line in self.lines for column in self.columns for at in _addresses(line, column)]
+        return [at for line in self.lines for at in self._places(line)]
+
+    def _places(self, line: Line) -> list[CellAddress]:
+        """Return the address of every number of a line."""
+        return [at for column in self.columns for at in _addresses(line, column)]
 
     def lacks(self, at: CellAddress) -> str:
         """Return what an empty cell says."""
@@ -183,7 +191,8 @@ class PaperTable:
         _, horizon, dataset, metric = at
         if not self.of_methods or found[at].is_undertrained or method(at[0]).uses_the_truth or at[0] in FLOORS:
             return False
-        places = [(row, horizon, dataset, metric) for row in dict.fromkeys(line.row for line in self.lines if line.row)]
+        rows = dict.fromkeys(line.row for line in (*self.lines, *self.further) if line.row)
+        places = [(row, horizon, dataset, metric) for row in rows]
         column = [one for one in places if one in found and one != at and not method(one[0]).uses_the_truth]
         others = [found[one].value for one in column if not found[one].is_undertrained]
         return bool(column) and is_single_best(found[at].value, others, METRICS[metric].higher_is_better, digits)

@@ -8,12 +8,14 @@ import pytest
 from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.pose_sources import POSE_METRICS, PoseScore
-from trajpilot_core.evaluation.pose_rows import ROWS
+from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.report.drawing.picture import NothingToDraw
 from trajpilot_core.report.figures.pose_sources import pose_sources
 
+ROWS = pose_rows(("aria", "odometry"))
 SCORES = [
     PoseScore(
+        sources=("aria", "odometry"),
         row=row.name,
         against=None,
         seed=seed,

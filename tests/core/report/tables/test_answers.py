@@ -55,7 +55,7 @@ def test_a_run_that_asks_for_them_shows_answers_rejects_and_that_it_is_a_sample(
     assert {"vlm_counts", "endpoint_cache", "vlm.rejects", "vlm_rows.rejects"} <= set(stage.reads)
     assert not {"vlm_counts", "vlm.rejects"} & set(STAGES["report"].under(RECIPES["demo"]()).reads)
     lost = [reject("vlm", RejectCode.VIDEO_MISSING, "egoexo4d:take00001", "frame 12 cannot be decoded")]
-    scores = [EndpointScore(row="R@1", count=3, percentage=30.0, is_stub=True)]
+    scores = [EndpointScore(row="R@1", count=3, percentage=30.0, adapter="", is_stub=True)]
     more = {
         "vlm_counts": table_of(VlmCount, [count("vlm_stub", is_stub=True)]),
         "endpoint_cache": table_of(EndpointScore, scores),

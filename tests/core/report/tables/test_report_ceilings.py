@@ -220,11 +220,11 @@ def test_rows_that_a_run_lacks_are_named_below_the_main_table(inputs: Tables, ke
     metrics = rows_of(Metric, inputs.tables["metrics"])
     any_row = next(m for m in metrics if m.reference is None)
     assert not absent_rows(results_of([any_row.replace(variant=one.id) for one in METHODS], []))
-    absent = html(kept).split("not in this run: ")[1].split("</p>")[0]
-    assert "Scorer+, no manner, " in absent, "a row that is asked for by a setting"
+    absent = html(kept).split("not run: ")[1].split("</p>")[0]
+    assert "Scorer+, no manner; " in absent, "a row that is asked for by a setting"
     fewer = [m for m in metrics if m.variant != "scorer_plus"]
     page = html(built(Tables({**inputs.tables, "metrics": table_of(Metric, fewer)}), CFG))
-    assert "not in this run: Scorer+, " in page
+    assert "not run: Scorer+; " in page
     assert "not built" not in page
 
 

@@ -51,7 +51,7 @@ def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
     if not rivals:
         return ChosenWindows(_exactly(()), "No other row was run.")
     other = VISION_LANGUAGE if VISION_LANGUAGE in rivals else max(rivals, key=lambda row: sum(rivals[row].values()))
-    instead = "" if other == VISION_LANGUAGE else ", the strongest other row, in place of a vision-language one,"
+    instead = "" if other == VISION_LANGUAGE else f", the strongest other row, in place of {row_name(VISION_LANGUAGE)},"
     mine = exact[SCORER]
     kept = sorted(window for window in mine if mine[window] and not rivals[other].get(window, False))
     order = np.random.default_rng(seed).permutation(len(kept))[:SHOWN]

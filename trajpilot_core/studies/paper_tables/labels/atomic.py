@@ -30,7 +30,13 @@ from trajpilot_core.studies.paper_tables.base import (
     metric_head,
     of_a_sample,
 )
-from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, of_each_horizon, rules_of
+from trajpilot_core.studies.paper_tables.labels.rows import (
+    ATOMIC_ROWS,
+    UNTUNED,
+    further_of,
+    of_each_horizon,
+    rules_of,
+)
 
 GOAL_FREE_ROWS = tuple(f"anticipation_{row}" for row in ATOMIC_ROWS)
 """Rows without a goal, in the order of the paper's table."""
@@ -52,13 +58,15 @@ def of_atomic(
 
 def per_horizon(label: str, title: str, rows: tuple[str, ...], heads: Mapping[str, str], *recipes: str) -> PaperTable:
     """Return a table of the five rows of atomic actions for each horizon; `heads` prints its metrics."""
+    untuned = f"{'anticipation_' if rows == GOAL_FREE_ROWS else ''}{UNTUNED}"
     return PaperTable(
         label=label,
         title=title,
         heads=("H", "Method"),
         lines=of_each_horizon(rows),
         columns=tuple(Column(metric_head(metric, head), (metric,)) for metric, head in heads.items()),
-        cells=partial(of_atomic, table=label, metrics=tuple(heads), rows=rows),
+        cells=partial(of_atomic, table=label, metrics=tuple(heads), rows=(*rows, untuned)),
+        further=further_of(untuned),
         rules=rules_of(rows),
         note=PERCENT,
         recipes=recipes,

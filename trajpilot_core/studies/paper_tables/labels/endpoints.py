@@ -23,6 +23,10 @@ ENDPOINTS = {
 }
 
 
+UNTUNED = "untuned "
+"""Begins the rows of a recogniser that is not named by the digest of its tuned weights."""
+
+
 def of_endpoints(run: PaperRun) -> list[PaperCell]:
     """Return the cells that a run fills; made-up answers of a test fill none, nor does a sample of windows."""
     if of_a_sample(run):
@@ -30,7 +34,9 @@ def of_endpoints(run: PaperRun) -> list[PaperCell]:
     table = run.read("vlm_rows", "endpoint_cache")
     held = [] if table is None else table.to_pylist()
     return [
-        plain_cell(run, LABEL, row["row"], metric, float(row[metric]))
+        plain_cell(
+            run, LABEL, row["row"] if row.get("adapter") else f"{UNTUNED}{row['row']}", metric, float(row[metric])
+        )
         for row in held
         if row["row"] in ENDPOINTS and not row["is_stub"]
         for metric in ("count", "percentage")
@@ -40,9 +46,10 @@ def of_endpoints(run: PaperRun) -> list[PaperCell]:
 TABLES = (
     PaperTable(
         label=LABEL,
-        title="Recognition of the endpoints by a tuned vision-language model",
+        title="Recognition of the endpoints by a vision-language model, tuned unless a line says otherwise",
         heads=("Quantity",),
         lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
+        further=tuple(Line((f"{title}, UNTUNED",), f"{UNTUNED}{row}") for row, title in ENDPOINTS.items()),
         columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
         cells=of_endpoints,
         of_methods=False,

@@ -10,10 +10,12 @@ from trajpilot_core.studies.paper_tables.base import Line
 PRINTED: Mapping[str, str] = {
     "qwen_zs": "Qwen zero-shot",
     "qwen_sft_llm": "Qwen tuned + LLM",
+    "qwen_llm_untuned": "Qwen UNTUNED + LLM",
     "visual_only_probe": "Visual-only attentive probe",
     "attentive_probe": "Attentive probe",
     "anticipation_qwen_zs": "Qwen zero-shot",
     "anticipation_qwen_sft_llm": "Qwen tuned + LLM",
+    "anticipation_qwen_llm_untuned": "Qwen UNTUNED + LLM",
     "anticipation_no_traj": "No-Traj",
     "anticipation_scorer": "Scorer",
     "anticipation_oracle": "Oracle",
@@ -21,6 +23,8 @@ PRINTED: Mapping[str, str] = {
 """Row -> as the paper's tables print it, where our own name is longer or there is none."""
 ATOMIC_ROWS = ("qwen_zs", "qwen_sft_llm", "no_traj", "scorer", "oracle")
 """Rows of the paper's tables of atomic actions, in their order."""
+UNTUNED = "qwen_llm_untuned"
+"""Stands below them where a run has it: it is no row of the paper."""
 
 
 def printed(row: str) -> str:
@@ -36,6 +40,11 @@ def of_methods(rows: Sequence[str]) -> tuple[Line, ...]:
 def of_each_horizon(rows: Sequence[str]) -> tuple[Line, ...]:
     """Return a line for each row of each horizon; the horizon is printed once."""
     return tuple(Line((str(h) if row == rows[0] else "", printed(row)), row, h) for h, row in product(HORIZONS, rows))
+
+
+def further_of(row: str) -> tuple[Line, ...]:
+    """Return a line for each horizon of a row that stands below the others."""
+    return tuple(Line((str(h), printed(row)), row, h) for h in HORIZONS)
 
 
 def rules_of(rows: Sequence[str]) -> tuple[int, ...]:

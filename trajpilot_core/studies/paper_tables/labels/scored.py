@@ -12,6 +12,7 @@ from math import isfinite
 from statistics import mean
 from typing import Any
 
+from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.studies.paper_tables.base import Column, Line, PaperCell, PaperRun, PaperTable, plain_cell
 from trajpilot_core.studies.paper_tables.labels.rows import of_methods
 
@@ -64,6 +65,7 @@ def table_of_scores(
     columns: tuple[Column, ...],
     recipes: tuple[str, ...],
     *,
+    further: tuple[Line, ...] = (),
     rules: tuple[int, ...] = (),
     always: str = "",
 ) -> PaperTable:
@@ -76,6 +78,7 @@ def table_of_scores(
         columns=columns,
         cells=partial(of_scores, scored=scored),
         of_methods=False,
+        further=further,
         rules=rules,
         note="Percent.",
         always=always,
@@ -91,15 +94,21 @@ POSES = {
     "aria_to_pi3": "Aria → Pi3",
     "aria_and_pi3_to_pi3": "Aria + Pi3 → Pi3",
 }
+ODOMETRY = {
+    "odometry_to_odometry": "Odometry → Odometry",
+    "aria_to_odometry": "Aria → Odometry",
+    "aria_and_odometry_to_odometry": "Aria + Odometry → Odometry",
+}
+"""Rows of the source that the paper does not have."""
 POSE_SCORES = ScoredBy(
     label="pi3_robustness",
     stage="pose_sources",
     entry="pose_scores",
     rows={
-        "aria_to_aria": "files -> files",
-        "pi3_to_pi3": "video -> video",
-        "aria_to_pi3": "files -> video, lengths as estimated",
-        "aria_and_pi3_to_pi3": "files + video -> video",
+        row.published: row.name
+        for second in ("pi3", "odometry")
+        for row in pose_rows(("aria", second))
+        if row.published
     },
     metrics={"Mid mAcc": "mid", "Full mAcc": "full"},
     dataset="keystep",
@@ -133,6 +142,7 @@ TABLES = (
         tuple(Line((title,), row, dataset="keystep") for row, title in POSES.items()),
         (Column("Mid mAcc ↑", ("Mid mAcc",)), Column("Full mAcc ↑", ("Full mAcc",))),
         ("keystep_poses",),
+        further=tuple(Line((title,), row, dataset="keystep") for row, title in ODOMETRY.items()),
     ),
     table_of_scores(
         ACTION_SCORES,
