@@ -11,7 +11,7 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
-VERSION = 9  # raise when what this stage writes changes
+VERSION = 10  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",
@@ -34,7 +34,7 @@ READS = (
     "motions",
 )
 
-ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves")
+ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves", "probe_models")
 """What it reads of a corpus without plans, whose segments are scored alone."""
 ALONE_STAGES = ("ingest", "features", "probe")
 TOKENS = ("token_scores", "token_contrasts", "token_checks", "token_curves", "token_tuned_curves")

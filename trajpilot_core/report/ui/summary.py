@@ -17,7 +17,7 @@ from trajpilot_core.report.tables.closed import OVERALL
 from trajpilot_core.report.tables.names import descriptions
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
-from trajpilot_core.report.tables.tokens import TokenResults, token_tables
+from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_tables
 from trajpilot_core.report.verdict import OPENING, verdict_of
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
@@ -55,7 +55,8 @@ def _planned(committed: Committed, address: str) -> str:
 
 def _alone(committed: Committed, address: str) -> str:
     """Return the summary of a corpus without plans: tables of the probe and of its rows with a token, the checks."""
-    tables = result_tables(rows_of(ProbeScore, committed.table("probe", "probe_scores")))
+    classes = classes_of(committed.about("probe", "probe_models"))
+    tables = result_tables(rows_of(ProbeScore, committed.table("probe", "probe_scores")), classes)
     judged = rows_of(Judgement, committed.table("probe", "probe_checks"))
     if committed.config.action_token.is_asked:
         found = TokenResults(
@@ -63,7 +64,7 @@ def _alone(committed: Committed, address: str) -> str:
             rows_of(TokenContrast, committed.table("action_token", "token_contrasts")),
             rows_of(Judgement, committed.table("action_token", "token_checks")),
         )
-        tables += token_tables(found)
+        tables += token_tables(found, classes)
         judged += found.checks
     warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
