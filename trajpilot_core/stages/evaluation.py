@@ -79,7 +79,7 @@ FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
 OPTIONAL_MODELS = ("attention_models", "planner_models")
 """They do, too, where there are any."""
-VERSION = 8  # raise when the numbers that this stage writes change
+VERSION = 9  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> EvaluationConfig:
@@ -225,6 +225,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
         growth(predictions, "oracle", cfg),
         {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
         predictor_config(work.inputs.models("predictors")).head == "classes",
+        over_classes=cfg.vocabulary == "classes",
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)

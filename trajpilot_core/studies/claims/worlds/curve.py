@@ -19,6 +19,7 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.predictions import SCHEMA, WINDOWS_AT_ONCE, prediction_table
 from trajpilot_core.methods import method
 from trajpilot_core.methods.batch import without_motion
+from trajpilot_core.models.ranking import LabelBank
 from trajpilot_core.models.readout import CosineReadout
 from trajpilot_core.retrieval.bank import ChainView, batches
 from trajpilot_core.training.loop import one_thread
@@ -55,7 +56,7 @@ def curve_view(data: PlanningData, files: ModelFiles, seed: int, device: str) ->
     traj, no_traj = (load_predictor(files.predictors, chain, seed, name, device) for name in ("traj", "no_traj"))
     precision = predictor_config(files.predictors).train.precision
     models = ChainModels(e_tau, traj, no_traj, None, e_tau.scale, precision)
-    return ChainView(data, chain, models, trajectory_latents(e_tau, data.motions), CosineReadout(data.bank))
+    return ChainView(data, chain, models, trajectory_latents(e_tau, data.motions), CosineReadout(LabelBank(data.bank)))
 
 
 def predict_horizon(view: ChainView, horizon: int, seed: int) -> list[pa.Table]:
