@@ -6,12 +6,12 @@ plain mean over the horizons. Source: docs/decisions/report.md.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import JsonValue
 
-from schemas.results import Metric
+from schemas.results import Judgement, Metric
 from trajpilot_core.methods import METHODS, examined, method, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.tables.closed import OVERALL
@@ -25,6 +25,8 @@ OPENING = ("M@1", "MSeq")
 """Columns of the main rows where labels are ranked by their texts; class heads have those of the paper's closed
 table."""
 JUDGED, JUDGED_BY_HEADS = "M@1", "Mid mAcc"
+FAULTS = ("identity: ", "leak: ", "demo: ")
+"""How checks begin whose failure speaks of a fault; a ceiling that is broken leaves no verdict at all."""
 BROKEN = "No verdict: a row lies above its ceiling, so no figure of this run can be relied on."
 NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 
@@ -80,6 +82,14 @@ def verdict_of(results: Results, *, simulated: bool, has_heads: bool, is_broken:
     said += _rest(gains, asked, results)
     n_takes = gains[asked].n_takes
     return DerivedVerdict(state, f"{'; '.join(said)} (95 % intervals over {n_takes} test takes).", gains[asked])
+
+
+def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> DerivedVerdict:
+    """Return the verdict, followed by the checks whose failure speaks of a fault, where any of them fails."""
+    failed = [f"{j.check} ({j.detail})" for j in judgements if j.verdict == "fails" and j.check.startswith(FAULTS)]
+    if not failed:
+        return verdict
+    return replace(verdict, text=f"{verdict.text} This run FAILS its own check {'; and '.join(failed)}.")
 
 
 def _asked(gains: dict[str, Metric]) -> str | None:

@@ -18,7 +18,7 @@ from trajpilot_core.report.tables.names import descriptions
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_tables
-from trajpilot_core.report.verdict import OPENING, verdict_of
+from trajpilot_core.report.verdict import OPENING, verdict_of, with_faults
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
 GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
@@ -46,7 +46,9 @@ def _planned(committed: Committed, address: str) -> str:
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
     is_broken = any(row.binding and row.above for row in ceilings)
     has_heads = committed.config.predictor.head == "classes"
-    said = verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken)
+    said = with_faults(
+        verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken), judgements
+    )
     parts = [f"**{warning}**"] if warning else []
     parts += [literal(said.text), f"The whole report: {literal(address)}", f"{NEXT_TO_IT} Predictions are among them."]
     shown = OVERALL if has_heads else OPENING
