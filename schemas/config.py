@@ -124,8 +124,8 @@ class EvaluationConfig(Record):
     """Rows, metrics and intervals."""
 
     vocabulary: Literal["labels", "classes"] = "labels"
-    """What an answer is: a label, or the class of one (ingest's table `label_classes`), where the bank of the readout
-    holds the texts of the classes alone and nothing is trained again. Source: paper, 4.1; docs/decisions/classes.md."""
+    """What an answer is: a label, or the class of one (ingest's table `label_classes`), which has the score of its
+    nearest label; nothing is trained again. Source: paper, 4.1; docs/decisions/classes.md."""
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes."""
     confidence: float = Field(0.95, gt=0.5, lt=1)

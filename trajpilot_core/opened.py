@@ -166,7 +166,7 @@ class OpenRun:
         """Return the metrics of both runs on what both scored, in percent: first is this run, paired over takes.
 
         Raises:
-            InputError: a run has no evaluation, or they are of different corpora.
+            InputError: a run has no evaluation, or they are of different corpora or answers.
         """
         from trajpilot_core.evaluation.comparison import metrics, open_side
 

@@ -74,7 +74,11 @@ def demo_planners() -> PipelineConfig:
 
 def demo_closed() -> PipelineConfig:
     """The demo's models on 24 classes of its 72 labels, next to planners that are trained on these; as
-    `atomic_closed`, after a finished demo."""
+    `atomic_closed`, after a finished demo.
+
+    These classes merge the alternatives of a step, which head motion tells apart: Oracle need not lie above No-Traj at
+    every H (docs/decisions/classes.md).
+    """
     base = demo_planners()
     return base.replace(
         ingest=base.ingest.replace(atomic=base.ingest.atomic.replace(classes=24)),

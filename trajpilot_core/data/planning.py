@@ -103,6 +103,8 @@ class PlanningData:
     own_bank: Tensor | None = None
     """(labels, E) float32, unit norm."""
 
+    class_of: Tensor | None = None
+    """(labels,) long, the class of each label of `own_bank`."""
     code_of: Mapping[str, int] | None = None
     """Label id -> class, where `labels` are classes."""
 
@@ -200,13 +202,15 @@ def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
     kept = [i for i, label in enumerate(data.label_ids) if class_of[label] == label]
     class_ids = tuple(data.label_ids[i] for i in kept)
     codes = _indices([class_of[label] for label in data.label_ids], _index(class_ids), "text_bank")
+    codes = codes.to(data.labels.device)
     return replace(
         data,
         label_ids=class_ids,
-        labels=codes.to(data.labels.device)[data.labels],
+        labels=codes[data.labels],
         bank=data.bank[kept],
         own_labels=data.labels,
         own_bank=data.bank,
+        class_of=codes,
         code_of=dict(zip(data.label_ids, codes.tolist(), strict=True)),
     )
 

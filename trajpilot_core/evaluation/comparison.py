@@ -1,6 +1,6 @@
 """Two runs against each other: what they were asked, what they were made from, what came out."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,8 @@ EVALUATION, INGEST = "evaluation", "ingest"
 SCORES = "take_scores"
 BY_TAKE = {"motions": "trajectories", "features": "features"}
 """Tables that are compared take by take -> the stage that writes them."""
+SHOWN = 5
+"""Labels or classes that an error spells out."""
 OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed", "report: heads")
 """Settings of the report that repeat others, by how they begin."""
 
@@ -43,6 +45,35 @@ class Side:
         if manifest is None or entry not in manifest.entries:
             return None
         return read_entry_table(self.folder, manifest, entry, columns)
+
+
+@dataclass(frozen=True)
+class AnswerSpace:
+    """What a run answers with."""
+
+    kind: str
+    """labels or classes, as `EvaluationConfig.vocabulary` has it."""
+    answer_of: Mapping[str, str]
+    """Label id -> id of the answer that is right for it; empty where the run no longer has these tables."""
+    text_of: Mapping[str, str]
+    """Label id -> text; of a class that of the label whose id it has."""
+
+    @property
+    def answers(self) -> set[str]:
+        """Return the ids of all answers."""
+        return set(self.answer_of.values())
+
+    def words(self) -> str:
+        """Return how many answers there are, and of what kind."""
+        if not self.answer_of:
+            return self.kind
+        of = f" of {len(self.answer_of):,} labels" if self.kind == "classes" else ""
+        return f"{len(self.answers):,} {self.kind}{of}"
+
+    def named(self, ids: Collection[str]) -> str:
+        """Return the texts of the first few labels or classes."""
+        texts = sorted(repr(self.text_of.get(one, one)) for one in ids)
+        return ", ".join(texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
 
 
 @dataclass(frozen=True)
@@ -148,16 +179,67 @@ def metrics(first: Side, second: Side) -> Pairing:
     """Compare the metrics of the two runs on the takes that both scored on the same windows and labels.
 
     Raises:
-        InputError: a run has no scores by take, or one is simulated and the other is not.
+        InputError: a run has no scores by take, one is simulated and the other is not, or they answer with other
+            labels or classes.
     """
     corpora = [corpora_of(side) for side in (first, second)]
     if all(corpora) and corpora[0] != corpora[1]:
         names = " and ".join(", ".join(sorted(corpus)) for corpus in corpora)
         raise InputError(f"{first.name} and {second.name} are of different corpora ({names}); nothing can be paired")
+    refuse_other_answers(first, second)
     tables = [side.table(EVALUATION, SCORES) for side in (first, second)]
     if tables[0] is None or tables[1] is None:
         raise InputError(f"an evaluation without {SCORES}: it is of an older version; run it again")
     return pair(tables[0], tables[1], EvaluationConfig(), takes_apart(first, second))
+
+
+def answers_of(side: Side) -> AnswerSpace:
+    """Return what a run answers with."""
+    evaluation = side.outputs[EVALUATION].config
+    kind = str(evaluation.get("vocabulary", EvaluationConfig().vocabulary))
+    mapped = side.table(INGEST, "label_classes", ("label_id", "class_id"))
+    named = side.table(INGEST, "labels", ("label_id", "label"))
+    if mapped is None or named is None:
+        return AnswerSpace(kind, {}, {})
+    labels = mapped["label_id"].to_pylist()
+    answers = mapped["class_id"].to_pylist() if kind == "classes" else labels
+    texts = dict(zip(named["label_id"].to_pylist(), named["label"].to_pylist(), strict=True))
+    return AnswerSpace(kind, dict(zip(labels, answers, strict=True)), texts)
+
+
+def refuse_other_answers(first: Side, second: Side) -> None:
+    """Refuse two runs that choose among different answers: a metric of one is another question than that of the other.
+
+    Raises:
+        InputError: labels against classes, other labels, or other classes.
+    """
+    one, other = answers_of(first), answers_of(second)
+    if one.answer_of and other.answer_of:
+        shared = set(one.answer_of) & set(other.answer_of)
+        moved = {label for label in shared if one.answer_of[label] != other.answer_of[label]}
+        if one.answers == other.answers and not moved:
+            return
+    elif one.kind == other.kind:
+        return
+    said = f"{first.name} answers with {one.words()}, {second.name} with {other.words()}"
+    if one.kind != other.kind:
+        raise InputError(
+            f"{said}: these are different questions, so nothing is paired; evaluate one of them as the other "
+            f"(--set evaluation.vocabulary={one.kind} or {other.kind}, --from evaluation), then compare again"
+        )
+    lacking = [
+        f"only {side.name} has {space.named(ids)}"
+        for side, space, ids in (
+            (first, one, one.answers - other.answers),
+            (second, other, other.answers - one.answers),
+        )
+        if ids
+    ]
+    lacking = lacking or [f"another class has {one.named(moved)}"]
+    raise InputError(
+        f"{said}, and they are not the same: {'; '.join(lacking)}; nothing is paired; give both the same annotations "
+        "and settings of ingest, run both, then compare again"
+    )
 
 
 def takes_apart(first: Side, second: Side) -> set[str]:

@@ -31,3 +31,5 @@ class CheckInputs:
     """Model entry -> what its metadata say it was fitted on; None where they say nothing."""
     has_class_heads: bool = False
     """Plans are class scores, which are decoded under a transition prior."""
+    over_classes: bool = False
+    """Answers are classes of labels."""

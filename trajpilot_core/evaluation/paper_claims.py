@@ -12,6 +12,11 @@ from trajpilot_core.evaluation.evidence import CheckInputs
 from trajpilot_core.evaluation.trained_rows import ROW, TRAINED, model_of
 from trajpilot_core.methods import method
 
+OVER_CLASSES = (
+    "over classes that merge the alternatives of a step head motion can add little to both ends at a short H "
+    "(docs/decisions/classes.md)"
+)
+"""What the demo's check says where it fails and answers are classes."""
 ClaimVerdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
 
 
@@ -104,6 +109,8 @@ def claim_check(claim: ClaimedSign, evidence: CheckInputs) -> Judgement:
     if verdict == "undecided" and claim.check.startswith("demo: "):
         verdict = "fails"
     detail = ", ".join(f"H={row.horizon}: {row.value:+.1f} [{row.low:+.1f}, {row.high:+.1f}]" for row in rows)
+    if verdict == "fails" and claim.check.startswith("demo: ") and evidence.over_classes:
+        detail = f"{detail}; {OVER_CLASSES}"
     return _claimed(claim, evidence, verdict, f"{claim.metric} in points: {detail}", min(r.n_takes for r in rows))
 
 

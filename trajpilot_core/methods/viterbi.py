@@ -70,7 +70,7 @@ def shortlist(batch: "WindowBatch", row: str) -> "Shortlist | None":
 
     keep = batch.joint().config.shortlist
     score = PLAIN[row].score(batch)
-    return None if score is None else shortlisted(batch.segments, batch.view.data.bank, keep, score)
+    return None if score is None else shortlisted(batch.segments, batch.view.data.read_bank, keep, score)
 
 
 def answer(row: str) -> "Callable[[WindowBatch], Answers | None]":

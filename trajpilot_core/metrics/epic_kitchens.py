@@ -42,6 +42,10 @@ class ActionMetric:
     unit: str = "%"
     higher_is_better: bool = True
 
+    def is_fixed(self, n_classes: int) -> bool:
+        """Return whether every ranking of so many classes has the same value: all of them are among the first k."""
+        return self.k >= n_classes
+
 
 VERB = ActionMetric("Verb", "class-mean recall of the verb among five", "verb")
 NOUN = ActionMetric("Noun", "class-mean recall of the noun among five", "noun")

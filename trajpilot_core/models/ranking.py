@@ -3,6 +3,9 @@
 Axes: V labels of the bank, E text space. Source: paper, 3.3 (prediction by cosine against the bank).
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -18,19 +21,47 @@ def rows_at_once(n_labels: int, device: torch.device) -> int:
     return max(1, chunk // max(1, n_labels))
 
 
-def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank_VE: Tensor) -> Tensor:
-    """Return how many labels stand before the true one, long, of the shape of `truth_x`.
+class LabelBank(NamedTuple):
+    """What predicted embeddings are compared with: labels, or the classes that they belong to."""
+
+    label: Tensor
+    """(V, E) unit-norm embeddings of labels."""
+    class_of: Tensor | None = None
+    """(V,) long, the class of each label, every class from 0 to C - 1; None: each label is an answer itself."""
+
+    def scores(self, plan_xE: Tensor) -> Tensor:
+        """Return the cosines of embeddings (..., E) with every answer: of a class, that of its nearest label."""
+        score_xV = plan_xE @ self.label.T
+        if self.class_of is None:
+            return score_xV
+        lowest_xC = score_xV.new_full((*score_xV.shape[:-1], int(self.class_of.max()) + 1), -torch.inf)
+        return lowest_xC.scatter_reduce(-1, self.class_of.expand_as(score_xV), score_xV, "amax")
+
+
+def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank) -> Tensor:
+    """Return how many answers stand before the true one, long, of the shape of `truth_x`.
 
     Args:
         plan_xE: (..., E) predicted embeddings; leading axes may be broadcast against `truth_x`.
-        truth_x: (...) long, label indices.
-        bank_VE: (V, E) label embeddings.
+        truth_x: (...) long, indices of answers.
+        bank: of the answers.
     """
+    return _of_truth(plan_xE, truth_x, bank, ranks_of)
+
+
+def truth_scores(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank) -> Tensor:
+    """Return the cosine of the true answer, of the shape of `truth_x`; arguments as in `truth_ranks`."""
+    return _of_truth(plan_xE, truth_x, bank, lambda scores_RV, truth_R: scores_RV.gather(1, truth_R[:, None])[:, 0])
+
+
+def _of_truth(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Read something of the scores (R, V) of all answers and the true ones (R,), some embeddings at a time."""
     truth = truth_x.expand(plan_xE.shape[:-1]).reshape(-1)
     flat_RE = plan_xE.reshape(-1, plan_xE.shape[-1])
-    step = rows_at_once(len(bank_VE), bank_VE.device)
-    ranks = [ranks_of(flat_RE[r : r + step] @ bank_VE.T, truth[r : r + step]) for r in range(0, flat_RE.shape[0], step)]
-    return torch.cat(ranks).reshape(plan_xE.shape[:-1]) if ranks else truth.reshape(plan_xE.shape[:-1])
+    step = rows_at_once(len(bank.label), bank.label.device)
+    parts = range(0, flat_RE.shape[0], step)
+    found = [read(bank.scores(flat_RE[r : r + step]), truth[r : r + step]) for r in parts]
+    return torch.cat(found).reshape(plan_xE.shape[:-1]) if found else truth.reshape(plan_xE.shape[:-1])
 
 
 def ranks_of(scores_RV: Tensor, truth_R: Tensor) -> Tensor:
@@ -69,8 +100,8 @@ def _best_in_turn(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
     return torch.stack(ids, 1), torch.stack(values, 1)
 
 
-def best_labels(plan_RE: Tensor, bank_VE: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return the `n` nearest labels of (R, E) embeddings, (R, n) indices and cosines; see `best`."""
-    step = rows_at_once(len(bank_VE), bank_VE.device)
-    parts = [best(plan_RE[r : r + step] @ bank_VE.T, n) for r in range(0, plan_RE.shape[0], step)]
+def best_labels(plan_RE: Tensor, bank: LabelBank, n: int) -> tuple[Tensor, Tensor]:
+    """Return the `n` nearest answers of (R, E) embeddings, (R, n) indices and cosines; see `best`."""
+    step = rows_at_once(len(bank.label), bank.label.device)
+    parts = [best(bank.scores(plan_RE[r : r + step]), n) for r in range(0, plan_RE.shape[0], step)]
     return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])

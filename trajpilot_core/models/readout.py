@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from trajpilot_core.models.planners.decoding import TransitionPrior, log_scores, marginals, viterbi
 from trajpilot_core.models.predictor import CausalPredictor
-from trajpilot_core.models.ranking import best, best_labels, ranks_of, truth_ranks
+from trajpilot_core.models.ranking import LabelBank, best, best_labels, ranks_of, truth_ranks, truth_scores
 
 DECODED_AT_ONCE = 1 << 22
 """Scores of labels that are decoded at once."""
@@ -84,8 +84,7 @@ class Readout(Protocol):
 class CosineReadout:
     """The open vocabulary: labels by the cosine of their embedding with the predicted one."""
 
-    bank: Tensor
-    """(V, E) unit norm."""
+    bank: LabelBank
 
     def plan(self, model: CausalPredictor, predicted_xE: Tensor) -> Tensor:
         """Return the embeddings (..., E) as they are."""
@@ -101,7 +100,7 @@ class CosineReadout:
 
     def scores(self, plan_xP: Tensor) -> Tensor:
         """Return (..., V) cosines."""
-        return plan_xP @ self.bank.T
+        return self.bank.scores(plan_xP)
 
     def ranked(self, plan_BHP: Tensor, take_B: Tensor, n: int) -> RankedPlan:
         """Rank the labels of every step by itself; no label is forbidden. (B, H, R)."""
@@ -116,7 +115,9 @@ class CosineReadout:
 
     def agreement(self, mids_BKMP: Tensor, truth_BM: Tensor) -> Tensor:
         """Return (B, K), mean cosines."""
-        return (mids_BKMP * self.bank[truth_BM][:, None]).sum(-1).mean(-1)
+        if self.bank.class_of is None:
+            return (mids_BKMP * self.bank.label[truth_BM][:, None]).sum(-1).mean(-1)
+        return truth_scores(mids_BKMP, truth_BM[:, None].expand(mids_BKMP.shape[:-1]), self.bank).mean(-1)
 
     def mean(self, weight_BK: Tensor, mids_BKMP: Tensor) -> Tensor:
         """Return (B, M, E), the mean embedding, unit norm."""

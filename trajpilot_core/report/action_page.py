@@ -31,7 +31,17 @@ from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
-from trajpilot_core.report.tables.tokens import TokenResults, read_tokens, token_fact, token_tables, value_cell
+from trajpilot_core.report.tables.tokens import (
+    Classes,
+    TokenResults,
+    classes_of,
+    fixed_note,
+    metric_columns,
+    read_tokens,
+    token_fact,
+    token_tables,
+    value_cell,
+)
 
 NAMES = {"probe": "attentive probe", "majority": "most frequent five"}
 ORDER = ("majority", "probe")
@@ -114,12 +124,14 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
     title = spec_of(cfg.corpus).title if cfg.corpus else "a corpus"
     title = f"{title}, released features {cfg.released}" if cfg.released else title
     where = f"a simulated world in the file layout of {title}" if found.simulated else title
-    weak = found.undertrained
-    tables = [*result_tables(found.scores, weak), *token_tables(found.tokens, weak)]
-    plain = [
-        *result_tables(found.scores, weak, has_intervals=False),
-        *token_tables(found.tokens, weak, has_intervals=False),
-    ]
+    weak, classes = found.undertrained, classes_of(inputs.models("probe_models").about)
+    tables, plain = (
+        [
+            *result_tables(found.scores, classes, weak, has_intervals=has_intervals),
+            *token_tables(found.tokens, classes, weak, has_intervals=has_intervals),
+        ]
+        for has_intervals in (True, False)
+    )
     lines = facts(found, cfg)
     document: dict[str, JsonValue] = {
         "format": json_report.FORMAT,
@@ -181,16 +193,20 @@ def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
 
 
 def result_tables(
-    scores: Sequence[ProbeScore], weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
+    scores: Sequence[ProbeScore],
+    classes: Classes,
+    weak: frozenset[str] = frozenset(),
+    *,
+    has_intervals: bool = True,
 ) -> list[Table]:
     """Return one table a label space: rows by set, a column a metric, means over the seeds."""
     note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())
     note += " Means over the seeds; intervals (95 % unless set otherwise) are over test videos, of one seed alone."
-    note += f" {LEGEND}" if weak.intersection(NAMES) else ""
+    note += fixed_note(classes) + (f" {LEGEND}" if weak.intersection(NAMES) else "")
     return [
         Table(
             f"Anticipation, {SPACE_TITLES[space]}",
-            ("set", "row", *EPIC_METRICS, "clips, classes of actions"),
+            ("set", "row", *metric_columns(classes), "clips, classes of actions"),
             tuple(_row(scores, space, subset, row, has_intervals, weak) for subset in SUBSETS for row in ORDER),
             note,
             rules=tuple(len(ORDER) * at for at in range(1, len(SUBSETS))),

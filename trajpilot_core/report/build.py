@@ -25,7 +25,7 @@ from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import LEGEND
 from trajpilot_core.report.tables.results import all_tables, results_of
-from trajpilot_core.report.verdict import opening_table, verdict_of
+from trajpilot_core.report.verdict import opening_table, verdict_of, with_faults
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,15 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         cfg,
         f"TrajPilot on {corpus_title(loaded, cfg)}",
         facts(loaded, results, cfg),
-        verdict_of(
-            results,
-            simulated=loaded.simulated,
-            has_heads=cfg.heads is not None,
-            is_broken=bounds.state == "broken",
-            gate=loaded.gate,
+        with_faults(
+            verdict_of(
+                results,
+                simulated=loaded.simulated,
+                has_heads=cfg.heads is not None,
+                is_broken=bounds.state == "broken",
+                gate=loaded.gate,
+            ),
+            loaded.judgements,
         ),
         [
             *opening_table(results, has_heads=cfg.heads is not None),

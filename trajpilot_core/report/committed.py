@@ -1,6 +1,7 @@
 """What the stages committed under one root, and the corpus that they were given: what pictures are drawn from."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest, stage_folder
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import table_file
-from trajpilot_core.store.verified import verified_file
+from trajpilot_core.store.verified import verified_bytes, verified_file
 
 WARNING = "SIMULATED WORLD: says nothing about real recordings, not to be set next to published figures"
 
@@ -36,6 +37,12 @@ class Committed:
         files = [file for file in self._entry(stage, name).files if file.rows]
         chosen = [files[i * len(files) // n] for i in range(n)] if len(files) > n else files
         return [read_table(verified_file(self.folder, stage_folder(stage), file), columns) for file in chosen]
+
+    def about(self, stage: str, name: str) -> Mapping[str, str]:
+        """Return what an entry of models says of all of them, verified."""
+        first, *_ = self._entry(stage, name).files
+        said: Mapping[str, str] = json.loads(verified_bytes(self.folder, stage_folder(stage), first))
+        return said
 
     def warning(self) -> str:
         """Return what stands above results of a simulated corpus or on released features; else it is empty."""

@@ -6,12 +6,12 @@ plain mean over the horizons. Source: docs/decisions/report.md.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import JsonValue
 
-from schemas.results import GateRow, Metric
+from schemas.results import GateRow, Judgement, Metric
 from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS
 from trajpilot_core.methods import METHODS, examined, method, with_role
 from trajpilot_core.methods.base import REFERENCE
@@ -25,6 +25,8 @@ Effect = Literal["helps", "hurts", "undecided", "nothing"]
 OPENING = ("M@1", "MSeq")
 """Columns of the main rows where labels are ranked by their texts; class heads have those of the paper's closed
 table."""
+FAULTS = ("identity: ", "leak: ", "demo: ")
+"""How checks begin whose failure speaks of a fault; a ceiling that is broken leaves no verdict at all."""
 BROKEN = "No verdict: a row lies above its ceiling, so no figure of this run can be relied on."
 NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 
@@ -105,6 +107,14 @@ def _takes(results: Results, gain: Metric) -> str:
     n_takes = gain.n_takes if every is None else every.n_takes
     fewest = f", {gain.n_takes} at the horizon with the fewest" if gain.n_takes < n_takes else ""
     return f"{n_takes} test takes{fewest}"
+
+
+def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> DerivedVerdict:
+    """Return the verdict, followed by the checks whose failure speaks of a fault, where any of them fails."""
+    failed = [f"{j.check} ({j.detail})" for j in judgements if j.verdict == "fails" and j.check.startswith(FAULTS)]
+    if not failed:
+        return verdict
+    return replace(verdict, text=f"{verdict.text} This run FAILS its own check {'; and '.join(failed)}.")
 
 
 def _asked(gains: dict[str, Metric]) -> str | None:

@@ -31,6 +31,7 @@ from trajpilot_core.errors import LeakError, StoreError
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.planners.decoding import smoothed_prior
 from trajpilot_core.models.predictor import CausalPredictor
+from trajpilot_core.models.ranking import LabelBank
 from trajpilot_core.models.readout import ClassReadout, CosineReadout, Readout
 from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
 
@@ -180,7 +181,7 @@ def readout_of(data: PlanningData, chain: Chain, model: CausalPredictor, decodin
         StoreError: there are class heads, and nothing was read to decode them with.
     """
     if model.class_head is None:
-        return CosineReadout(data.bank)
+        return CosineReadout(LabelBank(data.read_bank, data.class_of))
     if data.closed is None:
         raise StoreError("the predictors have class heads; read the tables for their decoding (with_closed_tables)")
     counts_VV = fitted_bigrams(data.closed.segments, data, chain, data.codes, len(data.label_ids))

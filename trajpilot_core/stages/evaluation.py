@@ -230,6 +230,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
         growth(predictions, "oracle", cfg),
         {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
         has_heads,
+        over_classes=cfg.vocabulary == "classes",
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)

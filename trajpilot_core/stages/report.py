@@ -34,7 +34,7 @@ READS = (
     "motions",
 )
 
-ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves")
+ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves", "probe_models")
 """What it reads of a corpus without plans, whose segments are scored alone."""
 ALONE_STAGES = ("ingest", "features", "probe")
 TOKENS = ("token_scores", "token_contrasts", "token_checks", "token_curves", "token_tuned_curves")

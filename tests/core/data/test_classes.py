@@ -109,7 +109,7 @@ def test_classes_in_the_place_of_what_the_scorer_reads_would_be_found_out(made) 
     """The planted fault: the same queries with classes as the labels that models read."""
     data, files, _, _ = made
     own = in_classes(data, class_table(two_by_two(data)))
-    wrong = replace(own, own_labels=None, own_bank=None)
+    wrong = replace(own, own_labels=None, own_bank=None, class_of=None)
     rows = (data.windows[4].split == 2).nonzero()[:, 0][:6]
     texts = []
     for one in (data, wrong):
@@ -148,3 +148,19 @@ def test_a_row_that_reads_the_labels_behind_the_classes_of_its_own_window_is_ref
             predicted(own, files, scorers)
     finally:
         METHODS.remove(liar)
+
+
+def test_the_first_answer_over_classes_is_the_class_of_the_first_over_labels(made) -> None:
+    data, files, scorers, (before, _, _) = made
+    class_of = two_by_two(data)
+    after = predicted(in_classes(data, class_table(class_of)), files, scorers)[0]
+    first = [
+        {
+            (row["variant"], row["seed"], row["window_id"], row["position"]): row["top_ids"][0]
+            for row in table.to_pylist()
+            if row["variant"] in ("no_traj", "endpoint_traj", "oracle", "pool_mean")
+        }
+        for table in (before, after)
+    ]
+    assert first[0]
+    assert first[1] == {where: class_of[label] for where, label in first[0].items()}

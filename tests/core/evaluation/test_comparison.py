@@ -1,5 +1,6 @@
 """compare: what two runs were asked, what they read, and their metrics, paired over takes."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from synthetic_corpus import corpus, predictions
 
+from deployments.cli.main import main
 from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig, PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import AnyStage, Source, Stage, Work
@@ -92,15 +94,14 @@ def test_too_few_common_takes_give_no_interval_and_none_no_metric() -> None:
 # Two whole roots, with the names of the real stages and nothing computed.
 
 
-def pretend_ingest(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> AnyStage:
+def pretend_ingest(tables: dict[str, pa.Table]) -> AnyStage:
     def run(work: Work) -> None:
-        work.sink.table("takes", takes)
-        work.sink.table("segments", segments)
-        work.sink.table("windows", windows)
-        work.sink.count(takes.num_rows, takes.num_rows)
+        for name, table in tables.items():
+            work.sink.table(name, table)
+        work.sink.count(1, 1)
 
-    facts = {"of": str([table.to_pylist() for table in (takes, segments, windows)])}
-    written = ("takes", "segments", "windows")
+    facts = {"of": str([table.to_pylist() for table in tables.values()])}
+    written = tuple(tables)
     return Stage("ingest", (), written, IngestConfig, run, 1, "", sources=lambda *_: [Source("", facts=facts)])
 
 
@@ -142,9 +143,10 @@ def make(
     scores: pa.Table = SCORES,
     config: PipelineConfig | None = None,
     windows: pa.Table = TABLES["windows"],
+    answers: dict[str, pa.Table] | None = None,
 ) -> dict[str, AnyStage]:
     listed = (
-        pretend_ingest(takes, segments, windows),
+        pretend_ingest({"takes": takes, "segments": segments, "windows": windows, **(answers or {})}),
         pretend_sharded("trajectories", "motions"),
         pretend_sharded("features", "features"),
         pretend_evaluation(scores),
@@ -232,6 +234,73 @@ def test_simulated_and_recorded_runs_are_never_paired(tmp_path: Path) -> None:
     sides = [comparison.open_side(str(tmp_path / name), stages) for name in "ab"]
     with pytest.raises(InputError, match="different corpora"):
         comparison.metrics(*sides)
+
+
+CLASSES = PipelineConfig(evaluation=EvaluationConfig(vocabulary="classes"))
+
+
+def answering(*texts: str, same: int = 1) -> dict[str, pa.Table]:
+    """The labels of a run, and their classes: `same` neighbours each, called by the first of them."""
+    ids = [f"id_{text}" for text in texts]
+    classes = [ids[n - n % same] for n in range(len(ids))]
+    named = pa.table({"label_id": ids, "label": list(texts)})
+    return {"labels": named, "label_classes": pa.table({"label_id": ids, "class_id": classes})}
+
+
+def refusal(root: Path, one: dict, other: dict) -> str:
+    stages = make(root / "a", **one)
+    make(root / "b", **other)
+    with pytest.raises(InputError) as refused:
+        comparison.metrics(*(comparison.open_side(str(root / name), stages) for name in "ab"))
+    return str(refused.value).replace(f"{root}/", "")
+
+
+def test_runs_over_labels_and_over_classes_are_refused_by_name(tmp_path: Path) -> None:
+    four = answering("cut", "slice", "wash", "rinse", same=2)
+    said = refusal(tmp_path, {"answers": four}, {"answers": four, "config": CLASSES})
+    assert said.startswith("a answers with 4 labels, b with 2 classes of 4 labels: these are different questions")
+    assert "--set evaluation.vocabulary=labels or classes" in said
+
+
+def test_they_are_refused_where_the_tables_of_labels_are_gone(tmp_path: Path) -> None:
+    assert refusal(tmp_path, {}, {"config": CLASSES}).startswith("a answers with labels, b with classes: these are")
+
+
+def test_runs_over_other_labels_are_refused_and_the_labels_are_named(tmp_path: Path) -> None:
+    said = refusal(tmp_path, {"answers": answering("cut", "wash")}, {"answers": answering("cut", "peel", "fry")})
+    assert said.startswith("a answers with 2 labels, b with 3 labels, and they are not the same: ")
+    assert "only a has 'wash'; only b has 'fry', 'peel'; nothing is paired; give both the same" in said
+
+
+def test_runs_over_other_classes_of_the_same_labels_are_refused(tmp_path: Path) -> None:
+    four = answering("cut", "slice", "wash", "rinse", same=2)
+    ids = four["labels"]["label_id"].to_pylist()
+    moved = {**four, "label_classes": pa.table({"label_id": ids, "class_id": [ids[0], ids[2], ids[2], ids[2]]})}
+    said = refusal(tmp_path, {"answers": four, "config": CLASSES}, {"answers": moved, "config": CLASSES})
+    assert "a answers with 2 classes of 4 labels, b with 2 classes of 4 labels, and they are not the same" in said
+    assert "another class has 'slice'" in said
+
+
+def test_classes_that_merge_nothing_are_the_labels_and_are_paired(tmp_path: Path) -> None:
+    stages = make(tmp_path / "a", answers=answering("cut", "wash"))
+    make(tmp_path / "b", answers=answering("wash", "cut"), config=CLASSES)
+    first, second = (comparison.open_side(str(tmp_path / name), stages) for name in "ab")
+    assert comparison.metrics(first, second).n_takes == 14
+
+
+def test_the_command_refuses_other_answers_in_one_sentence_with_exit_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two = answering("cut", "slice", same=2)
+    make(tmp_path / "a", answers=two)
+    make(tmp_path / "b", answers=two, config=CLASSES)
+    monkeypatch.setattr(sys, "argv", ["trajpilot", "compare", str(tmp_path / "a"), str(tmp_path / "b")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    printed = capsys.readouterr()
+    assert ended.value.code == 2
+    assert "answers with 2 labels" in printed.err
+    assert "second - first" not in printed.out
 
 
 def test_a_version_and_a_library_that_differ_are_settings_too(tmp_path: Path) -> None:

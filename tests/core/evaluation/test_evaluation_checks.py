@@ -13,6 +13,7 @@ from schemas.config import EvaluationConfig
 from schemas.results import Judgement
 from trajpilot_core.evaluation.checks import decoded_together, identity_checks, judge
 from trajpilot_core.evaluation.evidence import CheckInputs
+from trajpilot_core.evaluation.paper_claims import OVER_CLASSES
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 
@@ -243,6 +244,17 @@ def test_the_demos_claim_fails_when_one_interval_holds_zero(sound: CheckInputs) 
         for m in sound.metrics
     ]
     assert verdicts(replace(sound, metrics=wrong))[DEMO] == "fails"
+
+
+def test_over_classes_the_demos_failed_check_says_why(sound: CheckInputs) -> None:
+    wrong = [m.replace(low=-0.1) if (m.variant, m.reference) == ("oracle", "no_traj") else m for m in sound.metrics]
+    for over_classes in (True, False):
+        checks = judge(replace(sound, metrics=wrong, over_classes=over_classes))
+        (row,) = (j for j in checks if j.check == DEMO)
+        assert row.verdict == "fails"
+        assert (OVER_CLASSES in row.detail) == over_classes
+    (well,) = (j for j in judge(replace(sound, over_classes=True)) if j.check == DEMO)
+    assert OVER_CLASSES not in well.detail
 
 
 def test_the_demos_claim_proves_nothing_with_an_undertrained_model(sound: CheckInputs) -> None:

@@ -1,18 +1,28 @@
 """The report of a corpus without plans: the tables of the probe, and nothing published next to simulated figures."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from epic_probe_fixture import SMALL, Kitchens, kitchens, probed
 
-from schemas.arrow import table_of
-from schemas.config import PipelineConfig, ReportConfig
+from schemas.arrow import rows_of, table_of
+from schemas.config import PipelineConfig, ReportConfig, RunOptions
+from schemas.probe import ProbeConfig, ProbeScore
 from schemas.rejects import Reject
 from schemas.released import released_note
+from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.key import producers
+from trajpilot_core.engine.stage import Stage, Work
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, ActionClips, score
 from trajpilot_core.report.action_page import build_alone
+from trajpilot_core.report.committed import committed_under
+from trajpilot_core.report.tables.tokens import classes_of, fixed_metrics, metric_columns
+from trajpilot_core.report.ui.summary import summary
 from trajpilot_core.stages import STAGES
 
 ALONE = [STAGES[name] for name in ("ingest", "features", "probe")]
@@ -100,3 +110,62 @@ def test_the_report_reads_what_the_corpus_has() -> None:
     assert {writer[entry] for entry in alone.reads} < {writer[entry] for entry in report.reads}
     assert "metrics" not in alone.reads
     assert "probe_scores" in alone.reads
+
+
+@dataclass
+class Held:
+    """What the summary in the UI reads, from memory."""
+
+    memory: Kitchens
+    config: PipelineConfig
+
+    def table(self, stage: str, name: str) -> pa.Table:
+        return self.memory.tables[name]
+
+    def about(self, stage: str, name: str) -> Mapping[str, str]:
+        return self.memory.models(name).about
+
+    def warning(self) -> str:
+        return ""
+
+
+def test_a_metric_that_cannot_be_anything_else_says_so_wherever_the_table_is_printed(memory: Kitchens) -> None:
+    """Training has four verbs and five nouns, and a recall counts the best five."""
+    found = documents(memory, "simulated")
+    config = PipelineConfig().replace(ingest=PipelineConfig().ingest.replace(corpus="epic_kitchens"))
+    found["the UI"] = summary(Held(memory, config), "report.html").encode()  # type: ignore[arg-type]
+    for name, content in found.items():
+        assert b"Verb (fixed: 4 verbs, the best 5 count)" in content, name
+        assert b"Noun (fixed: 5 nouns, the best 5 count)" in content, name
+        assert b"Action (fixed" not in content, name
+    assert b"every row has the same value, whatever it answers" in found["report.html"]
+    verbs = {one.value for one in rows_of(ProbeScore, memory.tables["probe_scores"]) if one.metric == "Verb"}
+    assert verbs == {100.0}, "probe and floor, every set, every seed"
+
+
+@pytest.mark.parametrize(("n_classes", "differ"), [(4, False), (5, False), (6, True)])
+def test_it_is_fixed_exactly_where_no_ranking_gives_another_value(n_classes: int, differ: bool) -> None:
+    rng = np.random.default_rng(0)
+    classes = rng.integers(n_classes, size=40)
+    nothing = np.zeros(40, dtype=bool)
+    clips = ActionClips(classes, classes, nothing, nothing, nothing, nothing)
+    values = set()
+    for _ in range(20):
+        ranking = np.stack([rng.permutation(n_classes)[:5] for _ in classes])
+        values.add(score(EPIC_METRICS["Verb"], clips, {"verb": ranking}).value)
+    assert (len(values) > 1) == differ
+    assert ("Verb" not in fixed_metrics({"verb": n_classes})) == differ
+    assert (metric_columns({"verb": n_classes})[0] == "Verb") == differ
+
+
+def test_the_number_of_classes_is_read_from_what_the_probes_say_of_themselves(tmp_path: Path) -> None:
+    def run(work: Work) -> None:
+        work.sink.models("probe_models", {"classes": json.dumps({"verb": [3, 9], "noun": [1], "action": [4, 5, 6]})})
+        work.sink.count(1, 1)
+
+    stage = Stage("probe", (), ("probe_models",), ProbeConfig, run, 1, "")
+    where = RunOptions(root=str(tmp_path), device="cpu")
+    execute(stage, PipelineConfig(), where, {"probe": stage})
+    about = committed_under(PipelineConfig(), where).about("probe", "probe_models")
+    assert classes_of(about) == {"verb": 2, "noun": 1, "action": 3}
+    assert classes_of({"config": "{}"}) == {}, "no probe was trained"

@@ -7,10 +7,10 @@ import pytest
 from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
-from schemas.arrow import rows_of
+from schemas.arrow import rows_of, table_of
 from schemas.results import GateRow, Judgement, Metric
 from trajpilot_core.report.tables.results import Results, results_of
-from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, opening_table, verdict_of
+from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, opening_table, verdict_of, with_faults
 
 
 def planted(inputs: Tables, **gains: tuple[float, float, float]) -> Results:
@@ -132,3 +132,21 @@ def test_takes_with_windows_at_any_horizon_and_at_the_one_with_the_fewest_are_bo
     assert "with the fewest" not in said(results).text
     (table,) = opening_table(few, has_heads=False)
     assert [group.takes for group in table.groups] == ["2 takes at the horizon with the fewest"]
+
+
+@pytest.mark.parametrize("group", ["identity", "leak", "demo"])
+def test_a_failed_check_that_speaks_of_a_fault_is_named_on_the_first_screen(inputs: Tables, group: str) -> None:
+    failed = Judgement(check=f"{group}: planted <check>", verdict="fails", detail="seen at H=3")
+    kept = rows_of(Judgement, inputs.tables["judgements"])
+    tables = {**inputs.tables, "judgements": table_of(Judgement, [*kept, failed])}
+    report = built(Tables(tables), CFG)
+    words = f"This run FAILS its own check {group}: planted <check> (seen at H=3)."
+    assert json.loads(report.documents["report.json"])["verdict"]["text"].endswith(words)
+    assert words.replace("<", "&lt;").replace(">", "&gt;") in report.documents["report.html"].decode()
+
+
+@pytest.mark.parametrize(("check", "verdict"), [("demo: x", "holds"), ("claim: x", "fails"), ("demo: x", "not run")])
+def test_other_checks_are_not(inputs: Tables, check: str, verdict: str) -> None:
+    plain = said(planted(inputs, scorer=(1.2, 0.3, 2.1)))
+    judged = Judgement.model_validate({"check": check, "verdict": verdict, "detail": ""})
+    assert with_faults(plain, [judged]) is plain

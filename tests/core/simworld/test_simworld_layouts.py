@@ -13,10 +13,12 @@ from trajpilot_core.corpora.registry import layouts
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.evaluation.ceiling import read_world
+from trajpilot_core.report.tables.tokens import fixed_metrics
 from trajpilot_core.simworld.faults import NAMES, TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.registry import layout_of
-from trajpilot_core.simworld.layouts.wording import base_form
+from trajpilot_core.simworld.layouts.wording import base_form, thing_of
 from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.store.corpus_files import open_corpus
 
@@ -54,6 +56,19 @@ def test_every_layout_has_a_writer_its_faults_and_a_preset() -> None:
     assert all(layout_of(layout).faults for layout in layouts())
     assert {f"tiny_{layout}" for layout in OTHERS} <= set(PRESETS)
     assert all(PRESETS[f"tiny_{layout}"]().layout == layout for layout in OTHERS)
+
+
+@pytest.mark.parametrize(("few", "fixed"), [({}, []), ({"primitives": 4}, ["Verb"])])
+def test_in_the_tiny_kitchens_a_recall_among_five_can_fail(few: dict[str, int], fixed: list[str]) -> None:
+    world = sample_world(PRESETS["tiny_epic_kitchens"]().replace(**few))
+    trained = [
+        world.labels[one.label]
+        for take in world.takes
+        if take.fault is None and take.split == "train"
+        for one in take.segments
+    ]
+    pairs = {(label.primitive, thing_of(label)) for label in trained}
+    assert fixed_metrics({"verb": len({v for v, _ in pairs}), "noun": len({n for _, n in pairs})}) == fixed
 
 
 @pytest.mark.parametrize("layout", OTHERS)

@@ -8,7 +8,7 @@ from planning_fixture import SCORER
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from trajpilot_core.models.ranking import best, truth_ranks
+from trajpilot_core.models.ranking import LabelBank, best, truth_ranks
 from trajpilot_core.models.readout import CosineReadout
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
 from trajpilot_core.retrieval.candidates import scores_of
@@ -91,7 +91,7 @@ def test_utility_is_the_papers_sum():
     truth, ends, take = torch.tensor([[0, 1]]), bank[None, :2], torch.tensor([0])
     right, half = bank[torch.tensor([[[0, 1]], [[0, 2]]])].transpose(0, 1)[0]
     plans = torch.stack([right, half])[None]
-    scores = scores_of(CosineReadout(bank), ends, plans, truth, take, (0.1, 1.0, 0.5, 1.0))
+    scores = scores_of(CosineReadout(LabelBank(bank)), ends, plans, truth, take, (0.1, 1.0, 0.5, 1.0))
     # the second plan: cosine 0.5, R@1 0.5, R@5 1 (ties at cosine 0: label 1 is the first of seven), no exact sequence
     assert_close(scores.utility[0], torch.tensor([0.1 + 1 + 0.5 + 1, 0.05 + 0.5 + 0.5]))
     assert scores.m1.tolist() == [[1.0, 0.5]]
@@ -106,7 +106,7 @@ def test_ranks_and_best_labels_agree_with_a_sort_that_prefers_smaller_ids(seed, 
     truth = torch.randint(v, (n,), generator=g)
     order = [sorted(range(v), key=lambda i, row=row: (-row[i], i)) for row in scores.tolist()]
     assert best(scores, 5)[0].tolist() == [row[:5] for row in order]
-    ranks = truth_ranks(scores, truth, torch.eye(v))
+    ranks = truth_ranks(scores, truth, LabelBank(torch.eye(v)))
     assert ranks.tolist() == [row.index(t) for row, t in zip(order, truth.tolist(), strict=True)]
 
 

@@ -1,6 +1,7 @@
 """The tables of the probe that reads TrajPilot's token, next to its controls. Source: docs/decisions/epic-token.md."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
@@ -11,7 +12,7 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES
-from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, LabelSpace
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, ActionPart, LabelSpace
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.training.fit_token_probe import PROBE
@@ -20,6 +21,10 @@ SPACE_WORDS: dict[LabelSpace, str] = {
     "challenge": "every tested clip",
     "trained_pairs": "clips whose pair of verb and noun training has",
 }
+
+
+Classes = Mapping[ActionPart, int]
+"""Part -> how many classes its answers rank; empty where no probe was trained."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,38 @@ def token_fact(found: TokenResults) -> str:
     return f"fine-tuned with a token, all rows equally long, chosen on dev: {'; '.join(chosen)}"
 
 
+def classes_of(about: Mapping[str, str]) -> Classes:
+    """Return how many classes each part has, from what the entry of the probes says of all of them."""
+    return {part: len(columns) for part, columns in json.loads(about.get("classes", "{}")).items()}
+
+
+def metric_columns(classes: Classes) -> tuple[str, ...]:
+    """Return the headers of the metrics; one that cannot be anything else with so few classes says so."""
+    return tuple(
+        f"{name} (fixed: {classes[spec.part]} {spec.part}s, the best {spec.k} count)"
+        if name in fixed_metrics(classes)
+        else name
+        for name, spec in EPIC_METRICS.items()
+    )
+
+
+def fixed_metrics(classes: Classes) -> list[str]:
+    """Return the metrics that cannot be anything else with so few classes, whatever is answered."""
+    return [name for name, one in EPIC_METRICS.items() if one.part in classes and one.is_fixed(classes[one.part])]
+
+
+def fixed_note(classes: Classes) -> str:
+    """Return what `fixed` in a header means; empty where no metric is."""
+    said = " Fixed: no more classes than best answers that count, so every row has the same value, whatever it answers."
+    return said if fixed_metrics(classes) else ""
+
+
 def token_tables(
-    found: TokenResults | None, weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
+    found: TokenResults | None,
+    classes: Classes,
+    weak: frozenset[str] = frozenset(),
+    *,
+    has_intervals: bool = True,
 ) -> list[Table]:
     """Return one table a label space, of all clips, and that of the differences; none where no token was asked for."""
     if found is None:
@@ -72,12 +107,12 @@ def token_tables(
         "Percent. Every row begins with the visual probe and is fine-tuned for as many epochs on the same clips; the "
         f"first {len(TOKEN_CONTROLS)} are controls, of which none is told anything of the clip but its pixels’ tokens. "
         "Oracle sees the head motion of the action itself: a condition, no prediction. Means over the seeds; intervals "
-        "are over test videos, of one seed alone."
+        "are over test videos, of one seed alone." + fixed_note(classes)
     )
     tables = [
         Table(
             f"With TrajPilot’s token, {SPACE_WORDS[space]}",
-            ("row", "the token", *EPIC_METRICS),
+            ("row", "the token", *metric_columns(classes)),
             tuple(
                 (
                     marked(one.name, one.id, weak),
@@ -91,7 +126,7 @@ def token_tables(
         )
         for space in SPACES
     ]
-    return [*tables, difference_table(found.contrasts, has_intervals=has_intervals)]
+    return [*tables, difference_table(found.contrasts, classes, has_intervals=has_intervals)]
 
 
 def _of(scores: Sequence[ProbeScore], space: LabelSpace, row: str, metric: str, has_intervals: bool) -> Cell:
@@ -99,7 +134,7 @@ def _of(scores: Sequence[ProbeScore], space: LabelSpace, row: str, metric: str, 
     return value_cell(own, has_intervals)
 
 
-def difference_table(contrasts: Sequence[TokenContrast], *, has_intervals: bool = True) -> Table:
+def difference_table(contrasts: Sequence[TokenContrast], classes: Classes, *, has_intervals: bool = True) -> Table:
     """Return the differences of each pair of rows: what a token is worth is read off the equally long row."""
     pairs = list(dict.fromkeys((one.row, one.against) for one in contrasts))
     of = {(one.row, one.against, one.metric): one for one in contrasts}
@@ -112,7 +147,7 @@ def difference_table(contrasts: Sequence[TokenContrast], *, has_intervals: bool 
         ]
         lines.append((TOKEN_NAMES[row], TOKEN_NAMES[against], *values))
     note = "Points, every tested clip, means over the seeds; intervals are paired, over test videos."
-    return Table("Differences on the same clips", ("row", "less", *EPIC_METRICS), tuple(lines), note)
+    return Table("Differences on the same clips", ("row", "less", *metric_columns(classes)), tuple(lines), note)
 
 
 def value_cell(of_seeds: Sequence[ProbeScore], has_intervals: bool) -> Cell:

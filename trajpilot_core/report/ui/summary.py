@@ -18,8 +18,8 @@ from trajpilot_core.report.tables.closed import OVERALL
 from trajpilot_core.report.tables.names import LEGEND, descriptions
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
-from trajpilot_core.report.tables.tokens import TokenResults, token_tables
-from trajpilot_core.report.verdict import OPENING, verdict_of
+from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_tables
+from trajpilot_core.report.verdict import OPENING, verdict_of, with_faults
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
 GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
@@ -48,7 +48,9 @@ def _planned(committed: Committed, address: str) -> str:
     is_broken = any(row.binding and row.above for row in ceilings)
     has_heads = committed.config.predictor.head == "classes"
     gate = rows_of(GateRow, committed.table("evaluation", "gate"))
-    said = verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken, gate=gate)
+    said = with_faults(
+        verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken, gate=gate), judgements
+    )
     parts = [f"**{warning}**"] if warning else []
     parts += [literal(said.text), f"The whole report: {literal(address)}", f"{NEXT_TO_IT} Predictions are among them."]
     shown = OVERALL if has_heads else OPENING
@@ -57,6 +59,7 @@ def _planned(committed: Committed, address: str) -> str:
 
 def _alone(committed: Committed, address: str) -> str:
     """Return the summary of a corpus without plans: tables of the probe and of its rows with a token, the checks."""
+    classes = classes_of(committed.about("probe", "probe_models"))
     scores = rows_of(ProbeScore, committed.table("probe", "probe_scores"))
     tokens: TokenResults | None = None
     judged = rows_of(Judgement, committed.table("probe", "probe_checks"))
@@ -69,7 +72,7 @@ def _alone(committed: Committed, address: str) -> str:
         judged += tokens.checks
     judged += learned_rows(scores, tokens)
     weak = undertrained_rows(judged, MODELS)
-    tables = [*result_tables(scores, weak), *token_tables(tokens, weak)]
+    tables = [*result_tables(scores, classes, weak), *token_tables(tokens, classes, weak)]
     warning = committed.warning()
     parts = [f"**{warning}**"] if warning else []
     parts += [f"The whole report: {literal(address)}", NEXT_TO_IT]
