@@ -31,6 +31,7 @@ from trajpilot_core.command_line import command, shown
 from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import sweep_temporaries
+from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
@@ -121,7 +122,7 @@ def run_session(
     config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
 ) -> None:
     """Run the pipeline; Ctrl-C and SIGTERM end the run and its processes at once, and what is finished is kept."""
-    root = Path(options.root).resolve()
+    root = resolved(options.root)
     options = options.replace(root=str(root))
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     said = headline(options.recipe, changes, config)
@@ -137,7 +138,7 @@ def run_session(
 
 def run_claims(root: Path, docs: Path, jobs: int, device: str, worlds: tuple[str, ...], place: PrefectPlace) -> None:
     """Compute the worlds of the claims and write their pages; as `run_session`."""
-    root, docs = root.resolve(), docs.resolve()
+    root, docs = resolved(root), resolved(docs)
     with (
         interruptible(),
         session(root, "The claims on SIMULATED worlds", f"config {ClaimsConfig().digest()[:12]}", place),

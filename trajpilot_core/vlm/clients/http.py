@@ -19,6 +19,7 @@ import httpx
 from schemas.vlm import VlmReply, VlmRequest, VlmServer
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import parse_json
 from trajpilot_core.vlm.answers import AnswerFolder
 from trajpilot_core.vlm.clients.api_key import api_key
 from trajpilot_core.vlm.clients.server import check_server, endpoint
@@ -178,8 +179,8 @@ class HttpClient:
                 "kept: see to vlm.model, vlm.filler and the server's settings, and run again"
             )
         try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
+            return parse_json(text, self._where())
+        except InputError:
             return FailedTry(f"no whole JSON: {self._plain(text)}")
 
     def _post(self, connection: httpx.Client, content: bytes) -> tuple[int, httpx.Headers, bytes]:
