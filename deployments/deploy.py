@@ -86,7 +86,16 @@ def declare(place: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prefect.yaml"
         file.write_text(json.dumps(prefect_file(), indent=1))
-        command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(file)]
+        command = [
+            sys.executable,
+            "-m",
+            "deployments.described",
+            "--no-prompt",
+            "deploy",
+            "--all",
+            "--prefect-file",
+            str(file),
+        ]
         done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"Prefect refused the deployments:\n{done.stdout}{done.stderr}")

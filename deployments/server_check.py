@@ -15,6 +15,7 @@ from deployments.settings import POOLS
 from trajpilot_core.command_line import command
 from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import parse_json
 
 TIMEOUT_S = 15.0
 """A busy server on a small machine was seen to need seconds for an answer."""
@@ -129,8 +130,8 @@ def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> 
     asked = urllib.request.Request(url, data=data, headers=headers)
     try:
         with urllib.request.build_opener(NoRedirect).open(asked, timeout=TIMEOUT_S) as answer:
-            return Answer(answer.status, json.loads(answer.read() or b"null"))
+            return Answer(answer.status, parse_json(answer.read() or b"null", url))
     except urllib.error.HTTPError as error:
         return Answer(error.code, None)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, InputError) as error:
         return Answer(0, f"no answer ({error})")

@@ -29,6 +29,7 @@ from trajpilot_core.command_line import command, shown
 from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import sweep_temporaries
+from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
@@ -137,7 +138,7 @@ def run_session(
     config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
 ) -> None:
     """Run the pipeline; Ctrl-C and SIGTERM end the run and its processes at once, and what is finished is kept."""
-    root = Path(options.root).resolve()
+    root = resolved(options.root)
     options = options.replace(root=str(root))
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     said = headline(options.recipe, changes, config)

@@ -10,6 +10,7 @@ from pathlib import Path
 from schemas.places import holds_login
 from trajpilot_core.errors import InputError, StoreIOError
 from trajpilot_core.runtime import hold_answer_limit
+from trajpilot_core.store.locations import resolved
 from trajpilot_core.vlm.clients.api_key import VARIABLE, hold_api_key
 
 STARTUP_TIMEOUT_S = 120
@@ -98,7 +99,7 @@ def prepare_prefect(root: Path) -> PrefectPlace:
     Raises:
         StoreIOError: the root cannot be written.
     """
-    home = root.resolve() / "prefect"
+    home = resolved(root) / "prefect"
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:

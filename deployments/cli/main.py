@@ -29,7 +29,8 @@ from deployments.cli import (
     workers,
 )
 from deployments.settings import hand_over_store_limit
-from trajpilot_core.errors import TrajPilotError
+from trajpilot_core.errors import InputError, TrajPilotError
+from trajpilot_core.incoming import text_fault
 from trajpilot_core.store.files import advice
 
 app = typer.Typer(
@@ -77,6 +78,7 @@ def about(
 def main() -> None:
     """Run the command; an error that the user can act on is one message, not a traceback."""
     try:
+        check_arguments(sys.argv[1:])
         app()
     except TrajPilotError as error:
         refuse(f"{type(error).__name__}: {error}")
@@ -84,6 +86,18 @@ def main() -> None:
         if error.filename is None:
             raise
         refuse(f"{type(error).__name__}: cannot use {error.filename}: {error.strerror}; {advice(error)}")
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """Refuse arguments that no record, log or page could hold: every place and every name comes in here.
+
+    Raises:
+        InputError: one is not UTF-8.
+    """
+    for number, text in enumerate(arguments, 1):
+        fault = text_fault(text)
+        if fault is not None:
+            raise InputError(f"argument {number} holds {fault}; give the folder or file a name in UTF-8")
 
 
 def refuse(message: str) -> NoReturn:

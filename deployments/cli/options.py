@@ -1,7 +1,6 @@
 """Options that several commands share, and how a configuration is read."""
 
 import json
-import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,7 +17,9 @@ from trajpilot_core.command_line import shown
 from trajpilot_core.engine.last_run import NAME
 from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import NoJsonError, check_value, parse_json, parse_toml, read_text, shortened
 from trajpilot_core.stages import EVERY_STAGE
+from trajpilot_core.store.locations import resolved
 
 Root = Annotated[str, typer.Option("--root", help="Everything that is written lies under this folder.")]
 Data = Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")]
@@ -68,10 +69,11 @@ def located(address: str) -> str:
 
     Raises:
         InputError: a login stands in the address; it is not repeated.
+        StoreError: the links of the folder lead in a circle, or its name is not UTF-8.
     """
     if holds_login(address):
         raise InputError(REFUSED)
-    return address if "://" in address else str(Path(address).resolve())
+    return address if "://" in address else str(resolved(address))
 
 
 def local_root(root: str) -> Path:
@@ -111,11 +113,15 @@ def check_corpus(data: str) -> str:
     return address
 
 
-def read_value(text: str) -> object:
-    """Read a value of --set: JSON where it is JSON, else the text itself."""
+def read_value(text: str, where: str) -> object:
+    """Read a value of --set: JSON where it is JSON, else the text itself.
+
+    Raises:
+        InputError: JSON that no setting can have.
+    """
     try:
-        return json.loads(text)
-    except json.JSONDecodeError:
+        return parse_json(text, where)
+    except NoJsonError:
         return text
 
 
@@ -136,18 +142,23 @@ def change(config: PipelineConfig, changes: list[str], file: Path | None = None)
     """
     values = config.values()
     for path, value in {} if file is None else settings_in(file).items():
-        place, leaf = found_in(values, path, f"{file}, {path}")
+        place, leaf = found_in(values, path, f"{file}, {shortened(path)}")
         place[leaf] = None if value == NO_VALUE else value
     for wanted in changes:
         path, equals, text = wanted.partition("=")
-        place, leaf = found_in(values, path, f"--set {wanted}")
+        where = f"--set {shortened(wanted)}"
+        place, leaf = found_in(values, path, where)
         if not equals:
-            raise InputError(f"--set {wanted}: {without_value(path, place[leaf])}")
-        place[leaf] = read_value(text)
+            raise InputError(f"{where}: {without_value(path, place[leaf])}")
+        place[leaf] = read_value(text, where)
+        check_value(place[leaf], where)
     try:
-        return PipelineConfig.model_validate(values)
+        changed = PipelineConfig.model_validate(values)
     except ValidationError as error:
         raise InputError(explain(error)) from None
+    for path, value in flat(changed.values()).items():
+        check_value(value, path)  # "inf" as a text becomes a number only there
+    return changed
 
 
 def settings_in(file: Path) -> dict[str, Any]:
@@ -157,9 +168,10 @@ def settings_in(file: Path) -> dict[str, Any]:
         InputError: the file cannot be read, is no TOML, or states a setting outside any table.
     """
     try:
-        groups = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"--config {file} cannot be read as TOML: {error}") from None
+        groups = parse_toml(read_text(file), f"--config {file}")
+    except OSError as error:
+        raise InputError(f"--config {file} cannot be read: {error.strerror}; give a file of settings") from None
+    check_value(groups, f"--config {file}")
     loose = [name for name, value in groups.items() if not isinstance(value, dict)]
     if loose:
         raise InputError(f"{file}: {loose[0]} stands in no table; write [features] and below it size_px = 256")
@@ -202,12 +214,14 @@ def explain(error: ValidationError) -> str:
 
 def fault(found: ErrorDetails) -> str:
     """State in one line what is wrong with one setting."""
-    value = "" if found["type"] == LOGIN_INSIDE else f" is {found['input']!r}"
+    value = "" if found["type"] == LOGIN_INSIDE else f" is {shortened(repr(found['input']))}"
     return f"{'.'.join(map(str, found['loc']))}{value}: {found['msg']}"
 
 
 def run_options(**values: object) -> RunOptions:
     """Build the run options, with a readable error."""
+    for name, value in values.items():
+        check_value(value, name)
     try:
         return RunOptions.model_validate(values)
     except ValidationError as error:

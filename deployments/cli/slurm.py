@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trajpilot_core.errors import InputError
+from trajpilot_core.store.locations import resolved
 
 IdleS = Annotated[int, typer.Option("--idle-s", min=10, help="A worker without a run for so many seconds ends.")]
 Logs = Annotated[Path, typer.Option("--logs", help="Folder for script and logs; the nodes must see it.")]
@@ -52,7 +53,7 @@ def slurm(
     from deployments.workers import refuse_unready
 
     gpus = gpus if pool is Pool.gpu else 0
-    array = PilotArray(workers, pool.value, gpus, cpus, time, idle_s, logs.resolve(), tuple(sbatch))
+    array = PilotArray(workers, pool.value, gpus, cpus, time, idle_s, resolved(logs), tuple(sbatch))
     if dry:
         typer.echo(array.script(), nl=False)
         return
@@ -90,7 +91,7 @@ def pilot(
     gpus = named_gpus(gpu_count()) if pool is Pool.gpu else []
     plan = WorkerPlan(f"slurm-{job[1]}" if job else "pilot", pool.value, 1, ",".join(gpus) or None)
     logs.mkdir(parents=True, exist_ok=True)
-    flown = Pilot(Kept(plan, logs.resolve() / f"{plan.name}-worker.log"), idle_s, typer.echo, give_back)
+    flown = Pilot(Kept(plan, resolved(logs) / f"{plan.name}-worker.log"), idle_s, typer.echo, give_back)
 
     def told(number: int, _: FrameType | None) -> None:
         flown.asked = "time" if number == signal.SIGUSR1 else "told"

@@ -128,6 +128,6 @@ def notes(found: garbage.Garbage, keep_h: float, root: str) -> list[str]:
         f"left alone, damaged: {reason}; see `{command('verify', '--root', shown(root))}`" for reason in found.damaged
     ]
     if found.left:
-        shown = ", ".join(found.left[:3]) + (", ..." if len(found.left) > 3 else "")
-        lines.append(f"left alone, {len(found.left):,} files that are none of the store's: {shown}")
+        first = ", ".join(found.left[:3]) + (", ..." if len(found.left) > 3 else "")
+        lines.append(f"left alone, {len(found.left):,} files that are none of the store's: {first}")
     return lines

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from trajpilot_core.store.locations import resolved
+
 ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -42,7 +44,7 @@ def workers(
     for number in ENDING:
         signal.signal(number, stop)
     try:
-        Keeper(plans, logs.resolve(), typer.echo).keep()
+        Keeper(plans, resolved(logs), typer.echo).keep()
     except KeyboardInterrupt:
         return
 

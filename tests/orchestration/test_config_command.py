@@ -63,7 +63,7 @@ def test_a_file_of_settings_changes_what_it_states_and_set_comes_after_it(tmp_pa
     [
         ("size_px = 256\n", "size_px stands in no table; write"),
         ("[features]\nsize = 256\n", r"exp.toml, features.size: no such setting; did you mean .*features.size_px"),
-        ("[features\n", "cannot be read as TOML"),
+        ("[features\n", "cannot be read: no TOML"),
         ("[features]\nsize_px = 17\n", "features.size_px is 17: "),
         ("[features.size_px]\nx = 1\n", "no such setting"),
     ],

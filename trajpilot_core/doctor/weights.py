@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from trajpilot_core.encoders.text.base import is_local, model_folder
 from trajpilot_core.encoders.text.registry import text_encoder_spec
 from trajpilot_core.encoders.video.registry import video_encoder_spec
 from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.incoming import parse_json
 from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 from trajpilot_core.store.corpus_files import file_names, open_corpus
 
@@ -175,8 +175,8 @@ def format_fault(path: Path) -> str | None:
         if length > min(HEADER_BYTES, path.stat().st_size):
             return "no safetensors file"
         try:
-            header = json.loads(file.read(length))
-        except ValueError:
+            header = parse_json(file.read(length), path.name)
+            ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
+        except (InputError, AttributeError, LookupError, TypeError, ValueError, OverflowError):
             return "no safetensors file"
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
     return None if 8 + length + max(ends, default=0) == path.stat().st_size else "not whole"

@@ -6,7 +6,6 @@ not show the steps of its world. Shapes: T takes, H horizons, N windows, M metri
 Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS, cluster_sums
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
+from trajpilot_core.incoming import parse_json
 from trajpilot_core.methods import method
 from trajpilot_core.metrics import METRICS, window_values, with_ceiling
 from trajpilot_core.simworld.inference.bayes_optimal import answers
@@ -95,8 +95,8 @@ def read_world_config(data_root: str) -> WorldConfig | None:
     except (FileNotFoundError, InputError):
         return None
     try:
-        return WorldConfig.model_validate(json.loads(content)["config"])
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        return WorldConfig.model_validate(parse_json(content, WORLD_FILE)["config"])
+    except (InputError, KeyError, TypeError, ValidationError) as error:
         raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world again") from error
 
 

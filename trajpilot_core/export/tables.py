@@ -12,6 +12,7 @@ from schemas.base import Record
 from trajpilot_core.errors import InputError
 from trajpilot_core.opened import OpenRun
 from trajpilot_core.store.files import TEMPORARY, naming_failures
+from trajpilot_core.store.locations import resolved
 
 TableFormat = Literal["parquet", "csv"]
 INGESTED = ("takes", "segments", "windows", "labels", "label_classes")
@@ -102,7 +103,7 @@ def refuse_inside(root: str, out: Path) -> None:
     Raises:
         InputError: the folder lies below `artifacts` of the root.
     """
-    if "://" not in root and out.resolve().is_relative_to((Path(root) / "artifacts").resolve()):
+    if "://" not in root and resolved(out).is_relative_to(resolved(Path(root) / "artifacts")):
         raise InputError(f"{out} lies among the artifacts of {root}; give a folder outside of them with --out")
 
 

@@ -128,10 +128,10 @@ def first_stamp_us(poses: Path) -> int:
         names = closed_loop.header(head, str(poses))
     except (TakeFault, OSError, EOFError) as error:
         raise InputError(f"trajectory {poses} is no closed-loop pose file of Project Aria: {error}") from error
-    rows = list(csv.reader(io.StringIO(head.decode("utf-8", errors="replace").lstrip("\ufeff\r\n"))))
     try:
+        rows = list(csv.reader(io.StringIO(head.decode("utf-8", errors="replace").lstrip("\ufeff\r\n"))))
         return int(rows[1][names.index(closed_loop.STAMP)])
-    except (IndexError, ValueError) as error:
+    except (csv.Error, IndexError, ValueError) as error:
         raise InputError(f"trajectory {poses} has no time in its first row; give a whole file") from error
 
 
@@ -141,8 +141,11 @@ def _camera_of(path: Path) -> str:
     Raises:
         InputError: there is none, or more than one.
     """
-    with path.open(encoding="utf-8", errors="replace") as stream:
-        names = next(csv.reader(stream), [])
+    try:
+        with path.open(encoding="utf-8", errors="replace") as stream:
+            names = next(csv.reader(stream), [])
+    except csv.Error as error:
+        raise InputError(f"timesync {path} is no CSV: {error}; give the file as it was released") from error
     cameras = [name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX)]
     chosen = [name for name in cameras if name.endswith(RGB)] or cameras
     if len(chosen) != 1:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ from pydantic import JsonValue
 from schemas.base import Record, canonical_json
 from schemas.world import WorldConfig
 from trajpilot_core.engine.progress import Progress
-from trajpilot_core.errors import WorldError
+from trajpilot_core.errors import InputError, WorldError
+from trajpilot_core.incoming import parse_json
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_csv
 from trajpilot_core.simworld.layouts.registry import layout_of
@@ -130,12 +132,31 @@ def finished(folder: Path) -> FileDigests | None:
         return None
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder / WORK)
-    return digests_in(json.loads(path.read_text())["files"])
+    return digests_in(noted(path).get("files"), path)
 
 
-def digests_in(listed: dict[str, list[str | int]]) -> FileDigests:
-    """Return what was written as JSON."""
-    return {name: (str(sha), int(size)) for name, (sha, size) in listed.items()}
+def noted(path: Path) -> dict[str, Any]:
+    """Read what this writer noted about a world.
+
+    Raises:
+        WorldError: it is damaged, or something else.
+    """
+    try:
+        return dict(parse_json(path.read_bytes(), str(path)))
+    except (InputError, TypeError, ValueError) as error:
+        raise WorldError(f"{path} is no note of a simulated world; delete its folder, or name another") from error
+
+
+def digests_in(listed: Any, path: Path) -> FileDigests:
+    """Return what was written as JSON.
+
+    Raises:
+        WorldError: it was not written by this writer.
+    """
+    try:
+        return {name: (str(sha), int(size)) for name, (sha, size) in listed.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise WorldError(f"{path} lists no files with digest and size: delete its folder, or name another") from error
 
 
 def refuse_other_world(config: WorldConfig, folder: Path) -> None:
@@ -150,7 +171,7 @@ def refuse_other_world(config: WorldConfig, folder: Path) -> None:
     """
     rest = "choose another folder for the new one (another --root for a demo), or delete the old one"
     for note in (folder / "world.json", folder / WORK / "begun.json"):
-        held = str(json.loads(note.read_text()).get("digest")) if note.is_file() else None
+        held = str(noted(note).get("digest")) if note.is_file() else None
         if held in (None, world_digest(config)):
             continue
         known = next((name for name, make in PRESETS.items() if world_digest(make()) == held), None)
@@ -229,7 +250,7 @@ def read_marker(folder: Path, index: int) -> FileDigests | None:
     path = folder / marker(index)
     if not path.exists():
         return None
-    files = digests_in(json.loads(path.read_text()))
+    files = digests_in(noted(path), path)
     whole = all(
         (folder / name).is_file() and (folder / name).stat().st_size == size for name, (_, size) in files.items()
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from schemas.vlm import VlmConfig, VlmReply, VlmRequest
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import read_text
 from trajpilot_core.stages.vlm import asking_of, rounds, take_of
 
 if TYPE_CHECKING:
@@ -106,8 +107,7 @@ def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[
 
     answers, n_new, n_known, faults = AnswerFolder(answers_folder), 0, 0, []
     for path in paths:
-        with path.open(encoding="utf-8") as file:
-            found, wrong = replies_in(list(file), path.name)
+        found, wrong = replies_in(read_text(path).split("\n"), path.name)
         faults += wrong
         for reply in found:
             known: Any = answers.get(reply.request) is not None

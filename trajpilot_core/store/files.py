@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Protocol
 
 from trajpilot_core.errors import StoreError, StoreIOError
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, check_relative, parse_location
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, check_relative, parse_location, resolved
 
 TEMPORARY = ".tmp-"
 PROBE_BYTES = 1 << 20
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 NO_PERMISSION = {errno.EACCES, errno.EPERM, errno.EROFS}
+NO_PATH = {errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOENT}
 NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EXDEV}
 
 
@@ -87,7 +88,7 @@ class LocalFolder:
         """Return the checked absolute path; StoreError where a link leads out of the root."""
         root = Path(self.url)
         target = root / check_relative(path)
-        if _has_link(self.url, path) and not target.parent.resolve().is_relative_to(root.resolve()):
+        if _has_link(self.url, path) and not resolved(target.parent).is_relative_to(resolved(root)):
             raise StoreError(f"{target} leaves the root {root} through a link; remove the link")
         return target
 
@@ -110,7 +111,7 @@ class LocalFolder:
         target = self._readable(path)
         with naming_failures("read", target):
             is_link = os.path.islink(target)  # noqa: PTH114 (a plan reads thousands of small records)
-            if is_link and not Path(target).resolve().is_relative_to(Path(self.url).resolve()):
+            if is_link and not resolved(target).is_relative_to(resolved(self.url)):
                 raise StoreError(f"{target} is a link that leaves the root; remove it")
             with open(target, "rb", buffering=0) as handle:  # noqa: PTH123
                 return handle.readall()
@@ -219,6 +220,8 @@ def asked_again(folder: Path, said: str) -> OSError:
 def advice(error: OSError) -> str:
     """Return what a person can do about an error of the operating system."""
     kept = "nothing that was committed before is lost"
+    if error.errno in NO_PATH:
+        return f"{kept}: give another path, or fix this one"
     if error.errno in NO_SPACE:
         return f"{kept}: free some space there, then run again"
     if error.errno in NO_PERMISSION:

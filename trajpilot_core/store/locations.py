@@ -1,10 +1,14 @@
 """Which places may be opened at all: protocols, names and relative paths are checked before anything touches them."""
 
+import errno
+import os
 import re
+from pathlib import Path
 from typing import NamedTuple
 
 from schemas.places import REFUSED, holds_login
 from trajpilot_core.errors import StoreError
+from trajpilot_core.incoming import shortened, text_fault
 
 ALLOWED_PROTOCOLS = ("file", "s3")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,199}")
@@ -37,10 +41,9 @@ def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Lo
     """
     if holds_login(url):
         raise StoreError(REFUSED)
-    if not url or "\0" in url or "::" in url:
-        raise StoreError(
-            f"{url!r} is no address: it is empty, holds a NUL, or chains addresses with '::'; give a folder"
-        )
+    if not url or "::" in url:
+        raise StoreError(f"{url!r} is no address: it is empty, or chains addresses with '::'; give a folder")
+    check_path_text(url)
     found = PROTOCOL.match(url)
     protocol = found.group(1).lower() if found else "file"
     if protocol not in allowed:
@@ -57,6 +60,35 @@ def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Lo
     if not trimmed.strip("/") and protocol != "file":
         raise StoreError(f"{url!r} names no bucket")
     return Location(protocol, trimmed)
+
+
+def check_path_text(path: str) -> str:
+    """Return a path if its name can be opened, stored and shown.
+
+    Raises:
+        StoreError: a NUL, or bytes that are not UTF-8.
+    """
+    fault = text_fault(path)
+    if fault is not None:
+        raise StoreError(f"the path {shortened(ascii(path))} holds {fault}; rename what lies there, or give another")
+    return path
+
+
+def resolved(path: str | Path) -> Path:
+    """Return a path written out in full, its links followed; nothing need be there.
+
+    Raises:
+        StoreError: its links lead in a circle, or its name is not UTF-8.
+    """
+    whole = os.path.realpath(check_path_text(str(path)))  # Path.resolve raises RuntimeError or nothing, by version
+    try:
+        os.stat(whole)  # noqa: PTH116
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise StoreError(
+                f"the links of {path} lead in a circle; remove one of them, or give another path"
+            ) from error
+    return Path(check_path_text(whole))
 
 
 def check_name(name: str) -> str:

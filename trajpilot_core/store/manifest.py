@@ -20,7 +20,8 @@ from pydantic import JsonValue, ValidationError
 
 from schemas.artifacts import ArtifactRef, Entry, FileEntry, Manifest, RunRecord, ShardRecord
 from schemas.base import Record, fingerprint
-from trajpilot_core.errors import StoreError, VersionError
+from trajpilot_core.errors import InputError, StoreError, VersionError
+from trajpilot_core.incoming import parse_json
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
 
@@ -68,9 +69,9 @@ def unseal(kind: type[R], content: bytes, where: str) -> R:
         VersionError: as it was written, but not with the fields of `kind`.
     """
     try:
-        body = json.loads(content)
+        body = parse_json(content, where)
         is_whole = body.pop("sha256") == fingerprint(body)
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (InputError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise StoreError(f"{where} is damaged ({type(error).__name__}); run its stage again") from error
     if not is_whole:
         raise StoreError(f"{where} is damaged (its digest does not match); run its stage again")

@@ -4,7 +4,6 @@ The format does not notice a flipped bit, so that readers check the sha256 of th
 the library writes it in an order that differs from call to call (docs/decisions/store.md).
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,8 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.incoming import parse_json
 
 Tensors = Mapping[str, NDArray[np.generic]]
 HEADER_BYTES = 8
@@ -75,9 +75,9 @@ def parse_tensors(content: bytes) -> dict[str, NDArray[np.generic]]:
     """
     try:
         start = HEADER_BYTES + int.from_bytes(content[:HEADER_BYTES], "little")
-        header = json.loads(content[HEADER_BYTES:start])
+        header = parse_json(content[HEADER_BYTES:start], "the header")
         return {name: _view(content, start, header[name]) for name in sorted(set(header) - {METADATA})}
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+    except (InputError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise StoreError(f"{len(content):,} bytes are no safetensors file: {error}") from error
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from trajpilot_core.incoming import text_fault
+
 NAMES = ("action_name", "action", "name", "label")
 """Keys under which an object names its action; the first is what prompts ask for."""
 THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
@@ -93,10 +95,10 @@ def _values(text: str) -> list[JsonValue]:
 
 
 def _label(item: Any) -> str | None:
-    """Return the label that an item of the list names; None where it names none."""
+    """Return the label that an item of the list names; None where it names none, or one that no file can hold."""
     if isinstance(item, dict):
         item = next((item[name] for name in NAMES if name in item), None)
     if not isinstance(item, str):
         return None
     label = item.strip()
-    return label if label and label != OPEN_PLACE else None
+    return label if label and label != OPEN_PLACE and text_fault(label) is None else None

@@ -6,6 +6,7 @@ the same `custom_id` and a `response` with `status_code` and `body`, or an `erro
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,8 +16,11 @@ from pydantic import JsonValue
 from schemas.vlm import VlmPart, VlmReply, VlmRequest
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import parse_json, shortened
 
 URL = "/v1/chat/completions"
+DIGEST = re.compile(r"[0-9a-f]{64}")
+"""A custom_id becomes the name of a file."""
 
 
 def png(frame: Image) -> bytes:
@@ -78,13 +82,18 @@ def reply_of(digest: str, answered: Mapping[str, Any], where: str) -> VlmReply:
         usage = answered.get("usage") or {}
         return VlmReply(
             request=digest,
-            text=text,
-            answered_by=str(answered["model"]),
+            text=_storable(text),
+            answered_by=_storable(str(answered["model"])),
             tokens_in=usage.get("prompt_tokens"),
             tokens_out=usage.get("completion_tokens"),
         )
     except (KeyError, IndexError, TypeError) as error:
         raise InputError(f"{where}: no chat completion ({error!r} is missing or of another kind)") from error
+
+
+def _storable(text: str) -> str:
+    """Return a text that UTF-8 can hold: JSON can write half a character, which becomes a question mark."""
+    return text.encode(errors="replace").decode()
 
 
 def replies_in(lines: list[str], where: str) -> tuple[list[VlmReply], list[str]]:
@@ -100,13 +109,16 @@ def replies_in(lines: list[str], where: str) -> tuple[list[VlmReply], list[str]]
         if not text.strip():
             continue
         try:
-            row = json.loads(text)
+            row = parse_json(text, place)
             digest, response = str(row["custom_id"]), row.get("response") or {}
+            if DIGEST.fullmatch(digest) is None:
+                raise InputError(f"{place}: the custom_id {shortened(ascii(digest))} is no digest of a request")
             if row.get("error") or response.get("status_code", 200) != 200:
                 raise InputError(f"{place}: the request failed: {str(row.get('error') or response)[:200]}")
             found.append(reply_of(digest, response["body"], place))
         except InputError as error:
             faults.append(str(error))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            faults.append(f"{place}: no line of results ({error!r})")
+            said = shortened(" ".join(str(error).split()))
+            faults.append(f"{place}: no line of results ({type(error).__name__}: {said})")
     return found, faults

@@ -232,7 +232,7 @@ def test_requests_go_out_in_files_and_their_answers_fill_the_rows(tmp_path: Path
 
 def test_lines_without_an_answer_are_named_and_the_others_are_read() -> None:
     good = {
-        "custom_id": "a",
+        "custom_id": "a" * 64,
         "response": {"status_code": 200, "body": {"model": "m", "choices": [{"message": {"content": "x"}}]}},
     }
     bad = [
@@ -242,9 +242,12 @@ def test_lines_without_an_answer_are_named_and_the_others_are_read() -> None:
         "no JSON",
         "[]",
         '{"custom_id": "b"}',
+        json.dumps(good | {"custom_id": "../../" + "a" * 64}),
+        "[" * 1000 + "]" * 1000,
+        "9" * 5000,
     ]
     found, faults = replies_in([json.dumps(good), "", *bad], "f.jsonl")
-    assert [(one.request, one.text, one.answered_by) for one in found] == [("a", "x", "m")]
+    assert [(one.request, one.text, one.answered_by) for one in found] == [("a" * 64, "x", "m")]
     assert len(faults) == len(bad)
     assert faults[0].startswith("f.jsonl:3: the request failed: out of memory")
 

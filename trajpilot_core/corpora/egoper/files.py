@@ -11,7 +11,8 @@ from typing import NamedTuple
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
 from trajpilot_core.corpora.formats.fields import as_id, as_integer, as_object, as_span, as_text, shown
-from trajpilot_core.corpora.formats.strict_json import FileFaultError, parse
+from trajpilot_core.corpora.formats.strict_json import FileFaultError, parse, text_of
+from trajpilot_core.incoming import BOM
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
 MALFORMED = RejectCode.RECORD_MALFORMED
@@ -199,10 +200,7 @@ def parse_split(content: bytes, where: str) -> list[str]:
     Raises:
         FileFaultError: not UTF-8, or lines of which none can be a video id.
     """
-    try:
-        lines = content.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise FileFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+    lines = text_of(content.removeprefix(BOM), where).splitlines()
     ids = [line.strip().removesuffix(".mp4") for line in lines if line.strip()]
     if ids and not any(SAFE_NAME.fullmatch(name) for name in ids):
         raise FileFaultError(where, f"expected one video id a line, it begins with {shown(ids[0])!r}")

@@ -72,5 +72,8 @@ def as_span(start: object, end: object) -> tuple[float, float] | None:
 
 def shown(value: object) -> str:
     """Return a value as a short, storable text for a message."""
-    text = value if isinstance(value, str) else repr(value)
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except RecursionError:  # parsed in fewer frames than this
+        text = "a value that is nested too deeply"
     return text[:SHOWN].encode("utf-8", "backslashreplace").decode()

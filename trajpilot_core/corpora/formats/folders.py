@@ -1,12 +1,12 @@
 """What lies where in a download: each folder is listed once; names that may vary are looked for in a stated order."""
 
-import json
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Fault
 from trajpilot_core.errors import InputError, TakeFault
+from trajpilot_core.incoming import parse_json
 from trajpilot_core.store.corpus_files import Corpus, file_names, leftovers, read_whole
 
 WORLD_FILE = "world.json"
@@ -19,8 +19,8 @@ def is_simulated(corpus: Corpus) -> bool:
     The tree of Ego-Exo4D says it in its records, too (`university_name`); the other formats have no such place.
     """
     try:
-        content = json.loads(read_whole(corpus, WORLD_FILE))
-    except (FileNotFoundError, TakeFault, ValueError, RecursionError):
+        content = parse_json(read_whole(corpus, WORLD_FILE), WORLD_FILE)
+    except (FileNotFoundError, TakeFault, InputError):
         return False
     return isinstance(content, dict) and content.get("simulated") is True
 

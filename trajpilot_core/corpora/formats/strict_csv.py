@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from trajpilot_core.corpora.formats.fields import shown
-from trajpilot_core.corpora.formats.strict_json import FileFaultError
+from trajpilot_core.corpora.formats.strict_json import FileFaultError, text_of
+from trajpilot_core.incoming import BOM
 
 
 class CsvRow(NamedTuple):
@@ -33,10 +34,7 @@ def parse_table(
     Raises:
         FileFaultError: not UTF-8, no table, a column absent or named twice, or the last row is cut off.
     """
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFaultError(where, f"not UTF-8 at byte {error.start}") from error
+    text = text_of(content.removeprefix(BOM), where)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         header = next(reader, [])

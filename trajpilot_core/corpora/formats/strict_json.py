@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import TextFaultError, decode_text, parse_json
 
-BOM = b"\xef\xbb\xbf"
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 """Strings are matched first so that a NaN inside of one is passed over."""
 
@@ -15,13 +15,10 @@ TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
 SPACE = re.compile(r"[ \t\n\r]*")
 
 
-class FileFaultError(InputError):
+class FileFaultError(TextFaultError):
     """A file is not what the corpus documents."""
 
-    def __init__(self, where: str, detail: str, at: int | None = None, unit: str = "byte") -> None:
-        """Say what is wrong with the file `where`, and `at` which byte or line reading stopped, if known."""
-        place = "" if at is None else f" at {unit} {at}"
-        super().__init__(f"{where} cannot be read: {detail}{place}; download the file again")
+    todo = "download the file again"
 
 
 class Repeated(dict[str, object]):
@@ -42,18 +39,13 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
     Raises:
         FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
     """
-    text = _text(content, where)
     refuse = _refuse(content, where) if refuse_nan else None
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise FileFaultError(where, f"no JSON ({error.msg})", len(text[: error.pos].encode())) from error
-    except RecursionError as error:
-        raise FileFaultError(where, "objects are nested too deeply") from error
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise FileFaultError(where, f"no usable JSON ({error})") from error
+        return parse_json(content, where, object_pairs_hook=_object, parse_constant=refuse)
+    except FileFaultError:
+        raise
+    except TextFaultError as error:
+        raise FileFaultError(where, error.detail, error.at) from error
 
 
 def parse_records(content: bytes, where: str) -> Iterator[object]:
@@ -69,7 +61,7 @@ def parse_records(content: bytes, where: str) -> Iterator[object]:
     Raises:
         FileFaultError: as of `parse`; the records before the fault were yielded by then.
     """
-    text = _text(content, where)
+    text = text_of(content, where)
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse(content, where))
     at, opening = _after_space(text, 0), "["
     try:
@@ -91,13 +83,16 @@ def _after_space(text: str, at: int) -> int:
     return found.end()
 
 
-def _text(content: bytes, where: str) -> str:
-    if content.startswith(BOM):
-        raise FileFaultError(where, "the file starts with a byte order mark; save it as UTF-8 without one", 0)
+def text_of(content: bytes, where: str) -> str:
+    """Decode a file of a corpus.
+
+    Raises:
+        FileFaultError: not UTF-8, or a byte order mark.
+    """
     try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise FileFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+        return decode_text(content, where)
+    except TextFaultError as error:
+        raise FileFaultError(where, error.detail, error.at) from error
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from schemas.annotation import Label, Split
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import BOM, decode_text
 
 SUBJECTS = "the camera wearer, a camera wearer, camera wearer, the person, a person, person, the wearer, c"
 SUBJECT_PHRASES = tuple(SUBJECTS.split(", "))
@@ -65,15 +66,14 @@ def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
     Raises:
         InputError: not UTF-8, no such columns, an empty cell, or one text in two groups.
     """
+    text = decode_text(content.removeprefix(BOM), where)
     try:
-        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+        rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
         if rows.fieldnames is None or not set(COLUMNS) <= set(rows.fieldnames):
             raise InputError(f"{where} has the columns {rows.fieldnames}, expected {', '.join(COLUMNS)}")
         groups: dict[str, str] = {}
         for row in rows:
             _add_paraphrase(groups, row, f"{where}, line {rows.line_num}")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where} is not UTF-8 at byte {error.start}; save it as UTF-8") from error
     except csv.Error as error:
         raise InputError(f"{where} is no CSV: {error}; quote texts that hold commas") from error
     return groups

@@ -5,13 +5,13 @@ tells a planner little more than the label. Each sentence says whether it is abo
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from schemas.config import TextConfig
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import parse_json
 
 SIDES = ("before", "after")
 SENTENCES = 3
@@ -73,9 +73,9 @@ def sentences_of(content: bytes, labels: Sequence[str], path: Path) -> dict[str,
     """
     shape = f'a label -> {{"before": [{SENTENCES} sentences], "after": [{SENTENCES} sentences]}}'
     try:
-        known = json.loads(content)
-    except ValueError as error:
-        raise InputError(f"{path} is no JSON: {error}; write {shape}") from error
+        known = parse_json(content, str(path))
+    except InputError as error:
+        raise InputError(f"{error}: write {shape}") from error
     found: dict[str, tuple[str, ...]] = {}
     for label in labels:
         entry = known.get(label) if isinstance(known, dict) else None

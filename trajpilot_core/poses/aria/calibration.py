@@ -4,7 +4,6 @@ Format: https://facebookresearch.github.io/projectaria_tools/docs/data_formats/m
 0.1 s; the quaternion stands as [w, [x, y, z]] there, w first, unlike in the pose file.
 """
 
-import json
 import re
 from typing import Any
 
@@ -13,7 +12,8 @@ from numpy.typing import NDArray
 
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Array
-from trajpilot_core.errors import TakeFault
+from trajpilot_core.errors import InputError, TakeFault
+from trajpilot_core.incoming import parse_json
 from trajpilot_core.poses.lens import Lens, known_lens
 from trajpilot_core.poses.se3 import Poses
 
@@ -70,8 +70,8 @@ def extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
 def camera_record(line: bytes) -> dict[str, Any]:
     """Return what a line says about the RGB camera; empty where it does not hold it."""
     try:
-        record: Any = json.loads(line)
-    except ValueError:
+        record: Any = parse_json(line, "a line of the calibration")
+    except InputError:
         return {}
     cameras = record.get("CameraCalibrations") if isinstance(record, dict) else None
     for camera in cameras if isinstance(cameras, list) else []:

@@ -6,7 +6,6 @@ A table of several benchmarks takes one run for each; benchmarks without a run h
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
@@ -22,6 +21,7 @@ from trajpilot_core.paper.published import ATOMIC_CORPUS, BENCHMARKS, CLOSED_ATO
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs
 from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun
@@ -81,7 +81,7 @@ def plugins_listed(runs: Sequence[PaperRun]) -> Iterator[None]:
 def _whole(root: str) -> Side:
     """Return an evaluation with what was made from the same; of a root without one, what counts there."""
     if "@" not in root:
-        folder = open_folder(root if "://" in root else str(Path(root).resolve()))
+        folder = open_folder(root if "://" in root else str(resolved(root)))
         counts = _joined(folder, {})
         if INGEST in counts and current_manifest(folder, EVALUATION) is None:
             return Side(root, folder, counts)

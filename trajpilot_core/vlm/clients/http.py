@@ -3,7 +3,6 @@
 Format: chat completions as vLLM documents them. What is sent again, and what is counted: docs/decisions/vlm.md.
 """
 
-import json
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +13,7 @@ import httpx
 from schemas.vlm import VlmReply, VlmRequest, VlmServer
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import parse_json
 from trajpilot_core.vlm.answers import AnswerFolder
 from trajpilot_core.vlm.clients.api_key import api_key
 from trajpilot_core.vlm.clients.server import check_server
@@ -105,13 +105,12 @@ class HttpClient:
         server = self._server
         try:
             raw = self._client.chat.completions.with_raw_response.create(**_arguments(request, frames))
-            answered = json.loads(raw.text)
-            reply = reply_of(request.digest(), answered, server.url)
+            reply = reply_of(request.digest(), parse_json(raw.text, server.url), server.url)
         except self._openai.APIStatusError as error:
             problem = f"status {error.status_code}: {self._plain(error.response.text)}"
         except self._openai.OpenAIError as error:
             problem = self._plain(f"{type(error).__name__}: {error.__cause__ or error}")
-        except (InputError, ValueError, AttributeError, RecursionError):
+        except (InputError, ValueError, AttributeError):
             problem = f"no chat completion but {self._plain(raw.text)}"
         else:
             counted = min(reply.tokens_in or 0, reply.tokens_out or 0) >= 0

@@ -1,0 +1,203 @@
+"""Hostile calls of every command: links in a circle, names and files that are not UTF-8, endless nesting and digits.
+
+Each call ends with one sentence and status 2, or does what it always does. What would start a server, a run or a
+measurement is replaced: here only what comes in is of interest. A new command or option is in the matrix by itself.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from deployments.cli import main as command_line
+from deployments.cli import poses
+from deployments.recipes import recipe
+from schemas.config import RunOptions
+from trajpilot_core.engine.last_run import NAME as LAST_RUN
+from trajpilot_core.engine.last_run import remember_run
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+LEVELS, DIGITS = 1000, 5000
+NESTED, OBJECTS = "[" * LEVELS + "]" * LEVELS, '{"a":' * LEVELS + "1" + "}" * LEVELS
+ENDLESS = "9" * DIGITS
+NOT_UTF8 = os.fsdecode(b"name-\xff-\xfe")
+"""A file name whose bytes are not UTF-8, as Python hands it over."""
+TEXTS = {"loop": "loop/x", "bytes": NOT_UTF8, "nested": NESTED, "digits": ENDLESS}
+"""What each argument of each command is once; of --set the value of a setting, of --config the name of a file."""
+GIVEN = {
+    "data": "corpus",
+    "first": "root",
+    "second": "root",
+    "video": "corpus/video.mp4",
+    "start": "0-1",
+    "goal": "2-3",
+    "source": "in.pth",
+    "target": "EgoVLPv2.safetensors",
+    "folder": "new",
+    "out": "out",
+    "files": "empty.jsonl",
+    "root": "root",
+}
+"""Arguments that a call has besides the hostile one, where its command takes them."""
+WITHOUT_ROOT = {"demo", "claims"}
+STATUS_1 = {"verify", "doctor"}
+"""Commands whose status 1 says that they found something."""
+ERROR = re.compile(r"^error: |─ Error ─", re.MULTILINE)
+"""Our own sentence, or that of the parser of arguments."""
+SETTINGS = {
+    "features.size_px": ["NaN", "Infinity", "1e999", '"\\ud800"', '{"a":' * LEVELS, OBJECTS, "[" * 150 + "]" * 150],
+    "features.checkpoint": [NESTED, f'"{ENDLESS}"', '"a\\u0000b"', '"\\udcff"', "loop/x"],
+    "alignment.train.lr": ["inf", "nan", "NaN", "Infinity", "1e999", ENDLESS],
+    "ingest.max_horizon": ["1e999", "-" + ENDLESS, "9" * 4000],
+    "alignment.seeds": [NESTED, f"[{ENDLESS}]", "[NaN]"],
+    "vlm.answers": ['"a\\u0000b"', '"\\ud800"', ENDLESS],
+    "a." * LEVELS + "b": ["1"],
+    "features": [NESTED, "1"],
+}
+FILES = {
+    "loop": b'[features]\ncheckpoint = "loop/x"\n',
+    "bytes": b'[features]\ncheckpoint = "\xff"\n',
+    "nested": f"[features]\nsize_px = {NESTED}\n".encode(),
+    "digits": f"[features]\nsize_px = {ENDLESS}\n".encode(),
+    "tables": f"[features]\nsize_px = {'{a=' * LEVELS}1{'}' * LEVELS}\n".encode(),
+    "dotted": f"[features]\n{'.'.join(['a'] * DIGITS)} = 1\n".encode(),
+    "hexadecimal": f"[features]\nsize_px = 0x{'f' * DIGITS}\n".encode(),
+    "mark": b"\xef\xbb\xbf[features]\nsize_px = 256\n",
+    "nul": b'[features]\ncheckpoint = "a\\u0000b"\n',
+    "infinite": b"[alignment.train]\nlr = inf\n",
+}
+LINE = '{"custom_id": %s, "response": {"body": {"model": "m", "choices": [{"message": {"content": %s}}]%s}}}\n'
+NOTES = {
+    "nested": NESTED.encode(),
+    "objects": OBJECTS.encode(),
+    "digits": f'{{"sha256": {ENDLESS}}}'.encode(),
+    "bytes": b'{"sha256": "\xff"}',
+    "utf16": '{"sha256": "a"}'.encode("utf-16"),
+    "surrogate": b'{"sha256": "\\ud800", "a": "\\ud800"}',
+    "list": b"[]",
+}
+"""What stands in a file in place of what this project wrote, or of the answers of models."""
+ANSWERS = {
+    **NOTES,
+    "answer-surrogate": (LINE % ('"\\ud800"', '"\\ud800"', "")).encode(),
+    "answer-tokens": (LINE % (f'"{"a" * 64}"', '"x"', f', "usage": {{"prompt_tokens": {ENDLESS}}}')).encode(),
+    "answer-float": (LINE % (f'"{"a" * 64}"', '"x"', ', "usage": {"prompt_tokens": 1e999}')).encode(),
+}
+PLACES = (LAST_RUN, "artifacts/ingest/current", "artifacts/ingest/x/manifest.json", "world/world.json")
+READERS = {
+    LAST_RUN: (["status"], ["plan"], ["doctor"]),
+    "artifacts/ingest/current": (["status", "--data=corpus"], ["verify"], ["gc"], ["export"], ["poses", "step"]),
+    "artifacts/ingest/x/manifest.json": (["verify"], ["gc"], ["compare", "--metric=M@1", "ROOT@x", "ROOT@x"]),
+    "world/world.json": (["demo", "--world=tiny"], ["simulate", "ROOT/world"]),
+}
+"""Commands that read what lies there below a root."""
+
+
+def commands(node: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    """Every command with its parameters that take a value."""
+    node = node or typer.main.get_command(command_line.app)
+    for name, inner in getattr(node, "commands", {}).items():
+        yield from commands(inner, (*words, name))
+    if not hasattr(node, "commands"):
+        yield words, [one for one in node.params if one.name != "help" and not getattr(one, "is_flag", False)]
+
+
+def call(words: tuple[str, ...], params: list[Any], hostile: Any, text: str) -> list[str]:
+    """The arguments of a call whose parameter `hostile` has the value `text`."""
+    found = list(words)
+    for one in params:
+        is_given = one.required or (one.name == "root" and words[0] not in WITHOUT_ROOT)
+        value = text if one is hostile else GIVEN.get(one.name) if is_given else None
+        if value is not None:
+            found += [f"{one.opts[0]}={value}"] if one.opts[0].startswith("--") else [value]
+    return found
+
+
+def of_arguments() -> Iterator[tuple[str, list[str]]]:
+    for words, params in commands():
+        for one in params:
+            for name, text in TEXTS.items():
+                value = {"--set": f"features.size_px={text}", "--config": f"{name}.toml"}.get(one.opts[0], text)
+                yield f"{' '.join(words)} {one.opts[0]} {name}", call(words, params, one, value)
+
+
+def of_contents() -> Iterator[tuple[str, list[str]]]:
+    for setting, values in SETTINGS.items():
+        for number, value in enumerate(values):
+            yield f"setting {setting[:20]} {number}", ["config", "diff", f"--set={setting}={value}"]
+    for name in FILES:
+        yield f"file of settings {name}", ["config", "diff", f"--config={name}.toml"]
+    for name in ANSWERS:
+        yield f"answers {name}", ["vlm", "collect", f"{name}.jsonl", "--data=corpus", "--recipe=vlm_zero_shot"]
+    for place, readers in READERS.items():
+        for name in NOTES:
+            for words in readers:
+                root = f"root-{PLACES.index(place)}-{name}"
+                rooted = [] if "ROOT" in " ".join(words) else [f"--root={root}"]
+                yield f"{place} {name}: {words[0]}", [*(word.replace("ROOT", root) for word in words), *rooted]
+
+
+MATRIX = dict([*of_arguments(), *of_contents()])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a circle of links, roots of runs, and hostile files."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "loop").symlink_to(folder / "pool")
+    (folder / "pool").symlink_to(folder / "loop")
+    (folder / "corpus").mkdir()
+    (folder / "empty.jsonl").touch()
+    remember_run(recipe("demo"), RunOptions(root=str(folder / "root"), data_root=str(folder / "corpus"), device="cpu"))
+    stray = folder / "root" / "artifacts" / "ingest" / NOT_UTF8
+    stray.parent.mkdir(parents=True)
+    stray.touch()
+    for suffix, contents in (("toml", FILES), ("jsonl", ANSWERS)):
+        for name, content in contents.items():
+            (folder / f"{name}.{suffix}").write_bytes(content)
+    for number, place in enumerate(PLACES):
+        for name, content in NOTES.items():
+            target = folder / f"root-{number}-{name}" / place
+            target.parent.mkdir(parents=True)
+            target.write_bytes(content)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def without_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace whatever would start a server, a run or a measurement."""
+    import subprocess
+
+    from deployments import session
+    from trajpilot_core.encoders.video import throughput
+
+    def ended(*_: object, **__: object) -> None:
+        raise SystemExit(0)
+
+    replaced = ((session, "run_session"), (session, "run_claims"), (poses, "computed"), (throughput, "measure"))
+    for module, name in (*replaced, (subprocess, "call")):
+        monkeypatch.setattr(module, name, ended)
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    monkeypatch.chdir(folder)
+
+
+@pytest.mark.parametrize("name", MATRIX)
+def test_a_hostile_call_ends_with_one_sentence(
+    name: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["trajpilot", *MATRIX[name]])
+    monkeypatch.setattr(os, "environ", os.environ.copy())  # commands prepare it for Prefect
+    try:
+        command_line.main()
+        status: object = 0
+    except SystemExit as ended:  # anything else is a traceback
+        status = ended.code or 0
+    text = capfd.readouterr().err
+    assert status in (0, 2) or (status == 1 and STATUS_1 & set(MATRIX[name])), text
+    assert len(ERROR.findall(text)) == (status == 2), text
+    assert len(text) < 3 * DIGITS

@@ -1,0 +1,145 @@
+"""Text from outside: the one reader of JSON, of TOML and of text files, and the bounds of single values.
+
+Whatever somebody else wrote (a file, an option, the answer of a server or of a model) passes here. What cannot be used
+is one error with its place. Paths are checked in `store/locations.py`. A test lists who else may call `json.loads`.
+"""
+
+import json
+import math
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from trajpilot_core.errors import InputError
+
+BOM = b"\xef\xbb\xbf"
+LEVELS = 100
+"""Lists and tables inside each other that a setting may have."""
+LONGEST = 120
+"""Characters of a text from outside that a message repeats."""
+
+
+class TextFaultError(InputError):
+    """A text from outside cannot be read."""
+
+    todo: ClassVar[str] = "correct it"
+
+    def __init__(self, where: str, detail: str, at: int | None = None, unit: str = "byte") -> None:
+        """State what is wrong with the text `where`, and `at` which byte or line reading stopped, if known."""
+        place = "" if at is None else f" at {unit} {at}"
+        super().__init__(f"{where} cannot be read: {detail}{place}; {self.todo}")
+        self.detail, self.at = detail, at
+
+
+class NoJsonError(TextFaultError):
+    """The text is something else than JSON."""
+
+
+def parse_json(text: str | bytes, where: str, **hooks: Callable[[Any], Any] | None) -> Any:
+    """Parse JSON.
+
+    Args:
+        text: the whole document; bytes are UTF-8 without a byte order mark.
+        where: its name, for the message.
+        hooks: of `json.loads`; an InputError that they raise is passed on.
+
+    Raises:
+        NoJsonError: it is no JSON; with the byte offset.
+        TextFaultError: not UTF-8, a byte order mark, nested too deeply for Python, or an integer of too many digits.
+    """
+    whole = decode_text(text, where) if isinstance(text, bytes) else text
+    try:
+        return json.loads(whole, **hooks)
+    except json.JSONDecodeError as error:
+        offset = len(whole[: error.pos].encode(errors="surrogatepass"))
+        raise NoJsonError(where, f"no JSON ({error.msg})", offset) from error
+    except RecursionError as error:
+        raise TextFaultError(where, "objects are nested too deeply") from error
+    except ValueError as error:
+        raise TextFaultError(where, f"no usable JSON ({error})") from error
+
+
+def parse_toml(text: str, where: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        TextFaultError: it is no TOML, nested too deeply for Python, or holds an integer of too many digits.
+    """
+    try:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise TextFaultError(where, "tables are nested too deeply") from error
+    except ValueError as error:
+        raise TextFaultError(where, f"no TOML ({error})") from error
+
+
+def decode_text(content: bytes, where: str) -> str:
+    """Decode UTF-8.
+
+    Raises:
+        TextFaultError: other bytes, with their offset, or a byte order mark.
+    """
+    if content.startswith(BOM):
+        raise TextFaultError(where, "the file starts with a byte order mark; save it as UTF-8 without one", 0)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TextFaultError(where, f"not UTF-8 ({error.reason})", error.start) from error
+
+
+def read_text(path: Path) -> str:
+    """Read a text file.
+
+    Raises:
+        OSError: it cannot be read.
+        TextFaultError: see `decode_text`.
+    """
+    return decode_text(path.read_bytes(), str(path))
+
+
+def check_value(value: object, where: str) -> None:
+    """Refuse a value that a setting cannot have, whatever its name: nothing later has to expect it.
+
+    Args:
+        value: as JSON, TOML or the command line gave it.
+        where: what it is the value of, for the message.
+
+    Raises:
+        InputError: over LEVELS levels, an integer of over 64 bits, an infinite number or none, a NUL or a surrogate.
+    """
+    waiting: list[tuple[object, int]] = [(value, 0)]
+    while waiting:
+        one, level = waiting.pop()
+        fault = f"lists or tables in more than {LEVELS} levels" if level > LEVELS else _fault(one)
+        if fault is not None:
+            raise InputError(f"{shortened(where)}: the value holds {fault}; no setting takes that, choose another")
+        if isinstance(one, dict):
+            waiting += [(inner, level + 1) for pair in one.items() for inner in pair]
+        elif isinstance(one, (list, tuple)):
+            waiting += [(inner, level + 1) for inner in one]
+
+
+def _fault(one: object) -> str | None:
+    """Return what is wrong with a single value; None: nothing."""
+    if isinstance(one, float) and not math.isfinite(one):
+        return f"the number {one}, which is not finite"
+    if isinstance(one, int) and not -(2**63) <= one < 2**63:
+        return "an integer of more than 64 bits"
+    return text_fault(one) if isinstance(one, str) else None
+
+
+def text_fault(text: str) -> str | None:
+    """Return what keeps a text from being stored and shown, or a path from being opened; None: nothing."""
+    if "\0" in text:
+        return "a NUL"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return f"bytes that are not UTF-8 ({shortened(ascii(text))})"
+    return None
+
+
+def shortened(text: str) -> str:
+    """Return a text as a message repeats it: its beginning, where it is long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
