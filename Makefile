@@ -42,8 +42,7 @@ test: $(VENV)/installed-dev
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not stack and not campaign"
 
 # Tests of computed numbers on the kernels of an old processor, of one with AVX2, and on the machine's own. Each run has a
-# random order of its own; the first and the last differ from each other in nothing but kernel and order. A quarter of an
-# hour on two idle cores. ORDERS and NUMERIC may be given: `make test-portable ORDERS="4 5 6" NUMERIC=tests/core/models`.
+# random order of its own; the first and the last differ from each other in nothing but kernel and order. ORDERS and NUMERIC may be given: `make test-portable ORDERS="4 5 6" NUMERIC=tests/core/models`.
 NUMERIC ?= $(addprefix tests/core/,models training methods metrics evaluation encoders retrieval poses data simworld)
 ORDERS ?= 1 2 3
 OLD := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem

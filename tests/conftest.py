@@ -1,7 +1,6 @@
 """The order of the tests, and what all of them may share."""
 
 import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 from one_state import one_state, pytest_fixture_setup  # noqa: F401  (found here by pytest)
-from order import place
+from order import place, shuffled
 
 if TYPE_CHECKING:
     from once import EmptyDatabase, Shelf, Worlds
@@ -30,9 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if seed is None:
         items.sort(key=lambda item: place(item.path.relative_to(here).as_posix()))
         return
-    chance = random.Random(seed)
-    at = {path: chance.random() for path in sorted({item.path for item in items})}
-    items.sort(key=lambda item: (at[item.path], chance.random()))
+    items[:] = [items[n] for n in shuffled([str(item.path) for item in items], seed)]
 
 
 @pytest.fixture
