@@ -56,7 +56,7 @@ def trained_on(sources: Sequence[str]) -> dict[str, str]:
     Args:
         sources: of the head motion of `trajectories` and of `video_motions`; equal ones are counted.
     """
-    first, second = sources if len(set(sources)) == 2 else (f"{name} {n}" for n, name in enumerate(sources, 1))
+    first, second = sources if len(set(sources)) == 2 else [f"{name} {n}" for n, name in enumerate(sources, 1)]
     both = f"{first} + {second}"
     return {"files": first, "video": second, "both": both, "both_equal": f"{both}, as many steps", "none": NONE}
 
@@ -175,7 +175,8 @@ def judge_poses(
         return []
     rows, (first, second, *_) = pose_rows(scores[0].sources), trained_on(scores[0].sources).values()
     found = {one.row: one for one in scores if (one.against, one.seed, one.metric) == (rows.same.name, None, "mid")}
-    judged, models = [], {}
+    judged: list[Judgement] = []
+    models: dict[str, tuple[str, ...]] = {}
     if rows.video.name in found:
         one = found[rows.video.name]
         inside, outside = -cfg.margin <= one.low and one.high <= cfg.margin, one.high < -cfg.margin
