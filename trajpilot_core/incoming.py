@@ -36,13 +36,20 @@ class NoJsonError(TextFaultError):
     """The text is something else than JSON."""
 
 
-def parse_json(text: str | bytes, where: str, **hooks: Callable[[Any], Any] | None) -> Any:
+def parse_json(
+    text: str | bytes,
+    where: str,
+    *,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+    parse_constant: Callable[[str], Any] | None = None,
+) -> Any:
     """Parse JSON.
 
     Args:
         text: the whole document; bytes are UTF-8 without a byte order mark.
         where: its name, for the message.
-        hooks: of `json.loads`; an InputError that they raise is passed on.
+        object_pairs_hook: as in `json.loads`; an InputError that it raises is passed on.
+        parse_constant: likewise.
 
     Raises:
         NoJsonError: it is no JSON; with the byte offset.
@@ -50,7 +57,7 @@ def parse_json(text: str | bytes, where: str, **hooks: Callable[[Any], Any] | No
     """
     whole = decode_text(text, where) if isinstance(text, bytes) else text
     try:
-        return json.loads(whole, **hooks)
+        return json.loads(whole, object_pairs_hook=object_pairs_hook, parse_constant=parse_constant)
     except json.JSONDecodeError as error:
         offset = len(whole[: error.pos].encode(errors="surrogatepass"))
         raise NoJsonError(where, f"no JSON ({error.msg})", offset) from error
