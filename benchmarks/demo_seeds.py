@@ -29,10 +29,7 @@ ORDERS: tuple[tuple[str, str], ...] = (
     ("oracle", "endpoint_traj"),
     ("endpoint_traj", "no_traj"),
     ("scorer", "no_traj"),
-    ("scorer_plus", "endpoint_traj"),
     ("hmm_motion", "endpoint_traj"),
-    ("hmm_motion", "scorer_plus"),
-    ("retrieval_attention", "endpoint_traj"),
     ("top1", "no_traj"),
     ("shuffled", "oracle"),
 )

@@ -27,7 +27,7 @@ from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import open_folder
 
 CHECKOUT = Path(__file__).parents[1]
-MEASURED = ("text_bank", "alignment", "predictor", "label_effects", "scorer", "attention", "evaluation", "report")
+MEASURED = ("text_bank", "alignment", "predictor", "scorer", "evaluation", "report")
 SHAPES = {
     "tiny": StoreShape(takes=30, segments=12, labels=40, feature_width=64, text_width=32),
     "small": StoreShape(takes=60, segments=40, labels=500, feature_width=64, text_width=64),
@@ -69,23 +69,19 @@ class Peak(NamedTuple):
         return 1 <= self.times <= MOST
 
 
-def settings(plus: bool = False) -> PipelineConfig:
+def settings() -> PipelineConfig:
     """Return small models, one epoch each, with batches and candidates of the paper's main experiment."""
     base = PipelineConfig()
 
     def train(batch: int) -> TrainConfig:
         return TrainConfig(epochs=1, patience=None, precision="fp32", batch=batch)
 
-    plus_config = base.scorer.plus.replace(train=train(256)) if plus and base.scorer.plus is not None else None
     return base.replace(
         text_bank=base.text_bank.replace(encoder="bag_of_words"),
         alignment=base.alignment.replace(width=64, layers=2, hidden=256, folds=1, seeds=(0,), train=train(1024)),
         predictor=base.predictor.replace(width=64, layers=2, heads=4, hidden=256, train=train(1024)),
         scorer=base.scorer.replace(
-            width=64, candidates=32, prefetch=48, max_queries=3000, ablations=(), plus=plus_config, train=train(256)
-        ),
-        attention=base.attention.replace(
-            width=64, layers=2, heads=4, hidden=256, neighbours=16, key_width=32, train=train(1024)
+            width=64, candidates=32, prefetch=48, max_queries=3000, ablations=(), train=train(256)
         ),
         evaluation=base.evaluation.replace(bootstrap=200, shuffles=2, headroom_pools=(1, 4)),
     )
@@ -171,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         folder = given.folder / shape
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        config = settings(plus=shape == "labels")
+        config = settings()
         run = written_root(folder, SHAPES[shape], config, given.workers)
         for stage in given.stages:
             peaks.append(peak_of(stage, config, run))

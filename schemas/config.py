@@ -29,7 +29,7 @@ from schemas.pose_sources import PoseSourcesConfig
 from schemas.probe import ProbeConfig
 from schemas.released import ReleasedName
 from schemas.text import TextConfig as TextConfig
-from schemas.training import AlignmentConfig, AttentionConfig, PlusPart, PredictorConfig, ScorerConfig
+from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig
 from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
 from schemas.vlm import VlmConfig
 
@@ -137,9 +137,6 @@ class EvaluationConfig(Record):
     headroom_pools: tuple[int, ...] = (1, 5, 16, 64)
     """Pool sizes of the headroom table. Source: paper, appendix on headroom."""
     joint: JointDecodingConfig = JointDecodingConfig()
-    plus_parts: tuple[PlusPart, ...] = ()
-    """Parts without which Scorer+ answers once more, a row each. None at the paper's scale: each is one more inference
-    over all labels, and 0.1 GB of predictions (docs/decisions/methods.md)."""
     anticipates: bool = False
     """The run has rows without a goal, whose ceilings reach to the steps after Start. Set by the pipeline."""
     judges_anticipation: bool = False
@@ -216,7 +213,6 @@ class PipelineConfig(Record):
     alignment: AlignmentConfig = AlignmentConfig()
     predictor: PredictorConfig = PredictorConfig()
     scorer: ScorerConfig = ScorerConfig()
-    attention: AttentionConfig = AttentionConfig()
     planners: PlannersConfig = PlannersConfig()
     probe: ProbeConfig = ProbeConfig()
     outcome: OutcomeConfig = OutcomeConfig()

@@ -140,7 +140,7 @@ class PlanRow(Record):
     scores: Literal["cosine", "probability"]
     """What the scores of the labels are."""
     gate: float | None
-    """Scorer: probability that a retrieved trajectory helps. Scorer+: expected gain in M@1 over No-Traj."""
+    """Probability that a retrieved trajectory helps."""
     threshold: float | None
     """The gate opens from this value on; chosen on dev takes."""
     opened: bool | None

@@ -5,7 +5,7 @@ Sources: as in `schemas/config.py`.
 
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from schemas.base import Record, without_later_defaults
 from schemas.closed import ClosedDecodingConfig
@@ -19,19 +19,6 @@ GOAL_DROPOUT = 0.5
 Ablation = Literal["no_labels", "no_motion"]
 """What a further scorer is trained without: the candidates' labels, or their trajectories and the plans made with
 them."""
-
-
-PlusPart = Literal["manner", "roles", "kinship", "coupling", "retrieval", "motion"]
-"""What Scorer+ is asked to answer without; docs/decisions/methods.md says what each part is."""
-PLUS_PARTS: tuple[PlusPart, ...] = ("manner", "roles", "kinship", "coupling", "retrieval", "motion")
-"""All of them, in the order of the tables."""
-
-
-AttentionVariant = Literal["both", "query_motion", "retrieved_motion", "no_motion", "alone"]
-"""What retrieval attention is given: the motion of the query's ends and that of retrieved windows, one of the two or
-neither; or the query's motion and nothing that was retrieved."""
-ATTENTION_VARIANTS: tuple[AttentionVariant, ...] = ("both", "query_motion", "retrieved_motion", "no_motion", "alone")
-"""All of them, in the order of the tables."""
 
 
 class TrainConfig(Record):
@@ -94,8 +81,8 @@ class AlignmentConfig(Record):
     which decides the folds of its takes (docs/decisions/pretrained.md); None: they are trained here."""
 
 
-class CausalConfig(Record):
-    """Sizes, loss and training of a causal transformer over the steps of a window. Source: paper, 3.4; D 1 to 16."""
+class PredictorConfig(Record):
+    """The causal predictor. Source: paper, 3.4; D 1 to 16; with a class head, its appendix on closed vocabularies."""
 
     width: int = Field(768, ge=16)
     """D 1."""
@@ -120,17 +107,11 @@ class CausalConfig(Record):
     standardise: bool = True
     """Features are standardised by what the chain is fitted on (docs/decisions/feature-standardisation.md)."""
     train: TrainConfig = TrainConfig()
-
-
-class PredictorConfig(CausalConfig):
-    """The causal predictor. Source: paper, 3.4; D 1 to 16; with a class head, its appendix on closed vocabularies."""
-
     head: HeadKind = "open"
     """open: labels are ranked by the cosine of their text embedding; classes: by a classifier on the predicted
     embedding, for corpora of a closed vocabulary (D 34)."""
     bridge_weight: float = Field(0.0, ge=0)
     """lambda_bridge: weight of the open predictor's loss next to the cross-entropy of the class head."""
-
     trajectory_dropout: float = Field(0.1, ge=0, lt=1)
     """Probability, per sample, that all trajectory inputs are replaced by null. Source: paper, 3.4; D 13."""
     goal_dropout: float = Field(0.0, ge=0, lt=1)
@@ -166,107 +147,6 @@ class PredictorConfig(CausalConfig):
         return self
 
 
-class AttentionConfig(CausalConfig):
-    """Retrieval attention: a causal predictor whose tokens read retrieved windows.
-
-    Source: docs/decisions/retrieval-attention.md.
-    """
-
-    reads: int = Field(2, ge=1)
-    """After each of so many last blocks the tokens read what was retrieved."""
-    neighbours: int = Field(32, ge=1)
-    """Windows that are retrieved for each window."""
-    key_width: int = Field(128, ge=1)
-    """Principal directions of the features that the retrieval key keeps of each end."""
-    retrieval_dropout: float = Field(0.1, ge=0, lt=1)
-    """Probability, per sample, that nothing was retrieved."""
-    motion_dropout: float = Field(0.1, ge=0, lt=1)
-    """Probability, per sample, that all motion is null: that of the query's ends, and that of the retrieved windows."""
-    variants: tuple[AttentionVariant, ...] = ("both",)
-    """Which are trained; without any the rows are absent from the tables."""
-
-    @model_validator(mode="after")
-    def _reads_follow_blocks(self) -> Self:
-        if self.reads > self.layers:
-            raise ValueError(f"{self.reads} reads need as many blocks, and there are {self.layers} layers")
-        return self
-
-    @field_validator("variants")
-    @classmethod
-    def _variants_are_distinct(cls, variants: tuple[AttentionVariant, ...]) -> tuple[AttentionVariant, ...]:
-        if len(set(variants)) < len(variants):
-            raise ValueError(f"a variant is named twice in {', '.join(variants)}")
-        return variants
-
-
-class EffectsConfig(Record):
-    """Segments as the sum of effects of labels, effects of takes, and noise. Source: docs/decisions/scorer-plus.md."""
-
-    steps: int = Field(20, ge=1)
-    """Alternations between labels and takes, first by least squares, then by expectation."""
-    floor: float = Field(1e-3, gt=0, lt=1)
-    """Share of the average noise that is added to every noise, so that it can be inverted."""
-
-
-class ScorerPlusConfig(Record):
-    """Scorer+: exact inference on a chain of roles whose preferences come from takes that are similar to the query.
-
-    The weights are initial values of the training. Source of all: docs/decisions/scorer-plus.md, with the results on
-    dev.
-    """
-
-    effects: EffectsConfig = EffectsConfig()
-    look_directions: int = Field(16, ge=1)
-    """Directions of the features in which looks of labels are compared."""
-    motion_directions: int = Field(96, ge=1)
-    """Directions of the head motion in which takes are compared; 96: all."""
-    recognition_directions: int = Field(48, ge=1)
-    """Joint directions of features and motion in which ends are recognised."""
-    tempering: float = Field(0.5, gt=0, le=1)
-    """Factor of the log likelihoods of both ends before one is summed out."""
-    look_smoothing: float = Field(0.1, gt=0)
-    """Weight of the looks' distance in the kernel that smooths contexts."""
-    pool_temperature: float = Field(0.05, gt=0)
-    """T of the weights softmax(cos / T) in the mean of the candidates' plans."""
-    sparse: float = Field(0.3, gt=0)
-    """Share of the common counts that is added to a take's own counts before takes are compared."""
-    kept_labels: int = Field(24, ge=1)
-    """Labels per step among which the best sequence is searched."""
-    beam: int = Field(64, ge=1)
-    """Best sequences that are compared."""
-    coupled_takes: int = Field(96, ge=1)
-    """Takes whose plans may explain a whole sequence."""
-    plan_ends: float = Field(4.0, gt=0)
-    """Weight of each expert's cosines at Start and Goal; unchanged for endpoint_traj where the folds lack it."""
-    plan_middles: float = Field(0.7, gt=0)
-    """Weight of each expert's cosines in between; likewise."""
-    recognition: float = Field(1.0, gt=0)
-    """Weight of what the ends were recognised as."""
-    manner: float = Field(0.8, gt=0)
-    """Weight of head motion in the similarity of takes."""
-    holds: float = Field(2.5, gt=0)
-    """Log odds that a take which contains a label of an end is similar to the query."""
-    clash: float = Field(0.5, gt=0)
-    """Weight of a label's motion against a take's motion."""
-    look: float = Field(0.05, gt=0)
-    """Weight of looks in the roles."""
-    context: float = Field(4.0, gt=0)
-    """Weight of contexts in the roles."""
-    common: float = Field(0.1, gt=0)
-    """Weight of the counts of all takes, next to those of takes that are similar to the query."""
-    prior: float = Field(0.8, gt=0, lt=10)
-    """Weight of the preferences as prior of the Start label."""
-    kinship: float = Field(1.5, gt=0)
-    """Weight, in the kinship of two takes, of the log likelihood of one's labels under the other's."""
-    own: float = Field(0.4, gt=0, lt=1)
-    """Weight of a take's own counts against those of its kin."""
-    jump: float = Field(0.03, gt=0, lt=0.5)
-    """Share of the steps that may lead to any label."""
-    train: TrainConfig = TrainConfig(
-        epochs=6, patience=3, batch=256, lr=5e-2, min_lr=1e-3, weight_decay=0.0, precision="fp32"
-    )
-
-
 class ScorerConfig(Record):
     """Retrieval bank and gate-then-rank scorer. Source: paper, 3.5 and its appendix; D 25 to 32."""
 
@@ -296,7 +176,7 @@ class ScorerConfig(Record):
     """Weights of the losses of gate, best candidate and rank distribution (D 32)."""
     max_queries: int = Field(65_536, ge=1)
     """Training queries kept, sampled by seed where there are more; also the most dev queries. They need disk space in
-    the root's scratch: 625 KB each with 64 candidates at the paper's sizes, 67 GB in all, and 8 GB for Scorer+
+    the root's scratch: 625 KB each with 64 candidates at the paper's sizes, 67 GB in all
     (docs/decisions/scorer.md)."""
     temperatures: tuple[float, ...] = Field((0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), min_length=1)
     """Grid of T for the weights softmax(cos / T) of kNN-labels and Pool-Mean; T is chosen on dev (D 29)."""
@@ -305,8 +185,6 @@ class ScorerConfig(Record):
     made with them."""
     decoding: ClosedDecodingConfig = ClosedDecodingConfig()
     """How the scores of a class head become labels, here and in the evaluation; without such a head it is not read."""
-    plus: ScorerPlusConfig | None = ScorerPlusConfig()
-    """The better scorer; None: off."""
     anticipates: bool = False
     """Fit one more scorer per seed, which is given no goal, on the goal-dropout twins (D 33); it needs
     predictor.anticipates."""

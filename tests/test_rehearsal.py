@@ -139,9 +139,6 @@ def test_what_a_gpu_would_take_is_derived_for_every_part_that_computes() -> None
         "predictor",
         "queries",
         "scorer",
-        "Scorer+",
-        "neighbours",
-        "attention",
         "evaluation",
     ]
     assert found["predictor"].operations == pytest.approx(6.6e18, rel=0.1)  # 39 trainings of 81 M parameters

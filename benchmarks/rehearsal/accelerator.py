@@ -21,9 +21,7 @@ from trajpilot_core.data.cross_fitting import Chain, chains, trained_variants
 from trajpilot_core.methods import METHODS
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
-from trajpilot_core.models.retrieval_attention import AttentionShape, QueryEnds, RetrievalAttention, RetrievedWindows
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
-from trajpilot_core.stages.needs_of_attention import NEIGHBOUR
 from trajpilot_core.training.scorer_queries import query_bytes
 
 ADAM = 16
@@ -150,7 +148,6 @@ def needs(config: PipelineConfig, sizes: Sizes) -> list[Need]:
         of_alignment(config, sizes),
         of_predictor(config, sizes),
         *of_scorer(config, sizes),
-        *of_attention(config, sizes),
         of_answers(config, sizes),
     ]
 
@@ -217,49 +214,6 @@ def parameters(config: PipelineConfig) -> int:
         return sum(p.numel() for p in CausalPredictor(config.predictor, shape).parameters())
 
 
-def attention_step(config: PipelineConfig, horizon: int, labels: int) -> Step:
-    """Return a step of retrieval attention, all motion given, on windows of one horizon."""
-    cfg, batch, text, state = config.attention, config.attention.train.batch, TEXT_WIDTH, config.alignment.width
-    width = VJEPA_SIZES[config.features.model].width
-    each = (batch, cfg.neighbours, horizon)
-    with torch.device("meta"):
-        model = RetrievalAttention(cfg, AttentionShape(width, 1, text, config.ingest.max_horizon, state))
-        clip, bank = torch.empty(batch, 1, width, dtype=torch.float16), torch.empty(labels, text)
-        ends = QueryEnds(clip, clip, torch.empty(batch, 2, text), torch.empty(batch, 2, state))
-        motion = torch.empty(*each, text), torch.empty(*each, state)
-        seen, cosine = torch.empty(each[:2], dtype=torch.bool), torch.empty(*each[:2], 2)
-        found = RetrievedWindows(torch.empty(each, dtype=torch.long), motion, cosine, seen)
-        step = traced(model, lambda: model(ends, found, bank, horizon).sum())
-    return step.plus(pooled(batch * horizon, labels))
-
-
-def of_attention(config: PipelineConfig, sizes: Sizes) -> list[Need]:
-    """Return the search for neighbours and the trainings of retrieval attention; nothing without variants."""
-    cfg, hs, chain = config.attention, horizons_of(config), chains_of(config)[0]
-    trainings = len(config.alignment.seeds) * len(cfg.variants)
-    if not trainings:
-        return []
-    steps = {h: attention_step(config, h, sizes.labels) for h in hs}
-    fitted = {h: windows(sizes, h, fitted_share(config, chain)) for h in hs}
-    dev = {h: windows(sizes, h, DEV_SHARE) for h in hs}
-    searched = sum((fitted[h] + dev[h]) * fitted[h] for h in hs) * 2 * 2 * cfg.key_width
-    each = sum((fitted[h] + 2 * dev[h] / 3) / cfg.train.batch * step.operations for h, step in steps.items())
-    each += sum(2 * dev[h] * (h - 2) * 2 * sizes.labels * TEXT_WIDTH for h in hs)
-    near = sum(fitted[h] + dev[h] for h in hs) * cfg.neighbours * NEIGHBOUR
-    width = VJEPA_SIZES[config.features.model].width
-    with torch.device("meta"):
-        shape = AttentionShape(width, 1, TEXT_WIDTH, config.ingest.max_horizon, config.alignment.width)
-        model = sum(p.numel() for p in RetrievalAttention(cfg, shape).parameters())
-    held = max(step.kept for step in steps.values()) + ADAM * model + near
-    held += 2 * sizes.segments * width + 4 * sizes.segments * (TEXT_WIDTH + config.alignment.width)
-    keys = 4 * max(fitted.values()) * 2 * cfg.key_width
-    what = f"{trainings} trainings of {cfg.train.epochs} epochs; activations in fp32"
-    return [
-        Need("neighbours", searched, keys, f"{near / 1e9:.1f} GB of neighbours; exact, so in fp32", is_fp32=True),
-        Need("attention", trainings * cfg.train.epochs * each, held, what),
-    ]
-
-
 def query_operations(config: PipelineConfig, sizes: Sizes) -> float:
     """Return the operations of one query of the mean horizon: K roll-outs, and each plan against the whole bank."""
     hs = horizons_of(config)
@@ -280,14 +234,14 @@ def query_counts(config: PipelineConfig, sizes: Sizes) -> tuple[float, float]:
 
 
 def of_scorer(config: PipelineConfig, sizes: Sizes) -> list[Need]:
-    """Return the queries, the scorer with its ablations, and Scorer+."""
+    """Return the queries, and the scorer with its ablations."""
     cfg, seeds, (train, dev) = config.scorer, len(config.alignment.seeds), query_counts(config, sizes)
     query = scorer_shape(config)
     disk = (train + dev) * query_bytes(query, cfg.candidates)
     at_once = 1024 * cfg.candidates * query.max_mids * TEXT_WIDTH * 4 * 2
     step = scorer_step(config)
     fits = seeds * (1 + len(cfg.ablations)) * cfg.train.epochs / cfg.train.batch
-    found = [
+    return [
         Need(
             "queries",
             seeds * (train + dev) * query_operations(config, sizes),
@@ -297,30 +251,15 @@ def of_scorer(config: PipelineConfig, sizes: Sizes) -> list[Need]:
         ),
         Need("scorer", fits * step.operations * (train + dev / 3), step.kept, f"{fits * train:,.0f} steps"),
     ]
-    if cfg.plus is None:
-        return found
-    one, epochs = plus_operations(config, sizes), seeds * cfg.plus.train.epochs
-    held = 5 * 4 * sizes.labels**2 + cfg.plus.train.batch * 4 * sizes.labels * 8 * 6
-    steps = epochs * train / cfg.plus.train.batch
-    return [*found, Need("Scorer+", epochs * one * (3 * train + dev), held, f"{steps:,.0f} steps; V x V tables", True)]
-
-
-def plus_operations(config: PipelineConfig, sizes: Sizes) -> float:
-    """Return the operations of one query of Scorer+: four products with V x V at each step, three with the takes."""
-    h, takes = sum(horizons_of(config)) / len(horizons_of(config)), sizes.takes * (1 - DEV_SHARE - TEST_SHARE)
-    return 4 * h * 2 * sizes.labels**2 + 3 * 2 * takes * sizes.labels + 3 * h * 2 * sizes.labels * TEXT_WIDTH
 
 
 def of_answers(config: PipelineConfig, sizes: Sizes) -> Need:
-    """Return the evaluation: candidates, every label ranked at every step for every row, shuffles, Scorer+."""
+    """Return the evaluation: candidates, every label ranked at every step for every row, and shuffles."""
     hs, seeds = horizons_of(config), len(config.alignment.seeds)
     tested = sum(windows(sizes, h, TEST_SHARE) for h in hs)
     ranked = sum(windows(sizes, h, TEST_SHARE) * h for h in hs) * 2 * sizes.labels * TEXT_WIDTH
     rows = len([one for one in METHODS if one.answer is not None]) + config.evaluation.shuffles
     total = tested * query_operations(config, sizes) + rows * ranked
-    plus = config.scorer.plus is not None
-    if plus:
-        total += tested * plus_operations(config, sizes) + 4 * sizes.labels**3
-    held = 1024 * hs[-1] * sizes.labels * 4 * 4 + (5 * 4 * sizes.labels**2 if plus else 0)
+    held = 1024 * hs[-1] * sizes.labels * 4 * 4
     what = f"{tested:,.0f} windows, {rows} rows and shuffles, {seeds} seeds"
     return Need("evaluation", seeds * total, held, what, is_fp32=True)

@@ -1,11 +1,11 @@
-"""The ends of the scale: ten times the takes, one take, seven times the labels. What is refused must say so by name."""
+"""The ends of the scale: ten times the takes, and one take, which must be refused by name."""
 
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from benchmarks.rehearsal.runner import PartFailed, Place, run_part
-from benchmarks.rehearsal.settings import Part, narrow_text, with_plus
+from benchmarks.rehearsal.settings import Part, narrow_text
 from benchmarks.rehearsal.sizes import Sizes
 from benchmarks.rehearsal.store import planted
 from deployments.recipes import recipe
@@ -16,7 +16,6 @@ from trajpilot_core.stages import STAGES
 
 MANY_TAKES = Sizes(takes=25_000, segments=1_489_188, labels=8_472)
 ONE_TAKE = Sizes(takes=1, segments=60, labels=20)
-MANY_LABELS = Sizes(takes=600, segments=66_000, labels=60_000)
 Seen = Callable[[str], None]
 
 
@@ -59,15 +58,7 @@ def one_take(folder: Path, seen: Seen) -> str:
     return refused(folder, seen, ONE_TAKE, Part("one_take", stages, narrow_text(recipe("atomic")), ""))
 
 
-def many_labels(folder: Path, seen: Seen) -> str:
-    """Ask Scorer+ for tables of 60,000 x 60,000."""
-    config = narrow_text(recipe("atomic"))
-    stages = ("ingest", "trajectories", "features", "text_bank", "alignment", "predictor", "label_effects", "scorer")
-    return refused(folder, seen, MANY_LABELS, Part("many_labels", stages, with_plus(config), ""))
-
-
 ENDS: Mapping[str, Callable[[Path, Seen], str]] = {
     "many_takes": many_takes,
     "one_take": one_take,
-    "many_labels": many_labels,
 }

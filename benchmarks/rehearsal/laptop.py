@@ -22,7 +22,7 @@ TRAINED = ("alignment", "predictor", "scorer")
 """Stages of such a recipe that train; each names its settings in PipelineConfig."""
 CUT = ("alignment", "predictor")
 """Those of which few epochs are run; what takes long in the scorer is to make its queries, which comes once."""
-UP_TO_TRAINED = ("text_bank", "alignment", "predictor", "label_effects", "scorer")
+UP_TO_TRAINED = ("text_bank", "alignment", "predictor", "scorer")
 CORES = 2
 
 

@@ -24,8 +24,6 @@ NARROW = {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "queries": 2}
 QUERIES_PER_HORIZON = 1_024
 MARGIN = 1.15
 """Queries are sampled over all horizons together: so many more, that each horizon has enough."""
-PLUS_QUERIES = 96
-"""Per horizon; one step of Scorer+ each."""
 
 
 Way = Literal["store", "wide", "narrow"]
@@ -56,34 +54,20 @@ def parts_of(recipe: PipelineConfig) -> tuple[Part, ...]:
         Part("predictor", ("predictor",), wide, "all windows; width 16, batch 64; one chain, one seed, one epoch"),
         Part(
             "scorer",
-            ("label_effects", "scorer"),
+            ("scorer",),
             wide,
             "64 candidates, real text width; few queries, width 32, one epoch",
         ),
         Part(
-            "scorer_plus",
-            ("label_effects", "scorer"),
-            with_plus(wide),
-            "real labels, takes and text width; few queries, one epoch",
-        ),
-        Part(
             "narrow",
-            ("text_bank", "alignment", "predictor", "label_effects", "scorer"),
+            ("text_bank", "alignment", "predictor", "scorer"),
             narrow,
             "the way to the evaluation",
             "narrow",
         ),
-        Part(
-            "attention",
-            ("attention", "planners", "probe"),
-            narrow,
-            "neighbours of all windows, 8 of each; keys of 16, width 16; one variant, one epoch",
-            "narrow",
-        ),
+        Part("planners", ("planners", "probe"), narrow, "as in the recipe", "narrow"),
         *latents_of(narrow),
-        Part(
-            "evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates, no Scorer+", "narrow"
-        ),
+        Part("evaluation", ("evaluation",), narrow, "all test windows; narrow text, 8 candidates", "narrow"),
         Part("report", ("report",), narrow, "no frames", "narrow"),
     )
 
@@ -123,22 +107,10 @@ def wide_text(recipe: PipelineConfig) -> PipelineConfig:
             width=32,
             max_queries=round(MARGIN * QUERIES_PER_HORIZON * horizons),
             temperatures=(0.1,),
-            plus=None,
             train=short(recipe.scorer.train, 128),
         ),
         evaluation=recipe.evaluation.replace(shuffles=2),
         report=recipe.report.replace(frames=False),
-    )
-
-
-def with_plus(config: PipelineConfig) -> PipelineConfig:
-    """Return settings under which Scorer+ is fitted on few queries; its V x V tables are real."""
-    plus = PipelineConfig().scorer.plus
-    assert plus is not None
-    horizons = config.ingest.max_horizon - config.ingest.min_horizon + 1
-    few = plus.replace(effects=plus.effects.replace(steps=1), train=short(plus.train, PLUS_QUERIES))
-    return config.replace(
-        scorer=config.scorer.replace(plus=few, max_queries=PLUS_QUERIES * horizons, candidates=8, ablations=())
     )
 
 
@@ -152,14 +124,6 @@ def narrow_text(recipe: PipelineConfig) -> PipelineConfig:
         alignment=aligned,
         predictor=wide.predictor.replace(train=short(recipe.predictor.train, NARROW_BATCH)),
         scorer=wide.scorer.replace(candidates=8, prefetch=16),
-        attention=recipe.attention.replace(
-            **NARROW,
-            reads=1,
-            neighbours=8,
-            key_width=16,
-            variants=("both",),
-            train=short(recipe.attention.train, NARROW_BATCH),
-        ),
         latent=few_latents(recipe.latent),
         evaluation=wide.evaluation.replace(headroom_pools=pools),
     )

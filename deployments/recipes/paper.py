@@ -112,16 +112,14 @@ def laptop() -> PipelineConfig:
 def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingConfig) -> PipelineConfig:
     """Return planning with class heads on a corpus of annotated steps, each seen from its start to its end (D 45).
 
-    Scorer+ and retrieval attention, which are not the paper's, read embeddings; here plans are probabilities. Rows
-    without goal dropout are the main ones; twins with it are trained for a second set (D 42).
+    Rows without goal dropout are the main ones; twins with it are trained for a second set (D 42).
     """
     base = _from_video(corpus)
     return base.replace(
         ingest=base.ingest.replace(interval_cap_s=None),
         text_bank=base.text_bank.replace(descriptions="template"),
         predictor=base.predictor.replace(head="classes", bridge_weight=bridge_weight, twin_goal_dropout=GOAL_DROPOUT),
-        scorer=base.scorer.replace(candidates=5, prefetch=8, plus=None, decoding=decoding),
-        attention=base.attention.replace(variants=()),
+        scorer=base.scorer.replace(candidates=5, prefetch=8, decoding=decoding),
         planners=base.planners.replace(methods=PLANNERS),
     )
 

@@ -18,7 +18,6 @@ def demo() -> PipelineConfig:
     aligned = TrainConfig(epochs=60, patience=15, batch=64, lr=2e-3, weight_decay=1.0)
     predicted = TrainConfig(epochs=25, patience=10, batch=64, lr=1e-3)
     scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
-    attended = TrainConfig(epochs=10, patience=4, batch=64, lr=1e-3)
     return base.replace(
         ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
         features=base.features.replace(model="tiny", size_px=128, batch=16, resize="swscale"),
@@ -30,9 +29,6 @@ def demo() -> PipelineConfig:
             width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, train=predicted
         ),
         scorer=base.scorer.replace(candidates=16, prefetch=32, width=64, train=scored),
-        attention=base.attention.replace(
-            width=96, layers=2, heads=4, hidden=192, queries=2, dropout=0.3, neighbours=16, train=attended
-        ),
         evaluation=base.evaluation.replace(shuffles=5, headroom_pools=(1, 5, 16)),
     )
 
@@ -164,8 +160,7 @@ def _small_closed(closed: PipelineConfig) -> PipelineConfig:
             bridge_weight=closed.predictor.bridge_weight,
             twin_goal_dropout=closed.predictor.twin_goal_dropout,
         ),
-        scorer=small.scorer.replace(candidates=closed.scorer.candidates, plus=None, decoding=closed.scorer.decoding),
-        attention=closed.attention,
+        scorer=small.scorer.replace(candidates=closed.scorer.candidates, decoding=closed.scorer.decoding),
         planners=small.planners.replace(most_steps=100, has_ddpm_row=True),
     )
 
@@ -180,9 +175,6 @@ def soak() -> PipelineConfig:
         alignment=base.alignment.replace(width=16, heads=2, hidden=32, train=short),
         predictor=base.predictor.replace(width=32, heads=2, layers=1, hidden=64, queries=2, train=short),
         scorer=base.scorer.replace(candidates=4, prefetch=8, width=16, ablations=(), train=short),
-        attention=base.attention.replace(
-            width=32, heads=2, layers=1, hidden=64, reads=1, neighbours=4, key_width=8, train=short
-        ),
         evaluation=base.evaluation.replace(bootstrap=200, shuffles=2, headroom_pools=(1, 4)),
         report=base.report.replace(examples=2),
     )

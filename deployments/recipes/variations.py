@@ -81,9 +81,8 @@ def on_a_laptop(base: PipelineConfig) -> PipelineConfig:
         alignment=base.alignment.replace(width=32, layers=2, hidden=64, folds=1, seeds=(0,), train=aligned),
         predictor=base.predictor.replace(width=96, layers=2, heads=4, hidden=192, queries=2, train=predicted),
         scorer=base.scorer.replace(
-            candidates=16, prefetch=32, width=64, max_queries=16_384, ablations=(), plus=None, train=scored
+            candidates=16, prefetch=32, width=64, max_queries=16_384, ablations=(), train=scored
         ),
-        attention=base.attention.replace(variants=()),
     )
 
 

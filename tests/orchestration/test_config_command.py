@@ -25,7 +25,7 @@ def test_show_prints_a_group_with_what_a_change_makes_stale() -> None:
     assert "scorer.candidates" in text
     assert "16 (main experiment: 64)" in text
     assert "alignment." not in text
-    assert "A change of scorer makes stale at most: label_effects, scorer, evaluation, report." in text
+    assert "A change of scorer makes stale at most: scorer, evaluation, report." in text
 
 
 def test_a_group_that_is_none_is_refused_with_the_groups() -> None:
@@ -42,8 +42,9 @@ def test_diff_names_what_differs_and_nothing_between_a_recipe_and_itself() -> No
 
 
 def test_a_group_that_one_recipe_lacks_is_shown() -> None:
-    text = said("config", "diff", "--recipe", "atomic", "--set", "scorer.plus=null")
-    assert "scorer.plus " in text
+    other = f'alignment.pretrained={{"place": "/other", "sha256": "{"0" * 64}"}}'
+    text = said("config", "diff", "--recipe", "atomic", "--set", other)
+    assert "alignment.pretrained.place " in text
     assert "absent" in text
 
 

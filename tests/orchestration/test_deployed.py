@@ -152,9 +152,9 @@ def test_a_form_that_was_filled_in_beforehand_changes_only_what_was_touched() ->
     base = PipelineConfig()
     touched = base.model_dump(mode="json")
     touched["scorer"]["candidates"] = 7
-    touched["scorer"]["plus"] = None
+    touched["scorer"]["ablations"] = []
     whole = over(demo(), PipelineConfig.model_validate(touched), prefill=base)
-    assert whole == demo().replace(scorer=demo().scorer.replace(candidates=7, plus=None))
+    assert whole == demo().replace(scorer=demo().scorer.replace(candidates=7, ablations=()))
 
 
 def test_nothing_stated_is_the_recipe_itself() -> None:

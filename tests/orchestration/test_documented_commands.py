@@ -87,4 +87,4 @@ def test_commands_are_found_and_planted_mistakes_are_seen() -> None:
         ["--world has no tinny"],
     ]
     assert faults_of("run --set features.sise_px=3") == ["no setting features.sise_px=3"]
-    assert faults_of("run --set scorer.plus.train.epochs=3 --set features.size_px=256") == []
+    assert faults_of("run --set scorer.train.epochs=3 --set features.size_px=256") == []

@@ -20,7 +20,7 @@ from schemas.world import tiny_world
 NAME, METRIC = "Most frequent (plugin)", "First"
 SMALL = (
     *("ingest.dev_min=1", "ingest.max_horizon=4", "features.size_px=64", "features.n_frames=4"),
-    *("alignment.train.epochs=1", "attention.train.epochs=1", "scorer.train.epochs=1", "scorer.candidates=4"),
+    *("alignment.train.epochs=1", "scorer.train.epochs=1", "scorer.candidates=4"),
     *("predictor.train.epochs=1", "predictor.width=32", "predictor.hidden=64", "predictor.layers=1"),
     *("scorer.prefetch=8", "evaluation.bootstrap=100", "evaluation.shuffles=1", "report.examples=1"),
 )

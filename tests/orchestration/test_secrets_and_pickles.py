@@ -21,7 +21,7 @@ from stack_processes import PATIENCE, servers_over
 from schemas.world import soak_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-TRAININGS = {"alignment": (".",), "predictor": (".",), "scorer": ("scorer", "scorer_plus")}
+TRAININGS = {"alignment": (".",), "predictor": (".",), "scorer": ("scorer",)}
 """Where a training of a stage keeps its checkpoints, below its folder in scratch."""
 ACTIVE = "iframe, object, embed, form, link, video, img:not([src^=data])"
 """Elements that a report never has."""

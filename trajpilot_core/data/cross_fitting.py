@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from schemas.training import AlignmentConfig, AttentionVariant, PredictorConfig
+from schemas.training import AlignmentConfig, PredictorConfig
 from trajpilot_core.errors import InputError
 
 E_TAU = "e_tau"
@@ -23,8 +23,6 @@ TWIN = "_goal_dropout"
 """Ends the names of twins, and the keys of their models."""
 SCORER_NO_GOAL = "scorer_no_goal"
 """Variant of the scorer that is given no goal; its queries are made by goal-dropout twins."""
-ATTENTION = "retrieval_attention"
-"""Row of retrieval attention that is given everything."""
 
 FITTED = "fitted_takes/"
 """What is said of models, by chain: the takes that they were fitted on, a JSON list. Of models of another run, those
@@ -88,11 +86,6 @@ def original_of(name: str) -> str:
 def is_twin(name: str) -> bool:
     """Return whether a variant, or the model of a key, is a goal-dropout twin."""
     return name.endswith(TWIN)
-
-
-def attention_row(variant: AttentionVariant) -> str:
-    """Return the row of the tables that a variant of retrieval attention answers, which is also its model's name."""
-    return ATTENTION if variant == "both" else f"{ATTENTION}_{variant}"
 
 
 def model_key(chain: Chain, seed: int, variant: str) -> str:

@@ -18,7 +18,7 @@ from schemas.places import OtherRun
 from schemas.pose_sources import PoseSourcesConfig
 from schemas.poses import Pi3Config
 from schemas.probe import ProbeConfig
-from schemas.training import CausalConfig, TrainConfig
+from schemas.training import PredictorConfig, TrainConfig
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.stage import Config, Stage
 from trajpilot_core.errors import InputError, StoreError
@@ -194,7 +194,7 @@ def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> 
     """
     for name in type(config).model_fields:
         other = getattr(config, name)
-        if isinstance(other, CausalConfig):  # settings of another section that a stage works with
+        if isinstance(other, PredictorConfig):  # settings of another section that a stage works with
             check_other_runs(name, other, allowed)
         if isinstance(other, OtherRun):
             try:

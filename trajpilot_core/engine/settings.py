@@ -42,7 +42,7 @@ class ListedSetting:
 def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[ListedSetting]:
     """Return every setting of a configuration, group by group.
 
-    A group that may be absent (`scorer.plus`) and is, counts as one setting with the value None.
+    A group that may be absent (`alignment.pretrained`) and is, counts as one setting with the value None.
 
     Args:
         config: whose values are shown.

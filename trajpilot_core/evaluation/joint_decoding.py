@@ -5,7 +5,7 @@ Source: docs/decisions/methods.md.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ def grid_of(config: JointDecodingConfig, row: str) -> list[Knobs]:
 
 
 def choose_knobs(
-    batch: WindowBatch | None, config: JointDecodingConfig, seed: int, horizon: int, rows: Iterable[str] = PLAIN
+    batch: WindowBatch | None, config: JointDecodingConfig, seed: int, horizon: int
 ) -> list[DecodingChoice]:
     """Choose for every row by the likelihood of the true middle labels on dev.
 
@@ -48,20 +48,16 @@ def choose_knobs(
         config: the grids.
         seed: noted.
         horizon: noted.
-        rows: those whose models the run has.
     """
     chosen = []
-    for row in rows:
+    for row in PLAIN:
         grid = grid_of(config, row)
         head = {"variant": row, "seed": seed, "horizon": horizon}
         if batch is None:
             nothing = {**grid[0]._asdict(), "log_likelihood": 0.0, "n_windows": 0}
             chosen.append(DecodingChoice.model_validate(head | nothing))
             continue
-        short = shortlist(batch, row)
-        if short is None:
-            continue
-        of_grid = likelihoods(batch, short, grid)
+        of_grid = likelihoods(batch, shortlist(batch, row), grid)
         best = max(range(len(grid)), key=of_grid.__getitem__)
         found = {**grid[best]._asdict(), "log_likelihood": round(of_grid[best], 6), "n_windows": len(batch.segments)}
         chosen.append(DecodingChoice.model_validate(head | found))

@@ -192,10 +192,10 @@ def from_bank(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys) -> Ten
     """Return (B, M, U): of retrieved motions that of the least energy; the mean motion where nothing is retrieved."""
     data, cfg = windows.data, windows.models.cfg
     take_B = data.segment_take[windows.segments[:, 0]]
-    entry_BK = find_neighbours(bank, end_keys(keys, data.features, windows.segments), take_B, cfg.candidates).entry
+    entry_BK = find_neighbours(bank, end_keys(keys, data.features, windows.segments), take_B, cfg.candidates)
     if not len(bank.segments):
         return torch.zeros_like(windows.motions_of(windows.segments))
-    motion_BKMU = windows.motions_of(bank.segments[entry_BK.long().clamp_min(0)])
+    motion_BKMU = windows.motions_of(bank.segments[entry_BK.clamp_min(0)])
     energy_BK = windows.energy(Moves(motion_BKMU), "last_mid").masked_fill(entry_BK < 0, torch.inf)
     chosen = energy_BK.argmin(1)
     motion = motion_BKMU[torch.arange(len(chosen), device=chosen.device), chosen]

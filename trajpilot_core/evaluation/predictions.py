@@ -19,7 +19,6 @@ from schemas.config import EvaluationConfig
 from schemas.rejects import Reject
 from schemas.results import DecodingChoice, Headroom, MaskCoverage, Prediction, SamplingScore, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
-from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
 from trajpilot_core.data.transitions import masks_of, with_closed_tables
 from trajpilot_core.engine.progress import Progress
@@ -32,15 +31,12 @@ from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_sco
 from trajpilot_core.evaluation.window_subset import on_subset
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, load_anticipation, retrieved
-from trajpilot_core.methods.attention_models import AttentionRows, attention_rows, load_attention
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, open_planners, planner_rows
 from trajpilot_core.methods.plans import derangement, donors_of
 from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
-from trajpilot_core.methods.viterbi import PLAIN
-from trajpilot_core.models.readout import ClassReadout
 from trajpilot_core.retrieval.bank import (
     Bank,
     ChainView,
@@ -50,10 +46,8 @@ from trajpilot_core.retrieval.bank import (
     goal_dropout_view,
 )
 from trajpilot_core.store.tensors import Models
-from trajpilot_core.training.label_effects import ENTRY as EFFECTS
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_file import scorer_config
-from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 STAGE = "evaluation"
 WINDOWS_AT_ONCE = 768
@@ -77,17 +71,9 @@ class RowModels(NamedTuple):
 
     ready: Scorers
     sequences: SequenceModels
-    attention: AttentionRows | None = None
     planners: PlannerRows | None = None
     goal_dropout: ChainView | None = None
     anticipation: Anticipation | None = None
-
-
-class OtherModels(NamedTuple):
-    """Models that answer rows next to the predictors and scorers, where a run has trained any."""
-
-    attention: Models | None = None
-    planners: PlannerTables | None = None
 
 
 class RowsResult(NamedTuple):
@@ -123,7 +109,7 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
 
     Args:
         inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank, descriptions,
-            folds, e_tau, predictors, scorers, label_effects, attention_models, planner_models.
+            folds, e_tau, predictors, scorers, planner_models.
         config: what an answer is, shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded
             together.
         device: where the models run.
@@ -147,11 +133,10 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     samplings: list[SamplingScore] = []
     decoding: list[DecodingChoice] = []
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
-    known = StatisticsByChain(inputs.models(EFFECTS))
-    others = OtherModels(inputs.models("attention_models"), open_planners(inputs, data, chains_of(data)[0], device))
-    is_masked = others.planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
+    planners = open_planners(inputs, data, chains_of(data)[0], device)
+    is_masked = planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
     coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
-    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, known, others)
+    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, planners)
 
     def tables() -> Iterator[pa.Table]:
         for part in on_one_thread(parts, device):
@@ -229,33 +214,25 @@ def predict_rows(
     split: str,
     device: str,
     progress: Progress,
-    known: StatisticsByChain | None = None,
-    others: OtherModels = OtherModels(),  # noqa: B008
+    planners: PlannerTables | None = None,
 ) -> Iterator[RowsPart]:
     """Yield predictions, headroom and shuffles of one split, part by part; `data` lie on `device`."""
     done, total = 0, len(files.seeds) * len(data.windows)
-    known = StatisticsByChain() if known is None else known
     chain = chains_of(data)[0]
     fitted = fit_sequences(data, chain)
     for seed in files.seeds:
         view = chain_view(data, files, chain, seed, device, scorer_config(scorers).decoding)
-        ready = load_scorers(scorers, view, seed, device, known, config.plus_parts)
-        attending = load_attention(others.attention, view, seed, device)
+        ready = load_scorers(scorers, seed, device)
         twins = goal_dropout_view(view, files, seed, device)
         ahead = load_anticipation(files, scorers, twins, seed, device)
-        if attending is not None and isinstance(view.readout, ClassReadout):
-            raise EvaluationError(
-                "retrieval attention predicts embeddings, but the predictors have class heads, whose plans are "
-                "probabilities; train none of it there (--set attention.variants=[])"
-            )
         for horizon, windows in data.windows.items():
             rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
             if not len(rows):
                 continue
             bank = build_bank(view, horizon, ready.config.key)
-            sequences, attended = SequenceModels(fitted, config.joint), attention_rows(attending, view, horizon)
-            planning = planner_rows(others.planners, seed, horizon, device)
-            models = RowModels(ready, sequences, attended, planning, twins, at_horizon(ahead, horizon))
+            planning = planner_rows(planners, seed, horizon, device)
+            sequences = SequenceModels(fitted, config.joint)
+            models = RowModels(ready, sequences, planning, twins, at_horizon(ahead, horizon))
             choices = decoding_choices(view, bank, models, seed)
             models = models._replace(sequences=with_choices(models.sequences, choices))
             if seed == files.seeds[0]:
@@ -277,9 +254,7 @@ def decoding_choices(view: ChainView, bank: Bank, models: RowModels, seed: int) 
     config = models.sequences.config
     rows = dev_rows(view.data.windows[bank.horizon], config.dev_windows)
     batch = batch_of(view, bank, models, rows, derangement(len(bank.take), bank.horizon)) if len(rows) else None
-    trained = set() if models.attention is None else models.attention.models.rows()
-    there = [row for row, plain in PLAIN.items() if plain.method.id != ATTENTION or ATTENTION in trained]
-    return choose_knobs(batch, config, seed, bank.horizon, there)
+    return choose_knobs(batch, config, seed, bank.horizon)
 
 
 def batch_of(
@@ -289,7 +264,6 @@ def batch_of(
     batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
     return replace(
         batch,
-        attention=models.attention,
         planners=models.planners,
         goal_dropout=models.goal_dropout,
         anticipation=retrieved(models.anticipation, rows),

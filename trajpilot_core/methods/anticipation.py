@@ -137,7 +137,7 @@ SCORER = Method(
         ENDPOINT_TRAJ.id: "beyond the motion of Start",
         ORACLE.id: "what knowing the true motion would add",
     },
-    gate=Gate("probability", "a retrieved trajectory was trusted", fallback=NO_TRAJ.id),
+    gate=Gate("a retrieved trajectory was trusted", fallback=NO_TRAJ.id),
     follows="chosen by the scorer without a goal",
     style=RowStyle("square", "#0072b2", "#56b4e9"),
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trajpilot_core.methods.batch import WindowBatch
 
 Role = Literal["main", "control", "ablation", "floor", "anticipation"]
-"""main: the paper's rows and our method; control: what must not help, or helps without training; ablation: a row
+"""main: the paper's rows; control: what must not help, or helps without training; ablation: a row
 with a part taken away or changed; floor: untrained; anticipation: no goal is given, in tables of its own."""
 Sight = Literal["start", "start_motion", "motion_to_goal", "ends", "end_motion", "all_motion", "truth"]
 """What a row sees of a window besides training data: the pixels of Start; its head motion too; the head motion of every
@@ -92,12 +92,8 @@ class Answers:
 class Gate:
     """What lets a row answer with more than a fallback, window by window, in words for people."""
 
-    measures: Literal["probability", "gain"]
-    """What is held against the threshold: the probability that a candidate beats the fallback, or the expected gain."""
     open_means: str
     """What stands where it is open; the answer of `fallback` stands where it is closed."""
-    trusts: str = ""
-    """Whose motion an open gate trusts, where that is not one retrieved window."""
     fallback: str = REFERENCE
     """The row that answers where it is closed."""
 

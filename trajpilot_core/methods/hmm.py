@@ -32,7 +32,6 @@ HMM = Method(
     role="control",
     models=(),
     answer=answer(moving=False),
-    against={"scorer_plus": ""},
     style=RowStyle("circle", "#3d7a2a", "#6fdc52", dash="1 3"),
 )
 HMM_MOTION = Method(
@@ -44,7 +43,7 @@ HMM_MOTION = Method(
     role="control",
     models=(),
     answer=answer(moving=True),
-    against={"endpoint_traj": "", "scorer_plus": ""},
+    against={"endpoint_traj": ""},
     in_gallery=True,
     style=RowStyle("triangle", "#1f5e4d", "#5fc0a3", dash="1 3"),
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trajpilot_core.training.scorer_file import ReadyScorer
 
 DECIDE_BATCH = 512
-GATE = Gate("probability", "a retrieved trajectory was trusted")
+GATE = Gate("a retrieved trajectory was trusted")
 
 
 def scorer_answers(view: "ChainView", found: "Candidates", queries: "Queries", ready: "ReadyScorer") -> Answers:

@@ -24,6 +24,7 @@ from trajpilot_core.models.discriminant import Discriminant, fit_discriminant
 from trajpilot_core.models.label_chain import (
     KeptChain,
     LabelMoves,
+    Sparse,
     chain_marginals,
     decoded_sequence,
     kept_chain,
@@ -31,10 +32,9 @@ from trajpilot_core.models.label_chain import (
     kept_moves,
     label_moves,
     probable_labels,
+    sparse,
 )
 from trajpilot_core.models.ranking import best, rows_at_once
-from trajpilot_core.training.label_effects import endpoint_vectors
-from trajpilot_core.training.scorer_plus_statistics import follow_counts
 
 
 class FittedSequences(NamedTuple):
@@ -84,6 +84,24 @@ def fit_sequences(data: PlanningData, chain: Chain) -> FittedSequences:
     vectors_SC = endpoint_vectors(data, rows)
     looks = fit_discriminant(vectors_SC[:, : data.features.shape[-1]], labels_S, n_labels)
     return FittedSequences(moves, looks, fit_discriminant(vectors_SC, labels_S, n_labels))
+
+
+def endpoint_vectors(data: PlanningData, rows: Tensor) -> Tensor:
+    """Return float32 of shape (*rows, D + 96): pooled feature and motions of segments, `rows` long of any shape."""
+    return torch.cat([data.features[rows].float().mean(-2), data.motions[rows].flatten(-2)], dim=-1)
+
+
+def follow_counts(data: PlanningData, takes: Tensor) -> Sparse:
+    """Return (V, V) float32: how often the column's label follows the row's in windows of `takes`, each step once."""
+    steps = []
+    for windows in data.windows.values():
+        segments_NH = windows.segments[torch.isin(windows.take, takes)]
+        steps.append(torch.stack([segments_NH[:, :-1].flatten(), segments_NH[:, 1:].flatten()], dim=1))
+    rows_P2 = torch.unique(torch.cat(steps), dim=0)
+    pairs_2P = data.labels[rows_P2].T
+    one_P = torch.ones(len(rows_P2), device=takes.device)
+    size = len(data.bank), len(data.bank)
+    return sparse(torch.sparse_coo_tensor(pairs_2P, one_P, size, check_invariants=False).coalesce())
 
 
 @torch.inference_mode()

@@ -8,8 +8,7 @@ for each row, seed and horizon (evaluation/joint_decoding.py). Axes: B windows o
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from trajpilot_core.data.cross_fitting import ATTENTION
-from trajpilot_core.methods import endpoint_traj, knn_labels, no_traj, oracle, pool_mean, retrieval_attention
+from trajpilot_core.methods import endpoint_traj, knn_labels, no_traj, oracle, pool_mean
 from trajpilot_core.methods.base import Answers, Method, RowStyle
 
 if TYPE_CHECKING:
@@ -18,9 +17,8 @@ if TYPE_CHECKING:
     from trajpilot_core.methods.batch import WindowBatch
     from trajpilot_core.methods.sequences import Shortlist
 
-    Score = Callable[[WindowBatch], Callable[[slice], Tensor] | None]
-    """From the windows to what gives the scores of all labels, (b, H, V), for a slice of them; None where the run has
-    not trained the plain row."""
+    Score = Callable[[WindowBatch], Callable[[slice], Tensor]]
+    """From the windows to what gives the scores of all labels, (b, H, V), for a slice of them."""
 
 SUFFIX = "_viterbi"
 
@@ -33,12 +31,12 @@ class Plain(NamedTuple):
     score: "Score"
 
 
-def by_plan(plan: "Callable[[WindowBatch], Tensor | None]") -> "Score":
+def by_plan(plan: "Callable[[WindowBatch], Tensor]") -> "Score":
     """Return the scores of all labels under a row's (B, H, P) plan, each step by itself."""
 
-    def score(batch: "WindowBatch") -> "Callable[[slice], Tensor] | None":
+    def score(batch: "WindowBatch") -> "Callable[[slice], Tensor]":
         plan_BHP = plan(batch)
-        return None if plan_BHP is None else lambda rows: batch.view.readout.scores(plan_BHP[rows])
+        return lambda rows: batch.view.readout.scores(plan_BHP[rows])
 
     return score
 
@@ -58,45 +56,33 @@ PLAIN: Mapping[str, Plain] = {
         Plain(oracle.METHOD, "cosine", by_plan(oracle.plan)),
         Plain(pool_mean.METHOD, "cosine", by_plan(pool_mean.plan)),
         Plain(knn_labels.METHOD, "vote", by_votes),
-        Plain(retrieval_attention.METHOD, "cosine", by_plan(retrieval_attention.plan_of(ATTENTION))),
     )
 }
 """Row -> the row that it decodes together."""
 
 
-def shortlist(batch: "WindowBatch", row: str) -> "Shortlist | None":
-    """Return the labels that a row's plain row holds most probable; None where the run has not trained that."""
+def shortlist(batch: "WindowBatch", row: str) -> "Shortlist":
+    """Return the labels that a row's plain row holds most probable."""
     from trajpilot_core.methods.sequences import shortlisted
 
     keep = batch.joint().config.shortlist
-    score = PLAIN[row].score(batch)
-    return None if score is None else shortlisted(batch.segments, batch.view.data.read_bank, keep, score)
+    return shortlisted(batch.segments, batch.view.data.read_bank, keep, PLAIN[row].score(batch))
 
 
-def answer(row: str) -> "Callable[[WindowBatch], Answers | None]":
+def answer(row: str) -> "Callable[[WindowBatch], Answers]":
     """Return how a row answers; without a vote it repeats its plain row."""
 
-    def answers(batch: "WindowBatch") -> Answers | None:
+    def answers(batch: "WindowBatch") -> Answers:
         from trajpilot_core.methods.sequences import instead, joint_answers
 
-        sequences, short = batch.joint(), shortlist(batch, row)
-        if short is None:
-            return None
-        found = joint_answers(sequences.fitted, short, sequences.knobs[row])
+        sequences = batch.joint()
+        found = joint_answers(sequences.fitted, shortlist(batch, row), sequences.knobs[row])
         if PLAIN[row].kind == "cosine":
             return found
         return instead(found, knn_labels.answer(batch), batch.candidates().found.valid.any(1))
 
     return answers
 
-
-RIVALS: Mapping[str, tuple[str, ...]] = {
-    "endpoint_traj": ("endpoint_traj", "scorer_plus"),
-    "knn_labels": ("knn_labels", "scorer_plus"),
-    "pool_mean": ("pool_mean", "scorer_plus"),
-    ATTENTION: (ATTENTION, "scorer_plus", "endpoint_traj_viterbi", "knn_labels_viterbi", "hmm_motion"),
-}
-"""Plain row -> what its decoded row is compared with; others with the plain row alone."""
 
 LIGHT, DARK = "#6a3d9a", "#dda6f5"
 """Their colours, so that a row and the same row decoded together are told apart; marks are those of the plain rows."""
@@ -114,7 +100,7 @@ def decoded_together(row: str) -> Method:
         role="ablation",
         models=plain.models,
         answer=answer(row),
-        against=dict.fromkeys(RIVALS.get(plain.id, (plain.id,)), ""),
+        against={plain.id: ""},
         part_of=plain.id,
         style=RowStyle(plain.style.mark, LIGHT, DARK, "4 2 1 2", width=1.5),
     )

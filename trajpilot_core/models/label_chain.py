@@ -14,14 +14,37 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trajpilot_core.models.role_chain import TINY, Sparse
-
+TINY = 1e-30
 TIE_BREAK = 1e-12
 """What a place in the order of the labels counts where two scores are equal: far below the rounding of float32."""
 
 
 SMALL = 2048
 """Labels up to which all moves stand in one table, 16 MiB."""
+
+
+class Sparse(NamedTuple):
+    """A sparse matrix (R, C) and its transpose (torch cannot transpose one in inference mode)."""
+
+    matrix: Tensor
+    transposed: Tensor
+
+    def times(self, dense_Cx: Tensor) -> Tensor:
+        """Return the product (R, x) with a dense matrix, which is read row by row: a transposed one is copied first."""
+        product: Tensor = torch.sparse.mm(self.matrix, dense_Cx.contiguous())
+        return product
+
+    def transposed_times(self, dense_Rx: Tensor) -> Tensor:
+        """Return the product (C, x) of the transpose with a dense matrix."""
+        product: Tensor = torch.sparse.mm(self.transposed, dense_Rx.contiguous())
+        return product
+
+
+def sparse(values: Tensor) -> Sparse:
+    """Return a matrix (R, C), dense or sparse itself, as a sparse one that inference can read."""
+    with torch.inference_mode(mode=False):
+        matrix = values.clone() if values.is_sparse else values.clone().to_sparse()
+        return Sparse(matrix, matrix.t().coalesce())
 
 
 class LabelMoves(NamedTuple):

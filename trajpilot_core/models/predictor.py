@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.training import CausalConfig
+from schemas.training import PredictorConfig
 from trajpilot_core.models.blocks import Attention, KeysValues, TransformerBlock, ends_of, feed_forward, table
 
 START, GOAL, MID = 0, 1, 2
@@ -53,7 +53,7 @@ class Compressor(nn.Module):
     Shapes: B batch, C tokens of the clip, D feature width, Q queries, W width.
     """
 
-    def __init__(self, cfg: CausalConfig, shape: PredictorShape) -> None:
+    def __init__(self, cfg: PredictorConfig, shape: PredictorShape) -> None:
         super().__init__()
         self.feature_in = nn.Linear(shape.feature_width, cfg.width)
         self.token_position = table(shape.tokens, cfg.width)
@@ -84,7 +84,7 @@ class CausalPredictor(nn.Module):
     feature_mean: Tensor
     feature_scale: Tensor
 
-    def __init__(self, cfg: CausalConfig, shape: PredictorShape) -> None:
+    def __init__(self, cfg: PredictorConfig, shape: PredictorShape) -> None:
         super().__init__()
         self.shape, self.context, self.is_standardised = shape, 2 * cfg.queries, cfg.standardise
         self.register_buffer("feature_mean", torch.zeros(shape.feature_width))
@@ -204,7 +204,7 @@ class CausalPredictor(nn.Module):
     def standardise(self, feature_BCD: Tensor) -> Tensor:
         """Return raw features (B, C, D) of any float type as float32 with the fitting takes' mean and scale removed.
 
-        Without `CausalConfig.standardise` they stay raw; the buffers say what would have been removed.
+        Without `PredictorConfig.standardise` they stay raw; the buffers say what would have been removed.
         """
         if not self.is_standardised:
             return feature_BCD.float()

@@ -1,8 +1,7 @@
 """The rows of the tables on one query: retrieval, roll-out and scorers are those of the evaluation.
 
-The bank and everything that Scorer+ takes from training takes are made from the corpus alone, before the query is
-there. Where the video is a take of the corpus, the query carries that take's number, so that the exclusion of a query's
-own take, which retrieval and Scorer+ always make, holds for it.
+The bank is made from the corpus alone, before the query is there. Where the video is a take of the corpus, the query
+carries that take's number, so that the exclusion of a query's own take, which retrieval always makes, holds for it.
 """
 
 from typing import NamedTuple
@@ -23,10 +22,8 @@ from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.predict.window import with_query
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates
-from trajpilot_core.training.label_effects import ENTRY as EFFECTS
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_file import scorer_config
-from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 
 class Clips(NamedTuple):
@@ -83,7 +80,7 @@ def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
         read = with_closed_tables(load_planning_data(root.inputs, "predict"), root.inputs, files.predictors)
         data, decoding = read.to(device), scorer_config(scorers).decoding
         known = chain_view(data, files, chains_of(data)[0], chosen, device, decoding)
-        ready = load_scorers(scorers, known, chosen, device, StatisticsByChain(root.inputs.models(EFFECTS)))
+        ready = load_scorers(scorers, chosen, device)
         return LoadedChain(chosen, known, ready, device)
 
 

@@ -48,8 +48,6 @@ def gate_said(row: PlanRow) -> str:
     declared, fallback = method(row.row).gate, method(REFERENCE).name
     assert declared is not None
     state, did = ("open", declared.open_means) if row.opened else ("closed", f"the {fallback} answer stands")
-    if declared.measures == "gain":
-        return f"gate {state}: expected gain over {fallback} {row.gate:+.3f}, opens from {row.threshold:+.3f}; {did}"
     never = row.threshold > 1.0
     from_ = f"never opens (on dev no threshold beat {fallback})" if never else f"opens from {row.threshold:.3f}"
     return f"gate {state}: {row.gate:.3f}, {from_}; {did}"

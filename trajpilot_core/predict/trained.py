@@ -38,7 +38,6 @@ NEEDED = (
     "folds",
     "e_tau",
     "predictors",
-    "label_effects",
     "scorers",
 )
 """Entries that a prediction reads."""

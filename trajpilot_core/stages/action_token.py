@@ -56,7 +56,7 @@ VERSION = 3  # raise when the numbers that this stage writes change
 
 def completed(config: PipelineConfig) -> ActionTokenConfig:
     """Return the settings of the stage with those of predictor, scorer and probe that it works with."""
-    scorer = config.scorer.replace(plus=None, ablations=())
+    scorer = config.scorer.replace(ablations=())
     return config.action_token.replace(predictor=config.predictor, scorer=scorer, probe=config.probe)
 
 

@@ -22,12 +22,10 @@ from schemas.results import (
     ScorerChoice,
     ShuffleScore,
 )
-from schemas.training import ATTENTION_VARIANTS, PLUS_PARTS
 from trajpilot_core.data.cross_fitting import (
     FINAL,
     SCORER_NO_GOAL,
     VARIANTS,
-    attention_row,
     noted_fitted,
     seeds_of,
     twin_of,
@@ -37,11 +35,9 @@ from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
-from trajpilot_core.stages import needs_of_attention as attention
 from trajpilot_core.stages import needs_of_planners as planning
 from trajpilot_core.stages import needs_of_trainings as part
 from trajpilot_core.stages import vlm_rows
-from trajpilot_core.training import scorer_plus_tables as plus
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.ceiling import ExactCeilings
@@ -61,15 +57,12 @@ READS = (
     "e_tau",
     "predictors",
     "scorers",
-    "label_effects",
-    "attention_models",
     "planner_models",
     "descriptions",
     "alignment_curves",
     "predictor_curves",
     "scorer_curves",
     "scorer_choices",
-    "attention_curves",
     "planners_curves",
 )
 OF_LATENTS = ("latent_models", "latent_predictions", "latent_checks")
@@ -79,7 +72,7 @@ ROW_BYTES, ROW_DISK = 250, 45
 and on disk. Measured: 180 and 37."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
-OPTIONAL_MODELS = ("attention_models", "planner_models")
+OPTIONAL_MODELS = ("planner_models",)
 """They do, too, where there are any."""
 VERSION = 9  # raise when the numbers that this stage writes change
 
@@ -127,13 +120,7 @@ def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> N
     work = max(work + joint_decoding(sizes, cfg, at_once), fitting_discriminants(sizes))
     if scorer.anticipates:
         work += part.candidate_bytes(sizes, scorer, at_once, part.COLLECTED)
-    if sizes.config.attention.variants:
-        models += attention.answering_bytes(sizes, sizes.config.attention)
-        work += attention.retrieved_answers(sizes, sizes.config.attention)
     models += planning.answering_bytes(sizes, sizes.config.planners) + part.twin_bytes(sizes)
-    if scorer.plus is not None:
-        models += part.plus_tables(sizes, plus.KEPT) + part.plus_tables(sizes, plus.ANSWERED)
-        work = max(work, part.plus_tables(sizes, plus.FITTED))
     scored, disk = ROW_BYTES * rows, Need(ROW_DISK * rows)
     if machine.is_gpu:
         on_gpu = Need(part.GPU_PROCESS + models + work, ("scorer.candidates",))
@@ -146,9 +133,8 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     from trajpilot_core.methods import METHODS
     from trajpilot_core.methods.planners import DDPM
 
-    variants, planners = sizes.config.attention.variants, sizes.config.planners
-    absent = {attention_row(variant) for variant in ATTENTION_VARIANTS if variant not in variants}
-    absent |= set(PLANNERS) - set(planners.methods)
+    planners = sizes.config.planners
+    absent = set(PLANNERS) - set(planners.methods)
     absent |= {twin_of(variant) for variant in VARIANTS} - set(twins_of(FINAL, sizes.config.predictor))
     rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
     rows = [one for one in rows if one.predictions is None or one.predictions in completed(sizes.config).brought]
@@ -156,7 +142,7 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
         rows = [one for one in rows if not one.anticipates]
     elif not sizes.config.scorer.anticipates:
         rows = [one for one in rows if SCORER_NO_GOAL not in one.models]
-    return len(rows) - len(PLUS_PARTS) + len(cfg.plus_parts) + len(cfg.plugin_rows)
+    return len(rows) + len(cfg.plugin_rows)
 
 
 def sequence_models(sizes: CorpusSizes) -> int:
@@ -286,25 +272,23 @@ def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: E
 
 
 def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
-    """Judge predictors of every chain, scorers, attention and planners of every seed (D 51).
+    """Judge predictors of every chain, scorers and planners of every seed (D 51).
 
     The checks are called `trained: <chain>/<model>, seed N`.
 
-    Attention, planners and Scorer+ are held against the floors of the chain `final`, scorers with a gate and a ranking
-    against chance; one of these without decisions on dev was never fitted: undertrained.
+    Planners are held against the floors of the chain `final`, scorers against chance; a scorer without decisions on dev
+    was never fitted: undertrained.
     """
     from trajpilot_core.evaluation.scorer_verdict import judge_scorer
     from trajpilot_core.training.convergence import judge_planner, judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
     models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})
-    scored, attending = (rows_of(CurvePoint, inputs.table(name)) for name in ("scorer_curves", "attention_curves"))
+    scored = rows_of(CurvePoint, inputs.table("scorer_curves"))
     choices = rows_of(ScorerChoice, inputs.table("scorer_choices"))
     ranking = {("final/scorer", seed) for _, seed in models}
     ranking |= {(f"final/{SCORER_NO_GOAL}", seed) for seed in seeds_of(blind_scorers(inputs))}
     ranking |= {(row.model, row.seed) for row in choices}
-    models += sorted({(row.model, row.seed) for row in scored + attending} - ranking)
-    curve += scored + attending
     judged = [(model, seed, judge_trained(curve, model, seed)) for model, seed in models]
     for model, seed in sorted(ranking):
         own = [row for row in scored if (row.model, row.seed) == (model, seed)]

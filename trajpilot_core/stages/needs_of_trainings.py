@@ -7,11 +7,10 @@ Shapes: S segments, F numbers of a feature, E text width, V labels, B batch, H l
 """
 
 from schemas.observation import DOF, MOTIONS
-from schemas.training import AlignmentConfig, CausalConfig, PredictorConfig, ScorerConfig, TrainConfig
+from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import FINAL, Chain, twins_of
 from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
-from trajpilot_core.training.scorer_plus_tables import FITTED, KEPT, PlusTables, step_bytes, table_bytes
 
 FLOAT, HALF, LONG, DOUBLE = 4, 2, 8, 8
 """Bytes of a number."""
@@ -30,8 +29,6 @@ ROLL_OUT_PLANS, LOGIT_CHUNK, DECODED_AT_ONCE = 2048, 1 << 25, 1 << 22
 COLLECTED, ANSWERED = 4.5, 9.0
 """Tables of candidate plans at the peak of collecting queries, and of answering every row of the tables. Measured:
 3.5, and 5.3 before the rows answer."""
-EFFECTS = 46
-"""Bytes of the random effects for each number of a training segment, nearly all in double precision. Measured: 45.6."""
 CHECKPOINT = 4
 """Copies of the parameters in a checkpoint, which goes with its training: weights, two moments, the best epoch."""
 STATES = 4
@@ -109,12 +106,12 @@ def planning_tensors(sizes: CorpusSizes) -> int:
     )
 
 
-def predictor_parameters(cfg: CausalConfig, sizes: CorpusSizes) -> int:
+def predictor_parameters(cfg: PredictorConfig, sizes: CorpusSizes) -> int:
     """Return the number of parameters of one predictor."""
     width, text = cfg.width, sizes.text_width
     block = 4 * width * width + 2 * width * cfg.hidden + 9 * width + cfg.hidden
     tables = width * (sizes.tokens + cfg.queries + 2 * sizes.longest + 12) + 2 * sizes.feature_width
-    head = sizes.labels * (text + 1) if isinstance(cfg, PredictorConfig) and cfg.head == "classes" else 0
+    head = sizes.labels * (text + 1) if cfg.head == "classes" else 0
     return (cfg.layers + 1) * block + width * (sizes.feature_width + 3 * text + 2) + tables + text + head
 
 
@@ -238,7 +235,7 @@ def predictor_needs(sizes: CorpusSizes, cfg: PredictorConfig, machine: NeedsMach
     )
 
 
-def predictor_step(sizes: CorpusSizes, cfg: CausalConfig, batch: int) -> int:
+def predictor_step(sizes: CorpusSizes, cfg: PredictorConfig, batch: int) -> int:
     """Return what a training step of the predictor keeps, the pooled loss left out."""
     context = 2 * cfg.queries
     tokens = context + sizes.longest - 2
@@ -254,7 +251,7 @@ def pool_bytes(sizes: CorpusSizes, batch: int) -> int:
     return 7 * FLOAT * pooled * min(pooled, sizes.labels, sizes.segments)
 
 
-def predictor_answers(sizes: CorpusSizes, cfg: CausalConfig) -> int:
+def predictor_answers(sizes: CorpusSizes, cfg: PredictorConfig) -> int:
     """Return what labelling dev windows takes at its peak: activations without gradients, and their cosines."""
     tokens = 2 * cfg.queries + sizes.longest - 2
     cosines = 2 * (sizes.longest - 2) * sizes.labels
@@ -274,13 +271,9 @@ def scorer_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -
         "scorer.candidates": candidate_bytes(sizes, cfg, windows, COLLECTED) + retrieval_bytes(sizes),
         "scorer.train.batch": autocast(scorer_step(sizes, cfg, min(train, cfg.train.batch)), cfg.train, machine),
     }
-    if cfg.plus is not None:
-        tensors += n_chains(sizes.config.alignment) * plus_tables(sizes, KEPT)
-        step = step_bytes(sizes.labels, sizes.takes, min(train, cfg.plus.train.batch), sizes.longest)
-        phases["scorer.plus=null"] = max(plus_tables(sizes, FITTED), step)
     lower = max(phases, key=lambda name: phases[name])
     models = (
-        (2 + len(cfg.ablations) + cfg.anticipates)
+        (1 + len(cfg.ablations) + cfg.anticipates)
         * len(sizes.config.alignment.seeds)
         * FLOAT
         * scorer_parameters(sizes, cfg)
@@ -293,18 +286,6 @@ def scorer_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -
     if machine.is_gpu:
         return Needs(Need(after_loading(sizes, GPU_PROCESS)), Need(GPU_PROCESS + peak, (lower,)), **disks)
     return Needs(Need(after_loading(sizes, peak), (lower,)), **disks)
-
-
-def label_effects_needs(sizes: CorpusSizes, cfg: ScorerConfig, machine: NeedsMachine) -> Needs:
-    """State what fitting the effects of labels and takes needs; chains follow one another."""
-    if cfg.plus is None:
-        return Needs(Need(TORCH_PROCESS))
-    directions = cfg.plus.motion_directions + cfg.plus.look_directions + cfg.plus.recognition_directions
-    disk = Need(n_chains(sizes.config.alignment) * FLOAT * (sizes.labels + sizes.takes) * directions)
-    lower, peak = ("scorer.plus=null",), planning_tensors(sizes) + effects_bytes(sizes)
-    if machine.is_gpu:
-        return Needs(Need(after_loading(sizes, GPU_PROCESS)), Need(GPU_PROCESS + peak, lower), disk=disk)
-    return Needs(Need(after_loading(sizes, peak), lower), disk=disk)
 
 
 def query_counts(sizes: CorpusSizes, cfg: ScorerConfig) -> tuple[int, int]:
@@ -372,18 +353,6 @@ def scorer_parameters(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
     return width * read + cfg.layers * (12 * width * width + 13 * width) + 2 * (2 * sizes.feature_width + 2 * text)
 
 
-def plus_tables(sizes: CorpusSizes, tables: PlusTables) -> int:
-    """Return the bytes of tables of Scorer+ of one chain."""
-    return table_bytes(tables, sizes.labels, sizes.takes)
-
-
-def effects_bytes(sizes: CorpusSizes) -> int:
-    """Return what fitting the random effects of features and motions of one chain takes."""
-    width = sizes.feature_width + MOTIONS * DOF
-    segments = sizes.segments * sizes.windows.get("train", 0) // max(1, sizes.all_windows)
-    return EFFECTS * segments * width + 8 * DOUBLE * width**2
-
-
 def query_disk(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
     """Return the bytes of the queries of one seed (training/scorer_queries.py has the same count)."""
     train, dev = query_counts(sizes, cfg)
@@ -391,6 +360,4 @@ def query_disk(sizes: CorpusSizes, cfg: ScorerConfig) -> int:
     candidate = HALF * steps * plan_width(sizes) + 2 * LONG * steps + 1 + 2 * FLOAT
     query = cfg.candidates * candidate + FLOAT * 2 * (sizes.feature_width + text) + HALF * steps * plan_width(sizes)
     each = query + 2 * LONG + 2 * FLOAT
-    if cfg.plus is not None:
-        each += 2 * 3 * sizes.longest * text + 4 * sizes.labels + FLOAT * sizes.takes + 2 * LONG * sizes.longest
     return (train + dev) * each + dev * 2 * FLOAT * len(cfg.temperatures)

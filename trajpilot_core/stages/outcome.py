@@ -34,7 +34,7 @@ VERSION = 4  # raise when the numbers that this stage writes change
 
 def completed(config: PipelineConfig) -> OutcomeConfig:
     """Return the settings of the stage with those of predictor, scorer and evaluation that it works with."""
-    scorer = config.scorer.replace(plus=None, ablations=())
+    scorer = config.scorer.replace(ablations=())
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     return config.outcome.replace(predictor=config.predictor, scorer=scorer, **measured)
 

@@ -24,7 +24,7 @@ TAKES_GIVE = ("segments", "windows", "motions", "features")
 
 
 def training_of(seed: int) -> str:
-    """Return the name of the training of one seed: the scorer, its ablations and Scorer+ share their queries."""
+    """Return the name of the training of one seed: the scorer and its ablations share their queries."""
     return f"final/s{seed}"
 
 
@@ -45,7 +45,6 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
         "folds": fingerprint(dict(fold_of)),
         "text bank": part_of(inputs, "text_bank"),
         "horizons": horizons_of(inputs),
-        "label effects": part_of(inputs, "label_effects"),
         "scenario labels": part_of(inputs, "scenario_labels"),
     }
     models = {entry: inputs.parts(entry) for entry in ("e_tau", "predictors")}
@@ -64,21 +63,6 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
     if cfg.anticipates:
         found += [source(training_without_goal(seed), seed, are_twins=True) for seed in seeds]
     return found
-
-
-def check_plus(config: ScorerConfig, predictors: "Models") -> None:
-    """Refuse Scorer+ on predictors with class heads: it compares embeddings, and their plans are probabilities.
-
-    Raises:
-        InputError: both were asked for.
-    """
-    from trajpilot_core.data.chains import predictor_config
-
-    if config.plus is not None and predictor_config(predictors).head != "open":
-        raise InputError(
-            "Scorer+ reads predicted embeddings, but the predictors have class heads (predictor.head=classes), whose "
-            "plans are probabilities; switch it off with --set scorer.plus=null"
-        )
 
 
 def check_twins(config: ScorerConfig, predictors: "Models") -> None:
@@ -105,13 +89,11 @@ def run(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.training.loop import one_thread
     from trajpilot_core.training.scorer_file import write_scorer_without_goal, write_scorers
     from trajpilot_core.training.scorer_fit import epochs_of, fit_scorer_without_goal, fit_scorers
-    from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
     config, runtime = work.config, work.runtime
     files = open_model_files(work.inputs)
     data = with_closed_tables(load_planning_data(work.inputs, "scorer"), work.inputs, files.predictors)
     data = data.to(runtime.device)
-    check_plus(config, files.predictors)
     check_twins(config, files.predictors)
     asked = {source.shard for source in work.pending}
     jobs = [Fitting(training_of(seed), seed, epochs_of(config), is_blind=False) for seed in files.seeds]
@@ -122,7 +104,6 @@ def run(work: Work[ScorerConfig]) -> None:
     def shown(done: int, total: int, what: str) -> None:
         runtime.progress(done, total, f"{UNIT}; {what}")
 
-    known = StatisticsByChain(work.inputs.models("label_effects"))
     with one_thread(runtime.device):
         for name, seed, epochs, is_blind in jobs:
             progress, folder, done = portion(shown, done, total), runtime.training_scratch[name], done + epochs
@@ -134,11 +115,13 @@ def run(work: Work[ScorerConfig]) -> None:
                     share.table("scorer_curves", table_of(CurvePoint, blind.curve))
                     share.table("scorer_choices", table_of(ScorerChoice, blind.choices))
                 continue
-            fitted = fit_scorers(*task, known, runtime.checkpoint_s)
+            fitted = fit_scorers(*task, runtime.checkpoint_s)
             with work.sink.training(name) as share:
                 write_scorers(share, seed, fitted)
-                share.table("scorer_curves", table_of(CurvePoint, fitted.curves()))
-                share.table("scorer_choices", table_of(ScorerChoice, fitted.choices()))
+                curves = [row for scorer in fitted.values() for row in scorer.curve]
+                choices = [row for scorer in fitted.values() for row in scorer.choices]
+                share.table("scorer_curves", table_of(CurvePoint, curves))
+                share.table("scorer_choices", table_of(ScorerChoice, choices))
 
 
 class Fitting(NamedTuple):
@@ -178,7 +161,6 @@ STAGE = Stage(
         "folds",
         "e_tau",
         "predictors",
-        "label_effects",
     ),
     writes=("scorers", "scorer_curves", "scorer_choices"),
     config=ScorerConfig,

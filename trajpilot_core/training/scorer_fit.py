@@ -33,9 +33,6 @@ from trajpilot_core.training.scorer import (
     scores_at,
 )
 from trajpilot_core.training.scorer_choices import choices_of
-from trajpilot_core.training.scorer_plus_fit import FittedPlus, fit_plus
-from trajpilot_core.training.scorer_plus_memory import require_memory_for_training
-from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 from trajpilot_core.training.scorer_queries import Collected, DevSet, collect
 from trajpilot_core.training.train_sample import train_sample
 
@@ -71,24 +68,6 @@ class FittedScorer(NamedTuple):
     """On dev; none where it was not trained or there is no dev window."""
 
 
-class FittedSeed(NamedTuple):
-    """The scorers of one seed."""
-
-    scorers: dict[str, FittedScorer]
-    """Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation of the configuration."""
-    plus: FittedPlus | None
-    """Scorer+, None where it is off."""
-
-    def curves(self) -> list[CurvePoint]:
-        """Return the rows of all trainings."""
-        found = [row for scorer in self.scorers.values() for row in scorer.curve]
-        return found + (self.plus.curve if self.plus is not None else [])
-
-    def choices(self) -> list[ScorerChoice]:
-        """Return what the scorers decide on dev, Scorer+ aside."""
-        return [row for scorer in self.scorers.values() for row in scorer.choices]
-
-
 def fit_scorers(
     data: PlanningData,
     files: ModelFiles,
@@ -97,10 +76,9 @@ def fit_scorers(
     scratch: Path,
     device: str,
     progress: Progress,
-    known: StatisticsByChain | None = None,
     checkpoint_s: float = 0.0,
-) -> FittedSeed:
-    """Fit the paper's scorer, its ablations and Scorer+ on the same queries; every choice is made on dev.
+) -> dict[str, FittedScorer]:
+    """Fit the paper's scorer and its ablations on the same queries; every choice is made on dev.
 
     Args:
         data: on `device`.
@@ -110,29 +88,21 @@ def fit_scorers(
         scratch: folder for this seed's queries and checkpoints.
         device: where the models run.
         progress: called with (done, total, what).
-        known: what Scorer+ takes from this data in closed form, by chain; what is fitted here is added.
         checkpoint_s: seconds between checkpoints of each training; 0: one after every epoch.
 
-    Raises:
-        InputError: the tables of Scorer+ do not fit the memory; nothing was begun.
+    Returns:
+        Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation of the configuration.
     """
-    if config.plus is not None:
-        require_memory_for_training(data, config.plus, device)
     total = epochs_of(config)
-    collected = collect(data, files, config, seed, scratch / QUERIES, device, portion(progress, 0, total), known)
-    plus = None
-    if collected.plus is not None and config.plus is not None:
-        shown = portion(progress, 0, total)
-        plus = fit_plus(collected.plus, config.plus, seed, scratch / "scorer_plus", device, shown, checkpoint_s)
-    before = total - (1 + len(config.ablations)) * config.train.epochs
+    collected = collect(data, files, config, seed, scratch / QUERIES, device, portion(progress, 0, total))
     ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
     fitted = {}
     for n, ablation in enumerate(ablations):
-        own_progress = portion(progress, before + n * config.train.epochs, total)
+        own_progress = portion(progress, n * config.train.epochs, total)
         fitted[variant_of(ablation)] = train_scorer(
             collected, config, ablation, seed, scratch, device, own_progress, checkpoint_s
         )
-    return FittedSeed(fitted, plus)
+    return fitted
 
 
 def fit_scorer_without_goal(
@@ -150,15 +120,14 @@ def fit_scorer_without_goal(
     Raises:
         StoreError: the chains have no twins.
     """
-    own, folder = config.replace(plus=None, ablations=()), scratch / QUERIES
+    own, folder = config.replace(ablations=()), scratch / QUERIES
     collected = collect(data, files, own, seed, folder, device, progress, sees_goal=False)
     return train_scorer(collected, own, None, seed, scratch, device, progress, checkpoint_s, name=SCORER_NO_GOAL)
 
 
 def epochs_of(config: ScorerConfig) -> int:
-    """Return the most epochs of all trainings of one seed: Scorer+ first, then the scorer and its ablations."""
-    plus = config.plus.train.epochs if config.plus is not None else 0
-    return plus + (1 + len(config.ablations)) * config.train.epochs
+    """Return the most epochs of all trainings of one seed, of the scorer and its ablations."""
+    return (1 + len(config.ablations)) * config.train.epochs
 
 
 def variant_of(ablation: Ablation | None) -> str:

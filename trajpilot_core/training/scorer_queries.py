@@ -25,20 +25,14 @@ from trajpilot_core.engine.progress import Progress
 from trajpilot_core.memory import fits, free_bytes
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.models.scorer import ScorerShape
-from trajpilot_core.models.scorer_plus import PlusInputs
 from trajpilot_core.retrieval.bank import Bank, ChainView, blind_chain_view, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates, mean_m1, vote_m1
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.training.checkpoint import tensors_digest
 from trajpilot_core.training.scorer import ROWS, Queries, queries_of
-from trajpilot_core.training.scorer_plus import PlusQueries, QueryGroup, plus_on_device, plus_queries
-from trajpilot_core.training.scorer_plus_fit import PlusData
-from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain, plus_source
 
 VERSION = 1  # raise when the rows of a part change: parts that an older version left in scratch are made again
 WINDOWS_AT_ONCE = 1024
-EXPERTS = 3
-"""Most plans that Scorer+ reads of one query."""
 WORTH_SAYING = 10**9
 """Bytes on disk from which on the log says that they are needed."""
 log = logging.getLogger("trajpilot")
@@ -58,7 +52,6 @@ class Collected(NamedTuple):
     train: Queries | None
     dev: DevSet
     shape: ScorerShape
-    plus: PlusData | None = None
 
 
 class QueryPart(NamedTuple):
@@ -67,15 +60,14 @@ class QueryPart(NamedTuple):
     split: str
     number: int
     """Among the parts of the split."""
-    group: QueryGroup
+    chain: str
+    horizon: int
     rows: Tensor
     """(B,) long, of the horizon's windows."""
     first: int
     """Of its rows among all of the split."""
     total: int
     """Rows of the split."""
-    first_in_group: int
-    group_total: int
 
     @property
     def name(self) -> str:
@@ -91,7 +83,6 @@ def collect(
     folder: Path,
     device: str,
     progress: Progress,
-    known: StatisticsByChain | None = None,
     *,
     sees_goal: bool = True,
 ) -> Collected:
@@ -105,7 +96,6 @@ def collect(
         folder: private to this seed; parts that a killed run has left there are not made again.
         device: where the models run.
         progress: called with (done, total, what).
-        known: what Scorer+ takes from this data in closed form, by chain; what is fitted here is added.
         sees_goal: false: the goal-dropout twins of the chains make the queries, and no goal is given.
 
     Raises:
@@ -119,15 +109,15 @@ def collect(
     query = ends * (data.features.shape[2] + width)
     shape = ScorerShape(query, width, models.max_horizon - 2, models.classes, ends)
     view_of = chain_view if sees_goal else blind_chain_view
-    collector = QueryCollector(data, shape, parts, config, seed, folder, known)
+    collector = QueryCollector(data, shape, parts, config, seed, folder)
     for chain in chains:
-        if chain == chains[0] or collector.wants(chain):
+        if collector.wants(chain):
             collector.add(view_of(data, files, chain, seed, device, config.decoding), progress)
-    return on_device(Collected(collector.queries("train"), collector.dev_set(), shape, collector.plus_data()), device)
+    return on_device(Collected(collector.queries("train"), collector.dev_set(), shape), device)
 
 
 class QueryCollector:
-    """Makes the queries of the chains that pass by, those of the scorer and those of Scorer+, and keeps them in files.
+    """Makes the queries of the chains that pass by, and keeps them in files.
 
     What was made before by the same configuration and models is read back.
     """
@@ -140,15 +130,13 @@ class QueryCollector:
         config: ScorerConfig,
         seed: int,
         folder: Path,
-        known: StatisticsByChain | None,
     ) -> None:
         self.data, self.parts, self.config, self.seed, self.folder = data, parts, config, seed, folder
-        self.known = StatisticsByChain() if known is None else known
         self.places: dict[str, Place] = {}
         self.collected = 0
-        names = list(dict.fromkeys(part.group.chain for part in parts))
+        names = list(dict.fromkeys(part.chain for part in parts))
         self.offset = {name: n * len(data.labels) for n, name in enumerate(names)}
-        require_room(folder, disk_need(parts, data, shape, config), parts, config, seed)
+        require_room(folder, disk_need(parts, shape, config), parts, config, seed)
         self.latents = data.bank.new_zeros(1 + len(names) * len(data.labels), data.bank.shape[1])
 
     def wants(self, chain: Chain) -> bool:
@@ -157,15 +145,11 @@ class QueryCollector:
 
     def add(self, view: ChainView, progress: Progress) -> None:
         """Make the parts of a chain that do not lie in the folder yet; progress is called before each."""
-        if self.config.plus is not None:
-            plus_source(view, self.config, self.known)
-        if not self.wants(view.chain):
-            return
         first = 1 + self.offset[view.chain.name]
         self.latents[first : first + len(view.latents)] = view.latents
         models = tensors_digest(view.plan_sources())
         bank: Bank | None = None
-        own = [part for part in self.parts if part.group.chain == view.chain.name]
+        own = [part for part in self.parts if part.chain == view.chain.name]
         made, total = 0, sum(len(part.rows) for part in self.parts)
         for part in own:
             progress(0, 1, f"seed {self.seed}: {self.collected:,} of {total:,} queries, chain {view.chain.name}")
@@ -173,8 +157,8 @@ class QueryCollector:
             key = self._key(part, models)
             places = read_part(self.folder, part.name, key)
             if places is None:
-                if bank is None or bank.horizon != part.group.horizon:
-                    bank = build_bank(view, part.group.horizon, self.config.key)
+                if bank is None or bank.horizon != part.horizon:
+                    bank = build_bank(view, part.horizon, self.config.key)
                 places = write_part(self.folder, part.name, key, self._rows(view, bank, part))
                 made += 1
             self.places |= {place.field: place for place in places}
@@ -197,23 +181,6 @@ class QueryCollector:
             return DevSet(None, none, none)
         return DevSet(queries, self._mapped("dev/knn_m1"), self._mapped("dev/pool_m1"))
 
-    def plus_data(self) -> PlusData | None:
-        """Return what Scorer+ learns from; None where it is off."""
-        if self.config.plus is None:
-            return None
-        statistics = {chain: fitted.statistics for chain, fitted in self.known.built.items()}
-        return PlusData(statistics, self._plus("train"), self._plus("dev"))
-
-    def _plus(self, split: str) -> dict[QueryGroup, PlusQueries]:
-        """Return the queries of Scorer+ by chain and horizon, in their order."""
-        found = {}
-        for group in sorted({part.group for part in self.parts if part.split == split}):
-            at = _plus_field(split, group)
-            plans, recognised, manner = (self._mapped(f"{at}/{name}") for name in ("plans", "recognised", "manner"))
-            inputs = PlusInputs(plans, recognised, manner)
-            found[group] = PlusQueries(inputs, self._mapped(f"{at}/labels"), self._mapped(f"{at}/fallback"))
-        return found
-
     def _mapped(self, field: str) -> Tensor:
         return mapped(self.folder, self.places[field])
 
@@ -222,17 +189,11 @@ class QueryCollector:
         found = find_candidates(view, bank, part.rows, self.config)
         queries = queries_of(view, found, self.config)
         own = {name: getattr(queries, name) for name in ROWS}
-        own["middle"] = own["middle"] + self.offset[part.group.chain] * (own["middle"] > 0)
+        own["middle"] = own["middle"] + self.offset[part.chain] * (own["middle"] > 0)
         if part.split == "dev":
             own["knn_m1"] = torch.stack([vote_m1(found, view.data, t) for t in self.config.temperatures], 1)
             own["pool_m1"] = torch.stack([mean_m1(found, view, t) for t in self.config.temperatures], 1)
-        rows = [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
-        if self.config.plus is not None:
-            plus = plus_queries(plus_source(view, self.config, self.known), found)
-            columns = {**plus.inputs._asdict(), "labels": plus.labels, "fallback": plus.fallback}
-            at = _plus_field(part.split, part.group)
-            rows += [FieldRows(f"{at}/{k}", v, part.first_in_group, part.group_total) for k, v in columns.items()]
-        return rows
+        return [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
 
     def _key(self, part: QueryPart, models: str) -> str:
         """Return what a part is made from, as a digest; `models` is that of its chain's models."""
@@ -241,17 +202,12 @@ class QueryCollector:
                 "version": VERSION,
                 "config": self.config.content(),
                 "seed": self.seed,
-                "group": list(part.group),
+                "group": [part.chain, part.horizon],
                 "rows": hashlib.sha256(part.rows.cpu().numpy().tobytes()).hexdigest(),
-                "places": [part.first, part.total, part.first_in_group, part.group_total],
-                "models": [self.offset[part.group.chain], models],
+                "places": [part.first, part.total],
+                "models": [self.offset[part.chain], models],
             }
         )
-
-
-def _plus_field(split: str, group: QueryGroup) -> str:
-    """Return where the queries of Scorer+ of one group lie."""
-    return f"{split}/plus-{group.chain}-H{group.horizon}"
 
 
 def parts_of(split: str, rows_of: Mapping[str, Mapping[int, Tensor]]) -> list[QueryPart]:
@@ -261,11 +217,9 @@ def parts_of(split: str, rows_of: Mapping[str, Mapping[int, Tensor]]) -> list[Qu
     first = 0
     for chain, by_horizon in rows_of.items():
         for horizon, rows in by_horizon.items():
-            in_group = 0
             for part in torch.split(rows, WINDOWS_AT_ONCE) if len(rows) else ():
-                group = QueryGroup(chain, horizon)
-                found.append(QueryPart(split, len(found), group, part, first, total, in_group, len(rows)))
-                first, in_group = first + len(part), in_group + len(part)
+                found.append(QueryPart(split, len(found), chain, horizon, part, first, total))
+                first += len(part)
     return found
 
 
@@ -310,20 +264,10 @@ def query_bytes(shape: ScorerShape, candidates: int) -> int:
     return candidates * of_candidate + 4 * shape.query + 2 * steps * shape.plan + 2 * 8 + 2 * 4
 
 
-def plus_query_bytes(horizon: int, embed: int, labels: int, takes: int) -> int:
-    """Return the most bytes on disk of one query of Scorer+: plans and recognised labels in float16, and the takes."""
-    return 2 * EXPERTS * horizon * embed + 2 * 2 * labels + 4 * takes + 2 * 8 * horizon
-
-
-def disk_need(parts: Iterable[QueryPart], data: PlanningData, shape: ScorerShape, config: ScorerConfig) -> int:
+def disk_need(parts: Iterable[QueryPart], shape: ScorerShape, config: ScorerConfig) -> int:
     """Return the most bytes on disk that the queries of all parts need."""
     each, of_dev = query_bytes(shape, config.candidates), 2 * 4 * len(config.temperatures)
-    labels, takes = len(data.label_ids), int((data.take_split == SPLITS.index("train")).sum())
-    need = 0
-    for part in parts:
-        plus = plus_query_bytes(part.group.horizon, shape.embed, labels, takes) if config.plus is not None else 0
-        need += len(part.rows) * (each + plus + (of_dev if part.split == "dev" else 0))
-    return need
+    return sum(len(part.rows) * (each + (of_dev if part.split == "dev" else 0)) for part in parts)
 
 
 def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: ScorerConfig, seed: int) -> None:
@@ -347,23 +291,15 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
 def on_device(found: Collected, device: str) -> Collected:
     """Move all queries to the device where they fit comfortably; else, and on a CPU, they stay mapped."""
     queries = [one for one in (found.train, found.dev.queries) if one is not None]
-    plus = [] if found.plus is None else [*found.plus.train.values(), *found.plus.dev.values()]
     values = [getattr(one, name) for one in queries for name in ROWS]
-    values += [value for one in plus for value in (*one.inputs, one.labels, one.fallback)]
     if not fits(sum(value.nbytes for value in values), free_bytes(device)):
         return found
 
     def moved(one: Queries) -> Queries:
         return replace(one, **{name: getattr(one, name).to(device) for name in ROWS})
 
-    def moved_plus(of_group: Mapping[QueryGroup, PlusQueries]) -> dict[QueryGroup, PlusQueries]:
-        return {group: plus_on_device(one, device) for group, one in of_group.items()}
-
     dev = DevSet(
         None if found.dev.queries is None else moved(found.dev.queries),
         *(m1_NT.to(device) for m1_NT in (found.dev.knn_m1, found.dev.pool_m1)),
     )
-    data = found.plus
-    if data is not None:
-        data = data._replace(train=moved_plus(data.train), dev=moved_plus(data.dev))
-    return Collected(None if found.train is None else moved(found.train), dev, found.shape, data)
+    return Collected(None if found.train is None else moved(found.train), dev, found.shape)

@@ -67,12 +67,11 @@ def test_a_label_without_a_class_and_a_class_without_a_text_of_its_own_are_refus
         in_classes(data, class_table(chained))
 
 
-def test_classes_that_merge_nothing_give_the_same_predictions_without_scorer_plus(made) -> None:
+def test_classes_that_merge_nothing_give_the_same_predictions(made) -> None:
     data, files, scorers, (before, _, _) = made
     own = in_classes(data, class_table({label: label for label in data.label_ids}))
     after, _, _ = predicted(own, files, scorers)
-    is_plus = pa.compute.starts_with(before["variant"], "scorer_plus")
-    assert after.equals(before.filter(pa.compute.invert(is_plus)))
+    assert after.equals(before)
 
 
 def test_rows_answer_with_classes_alone_and_the_scorer_reads_the_labels_that_it_was_trained_with(made) -> None:

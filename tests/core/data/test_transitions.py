@@ -15,8 +15,8 @@ from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.transitions import ScenarioMasks, fitted_bigrams, label_bigrams, scenario_masks
 from trajpilot_core.errors import InputError, LeakError, StoreError
+from trajpilot_core.methods.sequences import follow_counts
 from trajpilot_core.models.planners.decoding import log_scores
-from trajpilot_core.training.scorer_plus_statistics import follow_counts
 
 CODES = {"a": 0, "b": 1, "c": 2}
 WORLD = World(folds=2)
@@ -87,7 +87,7 @@ def test_labels_of_one_class_are_counted_together() -> None:
         label_bigrams(segments(ROWS), {"t2"}, {"a": 0, "b": 1}, 2)
 
 
-def test_where_every_pair_lies_in_a_window_the_counts_are_those_of_scorer_plus() -> None:
+def test_where_every_pair_lies_in_a_window_the_counts_are_those_of_rows_that_decode_together() -> None:
     data = planning_data(WORLD)
     expected = follow_counts(data, fit_takes(data, chains_of(data)[0])).matrix.to_dense()
     assert expected.sum() == WORLD.train * (WORLD.segments - 1)

@@ -12,13 +12,12 @@ from planning_world import Memory
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, TakeScore
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
-from trajpilot_core.errors import LeakError, StoreError
+from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.methods import method
 from trajpilot_core.retrieval import candidates
 from trajpilot_core.retrieval.search import top_k
 from trajpilot_core.simworld.world.truth import World
-from trajpilot_core.training.scorer_plus_statistics import StatisticsByChain
 
 CONFIG = small_world()
 PREDICTOR_ON, EVALUATION_ONLY = STAGES[1:], STAGES[3:]
@@ -95,7 +94,7 @@ def test_the_same_models_scored_on_classes_lie_below_the_ceilings_of_classes(cle
     assert set(lines.values()) == {"holds"}
     rows = set(memory.tables["predictions"]["variant"].to_pylist())
     of_labels = set(fine.tables["predictions"]["variant"].to_pylist())
-    assert of_labels - rows == {row for row in of_labels if row.startswith("scorer_plus")}, "it ranks single labels"
+    assert rows == of_labels
     assert set(memory.tables["predictions"]["decoded_id"].to_pylist()) <= classes
     assert pooled(memory, "no_traj").ceiling > pooled(fine, "no_traj").ceiling + 1
     assert pooled(memory, "oracle").ceiling > pooled(fine, "oracle").ceiling
@@ -138,11 +137,6 @@ def test_test_takes_in_the_bank_break_the_ceiling_and_are_named(
 
     monkeypatch.setattr(rows_module, "load_planning_data", all_for_training)
     monkeypatch.setattr(candidates, "retrieve", own_take_too)
-    with pytest.raises(StoreError, match="the effects of chain final are of 24 labels and 46 takes, not of 24 and 76"):
-        train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)
-    monkeypatch.setattr(
-        rows_module, "StatisticsByChain", lambda stored=None: StatisticsByChain()
-    )  # fitted on all takes
     with pytest.raises(LeakError, match="says that it sees"):
         train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)
     monkeypatch.setattr(rows_module, "check_rows", lambda *_: None)  # a guard in front, so that the others are seen

@@ -355,10 +355,10 @@ def test_a_binding_figure_above_fails_and_another_one_warns() -> None:
 
 def test_every_row_but_those_that_read_the_truth_has_a_ceiling() -> None:
     assert [one.id for one in METHODS if one.ceiling is None] == ["cem_truth", "previous"]
-    assert {v: method(v).ceiling for v in ("majority", "top1", "scorer_plus", "oracle")} == {
+    assert {v: method(v).ceiling for v in ("majority", "top1", "scorer", "oracle")} == {
         "majority": "no_traj",
         "top1": "endpoint_traj",
-        "scorer_plus": "endpoint_traj",
+        "scorer": "endpoint_traj",
         "oracle": "oracle",
     }
 

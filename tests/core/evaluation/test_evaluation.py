@@ -221,7 +221,7 @@ def test_gate_rows_obey_the_identity(blocks: Predictions) -> None:
 def test_outcomes_hold_what_the_first_seed_answered(blocks: Predictions) -> None:
     table = outcome_table(blocks)
     n = sum(len(b.windows) for b in blocks.of("scorer") if b.seed == 0)
-    kept = {"no_traj", "endpoint_traj", "scorer", "scorer_plus", "oracle", "top1"}
+    kept = {"no_traj", "endpoint_traj", "scorer", "oracle", "top1"}
     assert set(table["variant"].to_pylist()) == kept, "main rows of these predictions, and the nearest candidate"
     assert table.num_rows == len(kept) * n
     for row in rows_of(Outcome, table.slice(0, 50)):

@@ -14,7 +14,6 @@ from schemas.arrow import arrow_schema, rows_of, table_of
 from schemas.observation import features_schema, motions_schema, text_bank_schema
 from schemas.results import Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, fit_takes, open_model_files
-from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all
@@ -25,7 +24,6 @@ from trajpilot_core.methods.plans import donors_of
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
 from trajpilot_core.stages.evaluation import FITTED, fitted_takes
-from trajpilot_core.training.label_effects import fit_label_effects, stored_effects
 
 CLOSED = {WITHOUT_PRIOR.id, GRAPH_ONLY.id, *(row.id for row in PLANNER_ROWS)}
 """Rows of closed vocabularies, absent here."""
@@ -36,7 +34,7 @@ AHEAD = {one.id for one in METHODS if one.anticipates}
 BROUGHT = {one.id for one in METHODS if one.predictions is not None}
 """Rows that other stages answer, absent, too."""
 ABSENT = CLOSED | TWINS | AHEAD | BROUGHT
-VARIANTS = [one.id for one in METHODS if not one.id.startswith(ATTENTION) and one.id not in ABSENT]
+VARIANTS = [one.id for one in METHODS if one.id not in ABSENT]
 
 
 @pytest.fixture(scope="module")
@@ -193,13 +191,7 @@ class Tables:
     """Inputs of a stage, from the fixture's tensors."""
 
     def __init__(self, data, files, scorers, lost: Mapping[str, int]) -> None:
-        effects = {
-            chain.name: stored_effects(fit_label_effects(data, fit_takes(data, chain), SCORER.plus))
-            for chain in chains_of(data)
-        }
         self.entries = {"e_tau": files.e_tau, "predictors": files.predictors, "scorers": scorers}
-        self.entries["label_effects"] = models_of(effects, {})
-        self.entries["attention_models"] = models_of({}, {})
         self.entries["planner_models"] = models_of({}, {})
         segments = [
             {"segment_id": s, "take_id": data.take_ids[t], "label_id": data.label_ids[label]}

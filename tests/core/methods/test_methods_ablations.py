@@ -8,12 +8,11 @@ from planning_fixture import SCORER, model_files, planning_data
 from rows_fixture import chosen, make_rows, predicted, scorers_of, view_of
 from torch.testing import assert_close
 
-from trajpilot_core.data.chains import chains_of
 from trajpilot_core.errors import StoreError
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.methods.batch import load_scorers
 from trajpilot_core.methods.plans import derangement
-from trajpilot_core.retrieval.bank import build_bank, chain_view
+from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, permuted, roll_out
 from trajpilot_core.training.scorer import decide, inputs_at, queries_of
 from trajpilot_core.training.scorer_file import load_scorer
@@ -88,9 +87,7 @@ def test_ablated_rows_are_absent_where_they_are_off(tmp_path):
     scorers = scorers_of(data, files, tmp_path, config)
     table = predicted(data, files, scorers)[0]
     assert {v for v in table["variant"].to_pylist() if v.startswith("scorer_no")} == {"scorer_no_motion"}
-    assert set(load_scorers(scorers, chain_view(data, files, chains_of(data)[0], 0, "cpu"), 0, "cpu").ablated) == {
-        "no_motion"
-    }
+    assert set(load_scorers(scorers, 0, "cpu").ablated) == {"no_motion"}
     with pytest.raises(StoreError, match="no_labels"):
         load_scorer(scorers, 0, "cpu", "no_labels")
 
@@ -98,7 +95,7 @@ def test_ablated_rows_are_absent_where_they_are_off(tmp_path):
 def test_the_ablated_rows_answer_with_their_own_scorers_choice(made):
     view, _, found = pool_of(made)
     queries = queries_of(view, found, SCORER)
-    for ablation, ready in load_scorers(made[2], view, 0, "cpu").ablated.items():
+    for ablation, ready in load_scorers(made[2], 0, "cpu").ablated.items():
         gate, choice = decide(ready.scorer, queries, 100)
         _, table = chosen(made, f"scorer_{ablation}")
         names = view.data.windows[4].window_ids

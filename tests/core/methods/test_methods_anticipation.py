@@ -57,7 +57,7 @@ from trajpilot_core.training.scorer_file import (
 )
 from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorer_without_goal, fit_scorers
 
-SCORER = WHOLE_SCORER.replace(plus=None, ablations=())
+SCORER = WHOLE_SCORER.replace(ablations=())
 TWINS = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT)
 AHEAD = TWINS.replace(anticipates=True)
 PLANNED = {"no_traj", "oracle", "endpoint_traj"}

@@ -155,7 +155,7 @@ def test_it_answers_a_video_of_ones_own_in_its_place(made: Made, monkeypatch: py
 
 def test_its_gate_is_told_in_its_own_words(made: Made) -> None:
     row: Any = SimpleNamespace(row="toy", gate=0.25, threshold=0.5, opened=False)
-    closed = "gate closed: expected gain over No-Traj +0.250, opens from +0.500; the No-Traj answer stands"
+    closed = "gate closed: 0.250, opens from 0.500; the No-Traj answer stands"
     assert gate_said(row) == closed
     row.opened = True
     assert gate_said(row).endswith("; the toy stands")
@@ -171,9 +171,9 @@ def test_the_first_gate_of_the_list_decides_the_classes_of_the_gallery_and_the_t
     at = METHODS.index(first)
     METHODS.remove(first)
     try:
-        assert (first.id, examined().id) == ("scorer", "scorer_plus")
+        assert (first.id, examined().id) == ("scorer", "toy")
         others = draw(made.inputs.tables["outcomes"], CFG)
-        assert (drawn.row, others.row) == ("scorer", "scorer_plus")
+        assert (drawn.row, others.row) == ("scorer", "toy")
         assert others.n_windows == drawn.n_windows
         assert others.sizes != drawn.sizes
         assert gate_rows(made.predicted) != gate

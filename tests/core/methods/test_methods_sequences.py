@@ -5,28 +5,25 @@ from dataclasses import replace
 
 import pytest
 import torch
-from planning_fixture import SCORER, World, attention_models, model_files, planning_data
+from planning_fixture import SCORER, World, model_files, planning_data
 from rows_fixture import CONFIG, quiet, scorers_of
 from torch import Tensor
 from torch.testing import assert_close
 
 from schemas.joint_decoding import JointDecodingConfig
 from trajpilot_core.data.chains import chains_of, fit_takes
-from trajpilot_core.data.cross_fitting import ATTENTION
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, grid_of
 from trajpilot_core.evaluation.predictions import predict_rows
 from trajpilot_core.methods import METHODS, hmm, knn_labels, method
-from trajpilot_core.methods.attention_models import attention_rows, load_attention
 from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement
-from trajpilot_core.methods.sequences import Knobs, SequenceModels, fit_sequences, hmm_answers
+from trajpilot_core.methods.sequences import Knobs, SequenceModels, endpoint_vectors, fit_sequences, hmm_answers
 from trajpilot_core.methods.viterbi import PLAIN
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.label_chain import chain_marginals
 from trajpilot_core.retrieval.bank import build_bank, chain_view
-from trajpilot_core.training.label_effects import endpoint_vectors
 
 FEW = World(labels=5)
 MANY = World(train=200)
@@ -132,10 +129,8 @@ def batch_of(trained, sequences: SequenceModels, split: int = 2, horizon: int = 
     view = chain_view(own if data is None else data, files, chains_of(own)[0], 0, "cpu")
     bank = build_bank(view, horizon, "action")
     rows = (view.data.windows[horizon].split == split).nonzero()[:, 0]
-    ready = load_scorers(scorers, view, 0, "cpu")
-    batch = retrieve(view, bank, rows, ready, derangement(len(bank.take), horizon), sequences=sequences)
-    attending = load_attention(attention_models(own, variants=("both",)), view, 0, "cpu")
-    return replace(batch, attention=attention_rows(attending, view, horizon))
+    ready = load_scorers(scorers, 0, "cpu")
+    return retrieve(view, bank, rows, ready, derangement(len(bank.take), horizon), sequences=sequences)
 
 
 @pytest.mark.parametrize("row", PLAIN)
@@ -207,8 +202,7 @@ def test_few_of_many_dev_windows_meet_all_takes() -> None:
 def test_the_choices_of_every_seed_and_horizon_are_kept(trained) -> None:
     parts = list(predict_rows(*trained, CONFIG, "test", "cpu", quiet))
     choices = [choice for part in parts for choice in part.decoding]
-    rows = [row for row in PLAIN if not row.startswith(ATTENTION)]
-    assert [(c.variant, c.horizon) for c in choices] == [(row, h) for h in (3, 4) for row in rows]
+    assert [(c.variant, c.horizon) for c in choices] == [(row, h) for h in (3, 4) for row in PLAIN]
 
 
 def test_a_model_that_reads_motion_in_secret_is_refused(trained, monkeypatch: pytest.MonkeyPatch) -> None:

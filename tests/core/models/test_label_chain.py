@@ -17,8 +17,8 @@ from trajpilot_core.models.label_chain import (
     kept_moves,
     label_moves,
     probable_labels,
+    sparse,
 )
-from trajpilot_core.models.role_chain import sparse
 
 V = 4
 

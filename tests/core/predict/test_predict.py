@@ -29,7 +29,7 @@ from trajpilot_core.stages import STAGES
 from trajpilot_core.store.reading import refuse_mixed
 
 pytestmark = pytest.mark.slow
-ROWS = ["scorer_plus", "scorer", "endpoint_traj", "no_traj"]
+ROWS = ["scorer", "endpoint_traj", "no_traj"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_a_plan_for_a_test_take_is_what_the_evaluation_said_about_that_window(
     soak_root: Ready, tested: WrittenPlan
 ) -> None:
     assert same_as_the_evaluation(tested.plan, soak_root, soak_root.window("test")) == ROWS
-    assert [row.decides for row in tested.plan.rows] == [True, False, False, False]
+    assert [row.decides for row in tested.plan.rows] == [True, False, False]
     own = tested.plan.own_take
     assert own is not None
     assert (own.split, own.matched, len(own.annotated)) == ("test", "path", 5)
@@ -229,7 +229,7 @@ def test_a_stranger_s_video_gets_its_motion_from_the_video_and_no_traj_decides_u
     monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
     plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path)).plan
     assert plan.own_take is None
-    assert [row.row for row in plan.rows] == ["no_traj", *ROWS[:3]]
+    assert [row.row for row in plan.rows] == ["no_traj", *ROWS[:2]]
     assert plan.motion is not None
     assert (plan.motion.source, plan.motion.scale) == ("odometry", "arbitrary")
     assert any("MIXED HEAD MOTION" in note for note in plan.notes)

@@ -5,7 +5,6 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from toy_method import listed
 
 from schemas.predict import FORMAT, Motion, OwnTake, Plan, PlanQuery, PlanRow, PlanStep, RankedLabel, Retrieved
 from trajpilot_core.predict.drawing import OFF, Clips, Scene, ShownFrame, head_paths
@@ -43,8 +42,7 @@ def plan(text: str = "stirs", *, simulated: bool = True, opened: bool = True) ->
         window_id="w", take_id="t", take=text, split="train", cosine=0.5, labels=(text,) * 3, spans_s=((0.0, 1.0),) * 3
     )
     rows = (
-        row("scorer_plus", steps, (0.2, 0.1, True), decides=True),
-        row("scorer", steps, (0.7, 0.5, opened), trusted=whose if opened else None),
+        row("scorer", steps, (0.7, 0.5, opened), trusted=whose if opened else None, decides=True),
         row("no_traj", steps),
     )
     return Plan(
@@ -119,7 +117,7 @@ def test_a_trusted_path_is_drawn_through_start_middle_and_goal_and_an_untrusted_
 
 
 def test_a_gate_whose_threshold_nothing_reaches_is_said_never_to_open() -> None:
-    closed = plan().rows[1].replace(threshold=2.0, opened=False, trusted=None)
+    closed = plan().rows[0].replace(threshold=2.0, opened=False, trusted=None)
     assert "never opens" in gate_said(closed)
 
 
@@ -157,11 +155,3 @@ def test_the_command_refuses_with_one_message_and_status_2(
     error = capsys.readouterr().err
     assert said in " ".join(error.split())
     assert "Traceback" not in error
-
-
-def test_a_row_says_itself_what_its_open_gate_trusts() -> None:
-    of = plan()
-    with listed():
-        page = render(of.replace(rows=(*of.rows, row("toy", of.rows[0].steps, (0.2, 0.1, True)))), scene(of)).decode()
-    assert "the toy stands. It trusts toys." in page
-    assert page.count("trusts no single trajectory") == 1

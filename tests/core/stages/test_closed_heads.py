@@ -11,16 +11,8 @@ from planning_world import Memory, WorldSize, planning_world, run_stage
 from schemas.closed import ClosedDecodingConfig
 from schemas.config import EvaluationConfig
 from schemas.planners import PlannersConfig
-from schemas.training import (
-    GOAL_DROPOUT,
-    AlignmentConfig,
-    AttentionConfig,
-    PredictorConfig,
-    ScorerConfig,
-    TrainConfig,
-)
+from schemas.training import GOAL_DROPOUT, AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
 from trajpilot_core.engine.stage import no_progress
-from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.predictions import RowsResult, predict_all
 from trajpilot_core.stages import STAGES
 from trajpilot_core.stages.evaluation import trained as judge
@@ -39,7 +31,6 @@ SCORE = ScorerConfig(
     heads=2,
     layers=1,
     ablations=("no_labels",),
-    plus=None,
     decoding=DECODING,
     train=TRAIN.replace(epochs=3),
 )
@@ -52,7 +43,6 @@ def trained(folder: Path, predict: PredictorConfig = PREDICT) -> Memory:
     memory = planning_world(SIZE)
     run_stage(STAGES["alignment"], ALIGN, memory, folder / "alignment")
     run_stage(STAGES["predictor"], predict, memory, folder / "predictor")
-    run_stage(STAGES["label_effects"], SCORE, memory, folder / "label_effects")
     return memory
 
 
@@ -62,7 +52,6 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
     folder = tmp_path_factory.mktemp("closed")
     memory = trained(folder, PREDICT.replace(twin_goal_dropout=GOAL_DROPOUT))
     run_stage(STAGES["scorer"], SCORE, memory, folder / "scorer")
-    run_stage(STAGES["attention"], AttentionConfig(variants=()), memory, folder / "attention")
     run_stage(STAGES["planners"], PlannersConfig(), memory, folder / "planners")
     return memory
 
@@ -91,7 +80,6 @@ def test_every_row_answers_and_only_labels_that_the_scenario_allows(memory: Memo
     rows = set(predictions["variant"].to_pylist())
     assert {"no_traj", "endpoint_traj", "oracle", "scorer", "no_traj_no_prior", "graph_only", "majority"} <= rows
     assert set(DROPOUT) <= rows
-    assert not rows & {"scorer_plus", "retrieval_attention"}
     scenario_of = {take["take_id"]: take["scenario"] for take in memory.table("takes").to_pylist()}
     allowed = {
         (row["scenario"], row["label_id"]) for row in memory.table("scenario_labels").to_pylist() if row["is_allowed"]
@@ -133,12 +121,6 @@ def test_a_sequence_is_decoded_under_the_prior_and_without_it_step_by_step(predi
     together, alone = of(predictions, "no_traj").to_pylist(), of(predictions, "no_traj_no_prior").to_pylist()
     assert all(row["decoded_id"] == row["top_ids"][0] for row in alone)
     assert any(a["decoded_id"] != b["decoded_id"] for a, b in zip(together, alone, strict=True))
-
-
-def test_scorer_plus_is_refused_where_plans_are_probabilities(tmp_path: Path) -> None:
-    memory = trained(tmp_path, PREDICT.replace(train=TRAIN.replace(epochs=1)))
-    with pytest.raises(InputError, match=r"scorer\.plus=null"):
-        run_stage(STAGES["scorer"], ScorerConfig(candidates=4, prefetch=6, train=TRAIN), memory, tmp_path / "scorer")
 
 
 def test_the_bridge_changes_what_is_learned(tmp_path: Path) -> None:

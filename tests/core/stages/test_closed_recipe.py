@@ -62,7 +62,7 @@ def test_the_other_vocabulary_under_the_same_root_reuses_every_stage_up_to_the_e
 def test_the_recipe_differs_in_what_an_answer_is_and_in_nothing_else() -> None:
     atomic, closed = recipe("atomic"), recipe("atomic_closed")
     assert closed.evaluation == atomic.evaluation.replace(vocabulary="classes")
-    ours = ("ingest", "trajectories", "features", "alignment", "predictor", "scorer", "attention")
+    ours = ("ingest", "trajectories", "features", "alignment", "predictor", "scorer")
     assert all(getattr(closed, stage) == getattr(atomic, stage) for stage in ours)
     assert "atomic_closed" not in MISSING
     assert completed(closed).is_closed

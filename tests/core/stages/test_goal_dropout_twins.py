@@ -63,7 +63,7 @@ def twins(root: Path, memory: Memory, tmp_path_factory: pytest.TempPathFactory) 
     """The same, after they were switched on."""
     copy = Path(shutil.copytree(root, tmp_path_factory.mktemp("with") / "root"))
     done = run_world(copy, memory, with_twins())
-    assert counts(done) == {"alignment": (3, 0), "predictor": (7, 2), "label_effects": (3, 0), "scorer": (1, 0)}
+    assert counts(done) == {"alignment": (3, 0), "predictor": (7, 2), "scorer": (1, 0)}
     return copy
 
 
@@ -103,7 +103,6 @@ def test_twins_that_anticipate_are_trained_in_every_chain_and_nothing_else_again
     for before in (root, twins):
         found = planned(before, stages_on(memory), ahead)
         assert (found["predictor"].reused, found["predictor"].compute) == (7, 7), "two a chain, and one of the ends"
-        assert found["label_effects"].compute == 0
     kept = base.replace(predictor=base.predictor.replace(masked_goal_target="kept"))
     row = planned(twins, stages_on(memory), kept)["predictor"]
     assert (row.reused, row.compute) == (7, 2)

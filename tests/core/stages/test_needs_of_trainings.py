@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from schemas.config import PipelineConfig
-from schemas.training import AlignmentConfig, AttentionConfig, PredictorConfig, ScorerConfig
+from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig
 from trajpilot_core.data import chains
 from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.sizes import paper_sizes
@@ -18,16 +18,11 @@ from trajpilot_core.evaluation import predictions
 from trajpilot_core.models import ranking, readout
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
-from trajpilot_core.models.retrieval_attention import AttentionShape, QueryEnds, RetrievalAttention, RetrievedWindows
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
-from trajpilot_core.retrieval import candidates, search
-from trajpilot_core.retrieval.neighbours import Neighbours
-from trajpilot_core.stages import needs_of_attention as attending
+from trajpilot_core.retrieval import candidates
 from trajpilot_core.stages import needs_of_trainings as stated
-from trajpilot_core.training import dev_scores, fit_attention, scorer_queries
+from trajpilot_core.training import dev_scores, scorer_queries
 from trajpilot_core.training.losses import prediction_loss
-from trajpilot_core.training.scorer_plus_memory import plus_bytes
-from trajpilot_core.training.scorer_plus_tables import step_bytes
 
 CONFIG = PipelineConfig()
 SIZES = replace(paper_sizes(CONFIG), labels=300, feature_width=64, text_width=48)
@@ -67,30 +62,10 @@ def test_constants_and_counts_are_those_of_the_modules_that_compute() -> None:
         assert variants == stated.FINAL_VARIANTS + stated.FOLD_VARIANTS * (len(found) - 1)
 
 
-def test_the_scorer_states_for_scorer_plus_what_it_refuses_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: a step of the training that is counted otherwise in one of the two."""
-    sizes, cfg, machine = replace(SIZES, labels=60_000), ScorerConfig(), NeedsMachine("cuda", 1)
-    assert cfg.plus is not None
-    train, _ = stated.query_counts(sizes, cfg)
-    others = stated.planning_tensors(sizes) + stated.view_bytes(sizes) + stated.query_latents(sizes, train)
-    chains_held = stated.n_chains(sizes.config.alignment)
-    refused = plus_bytes(sizes.labels, sizes.takes, chains_held, cfg.plus.train.batch, sizes.longest)
-
-    def of_plus() -> int:
-        return stated.scorer_needs(sizes, cfg, machine).device.bytes - stated.GPU_PROCESS - others
-
-    assert of_plus() == refused
-    monkeypatch.setattr(stated, "step_bytes", lambda *sizes: 2 * step_bytes(*sizes))
-    assert of_plus() > refused
-
-
 def test_the_disk_of_the_scorers_queries_is_what_the_scorer_itself_will_ask_for() -> None:
-    for cfg in (ScorerConfig(), ScorerConfig(plus=None, candidates=16)):
+    for cfg in (ScorerConfig(), ScorerConfig(candidates=16)):
         shape = ScorerShape(2 * SIZES.feature_width + 2 * SIZES.text_width, SIZES.text_width, SIZES.longest - 2)
         each = scorer_queries.query_bytes(shape, cfg.candidates)
-        if cfg.plus is not None:
-            takes = SIZES.takes
-            each += scorer_queries.plus_query_bytes(SIZES.longest, SIZES.text_width, SIZES.labels, takes)
         train, dev = stated.query_counts(SIZES, cfg)
         assert (train, dev) == (65_536, 41_757)
         assert stated.query_disk(SIZES, cfg) == (train + dev) * each + dev * 8 * len(cfg.temperatures)
@@ -109,35 +84,6 @@ def saved_bytes(step, parameters: int) -> int:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
         step()
     return sum(storages.values()) - parameters
-
-
-ATTENTION = AttentionConfig(width=96, hidden=128, layers=3, heads=4, queries=2, neighbours=16, key_width=8)
-
-
-def attention_model() -> RetrievalAttention:
-    planner = (SIZES.feature_width, SIZES.tokens, SIZES.text_width, SIZES.longest)
-    return RetrievalAttention(ATTENTION, AttentionShape(*planner[:4], CONFIG.alignment.width))
-
-
-def test_parameters_and_constants_of_retrieval_attention_are_counted_as_they_are() -> None:
-    assert attending.attention_parameters(ATTENTION, SIZES) == pytest.approx(numbers(attention_model()), rel=0.02)
-    assert attending.WINDOWS_AT_ONCE == fit_attention.WINDOWS_AT_ONCE
-    assert attending.SEARCHED_AT_ONCE == search.QUERY_CHUNK
-    one = Neighbours(torch.zeros(1, 1, dtype=torch.int32), torch.zeros(1, 1, 2, dtype=torch.float16))
-    assert sum(value.nbytes for value in one) == attending.NEIGHBOUR
-
-
-def test_what_a_step_keeps_of_retrieved_windows_is_counted_as_it_is() -> None:
-    batch, horizon, text, state = 32, SIZES.longest, SIZES.text_width, CONFIG.alignment.width
-    each, model = (batch, ATTENTION.neighbours, horizon), attention_model()
-    clip, bank = torch.randn(batch, SIZES.tokens, SIZES.feature_width).half(), torch.randn(SIZES.labels, text)
-    ends = QueryEnds(clip, clip, torch.randn(batch, 2, text), torch.randn(batch, 2, state))
-    motion, seen = (torch.randn(*each, text), torch.randn(*each, state)), torch.ones(each[:2], dtype=torch.bool)
-    found = RetrievedWindows(torch.zeros(each, dtype=torch.long), motion, torch.rand(*each[:2], 2), seen)
-    kept = [saved_bytes(lambda what=what: model(ends, what, bank, horizon), 0) for what in (found, None)]
-    tokens = batch * ATTENTION.neighbours * horizon
-    counted = stated.FLOAT * tokens * attending.kept_numbers(SIZES, ATTENTION)
-    assert kept[0] - kept[1] == pytest.approx(counted, rel=0.1)
 
 
 @pytest.mark.parametrize("layers", [2, 5])

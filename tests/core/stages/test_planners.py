@@ -16,7 +16,7 @@ from torch import Tensor
 from schemas.config import EvaluationConfig, PipelineConfig
 from schemas.planners import PLANNERS, PlannersConfig, PlannerTraining
 from schemas.results import CurvePoint
-from schemas.training import AlignmentConfig, AttentionConfig, PredictorConfig, ScorerConfig, TrainConfig
+from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
 from trajpilot_core.data.chains import chains_of
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.engine.sizes import paper_sizes
@@ -37,9 +37,7 @@ SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=24, dev=4, test=4, max_
 TRAIN = TrainConfig(epochs=4, patience=None, lr=3e-3, batch=32, precision="fp32")
 ALIGN = AlignmentConfig(width=16, layers=1, heads=2, hidden=16, folds=1, seeds=(0,), train=TRAIN)
 PREDICT = PredictorConfig(width=16, layers=1, heads=2, hidden=16, queries=2, train=TRAIN)
-SCORE = ScorerConfig(
-    candidates=4, prefetch=6, width=16, heads=2, layers=1, ablations=(), plus=None, train=TRAIN.replace(epochs=2)
-)
+SCORE = ScorerConfig(candidates=4, prefetch=6, width=16, heads=2, layers=1, ablations=(), train=TRAIN.replace(epochs=2))
 PAPERS = PlannersConfig()
 CFG = PAPERS.replace(
     methods=PLANNERS,
@@ -68,9 +66,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
     folder, memory = tmp_path_factory.mktemp("planners"), planning_world(SIZE)
     run_stage(STAGES["alignment"], ALIGN, memory, folder / "alignment")
     run_stage(STAGES["predictor"], PREDICT, memory, folder / "predictor")
-    run_stage(STAGES["label_effects"], SCORE, memory, folder / "label_effects")
     run_stage(STAGES["scorer"], SCORE, memory, folder / "scorer")
-    run_stage(STAGES["attention"], AttentionConfig(variants=()), memory, folder / "attention")
     run_stage(STAGES["planners"], CFG, memory, folder / "planners")
     return memory
 

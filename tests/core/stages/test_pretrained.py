@@ -125,7 +125,6 @@ def test_class_heads_begin_on_the_backbone_of_an_open_run(other: Path, root: Pat
     """
     base = SETTINGS.replace(
         predictor=SETTINGS.predictor.replace(head="classes", bridge_weight=0.15),
-        scorer=SETTINGS.scorer.replace(plus=None),
     )
     run_world(root, whole(), started(other, base), until="scorer")
     closed, there = entry(root, "predictors"), entry(other, "predictors")

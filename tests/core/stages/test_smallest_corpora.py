@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from egoexo_fixture import SMALL, healthy, ingest
-from planning_fixture import ALIGNMENT, ATTENTION, PREDICTOR, SCORER
+from planning_fixture import ALIGNMENT, PREDICTOR, SCORER
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.arrow import rows_of
@@ -14,14 +14,12 @@ from schemas.config import EvaluationConfig
 from schemas.planners import PlannersConfig
 from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
-from trajpilot_core.stages import alignment, attention, evaluation, label_effects, planners, predictor, scorer
+from trajpilot_core.stages import alignment, evaluation, planners, predictor, scorer
 
 STAGES = {
     alignment.STAGE: ALIGNMENT,
     predictor.STAGE: PREDICTOR,
-    label_effects.STAGE: SCORER,
     scorer.STAGE: SCORER,
-    attention.STAGE: ATTENTION,
     planners.STAGE: PlannersConfig(),
     evaluation.STAGE: EvaluationConfig(bootstrap=100, shuffles=2),
 }

@@ -28,11 +28,9 @@ from trajpilot_core.store.manifest import current_manifest
 
 N_E_TAU, N_PREDICTORS, N_SCORERS = 3, 7, 1
 """Chains final, fold0, fold1; the final one has three predictors."""
-N_CHAINS = 3
 ALL = {
     "alignment": (0, N_E_TAU),
     "predictor": (0, N_PREDICTORS),
-    "label_effects": (0, N_CHAINS),
     "scorer": (0, N_SCORERS),
 }
 NONE = {name: (computed, 0) for name, (_, computed) in ALL.items()}
@@ -71,7 +69,6 @@ def all_models(root: Path) -> dict[str, str]:
     entries = {
         "alignment": "e_tau",
         "predictor": "predictors",
-        "label_effects": "label_effects",
         "scorer": "scorers",
     }
     return {key: digest for stage, entry in entries.items() for key, digest in models(root, stage, entry).items()}
@@ -107,12 +104,11 @@ def test_seeds_that_are_appended_train_only_their_own_models(root: Path, memory:
     assert counts(run_world(root, memory, with_seeds(0, 5))) == {
         "alignment": (N_E_TAU, N_E_TAU),
         "predictor": (N_PREDICTORS, N_PREDICTORS),
-        "label_effects": (N_CHAINS, 0),
         "scorer": (1, 1),
     }
     after = all_models(root)
     assert before.items() < after.items()
-    assert len(after) == 2 * len(before) - N_CHAINS
+    assert len(after) == 2 * len(before)
 
 
 def test_seeds_in_another_order_train_nothing_and_give_the_same_models(root: Path, memory: Memory) -> None:
@@ -129,7 +125,7 @@ def test_a_seed_that_goes_is_counted_as_removed(root: Path, memory: Memory) -> N
     run_world(root, memory, with_seeds(0, 5))
     done = run_world(root, memory, with_seeds(5))
     assert counts(done) == NONE
-    assert [done[name].removed for name in NONE] == [N_E_TAU, N_PREDICTORS, 0, N_SCORERS]
+    assert [done[name].removed for name in NONE] == [N_E_TAU, N_PREDICTORS, N_SCORERS]
 
 
 def test_features_of_one_training_take_retrain_the_chains_that_it_is_fitted_on(root: Path, memory: Memory) -> None:
@@ -141,14 +137,13 @@ def test_features_of_one_training_take_retrain_the_chains_that_it_is_fitted_on(r
     assert counts(done) == {
         "alignment": (N_E_TAU, 0),
         "predictor": (2, N_PREDICTORS - 2),  # the chain that leaves its fold out has two
-        "label_effects": (1, 2),
         "scorer": (0, 1),
     }
 
 
 def test_motion_of_one_dev_take_retrains_everything(root: Path, memory: Memory) -> None:
     done = run_world(root, changed(memory, "motions", takes(memory, "dev")[0], faster))
-    assert counts(done) == {**ALL, "label_effects": (N_CHAINS, 0)}, "no dev take is in the effects"
+    assert counts(done) == ALL
 
 
 def test_a_key_that_is_blind_to_what_takes_contribute_is_found_out(
@@ -203,11 +198,7 @@ def test_a_learning_rate_of_the_predictor_retrains_what_rests_on_it(root: Path, 
     rows = {row.stage: row for row in plan(stages_on(memory), config, options(root))}
     assert (rows["predictor"].state, rows["predictor"].compute, rows["predictor"].bound) == ("stale", 7, "exactly")
     assert rows["predictor"].why == "train.lr 0.003 -> 0.001"
-    assert counts(run_world(root, memory, config)) == {
-        **ALL,
-        "alignment": (N_E_TAU, 0),
-        "label_effects": (N_CHAINS, 0),
-    }
+    assert counts(run_world(root, memory, config)) == {**ALL, "alignment": (N_E_TAU, 0)}
 
 
 def test_the_plan_says_how_many_trainings_and_why(root: Path, memory: Memory) -> None:
@@ -315,7 +306,7 @@ def test_trainings_that_are_shared_out_are_groups_of_one_and_give_the_same_model
     for name in TRAININGS:
         shared(tmp_path, memory, name, noted)
     assert labels[0] == "alignment group 1 of 3 · final/s0/e_tau"
-    assert len(labels) == N_E_TAU + N_PREDICTORS + N_CHAINS  # one scorer is nothing to share out
+    assert len(labels) == N_E_TAU + N_PREDICTORS  # one scorer is nothing to share out
     assert all_models(tmp_path) == all_models(base)
     assert counts(run_world(tmp_path, memory)) == NONE
     assert list((tmp_path / "scratch").iterdir()) == []

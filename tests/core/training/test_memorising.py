@@ -17,20 +17,18 @@ from trainings_fixture import (
     fit_predictor,
     memory_task,
     permuted,
-    plus_data,
     scorer_queries,
     segment_task,
     values,
 )
 
 from schemas.results import CurvePoint
-from schemas.training import GOAL_DROPOUT, ScorerPlusConfig
+from schemas.training import GOAL_DROPOUT
 from trajpilot_core.data.cross_fitting import VARIANTS as PREDICTORS
 from trajpilot_core.data.cross_fitting import is_twin, twin_of
 from trajpilot_core.training.dev_scores import floor_scores
 from trajpilot_core.training.scorer import Queries
 from trajpilot_core.training.scorer_fit import train_scorer
-from trajpilot_core.training.scorer_plus_fit import PlusData, fit_plus
 
 VARIANTS = ("traj", "endpoint_traj", "no_traj", *map(twin_of, PREDICTORS))
 """Twins are shown and asked no goal: they memorise windows by their Starts."""
@@ -56,12 +54,6 @@ def scored(
     config, queries = SCORER.replace(train=SCORER.train.replace(epochs=epochs)), collected(train, dev)
     queries = queries._replace(shape=queries.shape._replace(ends=ends))
     return train_scorer(queries, config, None, 0, folder, "cpu", quiet).curve
-
-
-def scored_plus(data: PlusData, folder: Path) -> list[CurvePoint]:
-    plus = ScorerPlusConfig()
-    config = plus.replace(train=plus.train.replace(epochs=8, patience=None, batch=16, lr=0.1))
-    return fit_plus(data, config, 0, folder, "cpu", quiet).curve
 
 
 OTHERS = ("no_traj_goal_dropout", "endpoint_traj_goal_dropout")
@@ -93,14 +85,6 @@ def test_the_scorer_memorises_which_candidate_of_64_queries_is_right(ends: int, 
     curve = scored(queries, queries, tmp_path, ends=ends)
     assert values(curve, "train", "fallback M@1")[-1] == 0.5
     assert values(curve, "train", "M@1")[-1] > LEARNED
-
-
-def test_scorer_plus_learns_which_expert_of_64_queries_is_right(tmp_path: Path) -> None:
-    """It has a number for each kind of evidence and none for a query, so that it cannot memorise what shows nowhere."""
-    curve = scored_plus(plus_data(N, N), tmp_path)
-    train = values(curve, "train", "always open M@1")
-    assert train[0] < 0.8
-    assert train[-1] > LEARNED
 
 
 @pytest.mark.parametrize("variant", EACH)
@@ -142,10 +126,3 @@ def test_a_scorer_of_permuted_candidates_falls_to_a_candidate_at_random(tmp_path
     at_random = float(dev.m1.mean())
     assert values(clear, "dev", "always open M@1")[-1] > 0.45
     assert values(shuffled, "dev", "always open M@1")[-1] <= at_random + noise(at_random, 200)
-
-
-def test_a_scorer_plus_of_permuted_plans_falls_to_the_majority(tmp_path: Path) -> None:
-    data = plus_data(120, 120, is_clear=False)
-    shuffled = scored_plus(data, tmp_path)
-    n_labels = len(data.statistics["final"].bank)
-    assert values(shuffled, "dev", "always open M@1")[-1] <= 1 / n_labels + noise(1 / n_labels, 240)

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 
 from schemas.training import PredictorConfig
 from trajpilot_core.models import predictor as predictor_model
-from trajpilot_core.training import fit_alignment, fit_predictor, scorer_fit, scorer_plus_fit
+from trajpilot_core.training import fit_alignment, fit_predictor, scorer_fit
 from trajpilot_core.training.jobs import TrainingJob
 from trajpilot_core.training.loop import FittedModel, Training, fit
 
@@ -82,7 +82,7 @@ def seen_on(device: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> Seen:
 
     def watched(stalls: Stalls) -> Seen:
         seen = Seen(stalls)
-        for module in (fit_alignment, fit_predictor, scorer_fit, scorer_plus_fit):
+        for module in (fit_alignment, fit_predictor, scorer_fit):
             monkeypatch.setattr(module, "fit", seen.fit)
         run(device)
         return seen
@@ -139,16 +139,7 @@ def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj
 
 
 def scorers(device: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
-    config = SCORER.replace(train=EPOCHS, dropout=0.1, plus=None, **changes)
-    data = planning_data()
-    with tempfile.TemporaryDirectory() as folder:
-        scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, quiet)
-
-
-def scorer_plus(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert SCORER.plus is not None
-    plus = SCORER.plus.replace(train=SCORER.plus.train.replace(epochs=2, batch=8))
-    config = SCORER.replace(train=EPOCHS.replace(epochs=1), ablations=(), plus=plus)
+    config = SCORER.replace(train=EPOCHS, dropout=0.1, **changes)
     data = planning_data()
     with tempfile.TemporaryDirectory() as folder:
         scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, quiet)
@@ -161,18 +152,16 @@ TRAININGS = {
     "predictor, endpoint_traj": lambda device, patch: predictor(device, patch, "endpoint_traj"),
     "predictor, goal dropout": lambda device, patch: predictor(device, patch, goal_dropout=0.5),
     "scorer and ablations": scorers,
-    "scorer+": scorer_plus,
 }
 
 
 @pytest.mark.parametrize("name", TRAININGS)
 def test_a_training_stays_on_its_device_and_no_step_waits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two epochs with their measures. Scorer+ waits twice in its first step: what its takes hold is made sparse."""
+    """Two epochs with their measures."""
     run = TRAININGS[name]
     there = seen_on("cuda", lambda device: run(device, monkeypatch), monkeypatch)
-    once = {"to_sparse": 1, "coalesce": 1} if name == "scorer+" else {}
     assert there.n_steps >= 4
-    assert kinds(there.in_steps) == once
+    assert not there.in_steps
     here = seen_on("cpu", lambda device: run(device, monkeypatch), monkeypatch)
     assert_close(there.values(), here.values(), atol=1e-6, rtol=1e-6)
 

@@ -22,7 +22,7 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates
-from trajpilot_core.stages import alignment, label_effects, predictor
+from trajpilot_core.stages import alignment, predictor
 from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training.scorer import (
     NEVER,
@@ -34,7 +34,7 @@ from trajpilot_core.training.scorer import (
 )
 from trajpilot_core.training.scorer_choices import choices_of
 from trajpilot_core.training.scorer_file import load_scorer
-from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers, train_scorer
+from trajpilot_core.training.scorer_fit import fit_scorers, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet, draw_queries
 
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
@@ -99,7 +99,6 @@ def test_the_stage_counts_what_it_uses_and_rejects_no_window_again(tmp_path):
     run_stage(alignment.STAGE, ALIGNMENT.replace(train=short), memory, tmp_path / "a")
     run_stage(predictor.STAGE, PREDICTOR.replace(train=short), memory, tmp_path / "p")
     lost, memory.rejects = memory.rejects, []
-    run_stage(label_effects.STAGE, SCORER, memory, tmp_path / "e")
     run_stage(scorer_stage.STAGE, SCORER.replace(train=short), memory, tmp_path / "s")
     used = sum(row["split"] != "test" for row in memory.tables["windows"].to_pylist()) - len(lost)
     assert (len(lost), memory.rejects, memory.counts) == (3 + 4, [], (used, used))
@@ -182,7 +181,7 @@ def _scorer(fitted, config):
 
 def fitted_scorer(data, files, tmp_path, **changes):
     config = SCORER.replace(**changes)
-    return fit_scorers(data, files, config, 0, Path(tmp_path), "cpu", quiet).scorers["scorer"], config
+    return fit_scorers(data, files, config, 0, Path(tmp_path), "cpu", quiet)["scorer"], config
 
 
 @pytest.mark.parametrize("folds", [1, 3])
@@ -195,7 +194,7 @@ def test_a_scorer_is_fitted_and_read_back(folds, tmp_path):
         int(torch.isin(w.take, query_takes(data, c)).sum()) for c in chains_of(data) for w in data.windows.values()
     )
     assert fitted.decision.n_queries == held
-    scorers = written_scorers({0: FittedSeed({"scorer": fitted}, None)}, config)
+    scorers = written_scorers({0: {"scorer": fitted}}, config)
     assert scorers.keys == ("final/s0/scorer",)
     model, decision = load_scorer(scorers, 0, "cpu")
     assert decision == fitted.decision

@@ -14,7 +14,6 @@ import pytest
 import torch
 from collected_windows import collect_windows
 from planning_fixture import SCORER, World, model_files, planning_data
-from torch import Tensor
 from torch.testing import assert_close
 
 from trajpilot_core.data import row_files
@@ -26,7 +25,7 @@ from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.store.tensors import Tensors
 from trajpilot_core.training import scorer_queries
 from trajpilot_core.training.scorer import ROWS, inputs_at, queries_of
-from trajpilot_core.training.scorer_fit import FittedSeed, fit_scorers
+from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorers
 from trajpilot_core.training.scorer_queries import (
     Collected,
     collect,
@@ -36,18 +35,12 @@ from trajpilot_core.training.scorer_queries import (
     fits,
     on_device,
     parts_of,
-    plus_query_bytes,
     query_bytes,
     split_rows,
 )
 
 FOLDED = World(folds=3)
-ALONE = SCORER.replace(plus=None)
-FAST = SCORER.replace(
-    ablations=("no_labels",),
-    plus=SCORER.plus.replace(train=SCORER.plus.train.replace(epochs=1)),
-    train=SCORER.train.replace(epochs=2),
-)
+FAST = SCORER.replace(ablations=("no_labels",), train=SCORER.train.replace(epochs=2))
 
 
 def quiet(done: int, total: int, what: str) -> None:
@@ -59,19 +52,14 @@ def gathered(folder: Path, config=SCORER, seed: int = 0, world: World = FOLDED) 
     return collect(data, model_files(data, world.folds, (0, 1)), config, seed, folder, "cpu", quiet)
 
 
-def fitted(folder: Path) -> FittedSeed:
+def fitted(folder: Path) -> dict[str, FittedScorer]:
     data = planning_data(FOLDED)
     return fit_scorers(data, model_files(data, 3), FAST, 0, folder, "cpu", quiet)
 
 
-def states(found: FittedSeed) -> dict[str, dict[str, Tensor]]:
-    return {name: scorer.state for name, scorer in found.scorers.items()} | {"plus": found.plus.state}
-
-
-def same(one: FittedSeed, other: FittedSeed) -> bool:
-    mine, theirs = states(one), states(other)
-    return mine.keys() == theirs.keys() and all(
-        torch.equal(value, theirs[scorer][name]) for scorer, state in mine.items() for name, value in state.items()
+def same(one: dict[str, FittedScorer], other: dict[str, FittedScorer]) -> bool:
+    return one.keys() == other.keys() and all(
+        torch.equal(value, other[name].state[k]) for name, scorer in one.items() for k, value in scorer.state.items()
     )
 
 
@@ -112,7 +100,7 @@ def test_queries_of_every_chain_read_as_they_did_alone(tmp_path: Path, small_par
 
 
 def test_both_splits_share_one_table_of_latents(tmp_path: Path) -> None:
-    found = gathered(tmp_path, ALONE, world=World())
+    found = gathered(tmp_path, world=World())
     assert found.train.latents is found.dev.queries.latents
     assert len(found.train.latents) == 1 + len(planning_data().labels)
 
@@ -150,7 +138,7 @@ def test_a_collection_that_was_interrupted_goes_on(
     again = fitted(tmp_path / "cut")
     assert len(searched) == n_parts - dies_at
     assert same(whole, again)
-    assert whole.scorers["scorer"].decision == again.scorers["scorer"].decision
+    assert whole["scorer"].decision == again["scorer"].decision
     searched.clear()
     assert same(whole, fitted(tmp_path / "cut"))
     assert searched == []
@@ -190,16 +178,9 @@ def test_a_process_that_is_killed_in_the_middle_of_a_part_repeats_that_part_only
     assert all(torch.equal(getattr(whole.dev.queries, name), getattr(again.dev.queries, name)) for name in ROWS)
     assert torch.equal(whole.dev.knn_m1, again.dev.knn_m1)
     assert torch.equal(whole.dev.pool_m1, again.dev.pool_m1)
-    for split in ("train", "dev"):
-        mine, theirs = getattr(whole.plus, split), getattr(again.plus, split)
-        assert list(mine) == list(theirs)
-        for group, held in mine.items():
-            assert all(torch.equal(*pair) for pair in zip(held.inputs, theirs[group].inputs, strict=True))
-            assert torch.equal(held.labels, theirs[group].labels)
-            assert torch.equal(held.fallback, theirs[group].fallback)
 
 
-@pytest.mark.parametrize("field", ["train/plans", "dev/m1", "train/plus-fold1-H4/manner"])
+@pytest.mark.parametrize("field", ["train/plans", "dev/m1"])
 def test_a_damaged_part_is_seen_and_made_again(
     field: str, tmp_path: Path, searched: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -253,17 +234,16 @@ def test_parts_of_another_predictor_are_made_again(model: str, tmp_path: Path, s
     drawn = draw_queries(data, chains_of(data), SCORER.max_queries, 0)
     parts = [*parts_of("dev", {"final": dev_rows(data, SCORER.max_queries)}), *parts_of("train", drawn)]
     collect(data, files, SCORER, 0, tmp_path, "cpu", quiet)
-    own = [len(part.rows) for part in parts if part.group.chain == model.partition("/")[0]]
+    own = [len(part.rows) for part in parts if part.chain == model.partition("/")[0]]
     assert sorted(searched) == sorted(own)
     assert len(own) < len(parts)
 
 
-def test_the_papers_queries_need_67_gb_and_those_of_scorer_plus_8() -> None:
+def test_the_papers_queries_need_67_gb() -> None:
     shape = ScorerShape(query=2 * 1664 + 2 * 768, embed=768, max_mids=6)
     n = 65_536 + 41_757
     assert query_bytes(shape, 64) == pytest.approx(625e3, rel=0.001)
     assert n * query_bytes(shape, 64) / 1e9 == pytest.approx(67.1, abs=0.1)
-    assert n * plus_query_bytes(8, 768, 8472, 1_700) / 1e9 == pytest.approx(8.3, abs=0.1)
 
 
 def test_the_need_is_what_the_files_take(tmp_path: Path, small_parts: None) -> None:
@@ -272,11 +252,7 @@ def test_the_need_is_what_the_files_take(tmp_path: Path, small_parts: None) -> N
     drawn = draw_queries(data, chains_of(data), SCORER.max_queries, 0)
     parts = [*parts_of("dev", {"final": dev_rows(data, SCORER.max_queries)}), *parts_of("train", drawn)]
     shape = ScorerShape(2 * 10 + 2 * 16, 16, 2)
-    sizes = {path: path.stat().st_size for path in tmp_path.rglob("*.rows")}
-    own = sum(size for path, size in sizes.items() if "plus" not in str(path))
-    assert own == disk_need(parts, data, shape, ALONE)
-    need = disk_need(parts, data, shape, SCORER)
-    assert 0.6 * (need - own) < sum(sizes.values()) - own <= need - own
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.rows")) == disk_need(parts, shape, SCORER)
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_searched(
@@ -302,13 +278,13 @@ def test_a_disk_without_room_is_refused_before_anything_is_searched(
 
 
 def test_the_room_of_other_splits_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gathered(tmp_path, ALONE)
+    gathered(tmp_path)
     data = planning_data(FOLDED)
     view = chain_view(data, model_files(data, 3, (0, 1)), chains_of(data)[0], 0, "cpu")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
     with pytest.raises(StoreError, match="36 test queries"):
-        collect_windows(view, "test", split_rows(data, "test"), ALONE, tmp_path)
+        collect_windows(view, "test", split_rows(data, "test"), SCORER, tmp_path)
 
 
 def peak_of_collecting(folder: str, limit: int, in_memory: bool) -> int:
@@ -353,4 +329,3 @@ def test_queries_move_to_a_device_only_where_they_fit_it(tmp_path: Path, monkeyp
     assert moved.dev.queries.plans.is_meta
     assert moved.dev.queries.utility.is_meta
     assert moved.dev.knn_m1.is_meta
-    assert moved.plus is None or all(one.labels.is_meta for one in moved.plus.dev.values())

@@ -11,7 +11,6 @@ import torch
 from action_token_fixture import CFG as TOKEN_CFG
 from latent_fixture import made_up
 from planning_world import Memory, run_stage
-from plus_fixture import PLUS, random_queries, random_statistics
 from stored_world import SETTINGS, SIZE, world
 from torch import Tensor
 from trainings_fixture import (
@@ -37,8 +36,7 @@ from schemas.training import TrainConfig
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.models.scorer_plus import ScorerPlus
-from trajpilot_core.stages import alignment, label_effects
+from trajpilot_core.stages import alignment
 from trajpilot_core.stages import predictor as predictor_stage
 from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training import (
@@ -51,7 +49,6 @@ from trajpilot_core.training import (
     fit_shot_probe,
     fit_token_probe,
     scorer_fit,
-    scorer_plus_fit,
 )
 from trajpilot_core.training import fit_predictor as predictor_module
 from trajpilot_core.training.dev_scores import mid_accuracy
@@ -60,8 +57,6 @@ from trajpilot_core.training.jobs import OWN, SHARED, Train, TrainingJob, put_te
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
 from trajpilot_core.training.scorer_fit import train_scorer
-from trajpilot_core.training.scorer_plus import QueryGroup, plus_dev_scores, plus_sample, plus_train_scores
-from trajpilot_core.training.scorer_plus_fit import FINAL, PlusData, fit_plus
 from trajpilot_core.training.train_sample import train_sample
 
 SHORT = TrainConfig(epochs=3, patience=None, batch=32, lr=3e-3, precision="fp32")
@@ -104,18 +99,6 @@ def scorer(folder: Path) -> Fitted:
     queries = [scorer_queries(n, seed, is_clear=True) for n, seed in ((90, 1), (40, 11))]
     fitted = train_scorer(collected(queries[0], queries[1]), config, None, 0, folder, "cpu", quiet)
     return fitted.state, fitted.curve
-
-
-def plus(folder: Path) -> Fitted:
-    fitted = fit_plus(plus_queries(), PLUS.replace(train=PLUS.train.replace(batch=16)), 0, folder, "cpu", quiet)
-    return fitted.state, fitted.curve
-
-
-def plus_queries() -> PlusData:
-    """Training queries of two chains and two horizons, dev queries of one."""
-    train = {QueryGroup(f"fold{k}", h): random_queries(32, h, 2, seed=9 * k + h) for k in (0, 1) for h in (3, 4)}
-    statistics = {FINAL: random_statistics(), "fold0": random_statistics(1), "fold1": random_statistics(2)}
-    return PlusData(statistics, train, {QueryGroup(FINAL, 4): random_queries(24, 4, seed=5)})
 
 
 Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
@@ -203,7 +186,6 @@ TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "no_traj": predictor("no_traj"),
     "endpoint_traj": predictor("endpoint_traj"),
     "scorer": scorer,
-    "scorer_plus": plus,
     "latent planner": latent("plan_trajectory"),
     "labels of latents": latent("latent_head"),
     "outcome": outcome("traj"),
@@ -225,7 +207,6 @@ def without_train_scores(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(predictor_module, "fitted_sample", lambda *_: {})
     for module in (scorer_fit, fit_latent, fit_event, fit_probe):
         patch.setattr(module, "train_sample", lambda *_: {})
-    patch.setattr(scorer_plus_fit, "plus_sample", lambda *_: {})
 
 
 def same(one: Fitted, other: Fitted) -> bool:
@@ -298,31 +279,12 @@ def test_the_scorer_s_train_score_uses_the_threshold_of_dev(tmp_path: Path) -> N
     assert scores_at(NEVER, gate, judged(choice, train, torch.arange(30)))["open rate"] == 0.0
 
 
-def test_scorer_plus_scores_queries_of_one_chain_with_what_that_chain_knows() -> None:
-    data = plus_queries()
-    sample = plus_sample(data.train, data.dev, 0)
-    assert {group: len(rows) for group, rows in sample.items()} == {QueryGroup("fold0", 4): 24}
-    model = ScorerPlus(PLUS).eval()
-    with torch.no_grad():
-        found = scorer_plus_fit.measurer(model, data, 0)()
-    threshold = found["dev/threshold"]
-    own = plus_train_scores(model, data.train, data.statistics["fold0"], sample, threshold)
-    assert {f"train/{k}": v for k, v in own.items()} == {k: v for k, v in found.items() if k.startswith("train")}
-    other = plus_train_scores(model, data.train, data.statistics["fold1"], sample, threshold)
-    assert own != other, "planted: what another chain knows"
-    every = {group: torch.arange(len(queries)) for group, queries in data.dev.items()}
-    of_dev = plus_dev_scores(model, data.dev, data.statistics[FINAL])
-    assert plus_train_scores(model, data.dev, data.statistics[FINAL], every, threshold) == {
-        k: v for k, v in of_dev.items() if k != "threshold"
-    }
-
-
 def test_the_stages_leave_train_scores_of_every_model_of_every_chain(tmp_path: Path) -> None:
     memory: Memory = world(SIZE)
-    for stage in (alignment.STAGE, predictor_stage.STAGE, label_effects.STAGE, scorer_stage.STAGE):
+    for stage in (alignment.STAGE, predictor_stage.STAGE, scorer_stage.STAGE):
         config = next(part for _, part in SETTINGS if type(part) is stage.config)
         run_stage(stage, config, memory, tmp_path / stage.name)
-    models = {"alignment": ("R@5", 3), "predictor": ("M@1", 7), "scorer": ("M@1", 2)}
+    models = {"alignment": ("R@5", 3), "predictor": ("M@1", 7), "scorer": ("M@1", 1)}
     for stage, (quantity, n) in models.items():
         rows = [row for row in rows_of(CurvePoint, memory.tables[f"{stage}_curves"]) if row.epoch > 0]
         scored = {(row.model, row.epoch) for row in rows if (row.split, row.quantity) == ("train", quantity)}

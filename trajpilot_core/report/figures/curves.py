@@ -35,8 +35,6 @@ CHOSEN_BY = {
     "alignment": "R@5",
     "predictor": "M@1",
     "scorer": "selection",
-    "scorer_plus": "log likelihood",
-    "attention": "M@1",
     "planners": "Mid mAcc",
     "probe": "Action",
 }
@@ -284,7 +282,6 @@ FIGURES = (
             ("alignment", "Training of the trajectory encoder"),
             ("predictor", "Training of the predictors"),
             ("scorer", "Training of the scorers"),
-            ("attention", "Training of retrieval attention"),
             ("planners", "Training of planners of other papers"),
             ("probe", "Training of the attentive probe"),
         )

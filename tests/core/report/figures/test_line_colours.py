@@ -81,7 +81,7 @@ def test_what_prints_as_zero_is_neither_better_nor_worse(inputs: Tables) -> None
 
 
 def test_rows_have_one_printed_name(page: Reader) -> None:
-    """No id of a row, and no second name of Scorer+, is printed; ids stand in keys, classes and names of models."""
+    """No id of a row is printed; ids stand in keys, classes and names of models."""
     assert len({one.name for one in METHODS}) == len(METHODS)
     text = re.sub(r"final/\w+", "", "".join(page.text))
     ids = [one.id for one in METHODS if "_" in one.id]

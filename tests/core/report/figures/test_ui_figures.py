@@ -222,7 +222,6 @@ def test_the_curves_show_the_scores_by_which_the_trainings_choose() -> None:
         "alignment": "fit_alignment",
         "predictor": "fit_predictor",
         "scorer": "scorer_fit",
-        "scorer_plus": "scorer_plus_fit",
     }
     for name, file in files.items():
         assert f'selected="dev/{CHOSEN_BY[name]}"' in (folder / f"{file}.py").read_text()

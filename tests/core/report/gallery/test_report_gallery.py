@@ -171,7 +171,7 @@ def test_every_step_has_its_frame_and_the_retrieved_window_stands_next_to_the_tr
             assert len(one.retrieved.times_s) == len(one.retrieved.labels) == one.horizon
         assert "threshold 0.25" in one.gate
     assert any(one.retrieved for one in shown)
-    assert {row.name for row in shown[0].plans} >= {"No-Traj", "Scorer", "Scorer+", "Oracle"}
+    assert {row.name for row in shown[0].plans} >= {"No-Traj", "Scorer", "Oracle"}
 
 
 def test_the_threshold_is_the_one_that_the_scorer_of_the_first_seed_chose(inputs: Tables) -> None:

@@ -11,14 +11,14 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
-from trajpilot_core.methods import METHODS, method, with_role
+from trajpilot_core.methods import METHODS, method
 from trajpilot_core.report.figures.horizons import horizon_charts
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.tables.table import number
 
-SCORER, SCORER_PLUS = ({k: v for k, v in method(id_).against.items() if v} for id_ in ("scorer", "scorer_plus"))
+SCORER = {k: v for k, v in method("scorer").against.items() if v}
 
 CFG = ReportConfig(frames=False)
 
@@ -81,18 +81,18 @@ def test_kept_ceilings_are_green_and_said_in_the_summary(kept: Kept) -> None:
 def test_a_broken_ceiling_is_red_at_the_top_in_the_table_and_among_the_limits(
     inputs: Tables, rows: list[Ceiling]
 ) -> None:
-    made = built(with_ceilings(inputs, raised(rows, "scorer_plus", None, "M@1")), CFG)
+    made = built(with_ceilings(inputs, raised(rows, "scorer", None, "M@1")), CFG)
     page = html(made)
     alarm = page.split('<div class="alarm" role="alert">', 1)[1].split("</div>", 1)[0]
     assert "A row lies above its ceiling" in alarm
-    assert "Scorer+, M@1 over all horizons: 65.6, ceiling 62.0, difference +3.6 (0.9)" in alarm
+    assert "Scorer, M@1 over all horizons: 65.6, ceiling 62.0, difference +3.6 (0.9)" in alarm
     assert '<li class="mixed"><b>Ceilings broken</b></li>' in page
-    line = page.split('data-ceiling="scorer_plus|plain|M@1"', 1)[1].split("</tr>", 1)[0]
+    line = page.split('data-ceiling="scorer|plain|M@1"', 1)[1].split("</tr>", 1)[0]
     assert line.split("<td")[1].startswith(' class="c-broken"')
     assert "ABOVE: a leak" in line
     document = json.loads(made.documents["report.json"])
-    assert any("23 of 24 binding figures" in sentence for sentence in document["limits"])
-    assert document["ceilings_say"][1].startswith("Scorer+, M@1")
+    assert any("21 of 22 binding figures" in sentence for sentence in document["limits"])
+    assert document["ceilings_say"][1].startswith("Scorer, M@1")
     assert rb"\textsuperscript{!}" in made.documents["metrics.tex"]
 
 
@@ -101,7 +101,7 @@ def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
 ) -> None:
     page = html(built(with_ceilings(inputs, raised(rows, "scorer", 5, "F@5")), CFG))
     assert 'class="alarm"' not in page
-    assert "1 of the 480 other figures are, which warns" in page
+    assert "1 of the 440 other figures are, which warns" in page
     assert '<li class="mixed"><b>Ceilings warned</b></li>' in page
     assert page.count('class="num c-warn"') == 1
 
@@ -136,7 +136,7 @@ def test_a_layout_without_exact_ceilings_says_why(inputs: Tables) -> None:
 def test_too_few_takes_judge_no_ceiling(rows: list[Ceiling]) -> None:
     said = ceilings_of([row.replace(standard_error=math.inf) for row in rows], simulated=True)
     assert said.state == "open"
-    assert "24 could not be judged (too few takes)" in said.headline
+    assert "22 could not be judged (too few takes)" in said.headline
     assert {cell.words for table in said.tables for cell in table.cells()} == {"too few takes"}
     assert "inf" not in "".join(cell.difference for table in said.tables for cell in table.cells())
 
@@ -159,13 +159,13 @@ def test_the_verdict_follows_the_evaluation(
 
 def test_the_way_to_the_ceiling_is_a_share_of_what_can_be_had(rows: list[Ceiling]) -> None:
     def at(row: Ceiling) -> Ceiling:
-        values = {"no_traj": 30.0, "scorer_plus": 46.0}
+        values = {"no_traj": 30.0, "scorer": 46.0}
         return row.replace(value=values[row.variant]) if row.variant in values else row
 
     text = recovered([at(row) for row in rows])
     assert "(30.0)" in text
     assert "(62.0)" in text
-    assert "Scorer+ 50.0 %" in text
+    assert "Scorer 50.0 %" in text
     assert "Oracle" not in text
     assert recovered([row for row in rows if row.variant != "endpoint_traj"]) == ""
 
@@ -184,23 +184,14 @@ def test_latex_holds_the_ceilings_and_the_new_rows(kept: Kept) -> None:
         text = kept.documents[name].decode()
         assert r"\label{tab:ceilings}" in text
         assert r"\label{tab:against-scorer}" in text
-        assert "Scorer+" in text
+        assert "Scorer, no labels" in text
         assert text.count(r"\begin{table*}") == text.count(r"\end{table*}")
         assert "−" not in text
-
-
-def test_scorer_plus_stands_among_the_main_rows_and_says_that_it_is_ours(kept: Kept) -> None:
-    assert "scorer_plus" in with_role("main")
-    document = json.loads(kept.documents["report.json"])
-    keys = {cell["key"] for table in document["tables"] if table["id"] == "horizons" for cell in table["cells"]}
-    assert "scorer_plus||3|M@1" in keys
-    assert "Scorer+" in html(kept)
 
 
 def test_the_attribution_has_a_line_per_part_that_is_taken_away(inputs: Tables, kept: Kept) -> None:
     tables = {t.id: t for t in attribution_tables(results_of(rows_of(Metric, inputs.tables["metrics"]), []))}
     assert [row.variant for row in tables["against-scorer"].groups[0].rows] == list(SCORER)
-    assert [row.variant for row in tables["against-scorer_plus"].groups[0].rows] == list(SCORER_PLUS)
     for cell in tables["against-scorer"].cells():
         assert (cell.metric.variant, cell.metric.pooling) == ("scorer", "plain")
     assert len(tables["against-scorer-horizons"].groups) == 7
@@ -221,10 +212,10 @@ def test_rows_that_a_run_lacks_are_named_below_the_main_table(inputs: Tables, ke
     any_row = next(m for m in metrics if m.reference is None)
     assert not absent_rows(results_of([any_row.replace(variant=one.id) for one in METHODS], []))
     absent = html(kept).split("not run: ")[1].split("</p>")[0]
-    assert "Scorer+, no manner; " in absent, "a row that is asked for by a setting"
-    fewer = [m for m in metrics if m.variant != "scorer_plus"]
+    assert "SCHEMA; " in absent, "a row that is asked for by a setting"
+    fewer = [m for m in metrics if m.variant != "scorer"]
     page = html(built(Tables({**inputs.tables, "metrics": table_of(Metric, fewer)}), CFG))
-    assert "not run: Scorer+; " in page
+    assert "not run: Scorer; " in page
     assert "not built" not in page
 
 
