@@ -108,8 +108,6 @@ lock:
 benchmarks: $(VENV)/installed
 	$(BIN)/python benchmarks/trajectories.py --folder runs/benchmarks
 	$(BIN)/python benchmarks/video.py --folder runs/benchmarks
-	$(BIN)/python benchmarks/retrieval.py
-	$(BIN)/python benchmarks/needs.py --folder runs/benchmarks/needs
 
 # Needs 24 GiB of memory and 40 GB of disk; SHARE=0.05 is a twentieth of the paper's size.
 SHARE ?= 1
