@@ -23,7 +23,6 @@ from deployments.cli import (
     run,
     server,
     simulate,
-    slurm,
     upkeep,
     vlm,
     workers,
@@ -44,7 +43,6 @@ inspect.add_to(app)
 server.add_to(app)
 deploy.add_to(app)
 workers.add_to(app)
-slurm.add_to(app)
 upkeep.add_to(app)
 doctor.add_to(app)
 convert.add_to(app)
