@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli import (
-    bench,
     compare,
     config,
     convert,
@@ -46,7 +45,6 @@ workers.add_to(app)
 upkeep.add_to(app)
 doctor.add_to(app)
 convert.add_to(app)
-bench.add_to(app)
 compare.add_to(app)
 export.add_to(app)
 config.add_to(app)
