@@ -2,9 +2,9 @@
 # make test   the same with the test tools (requirements-dev.lock), passes the tests
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
 # make test-portable   the numeric tests on three kernels, in three random orders, with one process and with four
-# make soak   tests marked campaign (failing disks and stores, every update, a twentieth of the paper), then 150 kills of the stages
+# make soak   tests marked campaign (failing disks and stores, every update, a hundredth of the paper), then 150 kills of the stages
 #             by countdown and 30 of whole runs; goes on where it was interrupted
-# make rehearse   a store of the paper's size through every stage after features: docs/scale.md
+# make rehearse   a store of the paper's size through every stage after the features: docs/scale.md
 # make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
 # make stack-watch  completes 30 runs of that stack and watches that they stay completed
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -108,14 +108,12 @@ lock:
 benchmarks: $(VENV)/installed
 	$(BIN)/python benchmarks/trajectories.py --folder runs/benchmarks
 	$(BIN)/python benchmarks/video.py --folder runs/benchmarks
-	$(BIN)/python benchmarks/retrieval.py
-	$(BIN)/python benchmarks/needs.py --folder runs/benchmarks/needs
 
 # Needs 24 GiB of memory and 40 GB of disk; SHARE=0.05 is a twentieth of the paper's size.
 SHARE ?= 1
 RECIPE ?= atomic
 rehearse: $(VENV)/installed
-	$(BIN)/python -m benchmarks.rehearsal --recipe $(RECIPE) --share $(SHARE) --json runs/rehearsal.json --folder runs/rehearsal
+	$(BIN)/python benchmarks/rehearse.py --recipe $(RECIPE) --share $(SHARE) --json runs/rehearsal.json --folder runs/rehearsal
 
 # Never touches artifacts.
 clean:

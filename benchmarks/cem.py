@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks.rehearsal.latents import operations
 from schemas.latent import LatentConfig, SearchConfig
 from trajpilot_core.models.latent import LatentPredictor, LatentShape, StepInputs, l1_between, normalised
 from trajpilot_core.models.latent_candidates import Moves, StepsAsked, folded, values_of
@@ -36,6 +36,22 @@ AGREE = 1e-3
 REPEATS = 5
 ROWS = 1536
 """Of the plain matrix product that the rates are held against: a window's candidates times their steps."""
+
+
+def product(_: torch.Size, one: torch.Size, other: torch.Size, **__: object) -> int:
+    """Return the operations of a product of (..., m, k) and (..., k, n) that is added in place."""
+    return 2 * one.numel() * other[-1]
+
+
+IN_PLACE = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
+"""Products that torch does not count by itself."""
+
+
+def operations(work: Callable[[], object]) -> float:
+    """Return the operations of the matrix products in some work."""
+    with FlopCounterMode(display=False, custom_mapping=IN_PLACE) as counter:
+        work()
+    return float(counter.get_total_flops())
 
 
 class Unclipped(ModuleType):

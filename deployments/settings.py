@@ -68,8 +68,6 @@ OF_ANOTHER_SERVER = (
 """What a user has set for a server of his own; the one that a run starts for itself has its own login and database."""
 
 WORKER_MARK = "TRAJPILOT_WORKER"
-FLOW_RUN = "PREFECT__FLOW_RUN_ID"
-"""In the environment of the processes that a worker starts: which run they do."""
 QUERY_S = "2"
 """Seconds between two questions of a worker for work: Prefect's 10 s would be lost between two groups of takes."""
 
@@ -199,15 +197,6 @@ def worker_environment(gpu: str | None, mark: str) -> dict[str, str]:
     stated = {**ALWAYS, "PREFECT_WORKER_QUERY_SECONDS": QUERY_S, **os.environ, "PREFECT_PLUGINS_ENABLED": "0"}
     stated[WORKER_MARK] = mark
     return stated if gpu is None else {**stated, "CUDA_VISIBLE_DEVICES": gpu}
-
-
-def slurm_job() -> tuple[str, str] | None:
-    """Return the Slurm job that this process is part of: its number, and how its array names it; None outside Slurm."""
-    number = os.environ.get("SLURM_JOB_ID")
-    if number is None:
-        return None
-    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    return number, number if array is None or task is None else f"{array}_{task}"
 
 
 def one_thread_per_process() -> None:

@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture
 def double() -> Iterator[None]:
     """Compute in float64 what code calls float32: for comparisons with an original."""
-    from benchmarks.planners.double import in_double
+    from double_precision import in_double
 
     with in_double():
         yield

@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli import (
-    bench,
     compare,
     config,
     convert,
@@ -23,7 +22,6 @@ from deployments.cli import (
     run,
     server,
     simulate,
-    slurm,
     upkeep,
     vlm,
     workers,
@@ -44,11 +42,9 @@ inspect.add_to(app)
 server.add_to(app)
 deploy.add_to(app)
 workers.add_to(app)
-slurm.add_to(app)
 upkeep.add_to(app)
 doctor.add_to(app)
 convert.add_to(app)
-bench.add_to(app)
 compare.add_to(app)
 export.add_to(app)
 config.add_to(app)

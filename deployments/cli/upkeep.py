@@ -2,13 +2,11 @@
 
 import contextlib
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from deployments.cli.options import Root, located, roots_below
 from deployments.cli.tables import disk, say, table_of
@@ -29,15 +27,6 @@ KeepH = Annotated[
     float, typer.Option("--keep-h", min=0, help="Keep what is younger, hours: an interrupted run resumes from it.")
 ]
 Paths = Annotated[bool, typer.Option("--paths", help="Print every path.")]
-SAID = {
-    "temporary": "left by a writer that was killed",
-    "output": "an output of before: nothing that counts is made from it",
-    "unfinished": "files without a manifest, of a run that did not end",
-    "shard": "shards that no output that counts holds",
-    "pack": "packs of tables that are gone; they are made again when read",
-    "stray": "data that its manifest does not name",
-    "scratch": "checkpoints of a computation that was interrupted",
-}
 
 
 def add_to(app: typer.Typer) -> None:
@@ -86,44 +75,34 @@ def recheck_inputs(address: str) -> dict[str, str]:
 
 
 def gc(root: Root = "runs", yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths = False) -> None:
-    """Show what nothing refers to any more, and remove it with --yes; refused while a run or a stage is at work."""
+    """Show what no manifest names any more, and remove it with --yes; refused while a run or a stage is at work."""
     address = located(root)
     if "://" not in address and not Path(address).is_dir():
         raise InputError(f"{root} is no folder; give the --root of a run")
     found = garbage.remove_garbage(address, keep_h) if yes else garbage.find_garbage(address, keep_h)
     console = Console()
-    if found.items:
-        console.print(summed(console, found, root))
-    for path in [item.path for item in found.items] if paths else []:
+    if found.groups:
+        table = table_of(console, ("of", "files", "size"), f"what no manifest under {root} names")
+        for group in found.groups:
+            table.add_row(group.name, f"{len(group.files):,}", disk(group.bytes))
+        console.print(table)
+    for path in [path for group in found.groups for path in group.files] if paths else []:
         typer.echo(path)
     for line in notes(found, keep_h, address):
         say(console, line)
-    size = disk(sum(item.bytes for item in found.items))
-    n = sum(len(item.files) for item in found.items)
+    size = disk(sum(group.bytes for group in found.groups))
+    n = sum(len(group.files) for group in found.groups)
     dry = f"dry run: {n:,} files, {size} would go; nothing was changed, --yes removes them"
     say(console, f"removed {n:,} files, {size}" if yes else dry)
-
-
-def summed(console: Console, found: garbage.Garbage, root: str) -> Table:
-    """Sum up what was found by stage and kind."""
-    files: Counter[tuple[str, str]] = Counter()
-    sizes: Counter[tuple[str, str]] = Counter()
-    for item in found.items:
-        files[item.stage, item.kind] += len(item.files)
-        sizes[item.stage, item.kind] += item.bytes
-    table = table_of(console, ("stage", "what", "files", "size"), f"unreferenced under {root}")
-    for stage, kind in sorted(files):
-        table.add_row(stage or "-", SAID[kind], f"{files[stage, kind]:,}", disk(sizes[stage, kind]))
-    return table
 
 
 def notes(found: garbage.Garbage, keep_h: float, root: str) -> list[str]:
     """State what was not touched and why."""
     lines = []
     if found.young:
-        size = disk(sum(item.bytes for item in found.young))
-        n = sum(len(item.files) for item in found.young)
-        lines.append(f"kept: {n:,} unreferenced files, {size}, younger than {keep_h:g} h (--keep-h 0 takes them too)")
+        size = disk(sum(group.bytes for group in found.young))
+        n = sum(len(group.files) for group in found.young)
+        lines.append(f"kept: {n:,} files of {len(found.young)} groups, {size}, the youngest of each below {keep_h:g} h")
     lines += [
         f"left alone, damaged: {reason}; see `{command('verify', '--root', shown(root))}`" for reason in found.damaged
     ]

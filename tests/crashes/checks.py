@@ -52,7 +52,7 @@ def nothing_torn(root: Path, reference: Tree) -> list[str]:
         elif reference[path] != digest:
             problems.append(f"incomplete: {path} has other bytes than in the undisturbed run")
     found = find_garbage(str(root), 0.0)
-    named = {path for item in (*found.items, *found.young) for path in item.files}
+    named = {path for group in (*found.groups, *found.young) for path in group.files}
     problems += [f"gc does not know {path}" for path in sorted(temporaries(root) - named)]
     problems += [f"gc: {text}" for text in (*found.left, *found.damaged)]
     return problems

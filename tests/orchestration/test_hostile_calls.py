@@ -174,12 +174,11 @@ def without_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import subprocess
 
     from deployments import session
-    from trajpilot_core.encoders.video import throughput
 
     def ended(*_: object, **__: object) -> None:
         raise SystemExit(0)
 
-    replaced = ((session, "run_session"), (poses, "computed"), (throughput, "measure"))
+    replaced = ((session, "run_session"), (poses, "computed"))
     for module, name in (*replaced, (subprocess, "call")):
         monkeypatch.setattr(module, name, ended)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")

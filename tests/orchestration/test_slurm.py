@@ -1,4 +1,4 @@
-"""Pilot workers on a real Slurm: jobs that are cut off in the middle of a stage go on, and the bytes are equal.
+"""Workers on a real Slurm (worker.sbatch): jobs that are cut off in the middle of a stage go on, with equal bytes.
 
 `make stack-test` runs it. Slurm holds a requeued job back for about two minutes.
 """
@@ -112,33 +112,33 @@ def server(tmp_path: Path) -> Iterator[Server]:
         made.end()
 
 
-def begun(logs: Path, stage: str) -> str | None:
-    """Return the job whose worker has begun a stage, as its array names it."""
-    for log in logs.glob("slurm-*-worker.log"):
-        if f"{stage} " in log.read_text() and " started" in log.read_text().split(f"{stage} ")[-1]:
-            return log.name.removeprefix("slurm-").removesuffix("-worker.log")
-    return None
+def begun(log: Path, stage: str) -> bool:
+    """Return whether a stage is the last one that the worker of a job has begun."""
+    text = log.read_text() if log.exists() else ""
+    return f"{stage} " in text and " started" in text.split(f"{stage} ")[-1]
 
 
 def test_jobs_that_are_cut_off_go_on_and_the_bytes_are_equal(node: SlurmNode, server: Server, tmp_path: Path) -> None:
-    logs, of_slurm = tmp_path / "logs", {"SLURM_CONF": node.environment["SLURM_CONF"]}
-    asked = ("--workers", "1", "--gpus", "0", "--cpus", "2", "--idle-s", "60", "--logs", str(logs))
-    assert "job 1: 1 workers of trajpilot-gpu" in server.trajpilot("slurm", *asked, **of_slurm)
+    log = tmp_path / "worker.log"
+    asked = ("--parsable", "--cpus-per-task=2", f"--output={log}", "deployments/slurm/worker.sbatch")
+    in_slurm = {**server.environment, "SLURM_CONF": node.environment["SLURM_CONF"]}
+    handed = subprocess.run(["sbatch", *asked], cwd=CHECKOUT, env=in_slurm, capture_output=True, text=True, check=True)
+    job = handed.stdout.strip()
     prefect = [sys.executable, "-m", "prefect", "deployment", "run", "full-pipeline/full-pipeline"]
     subprocess.run(prefect, env=server.environment, check=True, capture_output=True)
     for stage, cut in (("features", ("scontrol", "requeue")), ("predictor", ("scancel", "--signal=USR1", "--batch"))):
-        wait_for(lambda stage=stage: begun(logs, stage) is not None, WHOLE_S)
-        node.say(*cut, str(begun(logs, stage)))
+        wait_for(lambda stage=stage: begun(log, stage), WHOLE_S)
+        node.say(*cut, job)
         wait_for(lambda: server.state() == "AwaitingRetry", 60.0)
         assert node.say("squeue", "-h").strip(), f"the job was not put back into the queue by {cut}"
     wait_for(lambda: server.state() in ("Completed", "Failed", "Crashed"), WHOLE_S)
     assert server.state() == "Completed"
-    said = (logs / "1_0.log").read_text()
-    assert said.count("1 of 1 runs given back") == 2
-    assert "told to go" in said
-    assert "the job's time is almost up" in said
+    said = log.read_text()
+    assert "ended by TERM; runs given back: none" not in said
+    assert [said.count(f"ended by {number}; runs given back: ") for number in ("TERM", "USR1")] == [1, 1]
+    node.say("scancel", "--signal=USR1", "--batch", job)
     wait_for(lambda: not node.say("squeue", "-h").strip(), 300.0)
-    assert "no run for 60 s" in (logs / "1_0.log").read_text(), "a worker without work must end"
+    assert "ended by USR1; runs given back: none" in log.read_text(), "a worker without work must end for good"
     server.trajpilot("run", "--data", str(tmp_path / "data"), "--root", str(tmp_path / "b"), *SOAK, PREFECT_API_URL="")
     cut_off, whole = artifact_bytes(tmp_path / "a"), artifact_bytes(tmp_path / "b")
     assert cut_off.keys() == whole.keys()

@@ -328,9 +328,10 @@ def test_gc_shows_first_and_removes_with_yes(made: tuple[Path, Path]) -> None:
     execute(STAGES["ingest"], other, run, STAGES)
     young = ask("gc", "--root", root)
     assert "dry run: 0 files" in young.stdout
-    assert "younger than 24 h" in young.stdout
+    assert "the youngest of each below 24 h" in young.stdout
     dry = ask("gc", "--root", root, "--keep-h", "0", "--paths")
-    assert cells(dry, "ingest")[0] == "an output of before: nothing that counts is made from it"
+    assert int(cells(dry, "ingest")[0]) > 3
+    assert "artifacts/ingest/" in dry.stdout
     assert "nothing was changed, --yes removes them" in dry.stdout
     assert before <= {path for path in root.rglob("*") if path.is_file()}
     done = ask("gc", "--root", root, "--keep-h", "0", "--yes")

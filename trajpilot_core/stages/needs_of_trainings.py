@@ -1,7 +1,7 @@
 """What the stages need in which models are trained, and the parts that other stages need as well: host, GPU, disk.
 
 Every formula counts the tensors of the true shapes and multiplies them by how many times they are there at the peak;
-`benchmarks/needs.py` measures both sides, and docs/operations.md says how close they are. Imports no torch.
+docs/operations.md says how close they are. Imports no torch.
 
 Shapes: S segments, F numbers of a feature, E text width, V labels, B batch, H longest horizon, W width of a model.
 """

@@ -16,7 +16,6 @@ from trajpilot_core.encoders.video.frozen_vjepa import in_bf16
 from trajpilot_core.engine import resolve
 from trajpilot_core.engine.resolve import gpu_count, gpu_has_bf16, resolve_device, resolve_precision
 from trajpilot_core.errors import InputError
-from trajpilot_core.retrieval.search import bf16_is_fast
 from trajpilot_core.training.loop import autocast, build_optimizer
 
 VOLTA, TURING, AMPERE, HOPPER = (7, 0), (7, 5), (8, 0), (9, 0)
@@ -24,7 +23,7 @@ Machine = Callable[..., None]
 
 
 def forget() -> None:
-    for cached in (resolve.resolve_device, resolve.gpu_capabilities, resolve.gpu_has_bf16, bf16_is_fast):
+    for cached in (resolve.resolve_device, resolve.gpu_capabilities, resolve.gpu_has_bf16):
         cached.cache_clear()
 
 
@@ -122,16 +121,6 @@ def test_every_gpu_has_its_own_answer_and_an_old_one_is_named_once(
         found = [gpu_has_bf16(device) for device in ("cuda", "cuda:1", "cuda", "cuda:1")]
     assert found == [False, True, False, True]
     assert caplog.messages == ["cuda has compute capability 7.5 and bf16 needs 8.0: precision auto means fp32 there"]
-
-
-@pytest.mark.parametrize(("capability", "fast"), [(TURING, False), (AMPERE, True)])
-def test_the_search_rounds_to_bf16_only_where_a_gpu_multiplies_it(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], fast: bool
-) -> None:
-    asked: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda d: (asked.append(d), capability)[1])
-    assert bf16_is_fast(torch.device("cuda:1")) == fast
-    assert asked == [torch.device("cuda:1")]
 
 
 def test_a_training_on_a_numbered_gpu_has_the_arithmetic_of_any() -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from needs import anonymous
+from measured_needs import anonymous
 from needs_store import StoreShape, write_store
 from toy_stages import INGEST, VECTOR, options, run_toys, toys_with, write_corpus
 

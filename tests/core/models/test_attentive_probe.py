@@ -1,18 +1,21 @@
-"""The attentive probe next to V-JEPA 2's: numbers that `python -m benchmarks.epic_probe.fixtures --original FOLDER`
-renews. Weights and inputs come from the formula (benchmarks/epic_probe/cases.py)."""
+"""The attentive probe next to V-JEPA 2's, weights and inputs from the formula (tests/fixtures/probe_cases.py).
+
+Recorded from github.com/facebookresearch/vjepa2 at c2963a47 in float64 and 12 digits
+(benchmarks/epic_probe of our commit ca04742); compared within 1e-9.
+"""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import probe_cases as cases
 import pytest
 import torch
 from checkout import DATA
+from formula import fill
 from planners_fixture import check_close
 from torch import nn
 
-from benchmarks.epic_probe import cases
-from benchmarks.planners.formula import fill
 from trajpilot_core.corpora.epic_kitchens import head_classes as heads
 from trajpilot_core.corpora.epic_kitchens.head_classes import HeadClasses, head_classes
 from trajpilot_core.errors import CheckpointError

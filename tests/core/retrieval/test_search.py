@@ -1,7 +1,5 @@
 """Exact search of the nearest keys, against brute force."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -40,75 +38,41 @@ def keys(n, width, seed, clusters=None):
     k=st.integers(1, 12),
     extra=st.integers(0, 10),
     clusters=st.sampled_from([None, 1, 5]),
-    low=st.booleans(),
     seed=st.integers(0, 99),
 )
-def test_search_finds_exactly_what_brute_force_finds(n, q, width, k, extra, clusters, low, seed):
+def test_search_finds_exactly_what_brute_force_finds(n, q, width, k, extra, clusters, seed):
     bank, query = keys(n, width, seed, clusters), keys(q, width, seed + 1, clusters)
-    found = top_k(query, bank, k, k + extra, low_precision=low)
+    found = top_k(query, bank, k, k + extra)
     index, cosine = brute_force(query, bank, k)
     missing = k - index.shape[1]
     assert torch.equal(found.index, F.pad(index, (0, missing), value=-1))
     assert torch.equal(found.cosine, F.pad(cosine, (0, missing), value=-torch.inf))
 
 
-@pytest.mark.parametrize("low", [True, False])
-def test_recall_is_one_where_scores_crowd_below_the_rounding_of_bf16(low):
-    bank = F.normalize(keys(1, 64, 0) + 0.02 * keys(3000, 64, 1), dim=1)
-    query = F.normalize(keys(1, 64, 0) + 0.02 * keys(30, 64, 2), dim=1)
-    found = top_k(query, bank, 16, 24, low_precision=low)
-    assert torch.equal(found.index, brute_force(query, bank, 16)[0])
-    assert found.widened > 0 or not low
-
-
-def gathered_rows(monkeypatch, spread, low):
-    """Search among keys that differ by `spread` from one another; return how many entries each rescoring gathered."""
-    seen, exact = [], search_module._exact
-
-    def noting(query, bank, index_QP):
-        seen.append(index_QP.shape[1])
-        return exact(query, bank, index_QP)
-
-    monkeypatch.setattr(search_module, "_exact", noting)
+@pytest.mark.parametrize("spread", [0.02, 1e-4])
+def test_keys_that_nearly_tie_are_told_apart(spread):
     bank = F.normalize(keys(1, 64, 0) + spread * keys(3000, 64, 1), dim=1)
     query = F.normalize(keys(1, 64, 0) + spread * keys(30, 64, 2), dim=1)
     own = Exclusion(torch.arange(30), torch.arange(3000) % 40)
-    found = top_k(query, bank, 16, 24, exclude=(own,), low_precision=low)
+    found = top_k(query, bank, 16, 24, exclude=(own,))
     index, cosine = brute_force(query, bank, 16, (own,))
     assert torch.equal(found.index, index)
     assert torch.equal(found.cosine, cosine)
-    return tuple(seen)
 
 
-@pytest.mark.parametrize("low", [True, False])
-def test_keys_that_nearly_tie_are_told_apart_without_gathering_most_of_the_bank(low, monkeypatch):
-    assert max(gathered_rows(monkeypatch, 0.02, low)) < 300
-    assert max(gathered_rows(monkeypatch, 1e-4, low)) < 300
+def test_without_the_margin_keys_that_nearly_tie_are_lost(monkeypatch):
+    """Planted: what float32 proposes is all that is scored."""
+    monkeypatch.setattr(search_module, "MARGIN", -torch.inf)
+    with pytest.raises(AssertionError):
+        test_keys_that_nearly_tie_are_told_apart(1e-4)
 
 
-def test_without_a_second_proposal_in_float32_most_of_the_bank_is_gathered(monkeypatch):
-    few = gathered_rows(monkeypatch, 0.02, False)
-    monkeypatch.setattr(search_module, "_error_bound", lambda query, bank, cut_Q: torch.full_like(cut_Q, 1e-3).float())
-    monkeypatch.setattr(search_module, "_widened", gathering)
-    assert max(gathered_rows(monkeypatch, 0.02, False)) > 5 * max(few)
-
-
-def gathering(query_OD, bank_ND, scores_ON, least_O, k):
-    """Rescore what reaches the bound, one query after the other, however much it is."""
-    parts = []
-    for o, reach_N in enumerate((scores_ON >= least_O[:, None]) & torch.isfinite(scores_ON)):
-        wide = reach_N.nonzero()[None, :, 0]
-        parts.append(search_module._rescore(query_OD[o : o + 1], bank_ND, wide, scores_ON[o : o + 1, wide[0]], k))
-    return tuple(torch.cat(part) for part in zip(*parts, strict=True))
-
-
-@pytest.mark.parametrize("low", [True, False])
-def test_ties_go_to_the_smaller_index_whatever_the_chunk(low):
+def test_ties_go_to_the_smaller_index_whatever_the_chunk():
     bank = keys(10, 16, 0).repeat(30, 1)
     query = keys(50, 16, 1)
     expected = brute_force(query, bank, 20)[0]
     for chunk in (1, 7, 50):
-        assert torch.equal(top_k(query, bank, 20, 25, low_precision=low, chunk=chunk).index, expected)
+        assert torch.equal(top_k(query, bank, 20, 25, chunk=chunk).index, expected)
 
 
 def test_excluded_entries_are_masked_before_the_selection():
@@ -139,55 +103,3 @@ def test_keys_with_nan_are_refused():
         top_k(keys(2, 8, 1), bad, 1, 1)
     with pytest.raises(InputError, match="wide"):
         top_k(keys(2, 4, 1), keys(2, 8, 1), 1, 1)
-
-
-def allowed() -> tuple[object, str]:
-    products = torch.backends.cuda.matmul
-    return products.allow_bf16_reduced_precision_reduction, torch.get_float32_matmul_precision()
-
-
-@pytest.fixture
-def loose() -> Iterator[tuple[object, str]]:
-    """A process that has allowed every reduced precision, as it is by default for bf16."""
-    before = allowed()
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = True
-    torch.set_float32_matmul_precision("high")
-    yield allowed()
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = before[0]
-    torch.set_float32_matmul_precision(before[1])
-
-
-def watched(monkeypatch: pytest.MonkeyPatch, fails: bool) -> list[tuple[object, str]]:
-    """Note what is allowed at every product, which may fail."""
-    seen: list[tuple[object, str]] = []
-    product = torch.Tensor.__matmul__
-
-    def noted(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        seen.append(allowed())
-        if fails:
-            raise torch.OutOfMemoryError("planted")
-        return product(left, right)
-
-    monkeypatch.setattr(torch.Tensor, "__matmul__", noted)
-    return seen
-
-
-@pytest.mark.parametrize("low_precision", [False, True])
-def test_the_coarse_product_sums_in_float32_and_the_process_keeps_its_setting(
-    monkeypatch: pytest.MonkeyPatch, loose: tuple[object, str], low_precision: bool
-) -> None:
-    seen = watched(monkeypatch, fails=False)
-    key = torch.eye(8)
-    assert top_k(key, key, 1, 2, low_precision=low_precision, chunk=4).index[:, 0].tolist() == list(range(8))
-    assert seen == [(False, "highest")] * 2, "one product per chunk"
-    assert allowed() == loose == (True, "high")
-
-
-def test_a_product_that_fails_leaves_the_setting_as_it_was(
-    monkeypatch: pytest.MonkeyPatch, loose: tuple[object, str]
-) -> None:
-    seen = watched(monkeypatch, fails=True)
-    with pytest.raises(torch.OutOfMemoryError):
-        top_k(torch.eye(8), torch.eye(8), 1, 2, low_precision=True)
-    assert seen == [(False, "highest")]
-    assert allowed() == loose

@@ -4,7 +4,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import needs as measuring
+import measured_needs as measuring
 import pytest
 import torch
 from torch import Tensor
@@ -109,7 +109,7 @@ def test_what_a_step_of_the_predictor_keeps_is_bounded_closely_by_the_formula(
 
 def measured_on(folder: Path, names: tuple[str, ...]) -> list[measuring.Peak]:
     config = measuring.settings()
-    run = measuring.written_root(folder, measuring.SHAPES["tiny"], config, workers=1)
+    run = measuring.written_root(folder, measuring.TINY, config, workers=1)
     return [measuring.peak_of(name, config, run) for name in names]
 
 

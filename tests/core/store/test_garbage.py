@@ -15,7 +15,7 @@ from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store import garbage, lock
 from trajpilot_core.store.files import LocalFolder, open_folder
-from trajpilot_core.store.garbage import find_garbage, referenced, remove_garbage
+from trajpilot_core.store.garbage import find_garbage, named_files, remove_garbage
 from trajpilot_core.store.lock import alone, in_use, root_lock
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
@@ -48,6 +48,10 @@ def is_whole(run: RunOptions) -> bool:
     return fresh and verify(run.root, repair=False) == [] and all(o.cached for o in run_toys(run).values())
 
 
+def shard_files(run: RunOptions) -> list[str]:
+    return [path for group in find_garbage(run.root, 0.0).groups for path in group.files if "/shards/" in path]
+
+
 def test_nothing_is_garbage_after_one_run(tmp_path: Path) -> None:
     run = options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
     run_toys(run)
@@ -57,25 +61,26 @@ def test_nothing_is_garbage_after_one_run(tmp_path: Path) -> None:
 def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) -> None:
     before = tree_bytes(Path(run.root))
     found = find_garbage(run.root, 0.0)
-    assert {item.kind for item in found.items} == {"output", "shard", "pack"}
+    parts = {path.split("/")[2] for group in found.groups for path in group.files}
+    assert {"shards", "packs"} < parts, "outputs of before are the rest"
     assert tree_bytes(Path(run.root)) == before
     removed = remove_garbage(run.root, 0.0)
     assert removed == found
     after = tree_bytes(Path(run.root))
     assert set(before) - set(after) == {
-        name for item in removed.items for name in item.files if "run_record" not in name
+        name for group in removed.groups for name in group.files if "run_record" not in name
     }
     assert is_whole(run)
-    assert find_garbage(run.root, 0.0).items == ()
+    assert find_garbage(run.root, 0.0).groups == ()
     assert len(list((Path(run.root) / "artifacts/toy_vectors/shards").iterdir())) == 3
 
 
 def test_a_gc_that_forgets_shards_is_found_out(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(folder: LocalFolder) -> tuple[garbage.Referenced, dict[str, str]]:
-        needed, damaged = referenced(folder)
-        return garbage.Referenced({f for f in needed.files if "/shards/" not in f}), damaged
+    def forgetful(folder: LocalFolder) -> tuple[garbage.Named, dict[str, str]]:
+        named, damaged = named_files(folder)
+        return garbage.Named({f for f in named.files if "/shards/" not in f}), damaged
 
-    monkeypatch.setattr(garbage, "referenced", forgetful)
+    monkeypatch.setattr(garbage, "named_files", forgetful)
     remove_garbage(run.root, 0.0)
     assert not is_whole(run)
 
@@ -87,9 +92,9 @@ def test_what_an_output_that_counts_was_made_from_stays_although_it_counts_no_lo
     (corpus / "take1.txt").write_text("7 7")
     run_toys(run, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
     old = Path(first.ref.uri)
-    assert find_garbage(run.root, 0.0).items == ()
+    assert find_garbage(run.root, 0.0).groups == ()
     run_toys(run)
-    assert str(old.parent.relative_to(run.root)) in [item.path for item in find_garbage(run.root, 0.0).items]
+    assert str(old.relative_to(run.root)) in [p for group in find_garbage(run.root, 0.0).groups for p in group.files]
 
 
 def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
@@ -98,20 +103,20 @@ def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
     (root / ".tmp-2-cd").write_bytes(b"3")
     (root / "scratch/toy_sum-0123456789abcdef").mkdir(parents=True)
     (root / "scratch/toy_sum-0123456789abcdef/step.safetensors").write_bytes(b"x" * 10)
-    assert remove_garbage(run.root, 1.0).items == ()
-    assert {"temporary", "scratch", "output"} <= {item.kind for item in find_garbage(run.root, 1.0).young}
+    assert remove_garbage(run.root, 1.0).groups == ()
+    young = {group.name for group in find_garbage(run.root, 1.0).young}
+    assert {".tmp-2-cd", "scratch/toy_sum-0123456789abcdef", "toy_sum", "toy_vectors"} <= young
     yesterday = time.time() - 30 * 3600
     for path in root.rglob("*"):
         os.utime(path, (yesterday, yesterday), follow_symlinks=False)
-    kinds = [item.kind for item in remove_garbage(run.root, 24.0).items]
-    assert (kinds.count("temporary"), kinds.count("scratch")) == (2, 1)
-    assert not (root / ".tmp-2-cd").exists()
+    assert {group.name for group in remove_garbage(run.root, 24.0).groups} == young
+    assert list(root.rglob(".tmp-*")) == []
     assert list((root / "scratch").iterdir()) == []
     assert is_whole(run)
 
 
 def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(tmp_path: Path) -> None:
-    """Age is that of a folder's youngest file: half an output is worse than none."""
+    """Age is that of the youngest of a stage: half an output is worse than none."""
     run = options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
     run_toys(run, config=features_config(batch=3))
     run_toys(run)
@@ -119,7 +124,7 @@ def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(tmp_path: P
     old = time.time() - 30 * 3600
     for path in data.parent.glob("data-*"):
         os.utime(path, (old, old))
-    assert remove_garbage(run.root, 24.0).items == ()
+    assert remove_garbage(run.root, 24.0).groups == ()
 
 
 def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions, tmp_path: Path) -> None:
@@ -137,7 +142,7 @@ def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions,
     removed = remove_garbage(run.root, 0.0)
     assert precious.read_bytes() == b"mine"
     assert (root / "artifacts/toy_sum/notes.txt").exists()
-    assert "artifacts/toy_sum/notes.txt" in removed.left
+    assert {"artifacts/toy_sum/notes.txt", "artifacts/toy_sum/shards/linked"} < set(removed.left)
 
 
 def test_a_stage_whose_pointer_is_damaged_is_left_alone_and_named(run: RunOptions) -> None:
@@ -147,7 +152,7 @@ def test_a_stage_whose_pointer_is_damaged_is_left_alone_and_named(run: RunOption
     removed = remove_garbage(run.root, 0.0)
     assert {name for name in tree_bytes(root) if "/toy_vectors/" in name} == before
     assert removed.damaged[0].startswith("toy_vectors: ")
-    assert not any(item.stage == "toy_vectors" for item in removed.items)
+    assert not any(group.name == "toy_vectors" for group in removed.groups)
 
 
 def test_what_a_damaged_stage_was_made_from_stays(tmp_path: Path) -> None:
@@ -157,7 +162,7 @@ def test_what_a_damaged_stage_was_made_from_stays(tmp_path: Path) -> None:
     (corpus / "take1.txt").write_text("7 7")
     run_toys(run, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
     (Path(run.root) / "artifacts/toy_sum/current").write_text("{}")
-    assert find_garbage(run.root, 0.0).items == ()
+    assert find_garbage(run.root, 0.0).groups == ()
     assert Path(first.ref.uri).exists()
 
 
@@ -181,8 +186,8 @@ def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_i
     for age, shard in zip((5, 5, 5, 5, 3, 2, 0), shards, strict=True):
         for path in shard.iterdir():
             os.utime(path, (now - age * day, now - age * day))
-    assert [item for item in remove_garbage(run.root, 24.0).items if item.kind == "shard"] == []
-    assert len([item for item in find_garbage(run.root, 0.0).items if item.kind == "shard"]) == 3
+    assert "toy_vectors" not in [group.name for group in remove_garbage(run.root, 24.0).groups]
+    assert len({path.rpartition("/")[0] for path in shard_files(run)}) == 3
     assert run_toys(run, config=config)["toy_vectors"].reused == 3
 
 
@@ -204,7 +209,7 @@ def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(tmp_path: P
     try:
         with pytest.raises(StoreError, match="a stage is at work"):
             remove_garbage(run.root, 0.0)
-        assert any(item.kind == "shard" for item in find_garbage(run.root, 0.0).items)
+        assert shard_files(run)
     finally:
         go_on.set()
         stage.join()

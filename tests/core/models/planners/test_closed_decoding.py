@@ -10,10 +10,11 @@ import torch
 from checkout import DATA, OUTSIDE
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner_cases import VITERBI_PATHS as CASES
+from planner_cases import decoding_inputs as inputs
 from torch import Tensor
 from torch.testing import assert_close
 
-from benchmarks.planners.hard_viterbi_fixtures import CASES, inputs
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.models.planners.decoding import (
@@ -281,7 +282,7 @@ def test_the_published_settings_are_those_of_the_papers_table() -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_sequences_of_the_original_are_found(name: str) -> None:
-    """Recorded from SCHEMA's `viterbi_path`; renew: `python -m benchmarks.planners.fixtures --original FOLDER`."""
+    """Recorded from `viterbi_path` of github.com/WenliangGuo/SCHEMA at 15e64be0 (our commit ca04742); equal labels."""
     recorded = json.loads((DATA / "planners" / "hard_viterbi.json").read_text())
     assert "WenliangGuo/SCHEMA" in recorded["origin"]
     assert viterbi(*inputs(name)).tolist() == recorded[name]

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
+import pdpp_cases as cases
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from benchmarks.planners import pdpp_cases as cases
 from schemas.planners import PdppConfig
 from trajpilot_core.models.planners.diffusion import project, window_noise
 from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier

@@ -1,16 +1,19 @@
-"""PDPP next to its original: numbers that `python -m benchmarks.planners.fixtures --original FOLDER` renews, and golden
-values. Weights, inputs and noise come from the formula (benchmarks/planners/pdpp_cases.py)."""
+"""PDPP next to its original and golden values; weights, inputs, noise from the formula (tests/fixtures/pdpp_cases.py).
+
+Recorded from github.com/MCG-NJU/PDPP at e9fd98a4 in float64 and 12 digits (benchmarks/planners of our commit ca04742);
+compared within 1e-9.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+import pdpp_cases as cases
 import pytest
 import torch
 from planners_fixture import check_close, golden, recorded
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from benchmarks.planners import pdpp_cases as cases
 from schemas.planners import PdppConfig
 from trajpilot_core.models.planners import diffusion
 from trajpilot_core.models.planners.diffusion import (

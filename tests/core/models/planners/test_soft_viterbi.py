@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planner_cases import soft_viterbi_case
 from planners_fixture import check_close, golden, recorded
 from torch import Tensor
 from torch.testing import assert_close
 
-from benchmarks.planners.cases import soft_viterbi_case
 from schemas.planners import ViterbiPlanNetConfig
 from trajpilot_core.models.planners.soft_viterbi import normalised_rows, soft_viterbi
 
@@ -154,7 +154,7 @@ def test_lower_precision_of_the_network_around_it_changes_nothing() -> None:
 
 @pytest.mark.usefixtures("double")
 def test_path_and_gradient_are_the_original_s() -> None:
-    """Numbers of the original: `python -m benchmarks.planners.fixtures --original FOLDER` renews them."""
+    """Recorded from github.com/Gigi-G/ViterbiPlanNet at 47a698b8 (benchmarks/planners of commit ca04742); 1e-9."""
     want = recorded("viterbi_plan_net.json")["layer"]
     emission, counts, direction = soft_viterbi_case()
     path = soft_viterbi(emission.requires_grad_(), normalised_rows(counts, FLOOR))

@@ -1,11 +1,11 @@
 """The state encoder that SCHEMA and ViterbiPlanNet share: which side is compared with which, what is dropped when."""
 
 import torch
+from formula import fill
+from planner_cases import SENTENCES, SHAPE, WINDOWS, batch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from benchmarks.planners.cases import SENTENCES, SHAPE, WINDOWS, batch
-from benchmarks.planners.formula import fill
 from schemas.planners import SchemaConfig
 from trajpilot_core.models.planners.state_encoder import StateEncoder, contrast_loss
 

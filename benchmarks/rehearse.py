@@ -1,0 +1,522 @@
+"""A store of the paper's size through every stage after the features; memory, seconds and rows of each: docs/scale.md.
+
+    python benchmarks/rehearse.py [--recipe atomic] [--share 1] [--folder FOLDER] [--json FILE] [--workers 2]
+
+What ingest, trajectories and features would leave is sampled: of true shape and random content, made by the declared
+stages with another `run`, so that keys, shards and manifests are the executor's. Everything that memory or disk follows
+is real: takes, segments, windows, labels, features, candidates. Trainings last one epoch; models are narrow where only
+arithmetic follows their width. The stages up to the scorer run twice: at the real width of the text space (`wide`), and
+in a narrow one on the way to the evaluation (`narrow`), which ranks every label at every step of every test window for
+every row. Each stage is a process of its own. Memory is what the system calls anonymous and shared, summed over the
+process and its children, sampled; what lasts shorter than a sample may be missed. Reads /proc, so Linux only.
+"""
+
+import argparse
+import functools
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from deployments.recipes import RECIPES, recipe
+from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
+from schemas.arrow import arrow_schema, table_of
+from schemas.base import Record
+from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, RunOptions
+from schemas.observation import DOF, MOTIONS, features_schema, motions_schema, released_features_schema
+from schemas.training import TrainConfig
+from schemas.trajectories import TrajectoryConfig
+from trajpilot_core.corpora.records.closed_vocabulary import label_classes
+from trajpilot_core.corpora.records.contents import contents_of
+from trajpilot_core.corpora.records.labels import label_rows
+from trajpilot_core.corpora.records.windows import window_rows
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.sizes import feature_shape
+from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work
+from trajpilot_core.stages import stages_of
+from trajpilot_core.store.manifest import ARTIFACTS
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+SAMPLED = ("ingest", "trajectories", "features")
+"""The stages whose output is sampled."""
+WIDE = ("diagnostics", "text_bank", "alignment", "predictor", "label_effects", "scorer")
+"""The stages that run at the real width of the text space; those a recipe does not have are left out."""
+TEXT_WIDTH, NARROW_TEXT = 768, 64
+"""Of EgoVLPv2, and of the way to the evaluation."""
+NARROW = {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "queries": 2}
+WIDE_BATCH, NARROW_BATCH = 64, 256
+"""Windows a step of the predictor: the pooled loss compares every token with the labels of its batch, half of a step in
+the wide text space."""
+QUERIES_PER_HORIZON = 1_200
+LOOK_S, LONGEST_S, AT_REST = 0.2, 3.0, 20
+"""Seconds between two looks at the memory: at least, at most, and in units of what a look takes."""
+COUNTED = ("RssAnon", "RssShmem")
+GIB = 2**30
+
+SEED = 20_260_520
+CORPUS = "egoexo4d"
+STEP_S = 4.0
+"""Between two segments of a take; each is seen in full."""
+LABEL_SHARE, TAKE_SHARE, NOISE = 0.6, 0.4, 0.7
+"""Standard deviations of what label, take and segment add to a feature: ends are recognised at times, not always."""
+METRES = 0.02
+TEST_SHARE = 0.0715
+"""Of the takes: 60,186 of 842,295 windows. Source: docs/scale.md."""
+TAKES_OF_CAPTURE = 2
+SHORTEST_TAKE = 9
+"""Segments: a take has a window of every horizon."""
+Numbers = NDArray[np.int64]
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Counts of one store. Windows follow from them: every start, the recipe's horizons."""
+
+    takes: int
+    segments: int
+    labels: int
+    dev_share: float = 0.02
+    """Of the takes. Ranking every label for every dev window is most of what a training takes on a CPU, and arithmetic
+    only; what dev does not get is trained on."""
+
+    def scaled(self, share: float) -> Self:
+        """Return `share` of every count, rounded."""
+        counts = (max(1, round(share * n)) for n in (self.takes, self.segments, self.labels))
+        return type(self)(*counts, dev_share=self.dev_share)
+
+
+PAPER = Sizes(takes=2_549, segments=151_838, labels=8_472)
+"""Source: paper, 4.1; segments as our reader counts them (docs/decisions/ingest.md)."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one stage took."""
+
+    way: str
+    stage: str
+    seconds: float
+    cpu_s: float
+    """Of the process and its children."""
+    peak_bytes: int
+    rows: int
+
+
+class StageFailed(Exception):
+    """A stage ended with an error; the message is the end of what it printed."""
+
+
+def changed(record: R, **changes: object) -> R:
+    """Return a record with those of the changes whose settings it has."""
+    return record.replace(**{name: value for name, value in changes.items() if name in type(record).model_fields})
+
+
+def shortened(record: R, batch: int | None = None) -> R:
+    """Return settings of a stage with one seed, and with one epoch of each of its trainings."""
+    values = {name: getattr(record, name) for name in type(record).model_fields}
+    trainings = {name: train for name, train in values.items() if isinstance(train, TrainConfig)}
+    short = {
+        name: train.replace(epochs=1, patience=None, batch=batch or train.batch) for name, train in trainings.items()
+    }
+    return changed(record, **short, **({"seeds": values["seeds"][:1]} if "seeds" in values else {}))
+
+
+def wide_text(config: PipelineConfig) -> PipelineConfig:
+    """Return one seed, one chain, one epoch; all widths are real but those of predictor and scorer."""
+    queries = QUERIES_PER_HORIZON * (config.ingest.max_horizon - config.ingest.min_horizon + 1)
+    return config.replace(
+        text_bank=config.text_bank.replace(encoder="bag_of_words", model=None, bag_width=TEXT_WIDTH),
+        alignment=shortened(config.alignment).replace(folds=1, fold_share=None),
+        predictor=changed(shortened(config.predictor, WIDE_BATCH), **NARROW),
+        scorer=changed(shortened(config.scorer, 128), width=32, max_queries=queries, temperatures=(0.1,), plus=None),
+        evaluation=config.evaluation.replace(shuffles=2),
+        report=config.report.replace(frames=False),
+    )
+
+
+def narrow_text(config: PipelineConfig) -> PipelineConfig:
+    """Return settings under which all that is left, the evaluation of all test windows among it, is minutes."""
+    wide = wide_text(config)
+    few: dict[str, object] = {"reads": 1, "neighbours": 8, "key_width": 16, "variants": ("both",), "candidates": 8}
+    rest = {}
+    for name in ("attention", "latent"):
+        if (record := getattr(wide, name, None)) is not None:
+            rest[name] = changed(shortened(record, NARROW_BATCH), **NARROW, **few)
+            if search := getattr(record, "search", None):
+                rest[name] = changed(rest[name], search=search.replace(samples=8, iterations=1, elites=2))
+    return wide.replace(
+        text_bank=wide.text_bank.replace(bag_width=NARROW_TEXT),
+        alignment=changed(wide.alignment, **NARROW),
+        predictor=shortened(wide.predictor, NARROW_BATCH),
+        scorer=wide.scorer.replace(candidates=8, prefetch=16),
+        evaluation=wide.evaluation.replace(
+            headroom_pools=tuple(pool for pool in wide.evaluation.headroom_pools if pool <= 8)
+        ),
+        **rest,
+    )
+
+
+def ways_of(config: PipelineConfig) -> dict[str, tuple[PipelineConfig, list[str]]]:
+    """Return the settings and stages of the store, of the wide way and of the narrow one, which has all after it."""
+    names, wide, narrow = list(stages_of(config)), wide_text(config), narrow_text(config)
+    return {
+        "store": (wide, [name for name in names if name in SAMPLED]),
+        "wide": (wide, [name for name in names if name in WIDE]),
+        "narrow": (narrow, [name for name in names if name not in (*SAMPLED, "diagnostics")]),
+    }
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all that it started, as far as they live."""
+    found = [pid]
+    for one in found:
+        for listing in Path(f"/proc/{one}/task").glob("*/children"):
+            try:
+                found += map(int, listing.read_text().split())
+            except OSError:
+                continue
+    return found
+
+
+def memory_of(pid: int) -> int:
+    """Return the anonymous and shared memory of one process in bytes; 0 where it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.split(":")[0] in COUNTED)
+
+
+def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: Sizes, workers: int) -> Measured:
+    """Run one stage in a process of its own and return what it took.
+
+    Raises:
+        StageFailed: it ended with an error.
+    """
+    folder = root.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    options = RunOptions(root=str(root), data_root=str(folder), device="cpu", workers=workers, force=(stage,))
+    request, answer, log = (folder / f"{stage}.{kind}" for kind in ("request.json", "answer.json", "log"))
+    asked = {"config": config.model_dump(mode="json"), "options": options.model_dump(mode="json")}
+    request.write_text(json.dumps({"stage": stage, "sizes": astuple(sizes), "answer": str(answer), **asked}))
+    with log.open("w") as output:
+        command = [sys.executable, __file__, "--child", str(request)]
+        child = subprocess.Popen(command, cwd=CHECKOUT, stdout=output, stderr=subprocess.STDOUT)
+        peak = 0
+        while child.poll() is None:
+            looked = time.monotonic()
+            peak = max(peak, sum(map(memory_of, family(child.pid))))
+            time.sleep(min(LONGEST_S, max(LOOK_S, AT_REST * (time.monotonic() - looked))))
+    if child.returncode:
+        raise StageFailed(f"{way}/{stage} ended with {child.returncode}: {log.read_text()[-2000:]}")
+    found = Measured(way=way, stage=stage, peak_bytes=peak, **json.loads(answer.read_text()))
+    print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
+    return found
+
+
+def cpu_s() -> float:
+    """Return the CPU seconds of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def as_child(request: Path) -> None:
+    """Run the stage of a request and write its seconds and rows."""
+    asked = json.loads(request.read_text())
+    config, options = PipelineConfig.model_validate(asked["config"]), RunOptions.model_validate(asked["options"])
+    stages = planted(stages_of(config), Sizes(*asked["sizes"]))
+    imported_s, began = cpu_s(), time.monotonic()
+    outcome = execute(stages[asked["stage"]], config, options, stages)
+    spent = {"seconds": time.monotonic() - began, "cpu_s": cpu_s() - imported_s}
+    took = {name: round(value, 2) for name, value in spent.items()} | {"rows": outcome.n_out}
+    Path(asked["answer"]).write_text(json.dumps(took))
+
+
+def rehearse(config: PipelineConfig, sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
+    """Sample the store, then run both ways side by side, each in a root of its own.
+
+    Raises:
+        StageFailed: a stage ended with an error; the other way is run to its end.
+    """
+    ways = ways_of(config)
+
+    def follow(way: str, root: Path) -> list[Measured]:
+        settings, stages = ways[way]
+        return [run_stage(way, stage, settings, root, sizes, workers) for stage in stages]
+
+    root, other = folder / "wide" / "root", folder / "narrow" / "root"
+    stored = follow("store", root)
+    shutil.rmtree(other, ignore_errors=True)
+    shutil.copytree(root / ARTIFACTS, other / ARTIFACTS, copy_function=os.link)
+    with ThreadPoolExecutor() as both:
+        wide, narrow = both.submit(follow, "wide", root), both.submit(follow, "narrow", other)
+    return [*stored, *wide.result(), *narrow.result()]
+
+
+def table(measured: Sequence[Measured]) -> str:
+    """Return what every stage took as a Markdown table."""
+    header = ["way", "stage", "seconds", "CPU s", "peak memory, GiB", "rows"]
+    rows = [
+        [m.way, m.stage, f"{m.seconds:,.1f}", f"{m.cpu_s:,.1f}", f"{m.peak_bytes / GIB:.2f}", f"{m.rows:,}"]
+        for m in measured
+    ]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *rows))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--recipe", default="atomic", choices=sorted(RECIPES))
+    parser.add_argument("--share", type=float, default=1.0, help="of the paper's takes, segments and labels")
+    parser.add_argument("--folder", type=Path, help="where the store is written; default: one that is deleted")
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--workers", type=int, default=2, help="trainings at a time")
+    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        as_child(asked.child)
+        return
+    folder, sizes = asked.folder or Path(tempfile.mkdtemp(prefix="rehearse-")), PAPER.scaled(asked.share)
+    try:
+        measured = rehearse(recipe(asked.recipe), sizes, folder, asked.workers)
+    except StageFailed as error:
+        sys.exit(str(error))
+    finally:
+        if asked.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(table(measured))
+    if asked.json:
+        found = {"recipe": asked.recipe, "sizes": asdict(sizes), "measured": [asdict(one) for one in measured]}
+        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def planted(stages: Mapping[str, AnyStage], sizes: Sizes) -> dict[str, AnyStage]:
+    """Return the same stages, of which the first three sample their output."""
+    found = dict(stages)
+    found["ingest"] = replace(
+        found["ingest"], run=partial(write_tables, sizes=sizes), sources=partial(facts, sizes), needs=None
+    )
+    found["trajectories"] = replace(found["trajectories"], run=write_motions, needs=None)
+    found["features"] = replace(found["features"], run=write_features, needs=None)
+    return found
+
+
+def facts(sizes: Sizes, inputs: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
+    """State what decides the tables."""
+    return [Source("", facts={"rehearsal": [sizes.takes, sizes.segments, sizes.labels, SEED, sizes.dev_share]})]
+
+
+def write_tables(work: Work[IngestConfig], sizes: Sizes) -> None:
+    """Write the tables of ingest."""
+    rng = np.random.default_rng(SEED)
+    counts = segment_counts(sizes, rng)
+    takes = takes_table(counts, sizes.dev_share, rng)
+    segments = segments_table(takes, counts, sizes, rng)
+    texts = [segments.column(name).to_pylist() for name in ("label_id", "label", "split")]
+    work.sink.table("takes", takes)
+    work.sink.table("segments", segments)
+    labels = table_of(Label, label_rows(zip(*texts, strict=True)))
+    work.sink.table("labels", labels)
+    work.sink.table("label_classes", label_classes(labels, None)[0])
+    windows = windows_table(segments, (work.config.min_horizon, work.config.max_horizon))
+    work.sink.table("windows", windows)
+    work.sink.table("take_contents", contents_of(takes, segments, windows))
+    work.sink.table("details", details_table(segments))
+    work.sink.table("scenario_labels", arrow_schema(ScenarioLabel).empty_table())
+    work.sink.table("counts", arrow_schema(CorpusCount).empty_table())
+    work.sink.count(segments.num_rows, segments.num_rows)
+
+
+def segment_counts(sizes: Sizes, rng: np.random.Generator) -> Numbers:
+    """Return (takes,) segments of each take, uneven as in the corpus; their sum is exact."""
+    free = sizes.segments - SHORTEST_TAKE * sizes.takes
+    if free < 0:
+        raise ValueError(f"{sizes.segments} segments are fewer than {SHORTEST_TAKE} for each of {sizes.takes} takes")
+    weight = rng.lognormal(0.0, 0.7, sizes.takes)
+    return SHORTEST_TAKE + rng.multinomial(free, weight / weight.sum()).astype(np.int64)
+
+
+def splits_of(n_takes: int, dev_share: float, rng: np.random.Generator) -> list[str]:
+    """Return the split of each take; takes of one capture share it. Each split has one, where there are enough."""
+    n = -(-n_takes // TAKES_OF_CAPTURE)
+    if n < 3:
+        return ["train"] * n_takes
+    dev, test = (max(1, round(share * n)) for share in (dev_share, TEST_SHARE))
+    named = np.array((["dev"] * dev + ["test"] * test + ["train"] * n)[:n])
+    return [str(name) for name in rng.permutation(named)[np.arange(n_takes) // TAKES_OF_CAPTURE]]
+
+
+def takes_table(counts: Numbers, dev_share: float, rng: np.random.Generator) -> pa.Table:
+    """Return the takes; the paths that they name lead nowhere."""
+    splits = splits_of(len(counts), dev_share, rng)
+    return table_of(Take, [_take(i, int(n), split) for i, (n, split) in enumerate(zip(counts, splits, strict=True))])
+
+
+def _take(i: int, n_segments: int, split: str) -> Take:
+    folder, capture = f"takes/t{i:05d}", f"c{i // TAKES_OF_CAPTURE:05d}"
+    values: dict[str, Any] = {
+        "take_id": f"{CORPUS}:{i:08x}-0000-4000-8000-000000000000",
+        "corpus": CORPUS,
+        "name": f"rehearsal_{i:05d}",
+        "split": split,
+        "scenario": f"scenario {i % 8}",
+        "participant": str(i // (3 * TAKES_OF_CAPTURE)),
+        "capture": capture,
+        "video": f"{folder}/video.mp4",
+        "trajectory": f"{folder}/closed_loop_trajectory.csv",
+        "timesync": f"captures/{capture}/timesync.csv",
+        "calibration": f"{folder}/online_calibration.jsonl",
+        "camera": "aria01_214-1",
+        "timesync_start": 0,
+        "timesync_end": round(30 * STEP_S * n_segments),
+        "duration_s": STEP_S * n_segments,
+        "fps": 30.0,
+        "n_frames": round(30 * STEP_S * n_segments),
+    }
+    return Take.model_validate(values)
+
+
+def label_names(n_labels: int) -> NDArray[np.str_]:
+    """Return (labels,) texts of three words, no two alike."""
+    n = np.arange(n_labels)
+    verb, noun, place = (n % 150).astype(str), (n // 7 % 900).astype(str), n.astype(str)
+    parts = (np.full(n_labels, "verb"), verb, np.full(n_labels, " the noun"), noun, np.full(n_labels, " place"), place)
+    return functools.reduce(np.char.add, parts)
+
+
+def segments_table(takes: pa.Table, counts: Numbers, sizes: Sizes, rng: np.random.Generator) -> pa.Table:
+    """Return the segments, takes one after the other; few labels are frequent, and each occurs."""
+    take = np.repeat(np.arange(len(counts)), counts)
+    position = np.arange(len(take)) - np.repeat(np.cumsum(counts) - counts, counts)
+    rank = np.arange(sizes.labels)
+    chance = 1 / (rank + 2.7)
+    label = rng.choice(sizes.labels, len(take), p=chance / chance.sum())
+    label[rng.permutation(len(take))[: sizes.labels]] = rank[: len(take)]
+    ids = np.array(takes["take_id"].to_pylist())[take]
+    text = label_names(sizes.labels)[label]
+    columns = {
+        "segment_id": np.char.add(np.char.add(ids, ":"), np.char.zfill(position.astype(str), 4)),
+        "take_id": ids,
+        "split": np.array(takes["split"].to_pylist())[take],
+        "position": position,
+        "run": np.zeros_like(position),
+        "start_s": STEP_S * position,
+        "end_s": STEP_S * (position + 1.0),
+        "anchor_s": STEP_S * (position + 0.5),
+        "raw_text": np.char.add("C ", text),
+        "label": text,
+        "label_id": text,
+        "annotation_uid": ids,
+        "annotator": np.full(len(take), "rehearsal"),
+    }
+    return pa.table(columns).cast(arrow_schema(Segment))
+
+
+def windows_table(segments: pa.Table, horizons: tuple[int, int]) -> pa.Table:
+    """Return all windows of the horizons from the first to the last."""
+    take = segments["take_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    run = segments["run"].to_numpy()
+    named = segments.select(["take_id", "split", "position"])
+    ids = segments["segment_id"].combine_chunks()
+    parts = []
+    for horizon in range(horizons[0], horizons[1] + 1):
+        rows = window_rows(take, run, horizon)
+        own = named.take(pa.array(rows[:, 0]))
+        position = pc.utf8_lpad(own["position"].cast(pa.string()), width=4, padding="0")
+        offsets = pa.array(np.arange(0, rows.size + 1, horizon, dtype=np.int32))
+        columns = {
+            "window_id": pc.binary_join_element_wise(own["take_id"], f"h{horizon}", position, ":"),
+            "take_id": own["take_id"],
+            "split": own["split"],
+            "horizon": pa.array(np.full(len(rows), horizon)),
+            "segment_ids": pa.ListArray.from_arrays(offsets, ids.take(pa.array(rows.ravel()))),
+        }
+        parts.append(pa.table(columns).cast(arrow_schema(Window)))
+    return pa.concat_tables(parts)
+
+
+def details_table(segments: pa.Table) -> pa.Table:
+    """Return one row a segment that says nothing further, as for atomic descriptions."""
+    schema = arrow_schema(SegmentDetails)
+    known = {name: segments[name] for name in ("segment_id", "take_id")}
+    columns = [known.get(field.name, pa.nulls(segments.num_rows, field.type)) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def shards(work: Work[Any]) -> Iterator[tuple[str, int, pa.Table, Numbers, np.random.Generator]]:
+    """Yield take id, its number, its segments in order of their ids, their labels as numbers, and randomness."""
+    segments = work.inputs.table("segments", ["take_id", "segment_id", "start_s", "end_s", "label_id"])
+    codes = segments["label_id"].combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    takes = segments["take_id"].combine_chunks().dictionary_encode()
+    place = takes.indices.to_numpy()
+    first = np.flatnonzero(np.r_[True, place[1:] != place[:-1]])
+    bounds = dict(zip(takes.dictionary.to_pylist(), zip(first, np.r_[first[1:], len(place)], strict=True), strict=True))
+    for source in work.pending:
+        begin, end = bounds[source.shard]
+        rng = np.random.default_rng([SEED, int(begin)])
+        yield source.shard, int(begin), segments.slice(begin, end - begin), codes[begin:end], rng
+
+
+def effects_of(labels: Numbers, width: int) -> NDArray[np.float32]:
+    """Return (S, width): a vector of unit variance for each label, equal wherever the label occurs."""
+    basis = np.random.default_rng(SEED).standard_normal((32, width), np.float32) / np.sqrt(np.float32(32))
+    own = np.stack([np.random.default_rng([SEED, int(n)]).standard_normal(32, np.float32) for n in labels])
+    found: NDArray[np.float32] = own @ basis
+    return found
+
+
+def write_motions(work: Work[TrajectoryConfig]) -> None:
+    """Deliver the motions of the pending takes."""
+    cfg, width = work.config, MOTIONS * DOF
+    for take, _, segments, labels, rng in shards(work):
+        n = segments.num_rows
+        values = effects_of(labels, width) + rng.standard_normal((1, width), np.float32)
+        values += rng.standard_normal((n, width), np.float32)
+        same = {"source": cfg.source, "frame": cfg.frame, "scale": "metric", "coverage": 1.0, "quality": 1.0}
+        columns: dict[str, Any] = {"segment_id": segments["segment_id"], "take_id": segments["take_id"]}
+        columns |= {name: [value] * n for name, value in {**same, "max_gap_s": 0.0}.items()}
+        columns["motions"] = pa.FixedSizeListArray.from_arrays(pa.array((METRES * values).ravel()), width)
+        work.sink.shard(take, pa.table(columns, schema=motions_schema()), [], n)
+
+
+def write_features(work: Work[FeatureConfig]) -> None:
+    """Deliver the features of the pending takes, as wide as those of the configured encoder, or as released ones."""
+    cfg = work.config
+    width, tokens = feature_shape(cfg)
+    is_released = cfg.source == "released"
+    schema = released_features_schema(width) if is_released else features_schema(width * tokens, tokens)
+    for take, _, segments, labels, rng in shards(work):
+        n = segments.num_rows
+        values = LABEL_SHARE * effects_of(labels, width * tokens)
+        values += TAKE_SHARE * rng.standard_normal((1, width * tokens), np.float32)
+        values += NOISE * rng.standard_normal(values.shape, np.float32)
+        times_s = np.linspace(segments["start_s"].to_numpy(), segments["end_s"].to_numpy(), cfg.n_frames, axis=1)
+        offsets = pa.array(np.arange(0, times_s.size + 1, cfg.n_frames, dtype=np.int32))
+        columns = {
+            "segment_id": segments["segment_id"],
+            "take_id": segments["take_id"],
+            "encoder": ["rehearsal"] * n,
+            "frame_times_s": pa.ListArray.from_arrays(offsets, pa.array(times_s.ravel())),
+            "overhang_s": pa.array(np.zeros(n)),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(values.astype(np.float16).ravel()), width * tokens),
+        }
+        work.sink.shard(take, pa.table({name: columns[name] for name in schema.names}, schema=schema), [], n)
+
+
+if __name__ == "__main__":
+    main()

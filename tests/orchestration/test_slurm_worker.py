@@ -1,0 +1,108 @@
+"""The job script of a Slurm worker, without Slurm: what must go gives its run back and leaves no process behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from checkout import CHECKOUT
+from compose_server import LOGIN, Served, ask
+
+JOB = CHECKOUT / "deployments/slurm/worker.sbatch"
+WORKER = """#!{python}
+import os, subprocess, sys, time
+of_run = {{"PREFECT__FLOW_RUN_ID": "{run}"}} if "{run}" else {{}}
+subprocess.Popen(["sleep", "600"], env={{**os.environ, **of_run}}, start_new_session=True)
+print(*sys.argv[1:], flush=True)
+time.sleep({s})
+"""
+
+
+def program(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def begun(folder: Path, url: str, run: str = "", s: float = 600.0) -> tuple[subprocess.Popen[str], str]:
+    """Start the script in a folder whose worker holds a run in a session of its own, as Prefect's does."""
+    program(folder / ".venv/bin/prefect", WORKER.format(python=sys.executable, run=run, s=s))
+    program(folder / ".venv/bin/python", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    program(folder / "bin/scontrol", '#!/bin/sh\necho scontrol "$@"\n')
+    job = uuid4().hex
+    stated = {
+        **os.environ,
+        "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": job,
+        "SLURM_SUBMIT_DIR": str(folder),
+        "PREFECT_API_URL": f"{url}/api",
+        "PREFECT_API_AUTH_STRING": LOGIN,
+    }
+    process = subprocess.Popen(["bash", str(JOB)], env=stated, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    words = f"worker start --pool trajpilot-gpu --name slurm-{job} --limit 1\n"
+    assert process.stdout.readline() == words
+    return process, job
+
+
+def living(job: str) -> int:
+    """Return how many processes carry the mark of a job's worker."""
+    wanted, found = f"TRAJPILOT_WORKER=slurm-{job}".encode(), 0
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            found += wanted in (place / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+    return found
+
+
+def told(served: Served, method: str, path: str, body: object = None) -> Any:
+    answer = ask(served.url, method, f"/api{path}", LOGIN, body)
+    assert answer.status < 300, answer.body
+    return json.loads(answer.body)
+
+
+def made(served: Served, state: str) -> str:
+    flow = told(served, "POST", "/flows/", {"name": "slurm"})
+    return str(told(served, "POST", "/flow_runs/", {"flow_id": flow["id"], "state": {"type": state}})["id"])
+
+
+def state_of(served: Served, run: str) -> Any:
+    return told(served, "GET", f"/flow_runs/{run}")["state"]["name"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its_time_is_up(
+    served: Served, tmp_path: Path
+) -> None:
+    for number, state, after in (
+        (signal.SIGTERM, "RUNNING", "AwaitingRetry"),
+        (signal.SIGUSR1, "CRASHED", "AwaitingRetry"),
+        (signal.SIGTERM, "COMPLETED", "Completed"),
+    ):
+        run = made(served, state)
+        process, job = begun(tmp_path / state, served.url, run)
+        assert living(job) == 2
+        process.send_signal(number)
+        said = process.communicate(timeout=60)[0]
+        assert (living(job), process.returncode) == (0, 0)
+        assert f"runs given back: {run}" in said
+        assert (f"scontrol requeue {job}" in said) == (number == signal.SIGUSR1)
+        assert state_of(served, run) == after, "a run that ended must stay as it ended"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("s", "ending"), [(600.0, "USR1"), (0.5, "its worker")])
+def test_without_a_run_a_job_ends_for_good_and_leaves_no_process(tmp_path: Path, s: float, ending: str) -> None:
+    process, job = begun(tmp_path, "http://127.0.0.1:9", s=s)
+    assert living(job) == 2
+    if ending == "USR1":
+        process.send_signal(signal.SIGUSR1)
+    assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n"
+    assert living(job) == 0
