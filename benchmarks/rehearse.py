@@ -54,7 +54,7 @@ from trajpilot_core.store.manifest import ARTIFACTS
 CHECKOUT = Path(__file__).resolve().parents[1]
 SAMPLED = ("ingest", "trajectories", "features")
 """The stages whose output is sampled."""
-WIDE = ("diagnostics", "text_bank", "alignment", "predictor", "label_effects", "scorer")
+WIDE = ("diagnostics", "text_bank", "alignment", "predictor", "scorer")
 """The stages that run at the real width of the text space; those a recipe does not have are left out."""
 TEXT_WIDTH, NARROW_TEXT = 768, 64
 """Of EgoVLPv2, and of the way to the evaluation."""
@@ -144,7 +144,7 @@ def wide_text(config: PipelineConfig) -> PipelineConfig:
         text_bank=config.text_bank.replace(encoder="bag_of_words", model=None, bag_width=TEXT_WIDTH),
         alignment=shortened(config.alignment).replace(folds=1, fold_share=None),
         predictor=changed(shortened(config.predictor, WIDE_BATCH), **NARROW),
-        scorer=changed(shortened(config.scorer, 128), width=32, max_queries=queries, temperatures=(0.1,), plus=None),
+        scorer=changed(shortened(config.scorer, 128), width=32, max_queries=queries, temperatures=(0.1,)),
         evaluation=config.evaluation.replace(shuffles=2),
         report=config.report.replace(frames=False),
     )
@@ -153,13 +153,8 @@ def wide_text(config: PipelineConfig) -> PipelineConfig:
 def narrow_text(config: PipelineConfig) -> PipelineConfig:
     """Return settings under which all that is left, the evaluation of all test windows among it, is minutes."""
     wide = wide_text(config)
-    few: dict[str, object] = {"reads": 1, "neighbours": 8, "key_width": 16, "variants": ("both",), "candidates": 8}
-    rest = {}
-    for name in ("attention", "latent"):
-        if (record := getattr(wide, name, None)) is not None:
-            rest[name] = changed(shortened(record, NARROW_BATCH), **NARROW, **few)
-            if search := getattr(record, "search", None):
-                rest[name] = changed(rest[name], search=search.replace(samples=8, iterations=1, elites=2))
+    latent = changed(shortened(wide.latent, NARROW_BATCH), **NARROW, candidates=8)
+    latent = changed(latent, search=wide.latent.search.replace(samples=8, iterations=1, elites=2))
     return wide.replace(
         text_bank=wide.text_bank.replace(bag_width=NARROW_TEXT),
         alignment=changed(wide.alignment, **NARROW),
@@ -168,7 +163,7 @@ def narrow_text(config: PipelineConfig) -> PipelineConfig:
         evaluation=wide.evaluation.replace(
             headroom_pools=tuple(pool for pool in wide.evaluation.headroom_pools if pool <= 8)
         ),
-        **rest,
+        latent=latent,
     )
 
 
