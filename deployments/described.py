@@ -31,7 +31,7 @@ def once(describe: Describe) -> Describe:
 
 
 if __name__ == "__main__":
-    callables.generate_parameter_schema = once(callables.generate_parameter_schema)
+    callables.generate_parameter_schema = once(callables.generate_parameter_schema)  # type: ignore[assignment]
     from prefect.cli import app
 
     app()

@@ -134,7 +134,7 @@ def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
     from trajpilot_core.methods.planners import DDPM
 
     planners = sizes.config.planners
-    absent = set(PLANNERS) - set(planners.methods)
+    absent: set[str] = {name for name in PLANNERS if name not in planners.methods}
     absent |= {twin_of(variant) for variant in VARIANTS} - set(twins_of(FINAL, sizes.config.predictor))
     rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
     rows = [one for one in rows if one.predictions is None or one.predictions in completed(sizes.config).brought]
