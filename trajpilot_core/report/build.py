@@ -16,16 +16,16 @@ from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
 from trajpilot_core.report.gallery.load import draw_gallery, load_facts, load_threshold, video_files
 from trajpilot_core.report.gallery.windows import Example, examples
 from trajpilot_core.report.limits import limits
-from trajpilot_core.report.loaded import caption, corpus_title, facts, load
+from trajpilot_core.report.loaded import Loaded, caption, corpus_title, facts, load
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import latex
 from trajpilot_core.report.tables.anticipation import anticipation_tables, shares_table
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
-from trajpilot_core.report.tables.ceilings import ceilings_of
+from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import LEGEND
-from trajpilot_core.report.tables.results import all_tables, results_of
-from trajpilot_core.report.verdict import opening_table, verdict_of, with_faults
+from trajpilot_core.report.tables.results import Results, all_tables, results_of
+from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of, with_faults
 
 
 @dataclass(frozen=True)
@@ -65,16 +65,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         cfg,
         f"TrajPilot on {corpus_title(loaded, cfg)}",
         facts(loaded, results, cfg),
-        with_faults(
-            verdict_of(
-                results,
-                simulated=loaded.simulated,
-                has_heads=cfg.heads is not None,
-                is_broken=bounds.state == "broken",
-                gate=loaded.gate,
-            ),
-            loaded.judgements,
-        ),
+        _verdict(loaded, results, cfg, bounds),
         [
             *opening_table(results, has_heads=cfg.heads is not None),
             *closed_tables(results, cfg, n_labels),
@@ -98,6 +89,18 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
         "metrics_intervals.tex": (latex.document(page.tables, note, with_intervals=True) + ceilings).encode(),
     }
     return Report(documents, rejects, len(shown))
+
+
+def _verdict(loaded: Loaded, results: Results, cfg: ReportConfig, bounds: Ceilings) -> DerivedVerdict:
+    """Derive the first sentence of the page, failed checks included."""
+    found = verdict_of(
+        results,
+        simulated=loaded.simulated,
+        has_heads=cfg.heads is not None,
+        is_broken=bounds.state == "broken",
+        gate=loaded.gate,
+    )
+    return with_faults(found, loaded.judgements)
 
 
 def _pictures(
