@@ -18,17 +18,6 @@ OutcomeRow = Literal[
     "majority",
 ]
 """Rows that are built, in the order of the table."""
-OUTCOME_ROWS: tuple[OutcomeRow, ...] = (
-    "no_traj",
-    "attentive_probe",
-    "scorer",
-    "oracle",
-    "endpoint_traj",
-    "permuted_candidates",
-    "knn_outcome",
-    "majority",
-)
-"""All of them."""
 OutcomeMetric = Literal["accuracy", "balanced", "made", "missed", "auc"]
 """Share of right outcomes, mean of both recalls, recall of made and of missed shots, area under the ROC curve."""
 OUTCOME_METRICS: tuple[OutcomeMetric, ...] = ("accuracy", "balanced", "made", "missed", "auc")

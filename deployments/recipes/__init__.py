@@ -45,8 +45,3 @@ def recipe(name: str) -> PipelineConfig:
     if name not in named:
         raise InputError(f"no recipe is called {name!r}; the recipes are {', '.join(sorted(named))}")
     return named[name]()
-
-
-def recipes_of(corpus: str) -> list[str]:
-    """Return the recipes that read a corpus, in order of the list."""
-    return [name for name, build in RECIPES.items() if build().ingest.corpus == corpus]

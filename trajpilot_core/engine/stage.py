@@ -181,7 +181,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Stage(Generic[Config]):
-    """Declaration of one stage. Key, plan, status, lineage, tasks and deployments derive from it."""
+    """Declaration of one stage. Key, plan, status, tasks and deployments derive from it."""
 
     name: str
     reads: tuple[str, ...]

@@ -1,6 +1,6 @@
 """The attentive probe of V-JEPA 2: what verb, noun and action follow, read off the tokens of a frozen encoder.
 
-Parameters have the names of the released heads, so that these load strictly (`probe_file.py`).
+Parameters have the names of the released heads, so that weights compare by name.
 Source: facebookresearch/vjepa2 at c2963a47 (attentive pooler and classifier); docs/decisions/epic-probe.md.
 
 Shapes: B clips, N tokens, D width, Q queries (verb, noun, action), h heads, C classes of a part.

@@ -67,7 +67,7 @@ class Garbage:
 
 
 @dataclass
-class FilesInUse:
+class NamedPaths:
     """Paths that are needed, relative to the root."""
 
     files: set[str] = field(default_factory=set)
@@ -127,9 +127,9 @@ def remove_garbage(root: str, min_age_h: float) -> Garbage:
     return found
 
 
-def named_files(folder: LocalFolder) -> tuple[FilesInUse, dict[str, str]]:
+def named_files(folder: LocalFolder) -> tuple[NamedPaths, dict[str, str]]:
     """Return what is needed, and stage -> why what it needs is unknown."""
-    named, damaged = FilesInUse(), {}
+    named, damaged = NamedPaths(), {}
     outputs = {stage: list(manifests_of(folder, stage)) for stage in stages_of(folder)}
     waiting: list[Manifest] = []
     for stage in outputs:
@@ -153,7 +153,7 @@ def named_files(folder: LocalFolder) -> tuple[FilesInUse, dict[str, str]]:
     return named, damaged
 
 
-def _name(folder: LocalFolder, manifest: Manifest, named: FilesInUse) -> None:
+def _name(folder: LocalFolder, manifest: Manifest, named: NamedPaths) -> None:
     base = stage_folder(manifest.stage)
     named.files.update(f"{base}/{manifest.key}/{name}" for name in (MANIFEST, RUN_RECORD, SOURCES))
     named.files.update(f"{base}/{file.name}" for file in files_of(manifest))

@@ -98,30 +98,6 @@ def cosine_loss(
     return weights[0] * distance_BH[:, 0].mean() + weights[1] * distance_BH[:, 1:-1].mean() + weights[2] * goal
 
 
-def prediction_loss(
-    predicted_BHE: Tensor,
-    target_BHE: Tensor,
-    ids_BH: Tensor,
-    log_temperature: Tensor,
-    infonce_weight: float,
-    goal_seen_B: Tensor | None = None,
-    n_ids: int | None = None,
-) -> Tensor:
-    """Return L_pred of windows of one horizon, a scalar, as `pooled_prediction_loss` does of several.
-
-    Args:
-        predicted_BHE: (B, H, E) predictions of unit norm.
-        target_BHE: (B, H, E) text embeddings of the true labels, unit norm.
-        ids_BH: (B, H) long, the label of each token.
-        log_temperature: scalar, as in alignment_loss.
-        infonce_weight: lambda.
-        goal_seen_B: as in cosine_loss.
-        n_ids: how many labels there are, see `numbered`.
-    """
-    part = PredictedWindows(predicted_BHE, target_BHE, ids_BH, goal_seen_B)
-    return pooled_prediction_loss([part], log_temperature, infonce_weight, n_ids)
-
-
 class PredictedWindows(NamedTuple):
     """Windows of one horizon as the predictor sees them, and what it should have said."""
 

@@ -1,4 +1,4 @@
-"""Plan, status, lineage and verify: what a run would do, what is there, what is damaged."""
+"""Plan, status and verify: what a run would do, what is there, what is damaged."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from toy_stages import TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, w
 from schemas.base import fingerprint
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.planning.plan import PlanRow, plan
-from trajpilot_core.engine.planning.status import lineage, status
+from trajpilot_core.engine.planning.status import status
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.store import inventory, packs
@@ -87,20 +87,13 @@ def test_plan_counts_removed_takes(tmp_path: Path, corpus: Path) -> None:
     assert (row.removed, row.work()) == (2, "exactly 0")
 
 
-def test_status_shows_rows_and_lineage_shows_where_they_came_from(tmp_path: Path, corpus: Path) -> None:
+def test_status_shows_rows_and_where_they_are(tmp_path: Path, corpus: Path) -> None:
     run = options(tmp_path / "root", corpus)
     assert all(row.rows is None for row in status(TOYS, PipelineConfig(), run))
     run_toys(run)
     rows = {row.plan.stage: row for row in status(TOYS, PipelineConfig(), run)}
     assert rows["toy_vectors"].rows == 12
     assert rows["toy_vectors"].uri is not None
-    came = [(row.stage, row.reads, row.producer, row.current) for row in lineage(TOYS, run)]
-    assert ("toy_vectors", "toy_takes", "toy_ingest", True) in came
-    assert ("toy_vectors", "4 shards from outside", None, True) in came
-    (corpus / "takes.txt").write_text("take0")
-    run_toys(run, until="toy_ingest")
-    came = [(row.stage, row.reads, row.producer, row.current) for row in lineage(TOYS, run)]
-    assert ("toy_vectors", "toy_takes", "toy_ingest", False) in came
 
 
 def test_verify_finds_damage_and_repair_makes_the_next_run_mend_it(tmp_path: Path, corpus: Path) -> None:

@@ -5,7 +5,6 @@ Recorded from github.com/facebookresearch/vjepa2 at c2963a47 in float64 and 12 d
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import probe_cases as cases
@@ -16,22 +15,10 @@ from formula import fill
 from planners_fixture import check_close
 from torch import nn
 
-from trajpilot_core.corpora.epic_kitchens import head_classes as heads
-from trajpilot_core.corpora.epic_kitchens.head_classes import HeadClasses, head_classes
-from trajpilot_core.errors import CheckpointError
 from trajpilot_core.metrics.epic_kitchens import PARTS
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, focal_loss, probe_loss
-from trajpilot_core.models.probe_file import load_probes
 
 THEIRS: dict[str, Any] = json.loads((DATA / "epic_probe" / "vjepa2.json").read_text())["probe"]
-CLASSES = HeadClasses(tuple(range(5)), tuple(range(6)), tuple((verb, verb) for verb in range(9)))
-
-
-def released(path: Path, *probes: AttentiveProbe, prefix: str = "module.", entry: str = "classifiers") -> str:
-    """Write a file in the layout of the released heads."""
-    states = [{f"{prefix}{name}": value for name, value in probe.state_dict().items()} for probe in probes]
-    torch.save({entry: states, "opt": [], "scaler": None, "epoch": 20, "batch_size": 2, "world_size": 64}, path)
-    return str(path)
 
 
 @pytest.mark.usefixtures("double")
@@ -79,44 +66,6 @@ def test_weights_begin_as_in_the_original() -> None:
     expected["cross_attention_block.mlp.fc2"] = 0.02 / 6**0.5
     found = {name: spread[f"{name}.weight"] for name in expected}
     assert found == {name: pytest.approx(value, rel=0.05) for name, value in expected.items()}
-
-
-def test_a_released_file_loads_and_answers_as_what_was_saved(tmp_path: Path) -> None:
-    first, second = cases.probe(), AttentiveProbe(cases.PROBE).eval()
-    loaded = load_probes(released(tmp_path / "heads.pt", first, second), CLASSES, heads=4)
-    for found, saved in zip(loaded, (first, second), strict=True):
-        for part in PARTS:
-            torch.testing.assert_close(found(cases.probe_tokens())[part], saved(cases.probe_tokens())[part])
-
-
-@pytest.mark.parametrize(
-    ("fault", "says"),
-    [
-        ({"entry": "encoder"}, "holds no list 'classifiers'"),
-        ({"prefix": "encoder."}, "is no attentive probe"),
-    ],
-)
-def test_a_file_of_another_layout_is_refused(tmp_path: Path, fault: dict[str, str], says: str) -> None:
-    path = released(tmp_path / "heads.pt", cases.probe(), **fault)
-    with pytest.raises(CheckpointError, match=says):
-        load_probes(path, CLASSES, heads=4)
-
-
-def test_heads_of_another_training_file_are_refused(tmp_path: Path) -> None:
-    """Planted: the nouns of the second file of classes, five more."""
-    more = CLASSES._replace(nouns=tuple(range(11)))
-    with pytest.raises(CheckpointError, match=r"does not fit heads of .5, 11, 9. verbs, nouns, actions"):
-        load_probes(released(tmp_path / "heads.pt", cases.probe()), more, heads=4)
-    with pytest.raises(CheckpointError, match="there is no file"):
-        load_probes(str(tmp_path / "absent.pt"), CLASSES, heads=4)
-
-
-def test_no_head_is_loaded_where_its_columns_cannot_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = heads.made_up_pairs()
-    monkeypatch.setattr(heads, "made_up_pairs", lambda: pairs[::-1])
-    with pytest.raises(CheckpointError, match="iterates over sets in another order"):
-        load_probes(released(tmp_path / "heads.pt", cases.probe()), CLASSES, heads=4)
-    assert len(head_classes(pairs).actions) == heads.MADE_UP
 
 
 def test_the_focal_loss_stays_finite_where_a_sigmoid_saturates() -> None:

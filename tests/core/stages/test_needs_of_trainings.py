@@ -7,6 +7,7 @@ from pathlib import Path
 import measured_needs as measuring
 import pytest
 import torch
+from one_horizon_loss import prediction_loss
 from torch import Tensor
 
 from schemas.config import PipelineConfig
@@ -22,7 +23,6 @@ from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval import candidates
 from trajpilot_core.stages import needs_of_trainings as stated
 from trajpilot_core.training import dev_scores, scorer_queries
-from trajpilot_core.training.losses import prediction_loss
 
 CONFIG = PipelineConfig()
 SIZES = replace(paper_sizes(CONFIG), labels=300, feature_width=64, text_width=48)

@@ -76,9 +76,9 @@ def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) 
 
 
 def test_a_gc_that_forgets_shards_is_found_out(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(folder: LocalFolder) -> tuple[garbage.Named, dict[str, str]]:
+    def forgetful(folder: LocalFolder) -> tuple[garbage.NamedPaths, dict[str, str]]:
         named, damaged = named_files(folder)
-        return garbage.Named({f for f in named.files if "/shards/" not in f}), damaged
+        return garbage.NamedPaths({f for f in named.files if "/shards/" not in f}), damaged
 
     monkeypatch.setattr(garbage, "named_files", forgetful)
     remove_garbage(run.root, 0.0)

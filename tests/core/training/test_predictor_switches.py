@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from one_horizon_loss import prediction_loss
 from torch.testing import assert_close
 from trainings_fixture import PREDICTOR, clear_task, drawn, memory_task, units
 
@@ -15,7 +16,6 @@ from trajpilot_core.training.losses import (
     alignment_loss,
     cosine_loss,
     pooled_prediction_loss,
-    prediction_loss,
 )
 
 FIT = {3: torch.arange(3 * 50).view(-1, 3), 4: torch.arange(4 * 30).view(-1, 4), 6: torch.arange(6 * 7).view(-1, 6)}

@@ -6,12 +6,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from one_horizon_loss import prediction_loss
 from pretend_device import pretend_cuda
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from trajpilot_core.training.losses import alignment_loss, clamp_temperature, cosine_loss, numbered, prediction_loss
+from trajpilot_core.training.losses import alignment_loss, clamp_temperature, cosine_loss, numbered
 
 
 def printed(z: Tensor, e: Tensor, ids: Tensor, tau: float) -> float:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.closed import ClosedDecodingConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.models.ranking import rows_at_once
 
@@ -266,44 +265,6 @@ def _require_a_sequence(last_VB: Tensor, names: Sequence[str]) -> None:
             f"window {names[at]}: every sequence of its labels has a transition of probability 0; set smoothing above "
             "0, or weight=0 to decode every step by itself"
         )
-
-
-class ClosedPlans(NamedTuple):
-    """What B windows are answered with."""
-
-    log_posterior: Tensor
-    """(B, H, V) float64, which the rankings follow; -inf for labels that a mask leaves out."""
-    decoded: Tensor
-    """(B, H) long, the best sequence as a whole."""
-
-
-def closed_plans(
-    logits_BHV: Tensor,
-    counts_VV: Tensor,
-    config: ClosedDecodingConfig,
-    allowed_BV: Tensor | None = None,
-    window_ids: Sequence[str] | None = None,
-) -> ClosedPlans:
-    """Decode logits: rankings by the posterior of every step, sequences as a whole, both under the same scores.
-
-    Args:
-        logits_BHV: of a head or a planner.
-        counts_VV: how often the column's label follows the row's in the takes that the model was fitted on.
-        config: weights and switches.
-        allowed_BV: bool, the labels that a window's scenario allows; read where the config asks for masks.
-        window_ids: names of the windows, for errors; None: they are numbered.
-
-    Raises:
-        InputError: masks are asked for and absent, or a window has no possible answer.
-    """
-    if config.is_masked and allowed_BV is None:
-        raise InputError("is_masked is set, but no mask is given: pass allowed_BV, or set is_masked=False")
-    score_BHV = log_scores(logits_BHV, config.temperature, allowed_BV if config.is_masked else None, window_ids)
-    prior = smoothed_prior(counts_VV, config.smoothing)
-    return ClosedPlans(
-        log_marginals(score_BHV, prior, config.weight, window_ids),
-        viterbi(score_BHV, prior, config.weight, window_ids),
-    )
 
 
 def truths_allowed(allowed_BV: Tensor, labels_BH: Tensor) -> Tensor:

@@ -6,9 +6,6 @@ planners.
 Axes: B windows, H steps, A actions, S sentences per action, K tasks, D feature width, E text width, W width.
 """
 
-import math
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,9 +14,6 @@ from schemas.planners import ViterbiPlanNetConfig
 from trajpilot_core.models.planners.planner import PlannerLoss, PlannerShape
 from trajpilot_core.models.planners.soft_viterbi import normalised_rows, soft_viterbi
 from trajpilot_core.models.planners.state_encoder import StateEncoder, contrast_loss, task_head
-
-HardViterbi = Callable[[Tensor, Tensor], Tensor]
-"""(B, H, A) log emissions and (A, A) transitions as counted -> (B, H) long, the best sequences."""
 
 
 class ViterbiPlanNet(nn.Module):
@@ -76,24 +70,6 @@ class ViterbiPlanNet(nn.Module):
         """Return (B, H, A), the log of the soft path: it ranks the actions of each step. Descriptions are not read."""
         path_BHA = self.soft_path(self.state_encoder.encode(features_B2D), transition_AA)
         return path_BHA.clamp(min=torch.finfo(path_BHA.dtype).tiny).log()
-
-    def soft_readout(self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor) -> Tensor:
-        """Return (B, H) long, the original's readout `DVL`: a second soft pass whose emission is the soft path."""
-        emission_BHA = self.plan(features_B2D, descriptions_ASE, transition_AA).clamp(min=math.log(self.cfg.floor))
-        return soft_viterbi(emission_BHA, normalised_rows(transition_AA, self.cfg.floor)).argmax(dim=-1)
-
-    def viterbi_readout(
-        self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor, viterbi: HardViterbi
-    ) -> Tensor:
-        """Return (B, H) long, the published readout `DVL + VD`: a hard Viterbi whose emission is the soft path.
-
-        Args:
-            features_B2D: features of Start and Goal.
-            descriptions_ASE: not read.
-            transition_AA: as in `soft_path`; `viterbi` gets it as it is.
-            viterbi: finds the best sequences. In the original a transition that was never seen is impossible there.
-        """
-        return viterbi(self.plan(features_B2D, descriptions_ASE, transition_AA), transition_AA)
 
 
 def squared_error(values_BxA: Tensor, labels_Bx: Tensor) -> Tensor:

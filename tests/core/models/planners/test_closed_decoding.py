@@ -20,7 +20,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.models.planners.decoding import (
     TransitionPrior,
     clamped_prior,
-    closed_plans,
     log_marginals,
     log_scores,
     marginals,
@@ -234,7 +233,13 @@ def test_a_window_that_may_answer_nothing_is_named() -> None:
     with pytest.raises(InputError, match="window take3: its mask allows none of the 6 labels"):
         log_scores(made.logits, 1.0, made.allowed, ["take1", "take3", "take5"])
     with pytest.raises(InputError, match="window 1: "):
-        closed_plans(made.logits, made.counts, KEYSTEP_DECODING, made.allowed)
+        log_scores(made.logits, 1.0, made.allowed)
+
+
+def decoded(logits_BHV: Tensor, counts_VV: Tensor, allowed_BV: Tensor | None = None) -> Tensor:
+    config = ClosedDecodingConfig()
+    prior = smoothed_prior(counts_VV, config.smoothing)
+    return viterbi(log_scores(logits_BHV, config.temperature, allowed_BV), prior, config.weight)
 
 
 @settings(derandomize=True, deadline=None, max_examples=40)
@@ -244,31 +249,15 @@ def test_a_mask_that_allows_the_truth_never_costs_a_right_step(shape: tuple[int,
     made = case(*shape, n_windows=20)
     labels_BH = torch.randint(shape[1], made.logits.shape[:2], generator=torch.Generator().manual_seed(shape[0]))
     allowed_BV = made.allowed.scatter(1, labels_BH, True)
-    config = ClosedDecodingConfig(is_masked=True)
-    plain = closed_plans(made.logits, made.counts, config.replace(is_masked=False)).decoded
-    masked = closed_plans(made.logits, made.counts, config, allowed_BV).decoded
+    plain, masked = decoded(made.logits, made.counts), decoded(made.logits, made.counts, allowed_BV)
     assert (masked == labels_BH).sum() >= (plain == labels_BH).sum()
     assert ((masked == labels_BH) | (plain != labels_BH)).all()
     assert truths_allowed(allowed_BV, labels_BH).all()
     hidden_BV = ~torch.zeros_like(allowed_BV).scatter(1, labels_BH, True)
     rest = hidden_BV.any(1)
-    without = closed_plans(made.logits[rest], made.counts, config, hidden_BV[rest]).decoded
+    without = decoded(made.logits[rest], made.counts, hidden_BV[rest])
     assert (without != labels_BH[rest]).all()
     assert not truths_allowed(hidden_BV, labels_BH).any()
-
-
-def test_a_plan_follows_its_config() -> None:
-    made = case(14, 6, 4)
-    config = EGOPER_DECODING.replace(temperature=2.0, smoothing=0.3)
-    score_BHV, prior = (made.logits.double() / 2).log_softmax(2), smoothed_prior(made.counts, 0.3)
-    got = closed_plans(made.logits, made.counts, config, made.allowed)
-    assert_close(got.log_posterior, log_marginals(score_BHV, prior, 2.5))
-    assert torch.equal(got.decoded, viterbi(score_BHV, prior, 2.5))
-    masked = closed_plans(made.logits, made.counts, config.replace(is_masked=True), made.allowed)
-    assert torch.equal(masked.log_posterior > -torch.inf, made.allowed[:, None].expand(3, 4, 6))
-    assert made.allowed.gather(1, masked.decoded).all()
-    with pytest.raises(InputError, match="no mask is given"):
-        closed_plans(made.logits, made.counts, config.replace(is_masked=True))
 
 
 def test_the_published_settings_are_those_of_the_papers_table() -> None:
