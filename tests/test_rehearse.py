@@ -19,7 +19,7 @@ FEW = Sizes(takes=20, segments=1_200, labels=40)
 
 @pytest.mark.slow
 @pytest.mark.campaign
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_a_hundredth_of_the_paper_runs_to_the_report_and_its_figures_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -30,7 +30,7 @@ def test_a_hundredth_of_the_paper_runs_to_the_report_and_its_figures_are_written
     found = json.loads(figures.read_text())
     assert {one["stage"] for one in found["measured"]} == set(STAGES)
     assert found["sizes"]["segments"] == round(0.01 * PAPER.segments)
-    assert all(one["peak_bytes"] > 2**26 and one["cpu_s"] >= 0 for one in found["measured"])
+    assert all(one["peak_bytes"] > 2**24 and one["cpu_s"] >= 0 for one in found["measured"])
     rows = {(one["way"], one["stage"]): one["rows"] for one in found["measured"]}
     assert rows["store", "ingest"] == rows["store", "features"] == found["sizes"]["segments"]
     assert "| narrow | evaluation |" in capsys.readouterr().out
@@ -53,7 +53,7 @@ def test_a_stage_is_sampled_in_a_process_of_its_own_and_one_that_fails_is_named(
     config = wide_text(atomic())
     found = run_stage("store", "ingest", config, tmp_path / "root", FEW, workers=1)
     assert (found.way, found.stage, found.rows) == ("store", "ingest", FEW.segments)
-    assert found.peak_bytes > 2**26
+    assert found.peak_bytes > 2**24
     with pytest.raises(StageFailed, match=r"(?s)^wide/alignment ended with 1: .*run trajectories first"):
         run_stage("wide", "alignment", config, tmp_path / "root", FEW, workers=1)
 
