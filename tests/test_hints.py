@@ -18,7 +18,7 @@ SETTING = re.compile(rf"(?:(?<=--set )|(?<![\w./-]))(?:{SECTION})(?:\.[a-z_0-9]+
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 NO_SETTINGS = ("rejects", "json", "html", "css", "js", "j2", "md", "tex")
 """What stands after a section's name where an entry of the store or a file is meant."""
-OTHER_PROGRAMS = ("egoexo ", "ego4d ", "python ", "prefect ", "--query-gpu", "--format")
+OTHER_PROGRAMS = ("egoexo ", "ego4d ", "python ", "prefect ", "vllm ", "--query-gpu", "--format")
 
 
 def messages() -> Iterator[tuple[str, str]]:

@@ -49,7 +49,8 @@ def requests(
     typer.echo(
         f"{written.n_requests:,} requests, {written.n_bytes / 1e6:,.1f} MB, in {len(written.files)} files in {out}"
     )
-    typer.echo("each folder is for one model: vllm run-batch -i IN.jsonl -o OUT.jsonl --model MODEL")
+    typer.echo("each folder is for one model; with vLLM, for each file:")
+    typer.echo("vllm run-batch -i IN.jsonl -o OUT.jsonl --model MODEL")
     if written.n_waiting:
         typer.echo(f"{written.n_waiting:,} takes have more to ask once these are answered: collect, and write again")
 

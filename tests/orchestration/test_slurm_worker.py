@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -61,6 +62,14 @@ def living(job: str) -> int:
     return found
 
 
+def seen(job: str, wanted: int) -> bool:
+    """Return whether so many are there within 20 s: a process has its environment only once it runs its program."""
+    ends_s = time.monotonic() + 20
+    while living(job) != wanted and time.monotonic() < ends_s:
+        time.sleep(0.05)
+    return living(job) == wanted
+
+
 def told(served: Served, method: str, path: str, body: object = None) -> Any:
     answer = ask(served.url, method, f"/api{path}", LOGIN, body)
     assert answer.status < 300, answer.body
@@ -88,7 +97,7 @@ def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its
     ):
         run = made(served, state)
         process, job = begun(tmp_path / state, served.url, run)
-        assert living(job) == 2
+        assert seen(job, 2)
         process.send_signal(number)
         said = process.communicate(timeout=60)[0]
         assert (living(job), process.returncode) == (0, 0)
@@ -101,7 +110,7 @@ def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its
 @pytest.mark.parametrize(("s", "ending"), [(600.0, "USR1"), (0.5, "its worker")])
 def test_without_a_run_a_job_ends_for_good_and_leaves_no_process(tmp_path: Path, s: float, ending: str) -> None:
     process, job = begun(tmp_path, "http://127.0.0.1:9", s=s)
-    assert living(job) == 2
+    assert seen(job, 2)
     if ending == "USR1":
         process.send_signal(signal.SIGUSR1)
     assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n"
