@@ -13,7 +13,7 @@ from trajpilot_core.stages import STAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 LIMIT = 18.0
-"""CPU time from the start of the process on, in units of a loop that the same process runs: independent of the processor.
+"""CPU time from the start of the process on, in units of a loop that the same process runs, not of one processor.
 
 Measured on one AMD EPYC, idle and beside two busy processes: status 6.5 to 7.0, plan 9.4 to 11.3.
 """
