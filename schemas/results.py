@@ -264,7 +264,7 @@ class PairDistance(Record):
 
     split: Literal["train", "test"]
     pairs: str
-    """Kind, as the paper's data call it (trajpilot_core/evaluation/segment_pairs.py)."""
+    """Kind, as the paper's data call it (trajpilot_core/evaluation/feature_distances.py)."""
     quantity: Literal["mean_l1", "standardised_l1", "mean_cosine"]
     """l1: mean over the components."""
     value: float

@@ -99,8 +99,6 @@ def resampled_means(groups_N: Codes, hits_N: Mask, take_N: Codes, weights_BT: Ar
 
     Args:
         groups_N: class of each clip; one group for all gives the share of the clips.
-        hits_N: whether the clip was answered.
-        take_N: number of its video.
         weights_BT: how often each resample holds each video.
     """
     present, of = np.unique(groups_N, return_inverse=True)
@@ -118,11 +116,6 @@ def resampled_means(groups_N: Codes, hits_N: Mask, take_N: Codes, weights_BT: Ar
 def judge_actions(scores: Sequence[ProbeScore], learned: Sequence[str], floor: str) -> list[Judgement]:
     """Judge the learned rows of a table of actions by the metric of actions on every tested clip; of several seeds the
     lowest end counts.
-
-    Args:
-        scores: of the rows, and of the floor.
-        learned: ids of the rows.
-        floor: id of the row that needs no training.
     """
     held = [one for one in scores if (one.metric, one.subset, one.space) == (ACTION.id, "overall", "challenge")]
     floors = [one.value for one in held if one.row == floor and one.value is not None]
@@ -135,10 +128,7 @@ def check_choice(scores: Sequence[ProbeScore], curve: Sequence[CurvePoint], name
     """Judge that one trial answers every metric, and that it is the one that dev chose.
 
     Args:
-        scores: of one row and seed.
         curve: of all trials; that of the chosen one is called `name`, that of another `<name>, <trial>`.
-        name: of the training.
-        seed: of the training.
     """
     check = f"choice: {name}, seed {seed}"
     best: dict[str, float] = {}

@@ -9,8 +9,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from schemas.results import Ceiling, Judgement
-from trajpilot_core.evaluation.evidence import CheckInputs
-from trajpilot_core.evaluation.paper_claims import ClaimedSign, claim_check
+from trajpilot_core.evaluation.paper_claims import CheckInputs, ClaimedSign, claim_check
 from trajpilot_core.methods import anticipation as rows
 from trajpilot_core.methods import method
 from trajpilot_core.methods.base import SEEN, SHOWS
@@ -67,9 +66,6 @@ class CeilingShare(NamedTuple):
 def reached_shares(ceilings: Sequence[Ceiling]) -> list[CeilingShare]:
     """Return the share of every row without a goal but its floor; nothing where there are no ceilings, or where one
     does not lie above the floor.
-
-    Args:
-        ceilings: rows of the table of that name.
     """
     means = {one.variant: one for one in ceilings if one.horizon is None and one.metric == METRIC}
     floor = means.get(rows.MAJORITY.id)
@@ -94,7 +90,6 @@ def anticipation_checks(evidence: CheckInputs, ceilings: Sequence[Ceiling]) -> l
     """Judge every claim on rows without a goal; none where the run has no such row.
 
     Args:
-        evidence: of the evaluation.
         ceilings: rows of the table of that name; none on recorded takes, where no share is known.
     """
     if not any(method(row).anticipates for row in evidence.predictions.variants()):

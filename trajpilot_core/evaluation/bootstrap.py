@@ -29,7 +29,6 @@ def cluster_sums(values: Array, clusters: NDArray[np.int64], n_clusters: int) ->
     Args:
         values: (N, M) values per window.
         clusters: (N,) cluster of each window, 0 to T - 1.
-        n_clusters: T.
     """
     counts: Array = np.bincount(clusters, minlength=n_clusters).astype(np.float64)
     columns = [np.bincount(clusters, column, minlength=n_clusters) for column in values.T]

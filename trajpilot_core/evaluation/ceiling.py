@@ -115,11 +115,7 @@ def known_values(
     """State what can be known of windows of any split.
 
     Args:
-        world: the world that the tables come from.
-        segments: the segments table.
-        windows: rows of the windows table.
         classes: label id -> class id, where answers are classes.
-        kinds: what is seen.
 
     Raises:
         InputError: the tables are not of this world.
@@ -158,9 +154,6 @@ def known_of_predictions(
     """State what can be known of the windows that were predicted.
 
     Args:
-        world: the world that the tables come from.
-        predictions: the blocks.
-        segments: the segments table.
         windows: the windows table; windows that were not predicted are left out.
         classes: label id -> class id, where answers are classes.
     """
@@ -358,9 +351,6 @@ def ceilings_of(
     """Return the take scores of the ceilings on all windows of one split.
 
     Args:
-        world: the world that the tables come from.
-        tables: `segments` and `windows`.
-        split: train, dev or test.
         classes: label id -> class id, where answers are classes.
 
     Raises:

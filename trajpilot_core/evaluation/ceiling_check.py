@@ -34,7 +34,6 @@ def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -
     """Judge every row by its binding figures, warn of the others, and check the ceilings themselves.
 
     Args:
-        rows: the comparison.
         known: what it rests on; why a simulated world has no ceiling; None where the corpus is no simulated one:
             nothing is judged.
     """

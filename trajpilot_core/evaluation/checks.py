@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.evidence import CheckInputs
-from trajpilot_core.evaluation.paper_claims import claim_checks
+from trajpilot_core.evaluation.paper_claims import CheckInputs, claim_checks
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
 from trajpilot_core.evaluation.tables import gate_gains
 from trajpilot_core.methods import METHODS, method
@@ -71,7 +70,6 @@ def decoded_together(predictions: Predictions, *, has_class_heads: bool) -> set[
     Only rows of class heads and those that declare it may differ so; any other that does is bound, and found out.
 
     Args:
-        predictions: the blocks.
         has_class_heads: plans are class scores, which every row decodes under the prior.
     """
     differing = {
@@ -84,7 +82,6 @@ def identity_checks(values: MetricValues, together: Collection[str] = ()) -> lis
     """Check what the definitions of the metrics imply, in every row of the tables.
 
     Args:
-        values: of every row.
         together: rows that are not bound where one metric reads the ranking and the other the sequence.
     """
 

@@ -10,7 +10,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from schemas.results import Headroom
+from schemas.results import Headroom, MaskCoverage
+from trajpilot_core.data.planning import SPLITS, PlanningData
+from trajpilot_core.data.transitions import ScenarioMasks
+from trajpilot_core.models.planners.decoding import truths_allowed
 from trajpilot_core.retrieval.bank import Bank, ChainView
 from trajpilot_core.retrieval.candidates import Candidates, truth_of
 from trajpilot_core.training.scorer import Queries
@@ -24,12 +27,7 @@ def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, 
     A window without a candidate counts as wrong in the shares and not at all in the two cosines of the pool.
 
     Args:
-        view: the final chain.
         bank: of the windows' horizon; the random pool is drawn from it with replacement, by `seed`.
-        found: their candidates.
-        queries: their utilities.
-        pool: candidates looked at.
-        seed: of the random pool.
     """
     labels_BM = truth_of(view.data, found.segments)
     mids_BPM = found.pool[:, :pool, 1:-1]
@@ -88,3 +86,26 @@ def _best_mid_cosine(own_BME: Tensor, other_BPME: Tensor, valid_BP: Tensor | Non
     if valid_BP is not None:
         cosine_BP = cosine_BP.masked_fill(~valid_BP, -1.0)
     return cosine_BP.amax(dim=1)
+
+
+def mask_coverage(masks: ScenarioMasks, data: PlanningData) -> list[MaskCoverage]:
+    """Count, for every horizon, the steps of the test windows whose true label the mask of their scenario allows."""
+    found = []
+    for horizon, windows in data.windows.items():
+        rows = (windows.split == SPLITS.index("test")).nonzero()[:, 0]
+        if not len(rows):
+            continue
+        take_B = windows.take[rows]
+        allowed_BH = truths_allowed(masks.of_windows(take_B), data.labels[windows.segments[rows]])
+        found.append(
+            MaskCoverage(
+                horizon=horizon,
+                n_windows=len(rows),
+                n_windows_unmasked=int((~masks.is_known[masks.of_take[take_B]]).sum()),
+                n_steps=allowed_BH.numel(),
+                n_allowed=int(allowed_BH.sum()),
+                n_middle=allowed_BH[:, 1:-1].numel(),
+                n_middle_allowed=int(allowed_BH[:, 1:-1].sum()),
+            )
+        )
+    return found

@@ -45,9 +45,6 @@ def choose_knobs(
 
     Args:
         batch: dev windows of the horizon; None where there are none: the middle of the grid and the full weight stand.
-        config: the grids.
-        seed: noted.
-        horizon: noted.
     """
     chosen = []
     for row in PLAIN:

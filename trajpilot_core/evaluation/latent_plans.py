@@ -63,11 +63,7 @@ def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, dev
     """Build the models of one seed, in evaluation mode.
 
     Args:
-        entry: `latent_models`.
         data: on the device; the fitted takes decide the directions of the search.
-        chain: the final one.
-        seed: which models.
-        device: where they run.
     """
     cfg, shape = LatentConfig.model_validate_json(entry.about["config"]), LatentShape.from_json(entry.about["shape"])
     models: dict[LatentVariant, LatentPredictor] = {
@@ -103,13 +99,7 @@ class LatentWindows:
         return self.segments.shape[1] - 2
 
     def roll_out(self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False) -> Tensor:
-        """Return (B, S, M, G, D) latents under standardised motions; one step more, the goal's, where it is asked.
-
-        Args:
-            motion_BSMU: of the middle steps.
-            sees_goal: the goal is an input.
-            with_goal: predict the goal's step, too, which is told no motion.
-        """
+        """Return (B, S, M, G, D) latents under standardised motions; one step more, the goal's, where it is asked."""
         n_steps = self.mids + with_goal
         steps, is_moved = motion_BSMU, torch.ones(n_steps, dtype=torch.bool, device=motion_BSMU.device)
         if with_goal:
@@ -206,7 +196,6 @@ def random_entries(bank: NeighbourBank, take_N: Tensor, seed: int) -> Tensor:
     """Return (N,) long, for each window a random entry of another take; -1 where the bank has none.
 
     Args:
-        bank: of the windows' horizon.
         take_N: (N,) long, takes of the windows.
         seed: of the draw.
     """
@@ -228,9 +217,6 @@ def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, rando
     """Return row of the tables -> what it says of the windows.
 
     Args:
-        windows: B of them.
-        bank: windows of their horizon of the fitted takes.
-        keys: by which it is searched.
         random_B: (B,) long, the random entry of each window.
     """
     own, found = windows.motions_of(windows.segments), random_B.clamp_min(0)
@@ -288,11 +274,8 @@ def check_latent_sight(
     """Ask every row about (P, H) windows again after what it says it does not see was exchanged.
 
     Args:
-        models: of one seed.
         data: its tensors are changed for the moment of the second question.
         segments_PH: windows of as many takes.
-        bank: of their horizon.
-        keys: by which it is searched.
         fitted: (n,) long, training segments that stand in.
 
     Raises:

@@ -67,7 +67,6 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
 
     Args:
         first: columns of `schemas.results.TakeScore`.
-        second: the same of another evaluation.
         cfg: draws, level and seed of the bootstrap.
         apart: takes whose windows are not the same in both, although they may be as many.
     """
@@ -102,7 +101,6 @@ def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Seq
 
     Args:
         table: columns of `schemas.results.TakeScore`.
-        variant: the row.
         takes: (T) sorted ids.
         horizons: (H) sorted.
     """

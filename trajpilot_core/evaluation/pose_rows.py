@@ -80,15 +80,7 @@ def pose_rows(sources: Sequence[str]) -> PoseRows:
 def window_scores(
     model: CausalPredictor, readout: Readout, data: PlanningData, latents_SE: Tensor, variant: str
 ) -> Array:
-    """Return (N, 2): share of right labels in the middles, and in all positions, of each test window of any horizon.
-
-    Args:
-        model: on the device of the latents.
-        readout: how its predictions become labels.
-        data: on that device.
-        latents_SE: trajectories with which it is asked.
-        variant: `no_traj` hides them.
-    """
+    """Return (N, 2): share of right labels in the middles, and in all positions, of each test window of any horizon."""
     parts = [np.zeros((0, 2))]
     for horizon, windows in data.windows.items():
         tested = windows.split == TEST
@@ -116,7 +108,6 @@ def scores_of(
 
     Args:
         scores: (row, seed) -> (N, 2) per window.
-        sources: after which the rows are named.
         take_N: (N,) the take of each window.
         cfg: draws, level and seed of the bootstrap.
     """
@@ -167,8 +158,6 @@ def judge_poses(
     below that of the pose files, so that motion tells nothing that could be lost.
 
     Args:
-        scores: of every row.
-        cfg: the margin.
         trained: one judgement a training, `trained: <what it is trained on>, seed N`.
     """
     if not scores:

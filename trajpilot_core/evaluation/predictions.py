@@ -23,12 +23,10 @@ from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_cla
 from trajpilot_core.data.transitions import masks_of, with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
-from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, pool_sums
+from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, mask_coverage, pool_sums
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, with_choices
-from trajpilot_core.evaluation.mask_coverage import mask_coverage
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
-from trajpilot_core.evaluation.window_subset import on_subset
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, load_anticipation, retrieved
 from trajpilot_core.methods.base import Answers
@@ -37,17 +35,11 @@ from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, op
 from trajpilot_core.methods.plans import derangement, donors_of
 from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
-from trajpilot_core.retrieval.bank import (
-    Bank,
-    ChainView,
-    batches,
-    build_bank,
-    chain_view,
-    goal_dropout_view,
-)
+from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, goal_dropout_view
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_file import scorer_config
+from trajpilot_core.vlm.material import subset
 
 STAGE = "evaluation"
 WINDOWS_AT_ONCE = 768
@@ -112,7 +104,6 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
             folds, e_tau, predictors, scorers, planner_models.
         config: what an answer is, shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded
             together.
-        device: where the models run.
         progress: called with (done, total, what) after every horizon.
 
     Raises:
@@ -274,9 +265,6 @@ def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> 
     """Check on a few windows of one horizon that every row sees what it declares, and no more.
 
     Args:
-        view: the final chain.
-        bank: of the horizon.
-        models: of the view's seed and the horizon.
         rows: long of shape (n,), windows that are scored.
 
     Raises:
@@ -358,3 +346,20 @@ def _window_names(window_B: Tensor | None, window_ids: pa.Array, horizon: int, n
         return pa.nulls(n * horizon, pa.string())
     index = np.repeat(window_B.cpu().numpy(), horizon)
     return window_ids.take(pa.array(index, mask=index < 0))
+
+
+def on_subset(data: PlanningData, per_horizon: int, seed: int) -> PlanningData:
+    """Return the data with so many test windows of each horizon, those that vision-language models were asked for."""
+    windows = {}
+    for horizon, one in data.windows.items():
+        is_test = (one.split == SPLITS.index("test")).tolist()
+        kept = subset(
+            [(id_, horizon) for id_, test in zip(one.window_ids, is_test, strict=True) if test], per_horizon, seed
+        )
+        rows = [row for row, id_ in enumerate(one.window_ids) if not is_test[row] or id_ in kept]
+        at = torch.tensor(rows, dtype=torch.long)
+        ids = tuple(one.window_ids[row] for row in rows)
+        windows[horizon] = replace(
+            one, window_ids=ids, take=one.take[at], split=one.split[at], segments=one.segments[at]
+        )
+    return replace(data, windows=windows)

@@ -40,8 +40,6 @@ def judge_scorer(
     """Judge one scorer: gate and ranking lie above chance, intervals and all, and its dev curve is as of any training.
 
     Args:
-        check: its name.
-        choices: of this scorer and seed.
         curve: of this scorer and seed; its floor is its fallback.
         cfg: draws, level and seed of the bootstrap.
     """

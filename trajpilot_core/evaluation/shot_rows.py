@@ -205,9 +205,6 @@ def check_sight(methods: Sequence[ShotMethod], models: OutcomeModels, shots: Sho
     """Ask every row twice: as the shots are, and without what it says it does not see; the answers must be equal.
 
     Args:
-        methods: the rows.
-        models: what they answer with.
-        shots: all.
         rows: long, of shape (n,): shots that no model was fitted on.
 
     Raises:

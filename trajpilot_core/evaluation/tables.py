@@ -68,12 +68,7 @@ def take_clusters(predictions: Predictions) -> Clusters:
 
 
 def capture_clusters(predictions: Predictions, captures: Mapping[str, str]) -> Clusters | None:
-    """Takes of one capture are one cluster; None where every capture holds one take.
-
-    Args:
-        predictions: the blocks.
-        captures: take id -> capture.
-    """
+    """Takes of one capture are one cluster; None where every capture holds one take. `captures`: take id -> capture."""
     names = sorted({captures[take] for take in predictions.take_ids})
     if len(names) == len(predictions.take_ids):
         return None
@@ -153,8 +148,6 @@ def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: 
     """Score every row: per horizon, and over the horizons plainly and weighted by windows, each with its interval.
 
     Args:
-        predictions: the blocks.
-        corpus: printed in every row.
         clusters: what the bootstrap resamples; one set of draws serves all rows, so differences are paired.
         cfg: draws, level and seed.
     """
@@ -225,8 +218,6 @@ def growth(predictions: Predictions, variant: str, cfg: EvaluationConfig) -> Gro
     """Contrast the lead of a row over no_traj between the longest and the shortest horizon, paired in every resample.
 
     Args:
-        predictions: the blocks.
-        variant: the row.
         cfg: draws, level and seed.
 
     Returns:

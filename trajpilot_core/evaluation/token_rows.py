@@ -162,9 +162,6 @@ def check_sight(methods: Sequence[TokenMethod], models: TokenModels, events: Act
     """Ask every row twice: as the clips are, and without what it says it does not see; the answers must be equal.
 
     Args:
-        methods: the rows.
-        models: what they answer with.
-        events: all clips.
         rows: (n,) long, clips that no model was fitted on.
 
     Raises:

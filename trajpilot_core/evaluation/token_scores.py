@@ -93,7 +93,6 @@ def judge_tokens(contrasts: Sequence[TokenContrast], names: Mapping[str, str]) -
     tells nothing, by its intervals; where one of these intervals excludes zero on the other side it does not.
 
     Args:
-        contrasts: of all pairs.
         names: row -> its printed name.
     """
     own = {(one.row, one.against): one for one in contrasts if one.metric == ACTION.id}
@@ -127,7 +126,6 @@ def check_length(curve: Sequence[CurvePoint], asked: int) -> Judgement:
     from.
 
     Args:
-        curve: of all trainings, whose names begin with `probe/<row>`.
         asked: epochs of each.
     """
     epochs: dict[str, dict[tuple[str, int], int]] = {}
@@ -154,7 +152,6 @@ def check_motion(has_motion: Mask, opened: int) -> Judgement:
 
     Args:
         has_motion: (N, 2) of the tested actions, before them and of them.
-        opened: how often the gate of the scorer opened.
     """
     n, (before, own) = len(has_motion), has_motion.sum(axis=0).tolist()
     said = (
@@ -172,7 +169,6 @@ def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgem
     label (D 51).
 
     Args:
-        curve: of the predictors.
         labels_dev: (n,) labels of the dev actions.
     """
     floors = {"the commonest label": float(np.bincount(labels_dev).max() / len(labels_dev))}

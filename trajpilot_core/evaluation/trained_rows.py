@@ -36,10 +36,6 @@ def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
 
     A row without that mean, whose models lack a horizon, is judged at each horizon that it has; the first that does not
     hold is what is returned of it.
-
-    Args:
-        metrics: of the evaluation.
-        metric: the one that decides.
     """
     held: dict[tuple[str, int | None], Metric] = {
         (m.variant, m.horizon): m
@@ -71,7 +67,6 @@ def judge_events(lows: Mapping[str, float], floors: Mapping[str, float], what: s
     Args:
         lows: learned row -> the lower end of its interval, percent; of several seeds the lowest.
         floors: printed name -> value of each floor of the table, percent.
-        what: the figure.
     """
     return [judge_row(f"{ROW}{row}", low, floors, what) for row, low in lows.items()]
 
@@ -88,7 +83,6 @@ def undertrained_rows(
     """Return the rows that do not count as trained.
 
     Args:
-        judgements: checks, those of trainings and of rows among them.
         models_of: row -> the models behind it, as `model_of` names them.
         seed: only trainings of this one count; None: of all.
     """

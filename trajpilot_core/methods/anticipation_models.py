@@ -36,15 +36,7 @@ class Anticipation:
 def load_anticipation(
     files: ModelFiles, scorers: Models, twins: ChainView | None, seed: int, device: str
 ) -> Anticipation | None:
-    """Read what one seed anticipates with; None where no twins were selected for it.
-
-    Args:
-        files: models of all chains.
-        scorers: the entry `scorers`.
-        twins: the final chain with its goal-dropout twins.
-        seed: which scorer.
-        device: where it runs.
-    """
+    """Read what one seed anticipates with; None where no twins were selected for it."""
     if twins is None or not predictor_config(files.predictors).anticipates:
         return None
     return Anticipation(without_goal(twins), scorer_config(scorers), load_scorer_without_goal(scorers, seed, device))

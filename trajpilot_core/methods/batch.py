@@ -136,10 +136,7 @@ def retrieve(
     """Retrieve and roll out for some windows of the bank's horizon.
 
     Args:
-        view: the final chain.
-        bank: of the horizon.
         rows: (B,) long, rows of the horizon's windows.
-        scorers: of the view's seed.
         strangers: (N,) long, for every bank window another one.
         donors: (B, M) long, see `WindowBatch`.
         sequences: of the chain, the view's seed and the horizon; None: no row that needs them is asked.

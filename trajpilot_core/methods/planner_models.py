@@ -53,9 +53,6 @@ def open_planners(inputs: Inputs, data: PlanningData, chain: Chain, device: str)
 
     Args:
         inputs: planner_models, descriptions, scenario_labels, segments and takes are read.
-        data: on the CPU.
-        chain: the final one.
-        device: where the planners run.
     """
     models = inputs.models("planner_models")
     if not models.keys:
@@ -98,12 +95,7 @@ def planned(
     """Return what a planner answers; None where it was not trained, or is not asked so.
 
     Args:
-        rows: of the windows' horizon.
-        method: which.
-        data: where features are read.
         segments_BH: windows; the features of their ends are read, and the scenario of their take where `masked`.
-        masked: only labels of the scenario are answered.
-        ddpm: PDPP samples at all times of its diffusion.
         sampling: number of PDPP's sampling; its rows give the first, 0.
     """
     model, tables = rows.of_method.get(method), rows.tables

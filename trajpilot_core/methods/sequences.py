@@ -110,9 +110,6 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
 
     Args:
         data: pooled features and, where `moving`, motions of the ends are read, nothing else.
-        segments_BH: windows.
-        sequences: moves and discriminants.
-        moving: the ends are recognised by their head motion, too.
     """
     fitted, horizon = sequences.fitted, segments_BH.shape[1]
     discriminant = fitted.looks_and_motion if moving else fitted.looks
@@ -136,9 +133,7 @@ def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, score: Callable
     """Keep the best labels of every step; scores of all labels stand in memory for a part of the windows at a time.
 
     Args:
-        segments_BH: windows.
         bank_VE: (V, E) label embeddings.
-        keep: P.
         score: from some of the windows to the row's scores of all labels, (b, H, V).
     """
     labels, scores = [], []

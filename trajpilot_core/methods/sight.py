@@ -82,7 +82,6 @@ def check_sight(
     """Ask every row that a model here answers twice: with everything, and without what it says it does not see.
 
     Args:
-        methods: the rows.
         view: the final chain; its tensors are changed for the moment of the second question.
         make: from windows of shape (P,) to what rows are made from; asked afresh, so that retrieval is checked as well.
         rows: long of shape (P,), windows of one horizon, each of another take.

@@ -140,15 +140,7 @@ def score(
     subset: Subset = "overall",
     space: LabelSpace = "challenge",
 ) -> Score:
-    """Score ranked answers.
-
-    Args:
-        metric: what is asked for.
-        clips: the truth about N clips.
-        rankings: part -> (N, K) ranked classes, of actions by `pair_codes`.
-        subset: set of the challenge.
-        space: which clips count at all.
-    """
+    """Score ranked answers; `rankings`: part -> (N, K) ranked classes, of actions by `pair_codes`."""
     kept = clips.kept(subset, space, metric.part)
     classes = clips.classes(metric.part)[kept]
     hits = hits_of(classes, rankings[metric.part][kept], metric.k)

@@ -26,7 +26,6 @@ def step_recall(labels: Codes, rankings: Codes, k: int) -> Array:
     Args:
         labels: (N, P) true codes of the positions that count.
         rankings: (N, P, K) ranked codes, best first; -1 fills the places of a vocabulary smaller than K.
-        k: how many of the ranked answers count.
 
     Returns:
         (N,) percentages.

@@ -65,12 +65,7 @@ class TokenProbe(nn.Module):
             nn.init.zeros_(self.project.bias)
 
     def forward(self, tokens_BND: Tensor, token_BE: Tensor) -> dict[ActionPart, Tensor]:
-        """Return part -> logits (B, C of that part).
-
-        Args:
-            tokens_BND: of the clip.
-            token_BE: of the row; what a row is not given is not read.
-        """
+        """Return part -> logits (B, C of that part); `token_BE`: of the row; what a row is not given is not read."""
         own_BD = self.own_token(tokens_BND, token_BE)
         if own_BD is not None:
             tokens_BND = torch.cat([tokens_BND, own_BD[:, None]], dim=1)

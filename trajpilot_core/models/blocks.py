@@ -63,7 +63,6 @@ class TransformerBlock(nn.Module):
         """Return (B, T, D) and the tokens' own keys and values.
 
         Args:
-            x_BTD: the tokens.
             mask_TS: true where token t may look at s; S counts `context` first, then the tokens themselves.
             context: keys and values of tokens before them that this layer has seen already.
         """

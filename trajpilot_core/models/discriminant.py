@@ -41,7 +41,6 @@ def fit_discriminant(x_SC: Tensor, label_S: Tensor, n_labels: int) -> Discrimina
     Args:
         x_SC: (S, C) numbers of any scale.
         label_S: (S,) long.
-        n_labels: V.
     """
     mean_C, scale_C = x_SC.double().mean(0), x_SC.double().std(0, correction=0)
     scale_C = torch.where(scale_C > 1e-6 * scale_C.mean(), scale_C, torch.inf)

@@ -127,7 +127,6 @@ def chain_marginals(moves: LabelMoves, first_BV: Tensor, last_BV: Tensor, horizo
     """Return (B, H, V): the posterior of every step, given what speaks for the labels of both ends.
 
     Args:
-        moves: of the chain, which begins with `frequent`.
         first_BV: (B, V) log likelihoods of what is seen at Start, up to a number per window.
         last_BV: (B, V) those of Goal.
         horizon: H, at least 2.
@@ -174,9 +173,7 @@ def kept_chain(
     """Return the chain on some labels of every step.
 
     Args:
-        labels_BHP: the labels that are kept.
         log_BHP: logarithms of what speaks for each of them at its step, up to a number per step.
-        known: frequencies and moves of these labels.
         weight: exponent of both; 0: every step by itself.
     """
     own_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()

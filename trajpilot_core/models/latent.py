@@ -101,7 +101,6 @@ class LatentPredictor(nn.Module):
         Args:
             start_BGD: normalised latent of the first segment.
             goal_BGD: of the last one; None: nothing of it is read.
-            horizon: H.
             goal_seen_B: bool; windows where it is false are encoded as without a goal. None: all are seen.
         """
         start_BGW = self._clip(start_BGD, START)
@@ -121,9 +120,6 @@ class LatentPredictor(nn.Module):
 
         Args:
             context: as `encode` gives it.
-            steps: what is told of the steps.
-            n_steps: T, from the second position of the window on.
-            horizon: H.
         """
         n_windows = len(context[0][0])
         told = steps.motion if steps.motion is not None else steps.text

@@ -183,11 +183,7 @@ def values_of(
     """Return (B, S), what is read from the latents that a predictor says of every candidate.
 
     Args:
-        model: of `folded`.
         context: keys and values of the windows' ends, as `LatentPredictor.encode` gives them.
-        moves: the candidates.
-        asked: which steps.
-        read: makes a number of the latents of a candidate.
     """
     points = moves.points
     first = model.motion_first.T if moves.directions is None else moves.directions @ model.motion_first.T

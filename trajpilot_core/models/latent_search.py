@@ -71,9 +71,6 @@ def cross_entropy_search(
 
     Args:
         energy: (B, S, M, P) points of the search -> (B, S) energies.
-        n_windows: B.
-        noise_ISMP: what candidates are made of.
-        cfg: elites and momentum.
     """
     mean = noise_ISMP.new_zeros(n_windows, *noise_ISMP.shape[2:])
     std, best, least = torch.ones_like(mean), mean.clone(), mean.new_full((n_windows,), torch.inf)

@@ -44,7 +44,6 @@ def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank) -> Tensor:
     Args:
         plan_xE: (..., E) predicted embeddings; leading axes may be broadcast against `truth_x`.
         truth_x: (...) long, indices of answers.
-        bank: of the answers.
     """
     return _of_truth(plan_xE, truth_x, bank, ranks_of)
 

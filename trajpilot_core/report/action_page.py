@@ -109,8 +109,6 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
 
     Args:
         inputs: the entries that the stage reads of a corpus without plans.
-        cfg: settings of the report.
-        stages: those whose rejects are shown.
     """
     found = ActionResults(
         rows_of(ProbeScore, inputs.table("probe_scores")),

@@ -38,14 +38,7 @@ class Report:
 
 
 def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
-    """Build all documents.
-
-    Args:
-        inputs: the entries that the stage declares.
-        cfg: settings of the report.
-        stages: those whose rejects and outputs are counted.
-        runtime: where the videos lie, and how many decoders may run.
-    """
+    """Build all documents; `runtime`: where the videos lie, and how many decoders may run."""
     steps = CountedSteps(runtime.progress, after=3)
     steps.begin("reads the tables")
     loaded = load(inputs, stages)

@@ -23,9 +23,7 @@ def render_document(title: str, banner: str, facts: Sequence[str], sections: Seq
     """Render the page; every text is escaped, no request leaves it, and only its own script may run.
 
     Args:
-        title: of the page.
         banner: what must be read before all else.
-        facts: lines below the title.
         sections: in the order of the page.
     """
     shown = [replace(one, tables=tuple(table.said_once() for table in one.tables)) for one in sections]

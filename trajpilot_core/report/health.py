@@ -142,11 +142,7 @@ def _count(what: str, table: pa.Table) -> Count:
 
 
 def unseen_share(labels: pa.Table) -> float:
-    """Return the percentage of test steps whose label no training segment has.
-
-    Args:
-        labels: columns n_train and n_test.
-    """
+    """Return the percentage of test steps whose label no training segment has; `labels`: columns n_train and n_test."""
     total = pc.sum(labels["n_test"]).as_py() or 0
     unseen = pc.sum(labels.filter(pc.equal(labels["n_train"], 0))["n_test"]).as_py() or 0
     return 100.0 * unseen / total if total else 0.0

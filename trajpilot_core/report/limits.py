@@ -20,7 +20,6 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConf
 
     Args:
         loaded: the tables; every claim among its checks that does not hold becomes a sentence.
-        results: the metrics.
         ceilings: what is said of the ceilings; the sentence stands here unless all are kept.
         cfg: settings of the report, which name the run that models come from.
     """

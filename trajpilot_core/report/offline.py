@@ -13,15 +13,7 @@ REPORT = "trajpilot_core.report"
 
 
 def render_offline(template: str, script: str, *, package: str = REPORT, style: str = "", **context: object) -> bytes:
-    """Render a page; every text of the data is escaped, and only its own script may run.
-
-    Args:
-        template: file in the folder `templates` of `package`.
-        script: file in the folder `templates` of the report.
-        package: whose template it is.
-        style: rules in addition to those of the report and of the rows.
-        context: what the template shows.
-    """
+    """Render a page; every text of the data is escaped, and only its own script may run."""
     files = resources.files(REPORT).joinpath("templates")
     code = files.joinpath(script).read_text()
     environment = Environment(

@@ -59,15 +59,7 @@ def opening_table(results: Results, *, has_heads: bool) -> list[GroupedTable[Res
 def verdict_of(
     results: Results, *, simulated: bool, has_heads: bool, is_broken: bool, gate: Sequence[GateRow] = ()
 ) -> DerivedVerdict:
-    """Derive the verdict.
-
-    Args:
-        results: what is printed of the run.
-        simulated: of a simulated world, which the sentence then says.
-        has_heads: class heads rank the labels, so that the decoded sequence is judged.
-        is_broken: a binding ceiling is broken.
-        gate: decisions of the row whose gate is looked at.
-    """
+    """Derive the verdict; `has_heads`: class heads rank the labels, so that the decoded sequence is judged."""
     if is_broken:
         return DerivedVerdict("nothing", BROKEN)
     metric = JUDGED_BY_HEADS if has_heads else JUDGED

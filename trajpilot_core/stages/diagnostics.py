@@ -16,7 +16,7 @@ from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Stage, Work
 
 if TYPE_CHECKING:
-    from trajpilot_core.evaluation.segment_pairs import SegmentPlaces
+    from trajpilot_core.evaluation.feature_distances import SegmentPlaces
 
 VERSION = 1  # raise when the numbers that this stage writes change
 SPLITS = ("test", "train")
@@ -71,7 +71,7 @@ def places_of(inputs: Inputs, ids: pa.Array) -> "tuple[SegmentPlaces, NDArray[np
         inputs: takes and segments.
         ids: (S,) segment ids.
     """
-    from trajpilot_core.evaluation.segment_pairs import SegmentPlaces
+    from trajpilot_core.evaluation.feature_distances import SegmentPlaces
 
     segments = inputs.table("segments", ["segment_id", "take_id", "run", "position", "label_id"])
     segments = segments.take(pc.index_in(ids, value_set=segments["segment_id"].combine_chunks()))

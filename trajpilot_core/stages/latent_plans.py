@@ -51,7 +51,7 @@ def run(work: Work[LatentConfig]) -> None:
 
 def checks(work: Work[LatentConfig], spreads: Sequence[EnergySpread]) -> list[Judgement]:
     """Judge whether every model is trained, and whether energies can choose."""
-    from trajpilot_core.evaluation.latent_verdict import judge_energies, judge_latents
+    from trajpilot_core.evaluation.latent_scores import judge_energies, judge_latents
 
     return judge_latents(rows_of(CurvePoint, work.inputs.table("latent_curves"))) + judge_energies(spreads)
 

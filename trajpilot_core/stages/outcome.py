@@ -127,7 +127,7 @@ def run(work: Work[OutcomeConfig]) -> None:
 def conclude(work: Work[OutcomeConfig]) -> None:
     """Fit the scorers, answer the test shots, score the answers; write tables and pages."""
     from trajpilot_core.data.shots import load_shots
-    from trajpilot_core.evaluation.shot_checks import fitted_judgements, trained_judgements
+    from trajpilot_core.evaluation.shot_scores import fitted_judgements, trained_judgements
     from trajpilot_core.stages.outcome_parts import OutcomeRun, answers_of, models_of_seed, sight_judgement
     from trajpilot_core.training.loop import one_thread
 
@@ -179,8 +179,7 @@ def write_results(
     shots: "Shots",
 ) -> None:
     """Score the answers, and write tables and pages."""
-    from trajpilot_core.evaluation.shot_checks import row_judgements
-    from trajpilot_core.evaluation.shot_scores import contrasts_of, scores_of
+    from trajpilot_core.evaluation.shot_scores import contrasts_of, row_judgements, scores_of
     from trajpilot_core.report.outcome_page import OutcomeResults, documents
 
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()

@@ -35,15 +35,7 @@ class Distribution(NamedTuple):
 def corpus_errors(
     data_root: str, takes: pa.Table, segments: pa.Table, head_motions: pa.Table, cfg: TrajectoryConfig
 ) -> list[tuple[ClipError, float]]:
-    """Return the error and the quality of every clip whose truth is known, take by take.
-
-    Args:
-        data_root: corpus root, a folder or a URL.
-        takes: the table of ingest.
-        segments: likewise.
-        head_motions: of a source that reads video.
-        cfg: the settings that they were made with.
-    """
+    """Return the error and the quality of every clip whose truth is known, take by take."""
     spans = pl.DataFrame(pl.from_arrow(segments.select(["segment_id", "start_s", "end_s"])))
     rows = pl.DataFrame(pl.from_arrow(head_motions)).join(spans, on="segment_id").sort("segment_id")
     errors: list[tuple[ClipError, float]] = []

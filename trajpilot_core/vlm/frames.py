@@ -42,11 +42,7 @@ def take_frames(
 
     Args:
         video: of the take, relative to the data root.
-        fps: its frame rate.
         segments: id, start and end in seconds.
-        cfg: how many frames of which size.
-        data_root: of the corpus.
-        scratch: for local copies of remote files.
     """
     job = {
         "kind": "clips",

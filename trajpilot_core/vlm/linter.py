@@ -23,12 +23,8 @@ def check_request(
     """Refuse a request that leaks.
 
     Args:
-        request: about to be asked.
         hidden: true labels that it may not tell: those of the middle and, without a goal, of the goal; of a segment its
             own, which may stand among the examples of style alone.
-        given: recognised labels that it is told.
-        material: bank and training sequences.
-        prompts: the constant texts.
 
     Raises:
         LeakError: a hidden label stands outside of bank and sequences, the bank is not in alphabetical order or not the

@@ -123,9 +123,7 @@ def windows_to_ask(inputs: Inputs, per_horizon: int | None, seed: int) -> dict[s
     Those whose segments all have features and motion, which are the windows that every other row answers.
 
     Args:
-        inputs: takes, windows, features, motions.
         per_horizon: so many of each horizon, the first by sha256 of seed and id; None: all.
-        seed: of the subset.
     """
     usable = set.intersection(
         *(set(inputs.table(name, ["segment_id"])["segment_id"].to_pylist()) for name in ("features", "motions"))

@@ -34,7 +34,6 @@ def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValu
     """Return a request as the body of a chat completion: greedy, without thinking.
 
     Args:
-        request: the question.
         frames: digest -> (S, S, 3) RGB of every frame that it shows.
     """
     messages: list[JsonValue] = [
@@ -97,12 +96,7 @@ def _storable(text: str) -> str:
 
 
 def replies_in(lines: list[str], where: str) -> tuple[list[VlmReply], list[str]]:
-    """Return the answers of a file of results, and what is wrong with the other lines.
-
-    Args:
-        lines: of the file.
-        where: its name, for messages.
-    """
+    """Return the answers of a file of results, and what is wrong with the other lines."""
     found, faults = [], []
     for number, text in enumerate(lines, 1):
         place = f"{where}:{number}"

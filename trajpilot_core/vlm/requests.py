@@ -36,14 +36,7 @@ def from_user(parts: Sequence[VlmPart]) -> VlmMessage:
 
 
 def window_request(asking: Asking, horizon: int, start: Sequence[str], goal: Sequence[str] | None) -> VlmRequest:
-    """Ask for the whole window from frames.
-
-    Args:
-        asking: what all requests share.
-        horizon: H.
-        start: digests of the frames of Start.
-        goal: of Goal; None: no goal is given.
-    """
+    """Ask for the whole window from frames; `goal`: of Goal; None: no goal is given."""
     question = "plan" if goal is not None else "anticipate"
     shown = [VlmPart(section="frames", text=START, frames=tuple(start))]
     if goal is not None:
@@ -85,11 +78,7 @@ def fill_request(
     """Ask a text model for what stands between recognised endpoints, or after Start where no goal is given.
 
     Args:
-        asking: what all requests share.
-        window: whose steps are asked for.
-        scenario: of its take.
         start: recognised label; None where it could not be read.
-        goal: likewise.
         has_goal: whether the goal may be told.
     """
     cfg, prompts, horizon = asking.config, asking.prompts, window.horizon

@@ -8,7 +8,7 @@ import pytest
 from deployments.recipes import recipe
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.evaluation.anticipation_claims import CLAIMS, anticipation_checks, reached_shares
-from trajpilot_core.evaluation.evidence import CheckInputs
+from trajpilot_core.evaluation.paper_claims import CheckInputs
 from trajpilot_core.methods.anticipation import MAJORITY, NO_TRAJ, ORACLE, ROWS, SCORER
 from trajpilot_core.report.limits import _claim
 from trajpilot_core.report.page import SIGNS

@@ -12,8 +12,7 @@ from synthetic_results import evidence, judged
 from schemas.config import EvaluationConfig
 from schemas.results import Judgement
 from trajpilot_core.evaluation.checks import decoded_together, identity_checks, judge
-from trajpilot_core.evaluation.evidence import CheckInputs
-from trajpilot_core.evaluation.paper_claims import OVER_CLASSES
+from trajpilot_core.evaluation.paper_claims import OVER_CLASSES, CheckInputs
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 

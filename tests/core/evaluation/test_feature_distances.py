@@ -12,15 +12,18 @@ from projected_world import WORLD, tables_of_world
 from schemas.arrow import rows_of
 from schemas.diagnostics import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
-from trajpilot_core.evaluation.feature_distances import PooledFeatures, falls, pair_distances, standard_deviation
-from trajpilot_core.evaluation.segment_pairs import (
+from trajpilot_core.evaluation.feature_distances import (
     ADJACENT,
     FAR,
     KINDS,
     RANDOM,
     SAME_ACTION,
+    PooledFeatures,
     SegmentPlaces,
     drawn_pairs,
+    falls,
+    pair_distances,
+    standard_deviation,
 )
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.stages.diagnostics import STAGE, places_of

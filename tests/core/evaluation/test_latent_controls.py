@@ -9,8 +9,7 @@ from latent_fixture import as_data, fitted, head_on_looks, made_up, models_of, s
 
 from schemas.latent import EnergySpread, SearchConfig
 from trajpilot_core.evaluation.latent_plans import latent_windows
-from trajpilot_core.evaluation.latent_scores import relative_spread
-from trajpilot_core.evaluation.latent_verdict import judge_energies
+from trajpilot_core.evaluation.latent_scores import judge_energies, relative_spread
 from trajpilot_core.models.latent_candidates import Moves
 from trajpilot_core.training import fit_latent
 

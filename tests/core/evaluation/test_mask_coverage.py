@@ -6,7 +6,7 @@ from planning_world import Memory, WorldSize, fit_tables, planning_world
 from schemas.results import MaskCoverage
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.data.transitions import masks_of
-from trajpilot_core.evaluation.mask_coverage import mask_coverage
+from trajpilot_core.evaluation.headroom import mask_coverage
 
 SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=12, dev=2, test=4, max_horizon=4, segments=6)
 

@@ -3,8 +3,8 @@
 from schemas.outcome import ShotScore
 from schemas.probe import ProbeScore
 from trajpilot_core.evaluation.action_scores import judge_actions
-from trajpilot_core.evaluation.shot_checks import row_judgements
 from trajpilot_core.evaluation.shot_rows import FLOORS, METHODS, MODELS
+from trajpilot_core.evaluation.shot_scores import row_judgements
 from trajpilot_core.evaluation.token_rows import MODELS as TOKEN_MODELS
 from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
 from trajpilot_core.evaluation.trained_rows import ROW

@@ -21,7 +21,7 @@ from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import latent_plans
 from trajpilot_core.evaluation.latent_plans import LatentWindows, check_latent_sight, load_latents
-from trajpilot_core.evaluation.latent_verdict import judge_harm, judge_latents
+from trajpilot_core.evaluation.latent_scores import judge_harm, judge_latents
 from trajpilot_core.evaluation.predictions import SCHEMA, brought
 from trajpilot_core.methods.latent import ENTRY, ROWS
 from trajpilot_core.methods.sight import probe_rows

@@ -163,7 +163,7 @@ def test_a_subset_has_so_many_windows_of_each_horizon_and_every_row_is_scored_on
     import torch
 
     from trajpilot_core.data.planning import load_planning_data
-    from trajpilot_core.evaluation.window_subset import on_subset
+    from trajpilot_core.evaluation.predictions import on_subset
 
     memory, cfg = world(), settings(tmp_path, windows_per_horizon=2)
     client = FakeClient(lambda request: "[]")

@@ -103,7 +103,6 @@ def log_scores(
     """Return (B, H, V) float64: log softmax(logits / temperature) over the labels that a window may answer.
 
     Args:
-        logits_BHV: scores of all labels.
         temperature: above 0.
         allowed_BV: bool, the labels that may be answered; the others get -inf before the softmax, so that the allowed
             ones share all of the probability. None: all labels.
@@ -141,7 +140,6 @@ def log_marginals(
 
     Args:
         log_score_BHV: what every label scores at every step, -inf where it may not stand.
-        prior: of the transitions.
         weight: factor of its logarithms, at least 0; at 0 every step stands by itself and nothing is impossible.
         window_ids: names of the windows, for errors; None: they are numbered.
 
@@ -214,7 +212,6 @@ def viterbi(
 
     Args:
         log_score_BHV: what every label scores at every step, -inf where it may not stand.
-        prior: of the transitions.
         weight: factor of its logarithms, at least 0; at 0 every step stands by itself and nothing is impossible.
         window_ids: names of the windows, for errors; None: they are numbered.
 

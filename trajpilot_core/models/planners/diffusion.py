@@ -147,10 +147,6 @@ def sample(
     """Return sampled actions (B, H, A), raw.
 
     Args:
-        unet: estimates the clean plan.
-        schedule: of T times.
-        condition: what is known of the B plans.
-        horizon: H.
         n_steps: of DDIM; None: DDPM with all T.
         noise: its first numbers are the start, DDPM asks for more after every step but the last.
     """
@@ -179,8 +175,6 @@ def window_noise(
     Args:
         seed: of the sampling, from 0 on.
         windows: numbers of the B windows, from 0 on.
-        horizon: H.
-        actions: A.
         device: where the numbers (B, H, A) float32 go.
     """
     keys = [np.array([seed, window], dtype=np.uint64) for window in windows]

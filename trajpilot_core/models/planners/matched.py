@@ -83,8 +83,6 @@ class MatchedPlanner(nn.Module):
         Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, the raw channels of a sample of PDPP.
 
         Args:
-            inputs: of the windows.
-            seed: of PDPP's sampling.
             ddpm: PDPP samples with DDPM at all times, whatever its settings say; the others sample nothing.
         """
         ends_B2D = self.ends(inputs.features)
@@ -113,9 +111,7 @@ def decode(
     path as emission of a Viterbi under the same transitions, ranked by the soft path. PDPP: the best channel.
 
     Args:
-        method: whose plan it is.
         plan_BHA: as `MatchedPlanner.plan` returns it.
-        prior: transitions of the takes that it was fitted on.
         allowed_BA: bool, the actions that may be answered; None: all.
     """
     if method == "pdpp":

@@ -75,7 +75,6 @@ class Pdpp(nn.Module):
             tasks_B: the classifier's answers, long.
             horizon: H, at least the number of levels of the network.
             n_steps: of DDIM, `PdppConfig.sampling_steps`; None: DDPM at all times.
-            seed: of the sampling.
             window_B: numbers of the windows, long.
         """
         noise = window_noise(seed, window_B.tolist(), horizon, self.shape.actions, features_B2D.device)

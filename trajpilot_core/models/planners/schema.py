@@ -100,7 +100,6 @@ class SchemaPlanner(nn.Module):
         """Answer a batch.
 
         Args:
-            features_B2D: features of Start and Goal.
             descriptions_ASE: text embeddings of every action's sentences, those about the state before it first.
             tasks_B: (B,) long, what the action decoder is told; None: what the task head recognises.
         """

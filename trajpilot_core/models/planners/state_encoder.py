@@ -47,7 +47,6 @@ class StateEncoder(nn.Module):
         """Encode both; the dropout on descriptions is one mask per call, so all windows of a batch share it.
 
         Args:
-            features_B2D: features of Start and Goal.
             descriptions_ASE: text embeddings of the sentences; S is even.
         """
         sentences_ASW = self.sentences(self.dropout(descriptions_ASE))

@@ -133,8 +133,6 @@ class TemporalUnet(nn.Module):
         """Return (B, H, A), the clean actions: those of `forward`, without what stays the same from step to step.
 
         Args:
-            actions_BHA: noisy actions.
-            fixed: of the same plans with zeros in place of the actions.
             shifts: per block (B, O, 1), or (1, O, 1) for one time of all windows.
         """
         x_BAH, own, entry = actions_BHA.transpose(1, 2), self.shape.of_actions, self.entry.first

@@ -39,7 +39,6 @@ class ViterbiPlanNet(nn.Module):
         """Return (B, H, A), the posterior of each step's action.
 
         Args:
-            states_B2W: Start and Goal, encoded.
             transition_AA: counts or probabilities from row to column; rows without any count as uniform.
         """
         emission_BHA = self.emission(self.ends(states_B2W)).unflatten(1, (self.horizon, -1))

@@ -7,7 +7,6 @@ def element(name: str, *inside: str, **attributes: object) -> Markup:
     """Return an element; texts and attributes are escaped, and equal arguments give equal bytes.
 
     Args:
-        name: of the element.
         inside: texts and elements; without any the element closes itself.
         attributes: in this order; `class_` stands for class, `text_anchor` for text-anchor.
     """

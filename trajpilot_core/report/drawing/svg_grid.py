@@ -27,9 +27,6 @@ def sheet(panels: Sequence[Panel], keys: Sequence[Key], style: Markup, columns: 
 
     Args:
         panels: the charts, as `report.charts` draws them.
-        keys: the legend of all of them.
-        style: style sheet with the colours of the lines.
-        columns: charts side by side.
         banner: what must be read before all else, above the charts.
     """
     columns = max(1, min(columns, len(panels)))

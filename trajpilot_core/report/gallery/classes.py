@@ -55,12 +55,7 @@ class GalleryWindows:
 
 
 def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
-    """Draw the windows of the gallery.
-
-    Args:
-        outcomes: columns window_id, variant, mid_right.
-        cfg: number of examples and seed.
-    """
+    """Draw the windows of the gallery; `outcomes`: columns window_id, variant, mid_right."""
     ids, right = _by_row(outcomes)
     row = _judged_by(right)
     if row is None:

@@ -39,11 +39,6 @@ def thumbnails(
 ) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
     """Decode frames in child processes, so that no video can end the report.
 
-    Args:
-        wanted: videos and times, one entry per video.
-        size_px: side of the square that frames are squashed to.
-        workers: decoders side by side.
-
     Returns:
         (take id, time) -> thumbnail, for every frame wanted; and the faults as rejects that cost no row.
     """

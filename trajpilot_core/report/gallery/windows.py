@@ -101,8 +101,6 @@ def examples(drawn: GalleryWindows, facts: Facts, threshold: float | None = None
     """Describe every drawn window, class by class.
 
     Args:
-        drawn: the windows.
-        facts: the rows that they need.
         threshold: from where on the gate of the examined row opens; None where it is not known.
     """
     return [_example(window, name, drawn, facts, threshold) for name in CLASSES for window in drawn.classes[name]]

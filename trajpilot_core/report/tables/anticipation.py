@@ -65,7 +65,6 @@ def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = fro
     exact ceiling.
 
     Args:
-        ceilings: rows of the table of that name.
         undertrained: rows that do not count as trained, which are marked.
     """
     lines = [

@@ -90,8 +90,6 @@ def ceilings_of(
 
     Args:
         rows: the table `ceilings`; empty for a recorded corpus, or where none were computed.
-        simulated: the corpus is the simulated world.
-        reason: why the evaluation found no exact ceiling, if it said so.
         undertrained: rows that do not count as trained, which the tables mark.
     """
     if not rows:

@@ -25,9 +25,7 @@ def closed_tables(results: Results, cfg: ReportConfig, n_labels: int) -> list[Gr
     """Return the paper's tables of a closed vocabulary; none for an open one.
 
     Args:
-        results: what is printed of the run.
         cfg: says whether labels are ranked by class heads, or answers are classes.
-        n_labels: size of the vocabulary of class heads.
     """
     tables = []
     if cfg.heads is not None:

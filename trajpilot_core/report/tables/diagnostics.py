@@ -8,7 +8,7 @@ from math import isfinite
 
 from schemas.config import ReportConfig
 from schemas.results import PairDistance, ProgressShare
-from trajpilot_core.evaluation.segment_pairs import ADJACENT, FAR, RANDOM, SAME_ACTION
+from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, RANDOM, SAME_ACTION
 from trajpilot_core.paper.published import ATOMIC_CORPUS, table_rows
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
 
@@ -34,9 +34,6 @@ def diagnostics_tables(
     """Return the tables of geometry and goal progress; none where the stage measured nothing.
 
     Args:
-        pairs: mean distances.
-        shares: of the true plans that approach the goal.
-        cfg: names the corpus.
         is_recorded: takes are recordings of that corpus; published numbers stand next to no others.
     """
     is_theirs = is_recorded and cfg.corpus == ATOMIC_CORPUS

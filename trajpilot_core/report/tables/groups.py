@@ -74,11 +74,7 @@ def grouped(
     """Build a table: horizons rising, then the plain mean, then the mean over windows; no empty row, no empty group.
 
     Args:
-        id_: of the table.
-        title: of the table.
         metrics: its columns.
-        figures: all that it shows.
-        rows: from the figures of one group to its rows.
         means_first: the means stand above the horizons.
     """
     parts: dict[tuple[int, str], list[Measured]] = {}

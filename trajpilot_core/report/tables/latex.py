@@ -21,13 +21,7 @@ LINES = 52
 
 
 def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_intervals: bool) -> str:
-    r"""Return all tables, one after the other.
-
-    Args:
-        tables: the printed tables.
-        note: what the numbers are measured on; stands in every caption.
-        with_intervals: a second line per row holds the intervals.
-    """
+    """Return all tables, one after the other; `note`: what the numbers are measured on; stands in every caption."""
 
     def lines(row: TableRow[ResultCell], n_metrics: int) -> list[list[str]]:
         filler = [""] * (n_metrics - len(row.cells))

@@ -118,10 +118,6 @@ def build_table(
     """Build one table of some variants and metrics; a row or group without numbers does not appear.
 
     Args:
-        id_: of the table.
-        title: of the table.
-        results: what is printed of a run.
-        variants: its rows.
         metrics: its columns.
         reference: of paired differences; None: the values themselves.
         poolings: which figures: `none` per horizon, `plain` and `sample` over the horizons.
@@ -161,7 +157,6 @@ def is_single_best(value: float, others: Sequence[float], higher: bool, digits: 
         value: what may be bold.
         others: those of the other rows that count as trained, and of the floors.
         higher: the larger value is the better one; a share of zero is never the best.
-        digits: that are printed.
     """
     printed = number(value, digits)
     if higher and printed == number(0.0, digits):

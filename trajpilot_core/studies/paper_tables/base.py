@@ -231,11 +231,7 @@ def measured(
     """Return the cells of a table that are metrics of the evaluation.
 
     Args:
-        run: whose they are.
-        table: the label.
-        metrics: its metrics.
         pooling: `none` for the horizons, `plain` or `sample` for a mean over them; its cells have no horizon.
-        rows: ids.
     """
     return [
         PaperCell(

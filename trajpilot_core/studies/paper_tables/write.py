@@ -58,10 +58,8 @@ def write_document(
     r"""Write paper.tex, which compiles in its own folder with pdflatex, and return it.
 
     Args:
-        tables: labels, whose files lie in `tables`.
         figures: label -> caption; their files lie in `figures`.
         banner: what must be read before all else.
-        out: folder.
         absent: what is said of each figure that is not there.
     """
     lines = [PREAMBLE + r"\begin{document}", rf"\section*{{{latex_text(TITLE)}}}", latex_text(banner)]

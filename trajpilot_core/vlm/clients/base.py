@@ -17,7 +17,6 @@ class Client(Protocol):
         """Yield the answer to every request.
 
         Args:
-            requests: of one take, none of which has an answer.
             frames: digest -> (S, S, 3) RGB of what they show.
 
         Raises:

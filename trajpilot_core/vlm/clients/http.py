@@ -32,8 +32,6 @@ class HttpClient:
         """Refuse a server that may not be asked.
 
         Args:
-            server: the settings.
-            corpus: the corpus that the frames of the requests are from.
             answers: where the answers are kept, whose tokens count towards the limit.
 
         Raises:

@@ -11,10 +11,6 @@ from trajpilot_core.vlm.material import PromptMaterial
 def client_of(cfg: VlmConfig, material: PromptMaterial) -> Client:
     """Return who answers under these settings.
 
-    Args:
-        cfg: of the stage.
-        material: for made-up answers.
-
     Raises:
         InputError: the settings do not allow to send frames there.
     """

@@ -43,10 +43,6 @@ def is_loopback(url: httpx.URL) -> bool:
 def check_server(server: VlmServer, corpus: str) -> None:
     """Refuse a server on another machine, unless the settings name the corpus and a limit.
 
-    Args:
-        server: the settings.
-        corpus: `ingest.corpus` of the run.
-
     Raises:
         InputError: says which setting is missing.
     """

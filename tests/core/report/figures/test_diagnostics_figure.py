@@ -8,8 +8,7 @@ import pytest
 from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.results import PairDistance, ProgressShare
-from trajpilot_core.evaluation.feature_distances import QUANTITIES
-from trajpilot_core.evaluation.segment_pairs import KINDS
+from trajpilot_core.evaluation.feature_distances import KINDS, QUANTITIES
 from trajpilot_core.report.drawing.picture import NothingToDraw
 from trajpilot_core.report.figures.diagnostics import diagnostics
 

@@ -78,7 +78,6 @@ def undrawn(figures: Sequence[PaperFigure], captions: Mapping[str, str]) -> list
     """Return a sentence for each figure that no run fills: as an empty cell, it says "not run", and what is not built.
 
     Args:
-        figures: the wanted ones.
         captions: label -> caption of those that were drawn.
     """
     found = []
@@ -108,8 +107,6 @@ def write_figures(
     """Draw figures and return their files, and label -> caption of those that were drawn.
 
     Args:
-        figures: the wanted ones.
-        source: runs and their cells.
         folder: where they are written; files of the same names are replaced.
     """
     import matplotlib

@@ -25,10 +25,5 @@ LABELS: dict[str, PaperTable] = {
 
 
 def tables_of(cells: Sequence[PaperCell], labels: Sequence[str] | None = None) -> dict[str, Table]:
-    """Return label -> its table, whatever was run.
-
-    Args:
-        cells: those that runs fill.
-        labels: the wanted ones; None: all.
-    """
+    """Return label -> its table, whatever was run; `labels`: the wanted ones; None: all."""
     return {label: LABELS[label].table(cells) for label in (LABELS if labels is None else labels)}

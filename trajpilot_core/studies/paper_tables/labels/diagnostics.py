@@ -8,8 +8,7 @@ from math import isfinite
 
 from schemas.arrow import rows_of
 from schemas.results import PairDistance, ProgressShare
-from trajpilot_core.evaluation.feature_distances import QUANTITIES
-from trajpilot_core.evaluation.segment_pairs import ADJACENT, FAR, RANDOM, SAME_ACTION
+from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, QUANTITIES, RANDOM, SAME_ACTION
 from trajpilot_core.paper.published import ATOMIC_CORPUS, HORIZONS
 from trajpilot_core.studies.paper_tables.base import Column, Line, PaperCell, PaperRun, PaperTable, plain_cell
 
