@@ -13,9 +13,7 @@ from tasks.artifacts import publish_page
 from trajpilot_core.report.committed import Committed, committed_under
 from trajpilot_core.report.publish import place_documents
 from trajpilot_core.report.ui.link import link_to
-from trajpilot_core.report.ui.outcome import outcome_summary
-from trajpilot_core.report.ui.poses import poses_summary
-from trajpilot_core.report.ui.summary import summary
+from trajpilot_core.report.ui.summary import outcome_summary, poses_summary, summary
 
 LOG = logging.getLogger("trajpilot")
 TITLE = "The report: its main figures, and where it lies"

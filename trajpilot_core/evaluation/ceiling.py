@@ -9,7 +9,6 @@ Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -343,19 +342,3 @@ def score_tables(
     """Return the tables `take_scores` (of the rows, then of the ceilings, where there are any) and `ceilings`."""
     whole = pa.concat_tables([scores, ceiling_scores(known)]) if isinstance(known, ExactCeilings) else scores
     return {"take_scores": whole, "ceilings": table_of(Ceiling, ceilings)}
-
-
-def ceilings_of(
-    world: World, tables: Mapping[str, pa.Table], split: str, classes: Mapping[str, str] | None = None
-) -> pa.Table:
-    """Return the take scores of the ceilings on all windows of one split.
-
-    Args:
-        classes: label id -> class id, where answers are classes.
-
-    Raises:
-        InputError: the tables are not of this world.
-    """
-    windows = tables["windows"]
-    kept: Any = pc.equal(windows["split"], split)
-    return ceiling_scores(known_values(world, tables["segments"], windows.filter(kept), classes))

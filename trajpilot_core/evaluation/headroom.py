@@ -13,7 +13,6 @@ from torch import Tensor
 from schemas.results import Headroom, MaskCoverage
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.transitions import ScenarioMasks
-from trajpilot_core.models.planners.decoding import truths_allowed
 from trajpilot_core.retrieval.bank import Bank, ChainView
 from trajpilot_core.retrieval.candidates import Candidates, truth_of
 from trajpilot_core.training.scorer import Queries
@@ -96,7 +95,7 @@ def mask_coverage(masks: ScenarioMasks, data: PlanningData) -> list[MaskCoverage
         if not len(rows):
             continue
         take_B = windows.take[rows]
-        allowed_BH = truths_allowed(masks.of_windows(take_B), data.labels[windows.segments[rows]])
+        allowed_BH = masks.of_windows(take_B).gather(1, data.labels[windows.segments[rows]])
         found.append(
             MaskCoverage(
                 horizon=horizon,

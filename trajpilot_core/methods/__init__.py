@@ -4,7 +4,7 @@ A new row is one file with its `Method` and one line here; tables, report, LaTeX
 follow.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from trajpilot_core.errors import MethodError
 from trajpilot_core.methods import (
@@ -101,8 +101,3 @@ def in_order(ids: Iterable[str]) -> list[str]:
     """
     place = {one.id: index for index, one in enumerate(METHODS)}
     return sorted({method(id_).id for id_ in ids}, key=place.__getitem__)
-
-
-def entries(methods: Sequence[Method] | None = None) -> tuple[str, ...]:
-    """Return the entries that bring predictions of rows that are answered elsewhere."""
-    return tuple(dict.fromkeys(m.predictions for m in (methods or METHODS) if m.predictions is not None))

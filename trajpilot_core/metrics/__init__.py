@@ -4,16 +4,11 @@ A new metric is one record in one file and one line here; tables, checks, ceilin
 follow. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388), experiments section, names them.
 """
 
-from collections.abc import Mapping
-from typing import Literal, Protocol
-
 import numpy as np
 
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.metrics import after_start, exact, overlap, recall
 from trajpilot_core.metrics.base import MetricSpec
-from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
-from trajpilot_core.metrics.shots import SHOT_METRICS
 
 METRICS: dict[str, MetricSpec] = {
     spec.id: spec
@@ -34,38 +29,9 @@ METRICS: dict[str, MetricSpec] = {
         after_start.ASEQ,
     )
 }
-"""Of planning windows: what METHODS, and rows of plugins, are scored on. Pose sources are, too (Mid and Full mAcc)."""
+"""Of planning windows: what METHODS, and rows of plugins, are scored on. Pose sources are, too (Mid and Full mAcc).
 
-
-class PrintedMetric(Protocol):
-    """What every metric says of itself, whatever it scores."""
-
-    @property
-    def id(self) -> str:
-        """As tables of scores name it."""
-
-    @property
-    def description(self) -> str:
-        """In words."""
-
-    @property
-    def unit(self) -> str:
-        """Of its values."""
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Which of two values is the better one."""
-
-
-Scored = Literal["windows", "actions", "shots"]
-FAMILIES: Mapping[Scored, Mapping[str, PrintedMetric]] = {
-    "windows": METRICS,
-    "actions": EPIC_METRICS,
-    "shots": {str(id_): one for id_, one in SHOT_METRICS.items()},
-}
-"""What is scored -> id -> its metric: planning windows, actions of EPIC-KITCHENS-100, shots of basketball.
-
-Diagnostics of features and of retrieval (distances, headroom) score no row and stand in their own tables.
+Actions of EPIC-KITCHENS-100 and shots of basketball have lists of their own, `EPIC_METRICS` and `SHOT_METRICS`.
 """
 
 

@@ -30,7 +30,6 @@ class MetricSpec:
     reads: Literal["ranking", "sequence"] = "ranking"
     """Which answers it scores: the ranked labels of each step, or the decoded sequence. Where steps are decoded
     together these differ, and no metric of the one bounds one of the other."""
-    unit: str = "%"
     higher_is_better: bool = True
     shortest: int = 3
     """Horizon from which on it is defined; shorter windows have no such value."""

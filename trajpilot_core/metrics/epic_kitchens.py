@@ -1,6 +1,6 @@
 """Metrics of action anticipation on EPIC-KITCHENS-100: one action a clip, ranked as a verb, a noun and a pair of both.
 
-They are a family of their own (`metrics.FAMILIES`): a mean over classes is no mean over windows.
+They are a list of their own: a mean over classes is no mean over windows.
 Shapes: N clips, C classes of a head, K ranked classes. Definitions: docs/decisions/epic-probe.md; paper, appendix on
 EPIC-KITCHENS-100.
 """
@@ -39,8 +39,6 @@ class ActionMetric:
     k: int = TOP
     over: Literal["classes", "clips"] = "classes"
     """classes: recall of each class that occurs, then their unweighted mean; clips: share of the clips."""
-    unit: str = "%"
-    higher_is_better: bool = True
 
     def is_fixed(self, n_classes: int) -> bool:
         """Return whether every ranking of so many classes has the same value: all of them are among the first k."""

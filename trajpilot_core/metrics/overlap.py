@@ -16,6 +16,5 @@ ED = MetricSpec(
     values=lambda labels, decoded, _: edit_distance(labels, decoded),
     table="sequence",
     reads="sequence",
-    unit="steps",
     higher_is_better=False,
 )

@@ -29,8 +29,6 @@ class ShotMetric:
     values: ShotFigures
     is_count: bool = True
     """A share of shots, which has a count and Wilson's interval."""
-    unit: str = "%"
-    higher_is_better: bool = True
 
 
 def share(right_n: Mask, weight_Bn: Array) -> Array:

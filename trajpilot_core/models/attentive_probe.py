@@ -189,7 +189,7 @@ def probe_loss(logits: dict[ActionPart, Tensor], classes_B3: Tensor) -> Tensor:
     return torch.stack(losses).sum()
 
 
-def focal_loss(logits_BC: Tensor, classes_B: Tensor, alpha: float = 0.25, gamma: float = 2.0) -> Tensor:
+def focal_loss(logits_BC: Tensor, classes_B: Tensor) -> Tensor:
     """Return the sigmoid focal loss of every column against one true class, summed over clips and columns.
 
     Source: arXiv 1708.02002, with the constants of V-JEPA 2's evaluation.
@@ -197,5 +197,5 @@ def focal_loss(logits_BC: Tensor, classes_B: Tensor, alpha: float = 0.25, gamma:
     logits_BC = logits_BC.float()
     true_BC = F.one_hot(classes_B, logits_BC.shape[1]).to(logits_BC.dtype)
     signed_BC = logits_BC * (2 * true_BC - 1)  # sigmoid of it: probability of what is true of the column
-    weight_BC = alpha * true_BC + (1 - alpha) * (1 - true_BC)
-    return -(weight_BC * torch.sigmoid(-signed_BC) ** gamma * F.logsigmoid(signed_BC)).sum()
+    weight_BC = 0.25 * true_BC + 0.75 * (1 - true_BC)
+    return -(weight_BC * torch.sigmoid(-signed_BC) ** 2 * F.logsigmoid(signed_BC)).sum()

@@ -2,10 +2,8 @@
 
 from trajpilot_core.predict.drawing import Scene
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
-from trajpilot_core.report.drawing.legend import keys_of
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, keys_of, plan_chart
 from trajpilot_core.report.drawing.picture import Drawn, NotDrawn, Picture, fitted
-from trajpilot_core.report.drawing.style import style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.gallery.paths import VIEWS, Path
 
@@ -29,7 +27,7 @@ def paths_picture(scene: Scene, *, simulated: bool) -> Picture | NotDrawn:
         return NotDrawn(NAME, TITLE, "there is no head motion")
     panels = [_panel(view, scene) for view in VIEWS]
     keys = keys_of([_series(path, VIEWS[0]) for path in scene.paths])
-    content = sheet(panels, keys, style(), len(VIEWS), WARNING if simulated else "")
+    content = sheet(panels, keys, WARNING if simulated else "", len(VIEWS))
     return fitted(NAME, TITLE, Drawn(content, "Cross: where a path begins. Dot: where it ends."))
 
 

@@ -27,8 +27,8 @@ from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, 
 from trajpilot_core.paper.published import published_actions
 from trajpilot_core.report import health, json_report
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.figures.curves import training_charts
+from trajpilot_core.report.offline import Section, render_document
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.report.tables.tokens import (
@@ -38,7 +38,6 @@ from trajpilot_core.report.tables.tokens import (
     fixed_note,
     metric_columns,
     read_tokens,
-    token_fact,
     token_tables,
     value_cell,
 )
@@ -185,7 +184,9 @@ def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
     return [
         f"{found.takes.num_rows:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
         f"seeds {', '.join(map(str, seeds)) or 'none'}; chosen on dev: {'; '.join(trials) or 'nothing was trained'}",
-        NOT_RUN if found.tokens is None else token_fact(found.tokens),
+        NOT_RUN
+        if found.tokens is None
+        else f"fine-tuned with a token, all rows equally long, chosen on dev: {'; '.join(found.tokens.chosen())}",
         f"configuration {cfg.config_digest[:16]}" if cfg.config_digest else "configuration not given",
     ]
 

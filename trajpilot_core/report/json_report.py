@@ -8,7 +8,6 @@ from importlib import metadata
 from pydantic import JsonValue
 
 from schemas.base import Record
-from schemas.results import Metric
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.results import ResultCell
 
@@ -42,21 +41,14 @@ def table_json(table: GroupedTable[ResultCell]) -> JsonValue:
                 "text": cell.text,
                 "interval": cell.interval,
                 "best": cell.is_best,
-                **_numbers(cell.metric),
+                "value": cell.metric.value,
+                "low": finite(cell.metric.low),
+                "high": finite(cell.metric.high),
+                "n_takes": cell.metric.n_takes,
+                "n_windows": cell.metric.n_windows,
             }
             for cell in table.cells()
         ],
-    }
-
-
-def _numbers(m: Metric) -> dict[str, JsonValue]:
-    """Return what a cell shows, in full precision."""
-    return {
-        "value": m.value,
-        "low": finite(m.low),
-        "high": finite(m.high),
-        "n_takes": m.n_takes,
-        "n_windows": m.n_windows,
     }
 
 

@@ -1,7 +1,6 @@
 """The limits of a run in words, filled from its data: what the numbers do not show."""
 
 from schemas.config import ReportConfig
-from schemas.places import OtherRun
 from schemas.released import released_note
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
@@ -46,7 +45,8 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConf
         )
     seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
     said.append(f"{seeds} trained: the intervals hold the spread over takes, never the spread between trainings.")
-    said += [_claim(judgement) for judgement in loaded.judgements if _is_open_claim(judgement)]
+    claims = [one for one in loaded.judgements if one.check.startswith(("claim: ", "demo: "))]
+    said += [_claim(one) for one in claims if one.verdict != "holds"]
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
         said.append(f"UNDERTRAINED rows prove nothing, neither for nor against: {', '.join(weak)}.")
@@ -81,7 +81,7 @@ def _world(simulated: bool) -> str:
 def _origins(cfg: ReportConfig) -> list[str]:
     """State which models come from another run; nothing where none does."""
     taken = {"E_tau": cfg.alignment_from, "the initial weights of the predictors": cfg.predictor_from}
-    parts = [f"{what} from {_origin(run)}" for what, run in taken.items() if run is not None]
+    parts = [f"{what} from {run.place} (sha256 {run.sha256[:12]})" for what, run in taken.items() if run is not None]
     if not parts:
         return []
     return [f"Models of another run: {' and '.join(parts)}. What that run was fitted on counts as training data here."]
@@ -96,16 +96,6 @@ def _released(cfg: ReportConfig) -> list[str]:
         "segments and then shows what lies before and after them, the next step of a Start included; the column "
         "overhang_s of the features says by how much. A file that is shifted by a row looks like a good one."
     ]
-
-
-def _origin(run: OtherRun) -> str:
-    """Print which output of another run is meant."""
-    return f"{run.place} (sha256 {run.sha256[:12]})"
-
-
-def _is_open_claim(judgement: Judgement) -> bool:
-    """Return whether a judgement is a claim of the paper or of the demo that did not come out."""
-    return judgement.check.startswith(("claim: ", "demo: ")) and judgement.verdict != "holds"
 
 
 def _claim(judgement: Judgement) -> str:

@@ -149,6 +149,8 @@ def caption(loaded: Loaded, cfg: ReportConfig) -> str:
 def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str, str]]:
     """What ran, on what: the header of the page."""
     windows, takes = loaded.scored
+    n = cfg.windows_per_horizon
+    subset = "" if n is None else f" (a sample: at most {n} of each horizon, for every row)"
     hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
     poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in loaded.poses})
     lost = sum(health.lost_units(loaded.rejects).values())
@@ -157,7 +159,7 @@ def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str
         ("corpus", corpus_title(loaded, cfg)),
         ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
         ("segments, labels", f"{loaded.segments.num_rows} segments, {loaded.labels.num_rows} labels"),
-        ("windows", f"{windows} test windows{subset_note(cfg)}, {loaded.windows.num_rows} in all"),
+        ("windows", f"{windows} test windows{subset}, {loaded.windows.num_rows} in all"),
         ("head motion", "; ".join(poses) or "none"),
         *([("appearance", f"{cfg.released}: {released_note(cfg.released)}")] if cfg.released else []),
         (
@@ -168,12 +170,6 @@ def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str
         ("configuration", cfg.config_digest[:16] if cfg.config_digest else "not given"),
         ("versions", versions),
     ]
-
-
-def subset_note(cfg: ReportConfig) -> str:
-    """Say that a sample of the test windows was scored; empty where all were."""
-    n = cfg.windows_per_horizon
-    return "" if n is None else f" (a sample: at most {n} of each horizon, for every row)"
 
 
 def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:

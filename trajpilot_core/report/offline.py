@@ -2,12 +2,16 @@
 
 import base64
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.drawing.row_styles import page_rules
+from trajpilot_core.report.tables.table import Table
 
 REPORT = "trajpilot_core.report"
 
@@ -39,3 +43,25 @@ def policy(script: str) -> str:
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; "
         "base-uri 'none'; form-action 'none'"
     )
+
+
+@dataclass(frozen=True)
+class Section:
+    """Tables and charts under one heading."""
+
+    id: str
+    title: str
+    tables: tuple[Table, ...] = ()
+    charts: tuple[Chart, ...] = ()
+    text: str = ""
+
+
+def render_document(title: str, banner: str, facts: Sequence[str], sections: Sequence[Section]) -> bytes:
+    """Render the page; every text is escaped, no request leaves it, and only its own script may run.
+
+    Args:
+        banner: what must be read before all else.
+        sections: in the order of the page.
+    """
+    shown = [replace(one, tables=tuple(table.said_once() for table in one.tables)) for one in sections]
+    return render_offline("document.html.j2", "document.js", title=title, banner=banner, facts=facts, sections=shown)

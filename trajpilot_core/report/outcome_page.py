@@ -12,8 +12,8 @@ from trajpilot_core.metrics.shots import SHOT_METRICS
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.document import Section, render_document
 from trajpilot_core.report.figures.curves import training_charts
+from trajpilot_core.report.offline import Section, render_document
 from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number

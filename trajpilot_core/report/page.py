@@ -31,7 +31,7 @@ from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.diagnostics import diagnostics_tables
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import LEGEND, descriptions
-from trajpilot_core.report.tables.published_pool import pool_comparisons
+from trajpilot_core.report.tables.published import pool_comparisons
 from trajpilot_core.report.tables.results import ResultCell, Results
 from trajpilot_core.report.tables.table import Table, number
 from trajpilot_core.report.verdict import DerivedVerdict

@@ -10,7 +10,7 @@ from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.document import Section, render_document
+from trajpilot_core.report.offline import Section, render_document
 from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.report.tables.names import LEGEND, marked, pose_metric_names
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value

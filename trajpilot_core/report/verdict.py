@@ -73,7 +73,10 @@ def verdict_of(
         return DerivedVerdict("nothing", NOTHING)
     state = _state(gains[asked], results)
     where = "In this simulated world" if simulated else "On the takes that were scored"
-    said = [f"{where}, {_claim(state, asked, results)}: {_gain(gains[asked], 'points of ' + metric)}"]
+    gain = gains[asked]
+    value = f"{number(gain.value, is_signed=True)} points of {metric}"
+    gained = f"{row_name(asked)} − {row_name(REFERENCE)} = {value} {interval(gain.low, gain.high, is_signed=True)}"
+    said = [f"{where}, {_claim(state, asked, results)}: {gained}"]
     said += _rest(gains, asked, results)
     said += _opened(gate) if asked == examined().id else []
     text = f"{'; '.join(said)} (95 % intervals over {_takes(results, gains[asked])})."
@@ -133,12 +136,6 @@ def _claim(state: Effect, asked: str, results: Results) -> str:
         "undecided": f"no effect of {subject} is shown",
         "nothing": f"nothing can be said of {subject} ({reason})",
     }[state]
-
-
-def _gain(gain: Metric, unit: str = "") -> str:
-    """Print a difference to the reference with its interval."""
-    value = number(gain.value, is_signed=True) + (f" {unit}" if unit else "")
-    return f"{row_name(gain.variant)} − {row_name(REFERENCE)} = {value} {interval(gain.low, gain.high, is_signed=True)}"
 
 
 def _rest(gains: dict[str, Metric], asked: str, results: Results) -> Sequence[str]:

@@ -14,10 +14,9 @@ from schemas.results import Prediction
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.predictions import brought
-from trajpilot_core.methods import METHODS, entries, in_order, method, with_role
+from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
-from trajpilot_core.methods.latent import ENTRY as IN_LATENTS
 from trajpilot_core.predict.picture import STYLES
 from trajpilot_core.report.figures.gains import AVERAGE
 from trajpilot_core.report.tables.ceilings import INFORMATION
@@ -148,13 +147,11 @@ def test_a_row_that_another_stage_answered_brings_its_predictions(made):
     renamed = own.set_column(place, own.schema.field(place), pa.array(["toy"] * own.num_rows, pa.string()))
     elsewhere = replace(TOY, answer=None, predictions="toy_predictions")
     with with_method(elsewhere):
-        assert entries() == ("vlm_predictions", IN_LATENTS, "toy_predictions")
         assert brought(Entries(renamed), "toy_predictions").schema == arrow_schema(Prediction)
         with pytest.raises(EvaluationError, match="predictions of no_traj, but it is declared for toy"):
             brought(Entries(own), "toy_predictions")
         with pytest.raises(EvaluationError, match="has the columns window_id"):
             brought(Entries(own.select(["window_id"])), "toy_predictions")
-    assert entries() == ("vlm_predictions", IN_LATENTS)
 
 
 def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> None:

@@ -41,4 +41,4 @@ def test_a_stale_value_and_a_name_that_is_gone_are_seen() -> None:
 
 
 def test_the_labels_are_those_of_the_code_with_the_runs_that_fill_them() -> None:
-    assert commands_table().markdown(is_titled=False).strip() == block("labels")
+    assert commands_table().markdown().strip() == block("labels")

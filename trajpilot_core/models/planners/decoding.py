@@ -9,7 +9,7 @@ Source: Rabiner, Proc. IEEE 77 (1989), for the recursions; D 35 of docs/decision
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -98,7 +98,6 @@ def log_scores(
     logits_BHV: Tensor,
     temperature: float = 1.0,
     allowed_BV: Tensor | None = None,
-    window_ids: Sequence[str] | None = None,
 ) -> Tensor:
     """Return (B, H, V) float64: log softmax(logits / temperature) over the labels that a window may answer.
 
@@ -106,7 +105,6 @@ def log_scores(
         temperature: above 0.
         allowed_BV: bool, the labels that may be answered; the others get -inf before the softmax, so that the allowed
             ones share all of the probability. None: all labels.
-        window_ids: names of the windows, for errors; None: they are numbered.
 
     Raises:
         InputError: a window has no label that may be answered.
@@ -114,43 +112,33 @@ def log_scores(
     if allowed_BV is not None:
         for at in (~allowed_BV.any(1)).nonzero()[:1, 0].tolist():
             raise InputError(
-                f"window {_names(window_ids, len(allowed_BV))[at]}: its mask allows none of the {allowed_BV.shape[1]} "
+                f"window {at}: its mask allows none of the {allowed_BV.shape[1]} "
                 "labels; give its scenario the labels that stand there in training, or set is_masked=False"
             )
         logits_BHV = logits_BHV.masked_fill(~allowed_BV[:, None], -torch.inf)
     return (logits_BHV.double() / temperature).log_softmax(2)
 
 
-def _names(window_ids: Sequence[str] | None, n: int) -> Sequence[str]:
-    """Return how errors call n windows."""
-    return window_ids if window_ids is not None else [str(at) for at in range(n)]
-
-
-def marginals(
-    log_score_BHV: Tensor, prior: TransitionPrior, weight: float, window_ids: Sequence[str] | None = None
-) -> Tensor:
+def marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) -> Tensor:
     """Return (B, H, V) float64: the posterior of every step's label, all sequences summed out; see `log_marginals`."""
-    return log_marginals(log_score_BHV, prior, weight, window_ids).exp()
+    return log_marginals(log_score_BHV, prior, weight).exp()
 
 
-def log_marginals(
-    log_score_BHV: Tensor, prior: TransitionPrior, weight: float, window_ids: Sequence[str] | None = None
-) -> Tensor:
+def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) -> Tensor:
     """Return (B, H, V) float64: log posterior of every step's label, by forward and backward recursion.
 
     Args:
         log_score_BHV: what every label scores at every step, -inf where it may not stand.
         weight: factor of its logarithms, at least 0; at 0 every step stands by itself and nothing is impossible.
-        window_ids: names of the windows, for errors; None: they are numbered.
 
     Raises:
         InputError: no sequence of a window is possible.
     """
     if weight == 0:
         return log_score_BHV.double().log_softmax(2)
-    moves, names = prior.weighted(weight), _names(window_ids, len(log_score_BHV))
+    moves = prior.weighted(weight)
     excess_N = moves.seen + (-(moves.floor[moves.before] - moves.seen).clamp_max(0.0).exp()).log1p()
-    parts = [_log_marginals(own_HVB, moves, excess_N, names[at:]) for at, own_HVB in _parts(log_score_BHV, prior)]
+    parts = [_log_marginals(own_HVB, moves, excess_N, at) for at, own_HVB in _parts(log_score_BHV, prior)]
     return torch.cat(parts)
 
 
@@ -161,12 +149,12 @@ def _parts(log_score_BHV: Tensor, prior: TransitionPrior) -> Iterator[tuple[int,
         yield at, log_score_BHV[at : at + n].double().permute(1, 2, 0).contiguous()
 
 
-def _log_marginals(own_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, names: Sequence[str]) -> Tensor:
+def _log_marginals(own_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, first: int) -> Tensor:
     """Return (B, H, V) of a part of the windows."""
     forward = [own_HVB[0]]
     for own_VB in own_HVB[1:]:
         forward.append(own_VB + _forth(moves, excess_N, forward[-1]))
-    _require_a_sequence(forward[-1], names)
+    _require_a_sequence(forward[-1], first)
     backward_VB, out = torch.zeros_like(forward[0]), [forward[-1]]
     for t in range(len(forward) - 2, -1, -1):
         backward_VB = _back(moves, excess_N, backward_VB + own_HVB[t + 1])
@@ -203,9 +191,7 @@ def _largest(values_NB: Tensor, to_N: Tensor, least_VB: Tensor) -> Tensor:
     return least_VB.scatter_reduce_(0, to_N[:, None].expand_as(values_NB), values_NB, "amax")
 
 
-def viterbi(
-    log_score_BHV: Tensor, prior: TransitionPrior, weight: float = 1.0, window_ids: Sequence[str] | None = None
-) -> Tensor:
+def viterbi(log_score_BHV: Tensor, prior: TransitionPrior, weight: float = 1.0) -> Tensor:
     """Return (B, H) long: the sequence of the highest score.
 
     Of equal sequences the one with the smallest last label is taken, then the smallest label before it, and so on.
@@ -213,20 +199,19 @@ def viterbi(
     Args:
         log_score_BHV: what every label scores at every step, -inf where it may not stand.
         weight: factor of its logarithms, at least 0; at 0 every step stands by itself and nothing is impossible.
-        window_ids: names of the windows, for errors; None: they are numbered.
 
     Raises:
         InputError: no sequence of a window is possible.
     """
     if weight == 0:
         return log_score_BHV.argmax(2)  # the first of equal scores, as torch promises
-    moves, names = prior.weighted(weight), _names(window_ids, len(log_score_BHV))
+    moves = prior.weighted(weight)
     order_N = moves.after.argsort()
     moves = TransitionPrior(moves.before[order_N], moves.after[order_N], moves.seen[order_N], moves.floor)
-    return torch.cat([_best(own_HVB, moves, names[at:]) for at, own_HVB in _parts(log_score_BHV, prior)])
+    return torch.cat([_best(own_HVB, moves, at) for at, own_HVB in _parts(log_score_BHV, prior)])
 
 
-def _best(own_HVB: Tensor, moves: TransitionPrior, names: Sequence[str]) -> Tensor:
+def _best(own_HVB: Tensor, moves: TransitionPrior, first: int) -> Tensor:
     """Return (B, H) long of a part of the windows.
 
     The best way to a label is the better of its listed predecessors and of the floors of all labels: a floor never
@@ -237,7 +222,7 @@ def _best(own_HVB: Tensor, moves: TransitionPrior, names: Sequence[str]) -> Tens
     for own_VB in own_HVB[1:]:
         by_floor_VB = (best[-1] + moves.floor[:, None]).amax(0).repeat(len(own_VB), 1)
         best.append(own_VB + _largest(best[-1][moves.before] + moves.seen[:, None], moves.after, by_floor_VB))
-    _require_a_sequence(best[-1], names)
+    _require_a_sequence(best[-1], first)
     labels = [best[-1].argmax(0)]
     for best_VB in best[-2::-1]:
         labels.append((best_VB.T + _into(moves, labels[-1])).argmax(1))
@@ -255,15 +240,10 @@ def _into(moves: TransitionPrior, label_B: Tensor) -> Tensor:
     return into_BV
 
 
-def _require_a_sequence(last_VB: Tensor, names: Sequence[str]) -> None:
-    """Check that each window can end in some label, from the scores of the last step."""
+def _require_a_sequence(last_VB: Tensor, first: int) -> None:
+    """Check that each window, `first` and those after it, can end in some label, from the scores of the last step."""
     for at in (last_VB == -torch.inf).all(0).nonzero()[:1, 0].tolist():
         raise InputError(
-            f"window {names[at]}: every sequence of its labels has a transition of probability 0; set smoothing above "
+            f"window {first + at}: every sequence of its labels has a transition of probability 0; set smoothing above "
             "0, or weight=0 to decode every step by itself"
         )
-
-
-def truths_allowed(allowed_BV: Tensor, labels_BH: Tensor) -> Tensor:
-    """Return (B, H) bool: which of the true labels, long, the masks of their windows let through."""
-    return allowed_BV.gather(1, labels_BH)

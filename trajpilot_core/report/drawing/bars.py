@@ -5,8 +5,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, chart_frame
-from trajpilot_core.report.drawing.svg import element, empty, shortened
+from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, chart_frame, element, empty, shortened
 
 NAME_PX, NUMBER_PX, ROW_PX, TOP = 158, 44, 23, 8
 MOST_ROWS = (HEIGHT - TOP - 20) // ROW_PX

@@ -4,12 +4,39 @@ Every text is escaped by markupsafe. Coordinates are rounded, so that equal numb
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.drawing.svg import element, empty
+from trajpilot_core.report.drawing.row_styles import mark_of
+from trajpilot_core.report.tables.names import row_name
+
+
+def element(name: str, *inside: str, **attributes: object) -> Markup:
+    """Return an element; texts and attributes are escaped, and equal arguments give equal bytes.
+
+    Args:
+        inside: texts and elements; without any the element closes itself.
+        attributes: in this order; `class_` stands for class, `text_anchor` for text-anchor.
+    """
+    pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
+    head = Markup(name) + Markup("").join(Markup(' {}="{}"').format(*pair) for pair in pairs)
+    if not inside:
+        return Markup("<{}/>").format(head)
+    return Markup("<{}>{}</{}>").format(head, Markup("").join(inside), Markup(name))
+
+
+def empty(title: str) -> Markup:
+    """Return what stands in the place of a chart without points."""
+    return element("p", f"{title}: nothing to draw.", class_="empty")
+
+
+def shortened(text: str, longest: int) -> str:
+    """Cut a text to at most `longest` characters, the last of which then says so."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
 
 WIDTH, HEIGHT = 380, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 38
@@ -39,6 +66,13 @@ class Point:
     has_interval: bool = field(default=True, kw_only=True)
     name: str = field(default="", kw_only=True)
     """What stands for `x` where it is no number that means anything."""
+
+
+def measured(x: float, value: float, low: float, high: float, name: str = "") -> Point:
+    """Return a point with its interval; one without finite ends is not drawn."""
+    has_interval = math.isfinite(low) and math.isfinite(high)
+    ends = (low, high) if has_interval else (value, value)
+    return Point(x, value, *ends, has_interval=has_interval, name=name)
 
 
 @dataclass(frozen=True)
@@ -251,15 +285,42 @@ def _mark(kind: str, x: float, y: float) -> Markup:
 
 def legend_mark(line_style: str, mark: str) -> Markup:
     """Draw the sample of a line for a legend."""
-    return _swatch(f"line {line_style}", _mark(mark, 15, 6))
+    return swatch(f"line {line_style}", _mark(mark, 15, 6))
 
 
-def legend_bound() -> Markup:
-    """Draw the sample of a bound for a legend."""
-    return _swatch("bound", element("path", d="M8 6h14"))
-
-
-def _swatch(class_: str, mark: Markup) -> Markup:
-    """Draw a short line with a mark on it."""
+def swatch(class_: str, mark: Markup) -> Markup:
+    """Draw a short line with a mark on it, for a legend."""
     line = element("g", element("polyline", points="1,6 29,6"), mark, class_=class_)
     return element("svg", line, class_="swatch", viewBox="0 0 30 12", aria_hidden="true")
+
+
+DEV_QUANTITIES = ("M@1", "R@5", "selection", "Mid mAcc", "Action", "-l1", "right", "action", "accuracy")
+"""What selects the epoch that is kept, first found first."""
+
+
+class Key(NamedTuple):
+    """One entry of a legend."""
+
+    name: str
+    swatch: Markup
+    row: str = ""
+    """The row of the tables that it stands for; empty for any other line."""
+
+
+class Chart(NamedTuple):
+    """One drawn chart with its caption."""
+
+    caption: str
+    chart: Markup
+    legend: Sequence[Key] = ()
+    """Where the chart has its own."""
+
+
+def keys_of_rows(variants: Iterable[str]) -> list[Key]:
+    """Return the legend of some rows."""
+    return [Key(row_name(v), legend_mark(v, mark_of(v)), v) for v in variants]
+
+
+def keys_of(series: Iterable[Series]) -> list[Key]:
+    """Return the legend of some lines."""
+    return [Key(line.name, legend_mark(line.style, line.mark)) for line in series]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from trajpilot_core.methods import METHODS
-from trajpilot_core.methods.base import Method, RowStyle
+from trajpilot_core.methods.base import RowStyle
 
 SHORTEST, BETWEEN, LONGEST = "shortest", "between", "longest"
 """Styles of lines of one row at several horizons, next to the colour of the row."""
@@ -74,7 +74,8 @@ def _rgb(colour: str) -> tuple[int, ...]:
 
 def answer_rules() -> str:
     """Return the rules of the page of a plan, where the row that decides has the colour of its answer's edge."""
-    rules = (f".answer.r-{one.id} li {{ border-top-color: var(--{one.id}); }}" for one in _answering())
+    answering = [one.id for one in METHODS if one.plans is not None]
+    rules = (f".answer.r-{row} li {{ border-top-color: var(--{row}); }}" for row in answering)
     return "\n".join(rules) + "\n"
 
 
@@ -98,8 +99,3 @@ def line_rules() -> list[str]:
 def _variables(theme: str) -> str:
     """Return the colours of one theme, `light` or `dark`, as variables."""
     return " ".join(f"--{name}: {light if theme == 'light' else dark};" for name, (light, dark) in colours().items())
-
-
-def _answering() -> list[Method]:
-    """Return the rows that answer a video of one's own."""
-    return [one for one in METHODS if one.plans is not None]

@@ -1,13 +1,43 @@
 """Charts side by side in one SVG file that carries its own colours. Equal numbers give equal bytes."""
 
+import re
 from collections.abc import Sequence
+from importlib import resources
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH
-from trajpilot_core.report.drawing.legend import Key
-from trajpilot_core.report.drawing.svg import element
+from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, Key, element
+from trajpilot_core.report.drawing.row_styles import picture_rules
+
+COLUMNS = 2
+"""Charts side by side: as many as the UI shows without making them smaller."""
+PLAIN = """
+svg { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+.page { fill: #ffffff; } .banner { fill: %(warn-bg)s; }
+.warning { font-size: 13px; font-weight: 600; fill: %(warn-ink)s; }
+.title { font-size: 14px; font-weight: 600; fill: %(ink)s; } .key { font-size: 12px; fill: %(ink)s; }
+.name { font-size: 11px; fill: %(ink)s; }
+.grid { stroke: %(line)s; stroke-width: 1; } .zero { stroke: %(ink)s; stroke-width: 1.4; }
+.tick { font-size: 10.5px; fill: %(soft)s; } .label { font-size: 11px; fill: %(soft)s; }
+.line { fill: none; stroke: currentColor; stroke-width: 1.9; } .line g { fill: currentColor; }
+.line circle, .line rect, .line path { fill: currentColor; stroke: #ffffff; stroke-width: .8; }
+.band { fill: currentColor; opacity: .14; stroke: none; }
+.thin { fill: none; stroke: currentColor; stroke-width: .8; opacity: .75; }
+.bound { fill: none; stroke: currentColor; stroke-width: 1; } .bound polyline { stroke-width: .8; opacity: .75; }
+.bound path { stroke-width: 1.5; } .start { stroke: %(ink)s; stroke-width: 2; fill: none; }
+.train { color: %(accent)s; } .dev { color: #7fb6c8; } .test { color: %(soft)s; } .lost { color: %(miss)s; }
+.bar { fill: currentColor; }
+"""
+
+
+def style() -> Markup:
+    """Return the style sheet: the page's colours in light, and colours and dashes of the rows."""
+    sheet = resources.files("trajpilot_core.report").joinpath("templates/report.css").read_text()
+    light = sheet[: sheet.index("}")]
+    colour = dict(re.findall(r"--([\w-]+): (#\w+);", light))
+    return Markup(PLAIN % colour + picture_rules())  # our own text, no data
+
 
 GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
 """Pixels between charts, above a chart, of a legend's entry (height, least width), and of the line above all."""
@@ -22,13 +52,8 @@ class Panel(NamedTuple):
     chart: Markup
 
 
-def sheet(panels: Sequence[Panel], keys: Sequence[Key], style: Markup, columns: int = 3, banner: str = "") -> bytes:
-    """Lay charts out in rows, the legend below them.
-
-    Args:
-        panels: the charts, as `report.charts` draws them.
-        banner: what must be read before all else, above the charts.
-    """
+def sheet(panels: Sequence[Panel], keys: Sequence[Key], banner: str = "", columns: int = COLUMNS) -> bytes:
+    """Lay charts out in rows, the legend below them; `banner`: what must be read before all else, above the charts."""
     columns = max(1, min(columns, len(panels)))
     rows = -(-len(panels) // columns)
     width = columns * (WIDTH + GAP) + GAP
@@ -40,23 +65,19 @@ def sheet(panels: Sequence[Panel], keys: Sequence[Key], style: Markup, columns: 
     parts = [_panel(panel, index % columns, index // columns, above) for index, panel in enumerate(panels)]
     places = [divmod(index, per_line) for index in range(len(keys))]
     parts += [_key(key, key_width * at, top + KEY * line) for key, (line, at) in zip(keys, places, strict=True)]
-    parts += [_banner(banner, width)] if banner else []
-    return standalone(width, height, style, parts)
+    if banner:
+        parts.append(element("rect", class_="banner", x=0, y=0, width=width, height=BANNER - 6))
+        parts[-1] += element("text", banner, class_="warning", x=GAP, y=BANNER - 14)
+    return standalone(width, height, parts)
 
 
-def standalone(width: float, height: float, style: Markup, parts: Sequence[Markup]) -> bytes:
+def standalone(width: float, height: float, parts: Sequence[Markup]) -> bytes:
     """Return a picture that stands alone, with its own style sheet, on a page of its size."""
     sized: dict[str, object] = {"width": width, "height": height}
     page = element("rect", class_="page", x=0, y=0, **sized)
-    inside = (element("style", style), page, Markup("\n").join(parts))
+    inside = (element("style", style()), page, Markup("\n").join(parts))
     space = "http://www.w3.org/2000/svg"
     return f"{element('svg', *inside, xmlns=space, viewBox=f'0 0 {width} {height}', **sized)}\n".encode()
-
-
-def _banner(text: str, width: int) -> Markup:
-    """Write a line over the whole width."""
-    ground = element("rect", class_="banner", x=0, y=0, width=width, height=BANNER - 6)
-    return ground + element("text", text, class_="warning", x=GAP, y=BANNER - 14)
 
 
 def _panel(panel: Panel, column: int, row: int, above: int) -> Markup:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import get_args
 
-from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.figures import (
     ablations,
     accuracy,

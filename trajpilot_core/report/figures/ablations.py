@@ -1,7 +1,7 @@
 """M@1 of a row, of the same without parts and of the fallback over the horizon, without bands; a chart per row."""
 
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.figures.base import Figure, Material, rows_chart
 from trajpilot_core.report.tables.attribution import ablations
 from trajpilot_core.report.tables.names import row_name

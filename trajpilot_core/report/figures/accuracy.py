@@ -6,9 +6,8 @@ from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.methods import charted
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.legend import keys_of_rows
+from trajpilot_core.report.drawing.charts import keys_of_rows
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.figures.gains import gain_chart, gaining
@@ -31,7 +30,7 @@ def accuracy(committed: Committed) -> Drawn:
     panels = [Panel(f"{name}: {descriptions()[name]}", charts[name].chart) for name in SHOWN]
     panels.append(Panel("M@1 minus No-Traj’s, same windows", gain_chart(results).chart))
     drawn = rows + [variant for variant in gaining() if variant in results.variants() and variant not in rows]
-    content = sheet(panels, keys_of_rows(drawn), style(), COLUMNS, committed.warning())
+    content = sheet(panels, keys_of_rows(drawn), committed.warning())
     return Drawn(content, _caption(metrics, [v for v in drawn if v in results.undertrained], bool(ceilings)))
 
 

@@ -6,8 +6,7 @@ from typing import Literal
 
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
-from trajpilot_core.report.drawing.legend import Chart, keys_of_rows
+from trajpilot_core.report.drawing.charts import Axes, Chart, Series, keys_of_rows, line_chart, measured
 from trajpilot_core.report.drawing.picture import Drawn
 from trajpilot_core.report.drawing.row_styles import mark_of
 from trajpilot_core.report.tables.names import row_name
@@ -47,12 +46,9 @@ class Figure:
 def series_of(results: Results, variant: str, reference: str | None, metric: str, *, has_band: bool = True) -> Series:
     """Return one row over the horizons; an infinite interval is not drawn."""
     found = [m for m in results.find({variant}, reference) if m.metric == metric and m.horizon is not None]
-    points = []
-    for m in sorted(found, key=lambda m: m.horizon or 0):
-        wide = m.low == float("-inf")
-        low, high = (m.value, m.value) if wide else (m.low, m.high)
-        points.append(Point(float(m.horizon or 0), m.value, low, high, has_interval=not wide))
-    return Series(row_name(variant), variant, tuple(points), mark_of(variant), has_band)
+    rising = sorted(found, key=lambda m: m.horizon or 0)
+    points = tuple(measured(float(m.horizon or 0), m.value, m.low, m.high) for m in rising)
+    return Series(row_name(variant), variant, points, mark_of(variant), has_band)
 
 
 def horizons_of(results: Results) -> tuple[float, ...]:

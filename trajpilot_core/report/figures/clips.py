@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from trajpilot_core.report.committed import Committed
+from trajpilot_core.report.drawing.charts import element, shortened
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.drawing.svg import element, shortened
 from trajpilot_core.report.drawing.svg_grid import standalone
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
@@ -87,7 +86,7 @@ def _sheet(chosen: Sequence[Clip], shots: Mapping[tuple[str, float], Thumbnail],
     tall = TITLE + lines * (side + TIME + GAP)
     width, height = max(760, GAP + columns * (side + GAP)), GAP + len(chosen) * tall
     parts = [part for index, clip in enumerate(chosen) for part in _clip(clip, shots, side, columns, index * tall)]
-    return standalone(width, height, style(), parts)
+    return standalone(width, height, parts)
 
 
 def _clip(clip: Clip, shots: Mapping[tuple[str, float], Thumbnail], side: int, columns: int, top: int) -> list[Markup]:

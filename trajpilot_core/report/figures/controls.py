@@ -2,7 +2,7 @@
 
 from trajpilot_core.methods import METHODS, with_role
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.drawing.legend import Chart
+from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.figures.base import Figure, Material, rows_chart
 
 

@@ -7,10 +7,8 @@ import pyarrow as pa
 from schemas.rejects import MEANING, RejectCode
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.bars import Bar, bar_chart
-from trajpilot_core.report.drawing.charts import legend_mark
-from trajpilot_core.report.drawing.legend import Key
+from trajpilot_core.report.drawing.charts import Key, legend_mark
 from trajpilot_core.report.drawing.picture import Drawn
-from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.health import SPLITS
@@ -22,7 +20,8 @@ def corpus(committed: Committed) -> Drawn:
     windows = committed.table("ingest", "windows", ("horizon", "split"))
     rejects = committed.table("ingest", "ingest.rejects", ("code", "n_units"))
     by_scenario = sorted(_counted(takes, "scenario"), key=lambda bar: (-bar.total, bar.name))
-    by_horizon = [bar._replace(name=f"H = {bar.name}") for bar in sorted(_counted(windows, "horizon"), key=_number)]
+    rising = sorted(_counted(windows, "horizon"), key=lambda bar: int(bar.name))
+    by_horizon = [bar._replace(name=f"H = {bar.name}") for bar in rising]
     lost: Counter[str] = Counter()
     for row in rejects.to_pylist():
         lost[row["code"]] += row["n_units"] if MEANING[RejectCode(row["code"])].severity == "drop" else 0
@@ -36,13 +35,7 @@ def corpus(committed: Committed) -> Drawn:
     counts = Counter(takes["split"].to_pylist())
     said = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
     advice = " What each reason means stands in the table of this stage." if left_out else ""
-    return Drawn(
-        sheet(panels, keys, style(), COLUMNS, committed.warning()), f"{takes.num_rows:,} takes: {said}.{advice}"
-    )
-
-
-def _number(bar: Bar) -> int:
-    return int(bar.name)
+    return Drawn(sheet(panels, keys, committed.warning()), f"{takes.num_rows:,} takes: {said}.{advice}")
 
 
 def _counted(table: pa.Table, column: str) -> list[Bar]:

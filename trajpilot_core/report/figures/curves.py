@@ -1,6 +1,7 @@
 """Training curves: loss and the score that chooses the epoch, on dev and on training takes. Never a test figure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from schemas.arrow import rows_of
@@ -8,13 +9,21 @@ from schemas.planners import PLANNERS
 from schemas.results import CurvePoint
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_mark, line_chart
-from trajpilot_core.report.drawing.legend import DEV_QUANTITIES, Chart, Key, keys_of
+from trajpilot_core.report.drawing.charts import (
+    DEV_QUANTITIES,
+    Axes,
+    Chart,
+    Key,
+    Point,
+    Series,
+    keys_of,
+    legend_mark,
+    line_chart,
+)
 from trajpilot_core.report.drawing.picture import Drawn, NothingAsked, NothingToDraw
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST, told_apart
-from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
-from trajpilot_core.report.figures.base import Figure, Material
+from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.names import row_name
 
 NAMES = {
@@ -60,17 +69,12 @@ class DrawnModel(NamedTuple):
     """Epoch that was kept."""
 
 
-def charts(material: Material) -> list[Chart]:
-    """Draw, per stage, the training loss and the score that selects the epoch, chain `final`, first seed.
+def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[Chart]:
+    """Draw, per (stage, its curve rows), the training loss and the score that selects the epoch: `final`, first seed.
 
     The score is that of dev; the thin lines are the same score of a sample of what was learned from. Every planner of
     another paper has charts of its own: their losses do not compare.
     """
-    return training_charts(material.curves)
-
-
-def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[Chart]:
-    """Draw the same of (stage, its curve rows)."""
     drawn = []
     for stage, rows in curves:
         shown = shown_rows(rows)
@@ -156,19 +160,14 @@ def horizon_styles(models: Iterable[str]) -> dict[int, str]:
     return {horizons[0]: SHORTEST, horizons[len(horizons) // 2]: BETWEEN, horizons[-1]: LONGEST}
 
 
-def _rows(committed: Committed, stage: str) -> list[CurvePoint]:
-    """Return the epochs of a stage that are drawn."""
-    rows = rows_of(CurvePoint, committed.table(stage, f"{stage}_curves"))
-    if not rows:
+def _drawn(committed: Committed, stage: str) -> Drawn:
+    """Draw loss and score of a stage's trainings for every group of models that share them."""
+    every = rows_of(CurvePoint, committed.table(stage, f"{stage}_curves"))
+    if not every:
         raise NothingAsked("nothing was trained")
-    shown = shown_rows(rows)
-    if not shown:
+    rows = shown_rows(every)
+    if not rows:
         raise NothingToDraw("nothing was trained in the chain `final`")
-    return shown
-
-
-def _drawn(committed: Committed, stage: str, rows: Sequence[CurvePoint]) -> Drawn:
-    """Draw loss and score for every group of models that share them."""
     groups: dict[tuple[str, str], list[DrawnModel]] = {}
     for model, line in _styles(models_of(rows)).items():
         planner, quantity = planner_of(model)[0], CHOSEN_BY.get(short(model), CHOSEN_BY[stage])
@@ -177,9 +176,11 @@ def _drawn(committed: Committed, stage: str, rows: Sequence[CurvePoint]) -> Draw
     panels, keys = [], []
     for (planner, quantity), members in groups.items():
         whose = f"{row_name(planner)}: " if planner else ""
-        panels += [_loss(rows, members, whose), _score(rows, members, quantity, whose)]
+        lines = [line for one in members for line in _lines(rows, one, "train", "loss", 1.0)]
+        loss = line_chart(_axes(f"{whose}Training loss", lines), lines)
+        panels += [Panel(f"{whose}Training loss", loss), _score(rows, members, quantity, whose)]
         keys += [Key(f"{one.name}: epoch {one.kept}", legend_mark(one.style, "circle")) for one in members]
-    content = sheet(panels, keys, style(), COLUMNS, committed.warning())
+    content = sheet(panels, keys, committed.warning())
     seed = rows[0].seed
     return Drawn(
         content,
@@ -233,13 +234,6 @@ def _is(row: CurvePoint, model: str, split: str, quantity: str) -> bool:
     return (row.model, row.split, row.quantity) == (model, split, quantity)
 
 
-def _loss(rows: Sequence[CurvePoint], shown: Sequence[DrawnModel], whose: str) -> Panel:
-    """Draw the training loss."""
-    lines = [line for one in shown for line in _lines(rows, one, "train", "loss", 1.0)]
-    title = f"{whose}Training loss"
-    return Panel(title, line_chart(_axes(title, lines), lines))
-
-
 def _score(rows: Sequence[CurvePoint], shown: Sequence[DrawnModel], quantity: str, whose: str) -> Panel:
     """Draw the score that chooses the epoch, on dev, and on train where it is measured there (thin)."""
     factor = 100.0 if quantity in PERCENT else 1.0
@@ -269,15 +263,10 @@ def _axes(title: str, lines: Sequence[Series], *, from_zero: bool = False) -> Ax
     return Axes(title, "epoch", "", tuple(float(e) for e in range(step, last + 1, step)), y_from_zero=from_zero)
 
 
-def _pictures(stage: str) -> Callable[[Committed], Drawn]:
-    """Return what draws the trainings of a stage for the UI."""
-    return lambda committed: _drawn(committed, stage, _rows(committed, stage))
-
-
 FIGURES = (
-    Figure("curves", "Trainings", "training", charts),
+    Figure("curves", "Trainings", "training", lambda material: training_charts(material.curves)),
     *(
-        Figure("curves", title, stages=(stage,), draw=_pictures(stage))
+        Figure("curves", title, stages=(stage,), draw=partial(_drawn, stage=stage))
         for stage, title in (
             ("alignment", "Training of the trajectory encoder"),
             ("predictor", "Training of the predictors"),

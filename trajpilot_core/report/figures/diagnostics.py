@@ -4,16 +4,13 @@ Published values stand in the caption of a recorded corpus of the paper, never o
 """
 
 from collections.abc import Sequence
-from math import isfinite
 
 from schemas.arrow import rows_of
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.paper.published import ATOMIC_CORPUS, table_rows
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
-from trajpilot_core.report.drawing.legend import keys_of
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, keys_of, line_chart, measured
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.diagnostics import PAIRS, QUANTITIES
@@ -40,7 +37,7 @@ def diagnostics(committed: Committed) -> Drawn:
         Panel("Approach to the goal, raw l1", line_chart(Axes(title, "horizon H (steps)", title, ticks), progress))
     )
     warning = committed.warning()
-    content = sheet(panels, keys_of(progress or drawn[0][1]), style(), COLUMNS, warning)
+    content = sheet(panels, keys_of(progress or drawn[0][1]), warning)
     return Drawn(content, _caption(pairs, shares) + ("" if warning else _published(committed)))
 
 
@@ -52,7 +49,7 @@ def _distances(rows: Sequence[PairDistance], quantity: str) -> list[Series]:
             f"{split} takes",
             STYLES[split],
             tuple(
-                _point(float(kinds.index(r.pairs)), r.value, r.low, r.high, PAIRS[r.pairs])
+                measured(float(kinds.index(r.pairs)), r.value, r.low, r.high, PAIRS[r.pairs])
                 for r in rows
                 if r.split == split and r.quantity == quantity
             ),
@@ -68,19 +65,13 @@ def _progress(rows: Sequence[ProgressShare]) -> list[Series]:
         Series(
             f"{split} takes",
             STYLES[split],
-            tuple(_point(float(r.horizon), r.share, r.low, r.high) for r in rows if r.split == split),
+            tuple(measured(float(r.horizon), r.share, r.low, r.high) for r in rows if r.split == split),
             "circle",
         )
         for split in ("test", "train")
     ]
     chance = tuple(Point(float(h), *[c] * 3) for h, c in sorted({row.horizon: row.chance for row in rows}.items()))
     return [*lines, Series("random order", STYLES["chance"], chance, "none")] if rows else []
-
-
-def _point(x: float, value: float, low: float, high: float, name: str = "") -> Point:
-    is_known = isfinite(low) and isfinite(high)
-    ends = (low, high) if is_known else (value, value)
-    return Point(x, value, *ends, has_interval=is_known, name=name)
 
 
 def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> str:

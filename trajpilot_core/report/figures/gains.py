@@ -2,9 +2,8 @@
 
 from trajpilot_core.methods import charted, in_order
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.drawing.charts import Axes, whisker_chart
-from trajpilot_core.report.drawing.legend import Chart, keys_of_rows
-from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
+from trajpilot_core.report.drawing.charts import Axes, Chart, keys_of_rows, whisker_chart
+from trajpilot_core.report.figures.base import Figure, horizons_of, series_of
 from trajpilot_core.report.tables.results import Results
 
 AVERAGE = "pool_mean"
@@ -26,9 +25,4 @@ def gain_chart(results: Results) -> Chart:
     return Chart(caption, whisker_chart(axes, series), keys_of_rows(shown))
 
 
-def charts(material: Material) -> list[Chart]:
-    """Draw the differences."""
-    return [gain_chart(material.results)]
-
-
-FIGURE = Figure("gains", "Gain over No-Traj", "summary", charts)
+FIGURE = Figure("gains", "Gain over No-Traj", "summary", lambda material: [gain_chart(material.results)])

@@ -1,8 +1,7 @@
 """The share of opened gates over the horizon."""
 
 from trajpilot_core.methods import examined
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
-from trajpilot_core.report.drawing.legend import Chart, keys_of
+from trajpilot_core.report.drawing.charts import Axes, Chart, Point, Series, keys_of, line_chart
 from trajpilot_core.report.drawing.row_styles import told_apart
 from trajpilot_core.report.figures.base import Figure, Material
 

@@ -5,10 +5,8 @@ import pyarrow as pa
 
 from schemas.observation import DOF, MOTIONS
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
+from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart, shortened
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.style import COLUMNS, style
-from trajpilot_core.report.drawing.svg import shortened
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.gallery.paths import integrate
@@ -30,7 +28,7 @@ def head_paths(committed: Committed) -> Drawn:
     names = dict(zip(takes["take_id"].to_pylist(), takes["name"].to_pylist(), strict=True))
     panels = [_panel(shard, start_s, names) for shard in shards]
     return Drawn(
-        sheet(panels, (), style(), COLUMNS, committed.warning()),
+        sheet(panels, (), committed.warning()),
         f"{len(panels)} takes, the first {SEGMENTS} segments of each (fewer where it has fewer), joined end to start: "
         "pauses between segments are not drawn. Cross: start, where the head looks up the page. Dot: end.",
     )

@@ -1,7 +1,6 @@
 """The same-step recall of the retrieved pool over the horizon, one line per pool size, first seed."""
 
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, line_chart
-from trajpilot_core.report.drawing.legend import Chart, keys_of
+from trajpilot_core.report.drawing.charts import Axes, Chart, Point, Series, keys_of, line_chart
 from trajpilot_core.report.drawing.row_styles import told_apart
 from trajpilot_core.report.figures.base import Figure, Material
 

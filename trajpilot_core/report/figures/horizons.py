@@ -4,17 +4,21 @@ from collections.abc import Sequence
 
 from schemas.results import Ceiling
 from trajpilot_core.methods import charted
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, legend_bound, line_chart
-from trajpilot_core.report.drawing.legend import Chart, Key, keys_of_rows
+from trajpilot_core.report.drawing.charts import (
+    Axes,
+    Chart,
+    Key,
+    Point,
+    Series,
+    element,
+    keys_of_rows,
+    line_chart,
+    swatch,
+)
 from trajpilot_core.report.figures.base import Figure, Material, horizons_of, series_of
 from trajpilot_core.report.tables.ceilings import INFORMATION
 from trajpilot_core.report.tables.names import descriptions, open_metrics, row_name
 from trajpilot_core.report.tables.results import Results
-
-
-def charts(material: Material) -> list[Chart]:
-    """Draw a chart per metric."""
-    return horizon_charts(material.results, material.ceilings)
 
 
 def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]:
@@ -24,15 +28,15 @@ def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]
     for metric in open_metrics():
         series = [s for s in (series_of(results, v, None, metric) for v in charted()) if s.points]
         axes = Axes(f"{metric} over the horizon", "horizon H (steps)", f"{metric}, %", ticks)
-        bounds = _bounds(ceilings, metric)
-        drawn.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, bounds)))
+        drawn.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, _bounds(ceilings, metric))))
     return drawn
 
 
 def main_legend(material: Material) -> list[Key]:
     """Return the legend of all charts of this figure; ceilings have the colours of their rows."""
     held = material.results.variants()
-    bound = [Key("thin, with bars: ceiling of the row of that colour", legend_bound())]
+    bar = swatch("bound", element("path", d="M8 6h14"))
+    bound = [Key("thin, with bars: ceiling of the row of that colour", bar)]
     return keys_of_rows([v for v in charted() if v in held]) + (bound if material.ceilings else [])
 
 
@@ -47,4 +51,9 @@ def _bounds(ceilings: Sequence[Ceiling], metric: str) -> list[Series]:
     ]
 
 
-FIGURE = Figure("horizons", "Accuracy over the horizon", "horizon", charts)
+FIGURE = Figure(
+    "horizons",
+    "Accuracy over the horizon",
+    "horizon",
+    lambda material: horizon_charts(material.results, material.ceilings),
+)

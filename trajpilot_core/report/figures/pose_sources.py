@@ -1,16 +1,12 @@
 """Right steps by the source of head motion that a predictor was trained on and the one that it is asked with."""
 
-from math import isfinite
-
 from schemas.arrow import rows_of
 from schemas.pose_sources import PoseMetric, PoseScore
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, whisker_chart
-from trajpilot_core.report.drawing.legend import keys_of
+from trajpilot_core.report.drawing.charts import Axes, Series, keys_of, measured, whisker_chart
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.row_styles import mark_of
-from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.names import pose_metric_names
@@ -39,7 +35,7 @@ def pose_sources(committed: Committed) -> Drawn:
             row.name,
             like,
             tuple(
-                _point(APART * at, means[row.name, kind], name)
+                measured(APART * at, (one := means[row.name, kind]).value, one.low, one.high, name)
                 for at, (kind, name) in enumerate(zip(KINDS, names, strict=True))
                 if (row.name, kind) in means
             ),
@@ -54,15 +50,8 @@ def pose_sources(committed: Committed) -> Drawn:
         f"{whole.n_windows:,} test windows of {whole.n_takes} takes that both sources cover, mean of the seeds; "
         "whiskers: intervals over takes (none where there are too few)."
     )
-    content = sheet([Panel(title, whisker_chart(axes, series))], keys_of(series), style(), COLUMNS, warning)
+    content = sheet([Panel(title, whisker_chart(axes, series))], keys_of(series), warning)
     return Drawn(content, said)
-
-
-def _point(x: float, one: PoseScore, name: str) -> Point:
-    """Return a point with its interval, where there is one."""
-    is_known = isfinite(one.low) and isfinite(one.high)
-    ends = (one.low, one.high) if is_known else (one.value, one.value)
-    return Point(x, one.value, *ends, has_interval=is_known, name=name)
 
 
 FIGURE = Figure("pose_sources", "Pose sources", stages=("pose_sources",), draw=pose_sources)

@@ -5,10 +5,8 @@ from schemas.outcome import OutcomeMetric, ShotScore
 from trajpilot_core.evaluation.shot_rows import SHOT_NAMES
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.bars import Bar, bar_chart
-from trajpilot_core.report.drawing.charts import legend_mark
-from trajpilot_core.report.drawing.legend import Key
+from trajpilot_core.report.drawing.charts import Key, legend_mark
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.style import COLUMNS, style
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 
@@ -33,7 +31,7 @@ def shots(committed: Committed) -> Drawn:
     keys = [Key(f"{kind} shots", legend_mark(style_, "square")) for kind, style_ in KINDS]
     whole = next(one for one in counted.values() if one.metric == "accuracy")
     said = f"Of {whole.n_shots} test shots of {whole.n_takes} takes; a row that knows nothing has half of them right."
-    return Drawn(sheet(panels, keys, style(), COLUMNS, committed.warning()), said)
+    return Drawn(sheet(panels, keys, committed.warning()), said)
 
 
 FIGURE = Figure("shots", "Outcome of shots", stages=("outcome",), draw=shots)

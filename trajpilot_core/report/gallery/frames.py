@@ -1,7 +1,7 @@
 """Thumbnails of the gallery as JPEG data URIs; a frame that cannot be had becomes its reason."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -54,22 +54,12 @@ def thumbnails(
             made[video.take_id, video.times_s[event.values["segment"]]] = Thumbnail(_jpeg(event.frames[0]), "")
         elif event.kind in ("fault", "failed"):
             lost = [video.times_s[event.values["segment"]]] if event.kind == "fault" else video.times_s
-            made |= {
-                (video.take_id, time): _missing(event.values) for time in lost if (video.take_id, time) not in made
-            }
-            rejects.append(_reject(video.take_id, event.values))
-    absent = {(w.take_id, t): Thumbnail(None, "the frame could not be decoded") for w in wanted for t in w.times_s}
-    return absent | made, sorted(rejects, key=lambda row: (row.take, row.detail))
-
-
-def _missing(values: Mapping[str, str]) -> Thumbnail:
-    """Name the fault by its code; the detail stands in the rejects table."""
-    return Thumbnail(None, f"no frame ({values['code']})")
-
-
-def _reject(take_id: str, values: Mapping[str, str]) -> Reject:
-    """A frame that is missing from the report costs no row of any table."""
-    return reject("report", RejectCode(values["code"]), take_id, values["detail"], n_units=0)
+            code, detail = event.values["code"], event.values["detail"]
+            absent = Thumbnail(None, f"no frame ({code})")  # the detail stands in the rejects table
+            made |= {(video.take_id, time): absent for time in lost if (video.take_id, time) not in made}
+            rejects.append(reject("report", RejectCode(code), video.take_id, detail, n_units=0))
+    none = {(w.take_id, t): Thumbnail(None, "the frame could not be decoded") for w in wanted for t in w.times_s}
+    return none | made, sorted(rejects, key=lambda row: (row.take, row.detail))
 
 
 def _jpeg(image: NDArray[np.uint8]) -> str:

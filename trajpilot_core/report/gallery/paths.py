@@ -12,7 +12,7 @@ from markupsafe import Markup
 from pydantic import JsonValue
 
 from trajpilot_core.arrays import Array
-from trajpilot_core.report.drawing.svg import element
+from trajpilot_core.report.drawing.charts import element
 from trajpilot_core.report.json_report import script_json
 
 VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))

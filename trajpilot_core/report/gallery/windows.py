@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from schemas.observation import DOF, MOTIONS
 from trajpilot_core.methods import METHODS, examined, in_order
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.drawing.svg import shortened
+from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery.classes import ALL_WRONG, CLASSES, GalleryWindows
 from trajpilot_core.report.gallery.paths import Path, integrate
 from trajpilot_core.report.tables.names import row_name

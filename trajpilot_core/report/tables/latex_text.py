@@ -103,17 +103,12 @@ def _character(character: str) -> str:
         return GREEK[character]
     letter, *accents = list(unicodedata.normalize("NFD", character))
     if letter.isascii() and letter.isalpha() and accents and all(accent in ACCENTS for accent in accents):
-        return _accented(letter, accents)
+        for accent in accents:  # the first one is nearest to the letter
+            letter = rf"\{ACCENTS[accent]}{{{letter}}}"
+        return letter
     if character.isspace() or unicodedata.category(character) in ("Cc", "Cf"):
         return " "
     return f"[U+{ord(character):04X}]"
-
-
-def _accented(letter: str, accents: list[str]) -> str:
-    """Set accents over a letter, the first one nearest to it."""
-    for accent in accents:
-        letter = rf"\{ACCENTS[accent]}{{{letter}}}"
-    return letter
 
 
 def fitted(tabular: str) -> list[str]:

@@ -11,11 +11,6 @@ def open_metrics() -> tuple[str, ...]:
     return of_table("open")
 
 
-def sequence_metrics() -> tuple[str, ...]:
-    """Return the columns of the table of decoded sequences."""
-    return of_table("sequence")
-
-
 def descriptions() -> dict[str, str]:
     """Return what each metric is, in words."""
     return {spec.id: spec.description for spec in METRICS.values()}

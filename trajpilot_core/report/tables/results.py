@@ -9,9 +9,9 @@ from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.metrics import METRICS
+from trajpilot_core.metrics import METRICS, of_table
 from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped
-from trajpilot_core.report.tables.names import marked, open_metrics, row_name, sequence_metrics
+from trajpilot_core.report.tables.names import marked, open_metrics, row_name
 from trajpilot_core.report.tables.table import number
 
 EVERY_POOLING = ("none", "plain", "sample")
@@ -193,17 +193,11 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
             reference=REFERENCE,
         ),
         each("controls", "Ablations and controls per horizon", variants=others),
-        build_table("sequences", "Decoded sequences", results, variants, sequence_metrics()),
+        build_table("sequences", "Decoded sequences", results, variants, of_table("sequence")),
     ]
-    for reference in plain_references():
+    # differences that mean something stand in the tables of attribution, with what they mean
+    plain = {other for one in METHODS for other, meaning in one.against.items() if not meaning}
+    for reference in in_order(plain - {REFERENCE}):
         title = f"Difference to {row_name(reference)}, paired over takes"
         tables.append(build_table(f"gain-{reference}", title, results, variants, open_metrics(), reference=reference))
     return [table for table in tables if table.groups]
-
-
-def plain_references() -> list[str]:
-    """Return the rows that others are compared with without words, beside `REFERENCE`: a table each.
-
-    Differences that mean something stand in the tables of attribution, with what they mean.
-    """
-    return in_order({other for one in METHODS for other, meaning in one.against.items() if not meaning} - {REFERENCE})

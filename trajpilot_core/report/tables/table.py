@@ -73,34 +73,29 @@ class Table:
         rows: tuple[tuple[Cell, ...], ...] = tuple(tuple(row) for row in bare)
         return replace(self, rows=rows, note=f"{self.note} No intervals: {TOO_FEW.strip('()')}.".strip())
 
-    def markdown(self, *, is_titled: bool = True, level: int = 3) -> str:
-        """Return a heading, the note and the table; without rows it says so."""
-        head = f"{'#' * level} {self.title}\n\n" if is_titled and self.title else ""
-        return head + (f"{self.note.strip()}\n\n" if self.note else "") + self._grid()
-
-    def _grid(self) -> str:
-        """Return the rows alone; a bar inside a cell is escaped."""
+    def markdown(self) -> str:
+        """Return a heading, the note and the table; without rows it says so; a bar inside a cell is escaped."""
+        head = f"### {self.title}\n\n" if self.title else ""
+        head += f"{self.note.strip()}\n\n" if self.note else ""
         if not self.rows:
-            return "*Nothing was run for this table.*\n"
+            return f"{head}*Nothing was run for this table.*\n"
         titles = [title for title, span in self.over for _ in range(span)] or [""] * len(self.header)
         header = [f"{title} {name}".strip() for title, name in zip(titles, self.header, strict=True)]
         lines = [header, ["---"] * len(header), *([marked(cell) for cell in row] for row in self.rows)]
-        return "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
+        return head + "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
 
     def html(self) -> Markup:
         """Return the table with its title as caption; every text is escaped, columns of numbers are set right."""
         right = [all(is_number(row[at]) for row in self.rows) for at in range(len(self.header))]
         attributes = [Markup(' class="num"') if is_right else Markup("") for is_right in right]
-        head = Markup("</tr>\n<tr>").join([*self._over_html(), _cells("th", self.header, attributes)])
+        over = Markup("").join(
+            Markup('<th colspan="{}" class="over">{}</th>').format(span, title) for title, span in self.over
+        )
+        head = Markup("</tr>\n<tr>").join([*([over] if self.over else []), _cells("th", self.header, attributes)])
         body = Markup("").join(Markup("<tr>{}</tr>\n").format(_cells("td", row, attributes)) for row in self.rows)
         return Markup(
             '<table class="results"><caption>{}</caption>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table>\n'
         ).format(self.title, head, body)
-
-    def _over_html(self) -> list[Markup]:
-        """Return the line of titles over the header, if there is one."""
-        cell = Markup('<th colspan="{}" class="over">{}</th>')
-        return [Markup("").join(cell.format(span, title) for title, span in self.over)] if self.over else []
 
     def latex(self) -> str:
         """Return the table for booktabs; every text is escaped, columns of numbers are set right."""
@@ -187,9 +182,6 @@ def _latex_line(cells: Sequence[Cell]) -> str:
 def _json_cell(cell: Cell) -> JsonValue:
     if isinstance(cell, str):
         return cell
-    finite = {name: value if value is None or math.isfinite(value) else None for name, value in _numbers(cell)}
+    numbers = {"value": cell.value, "low": cell.low, "high": cell.high}
+    finite = {name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()}
     return {"text": str(cell), "unit": cell.unit, **finite}
-
-
-def _numbers(cell: Value) -> tuple[tuple[str, float | None], ...]:
-    return (("value", cell.value), ("low", cell.low), ("high", cell.high))

@@ -1,6 +1,7 @@
 """The tables of the probe that reads TrajPilot's token, next to its controls. Source: docs/decisions/epic-token.md."""
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -36,6 +37,10 @@ class TokenResults:
     checks: list[Judgement]
     curves: Sequence[CurvePoint] = ()
 
+    def chosen(self) -> list[str]:
+        """Return what dev chose for each row."""
+        return sorted({f"{TOKEN_NAMES[one.row]}: {one.trial}" for one in self.scores})
+
     def trainings(self) -> list[tuple[str, list[CurvePoint]]]:
         """Return (title, curves) of what makes the token, and of the probes that read it, as models of chain `final`.
 
@@ -59,12 +64,6 @@ def read_tokens(inputs: Inputs) -> TokenResults:
         rows_of(Judgement, inputs.table("token_checks")),
         [row for name in ("token_curves", "token_tuned_curves") for row in rows_of(CurvePoint, inputs.table(name))],
     )
-
-
-def token_fact(found: TokenResults) -> str:
-    """Return the line below the title: what dev chose for each row."""
-    chosen = sorted({f"{TOKEN_NAMES[one.row]}: {one.trial}" for one in found.scores})
-    return f"fine-tuned with a token, all rows equally long, chosen on dev: {'; '.join(chosen)}"
 
 
 def classes_of(about: Mapping[str, str]) -> Classes:
@@ -109,6 +108,10 @@ def token_tables(
         "Oracle sees the head motion of the action itself: a condition, no prediction. Means over the seeds; intervals "
         "are over test videos, of one seed alone." + fixed_note(classes)
     )
+    own: dict[tuple[str, str, str], list[ProbeScore]] = defaultdict(list)
+    for score in found.scores:
+        if score.subset == "overall":
+            own[score.space, score.row, score.metric].append(score)
     tables = [
         Table(
             f"With TrajPilot’s token, {SPACE_WORDS[space]}",
@@ -117,7 +120,7 @@ def token_tables(
                 (
                     marked(one.name, one.id, weak),
                     one.given,
-                    *(_of(found.scores, space, one.id, name, has_intervals) for name in EPIC_METRICS),
+                    *(value_cell(own[space, one.id, name], has_intervals) for name in EPIC_METRICS),
                 )
                 for one in METHODS
             ),
@@ -127,11 +130,6 @@ def token_tables(
         for space in SPACES
     ]
     return [*tables, difference_table(found.contrasts, classes, has_intervals=has_intervals)]
-
-
-def _of(scores: Sequence[ProbeScore], space: LabelSpace, row: str, metric: str, has_intervals: bool) -> Cell:
-    own = [one for one in scores if (one.space, one.subset, one.row, one.metric) == (space, "overall", row, metric)]
-    return value_cell(own, has_intervals)
 
 
 def difference_table(contrasts: Sequence[TokenContrast], classes: Classes, *, has_intervals: bool = True) -> Table:

@@ -4,18 +4,24 @@ from collections.abc import Sequence
 
 from schemas.action_token import TokenContrast
 from schemas.arrow import rows_of
+from schemas.outcome import OutcomeMetric, ShotScore
+from schemas.pose_sources import PoseScore
 from schemas.probe import ProbeScore
 from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.evaluation.shot_rows import MODELS as SHOT_MODELS
+from trajpilot_core.evaluation.shot_rows import SHOT_NAMES, not_run
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.markdown_escape import literal
 from trajpilot_core.methods import charted
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.report.action_page import MODELS, learned_rows, result_tables
 from trajpilot_core.report.committed import Committed
+from trajpilot_core.report.outcome_page import HEADERS, value_of
 from trajpilot_core.report.page import SIGNS
+from trajpilot_core.report.pose_page import PoseResults, checks_table, main_table
 from trajpilot_core.report.tables.closed import OVERALL
-from trajpilot_core.report.tables.names import LEGEND, descriptions
+from trajpilot_core.report.tables.names import LEGEND, descriptions, marked
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_tables
@@ -108,3 +114,55 @@ def _checks(judgements: Sequence[Judgement]) -> list[str]:
             good = sum(j.verdict == "holds" for j in rest)
             return [f"### {title}", "\n".join(lines), f"{good} of {len(rest)} other checks hold; the report has all."]
     return []
+
+
+SHOWN: tuple[OutcomeMetric, ...] = ("accuracy", "auc")
+
+
+def outcome_summary(committed: Committed, address: str) -> str:
+    """Return the summary of the pages whose HTML has that address.
+
+    Raises:
+        StoreError: the stage has no output, or it is damaged.
+    """
+    scores = rows_of(ShotScore, committed.table("outcome", "shot_scores"))
+    judged = rows_of(Judgement, committed.table("outcome", "outcome_judgements"))
+    found = {(one.row, one.metric): one for one in scores if one.seed is None}
+    weak = undertrained_rows(judged, SHOT_MODELS)
+    rows = tuple(
+        (marked(name, row, weak), *(str(value_of(found[row, metric])) for metric in SHOWN))
+        for row, name in SHOT_NAMES.items()
+        if (row, SHOWN[0]) in found
+    )
+    table = Table("", ("row", *(f"{HEADERS[metric]}, %" for metric in SHOWN)), rows).markdown().strip()
+    good = sum(one.verdict == "holds" for one in judged)
+    warning = committed.warning()
+    parts = [f"**{warning}**"] if warning else []
+    parts += [
+        f"The whole page: {literal(address)}",
+        "### Outcome of test shots, mean of the seeds, with intervals over takes",
+        table,
+        *([LEGEND] if weak else []),
+        *not_run(one.row for one in scores),
+        f"{good} of {len(judged)} checks hold.",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def poses_summary(committed: Committed, address: str) -> str:
+    """Return the summary of the pages whose HTML has that address.
+
+    Raises:
+        StoreError: the stage has no output, or it is damaged.
+    """
+    warning = committed.warning()
+    results = PoseResults(
+        rows_of(PoseScore, committed.table("pose_sources", "pose_scores")),
+        rows_of(Judgement, committed.table("pose_sources", "pose_judgements")),
+        (),
+        is_simulated=bool(warning),
+        is_closed=committed.config.predictor.head == "classes",
+    )
+    parts = [f"**{warning}**"] if warning else []
+    parts += [f"The whole page: {literal(address)}", main_table(results).markdown(), checks_table(results).markdown()]
+    return "\n\n".join(parts) + "\n"

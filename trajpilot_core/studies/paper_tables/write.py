@@ -8,7 +8,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from schemas.arrow import table_of
-from trajpilot_core.report.document import Section, render_document
+from trajpilot_core.report.offline import Section, render_document
 from trajpilot_core.report.tables.latex_text import fitted, latex_text
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.paper_tables.base import PaperCell

@@ -24,8 +24,7 @@ from trajpilot_core.report.drawing.bars import MOST_ROWS, Bar, bar_chart
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
 from trajpilot_core.report.drawing.picture import MOST_BYTES, Drawn, NotDrawn, NothingToDraw, Picture, fitted
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
-from trajpilot_core.report.drawing.style import style
-from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet, style
 from trajpilot_core.report.figures import FIGURES, curves, figures_of, report_charts
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.figures.clips import clips
@@ -92,7 +91,7 @@ def test_no_frame_is_decoded_where_the_report_may_show_none(tmp_path: Path) -> N
 
 def test_hostile_names_are_text_in_a_picture() -> None:
     chart = bar_chart(HOSTILE, HOSTILE, [Bar(HOSTILE[:19], (("train", 3),))])
-    content = sheet([Panel(HOSTILE, chart)], (), style(), 2, HOSTILE).decode()
+    content = sheet([Panel(HOSTILE, chart)], (), HOSTILE).decode()
     assert {element.tag.split("}")[1] for element in ElementTree.fromstring(content).iter()} == {
         "svg",
         "style",

@@ -7,8 +7,7 @@ from synthetic_results import Tables, built
 from schemas.arrow import rows_of
 from schemas.released import RELEASED_NOTE
 from schemas.results import GateRow, Headroom, Metric
-from trajpilot_core.report.tables.published import anticipation_for, comparisons, published_for
-from trajpilot_core.report.tables.published_pool import pool_comparisons
+from trajpilot_core.report.tables.published import anticipation_for, comparisons, pool_comparisons, published_for
 from trajpilot_core.report.tables.results import Results, results_of
 
 

@@ -18,7 +18,7 @@ def test_markdown_escapes_bars_and_marks_verdicts() -> None:
     assert text.startswith("### Rows & <b>\n\nA note.\n\n| row | M@1, % | verdict |\n| --- | --- | --- |\n")
     assert r"| a\|b_c | 1.25 [1.00, 1.50] | **holds** |" in text
     assert "| 0.0 |" in text
-    assert Table("t", ("a",), ()).markdown(is_titled=False) == "*Nothing was run for this table.*\n"
+    assert Table("", ("a",), ()).markdown() == "*Nothing was run for this table.*\n"
 
 
 def test_html_escapes_every_text_and_sets_numbers_right() -> None:

@@ -17,7 +17,7 @@ from schemas.config import ReportConfig
 from trajpilot_core.arrays import Image
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.paper.published import ATOMIC_CORPUS
-from trajpilot_core.report.drawing.svg import shortened
+from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery.classes import GalleryWindows
 from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
 from trajpilot_core.report.gallery.load import load_facts, video_files
