@@ -36,7 +36,6 @@ class PromptMaterial:
     """(scenario, horizon) -> its training windows: their take and labels."""
     scenario_of: Mapping[str, str]
     """Take -> scenario."""
-    training_takes: frozenset[str]
 
     @cached_property
     def training_labels(self) -> tuple[str, ...]:
@@ -103,7 +102,6 @@ def load_material(inputs: Inputs) -> PromptMaterial:
         labels_of={name: tuple(sorted(known)) for name, known in labels.items()},
         sequences_of={key: tuple(known) for key, known in sequences.items()},
         scenario_of=scenario_of,
-        training_takes=training,
     )
 
 

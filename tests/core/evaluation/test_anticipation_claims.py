@@ -3,10 +3,10 @@
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
+from synthetic_results import a_metric
 
 from deployments.recipes import recipe
-from schemas.results import Ceiling, Judgement, Metric
+from schemas.results import Ceiling, Judgement
 from trajpilot_core.evaluation.anticipation_claims import CLAIMS, anticipation_checks, reached_shares
 from trajpilot_core.evaluation.paper_claims import CheckInputs
 from trajpilot_core.methods.anticipation import MAJORITY, NO_TRAJ, ORACLE, ROWS, SCORER
@@ -22,17 +22,10 @@ REACHED = {row.id: 10.0 if row is MAJORITY else 55.0 if row.ceiling == "start" e
 
 
 def ceilings(values: dict[str, float]) -> list[Ceiling]:
-    figures: dict[str, Any] = {"standard_error": 1.0, "n_takes": 9, "n_windows": 9, "binding": True, "above": False}
+    common: dict[str, Any] = {"standard_error": 1.0, "n_takes": 9, "n_windows": 9, "binding": True, "above": False}
+    common |= {"horizon": None, "metric": "M@1"}
     return [
-        Ceiling(
-            variant=row,
-            horizon=None,
-            metric="M@1",
-            value=value,
-            ceiling=WHOLE[row],
-            difference=value - WHOLE[row],
-            **figures,
-        )
+        Ceiling(variant=row, value=value, ceiling=WHOLE[row], difference=value - WHOLE[row], **common)
         for row, value in values.items()
     ]
 
@@ -40,19 +33,14 @@ def ceilings(values: dict[str, float]) -> list[Ceiling]:
 def evidence(low: float, high: float, *weak: str, rows: tuple[str, ...] = tuple(WHOLE)) -> CheckInputs:
     """Every claimed difference has this interval on the claimed side, at two horizons."""
     metrics = [
-        Metric(
-            corpus="",
+        a_metric(
             variant=claim.variant,
             reference=claim.reference,
             horizon=horizon,
             pooling="none",
-            metric="M@1",
-            seed=None,
             value=claim.sign * (low + high) / 2,
             low=min(claim.sign * low, claim.sign * high),
             high=max(claim.sign * low, claim.sign * high),
-            n_takes=9,
-            n_windows=9,
         )
         for claim in CLAIMS
         for horizon in (3, 8)
@@ -109,12 +97,11 @@ def test_shares_are_printed_of_every_row_but_the_floor() -> None:
     assert shares_table([one for one in ceilings(REACHED) if one.variant != MAJORITY.id]) is None
 
 
-@pytest.mark.parametrize("verdict", Judgement.model_fields["verdict"].annotation.__args__)
-def test_every_verdict_has_a_sign_and_words(verdict: str) -> None:
-    judged = Judgement.model_validate({"check": "claim: x", "verdict": verdict, "detail": "d"})
-    assert SIGNS[verdict]
-    if verdict != "holds":
-        assert _claim(judged)
+def test_every_verdict_has_a_sign_and_words() -> None:
+    for verdict in Judgement.model_fields["verdict"].annotation.__args__:
+        judged = Judgement.model_validate({"check": "claim: x", "verdict": verdict, "detail": "d"})
+        assert SIGNS[verdict]
+        assert verdict == "holds" or _claim(judged)
 
 
 def test_runs_without_such_rows_keep_the_key_of_their_evaluation() -> None:

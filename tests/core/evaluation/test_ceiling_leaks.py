@@ -17,6 +17,7 @@ from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.methods import method
 from trajpilot_core.retrieval import candidates
 from trajpilot_core.retrieval.search import top_k
+from trajpilot_core.simworld.inference.visible import KINDS
 from trajpilot_core.simworld.world.truth import World
 
 CONFIG = small_world()
@@ -52,7 +53,7 @@ def test_learned_rows_lie_below_what_can_be_known_and_above_what_needs_no_learni
     assert pooled(memory, "no_traj").value > pooled(memory, "majority").value + 15, (
         "a row that learned nothing proves nothing"
     )
-    ceilings = [pooled(memory, row).ceiling for row in ("no_traj", "endpoint_traj", "oracle")]
+    ceilings = [pooled(memory, row).ceiling for row in KINDS]
     assert ceilings == sorted(ceilings)
 
 
@@ -60,11 +61,9 @@ def test_learned_rows_lie_below_what_can_be_known_and_above_what_needs_no_learni
 def test_take_scores_hold_every_row_and_the_ceilings_and_add_up_to_the_tables(clean: Made) -> None:
     _, memory = clean
     scores = rows_of(TakeScore, memory.tables["take_scores"])
-    names = {row.variant for row in scores}
-    assert names == {row["variant"] for row in memory.tables["predictions"].to_pylist()} | {
-        "ceiling/no_traj",
-        "ceiling/endpoint_traj",
-        "ceiling/oracle",
+    rows = {row["variant"] for row in memory.tables["predictions"].to_pylist()}
+    assert {row.variant for row in scores} == rows | {
+        f"ceiling/{row}" for row in ("no_traj", "endpoint_traj", "oracle")
     }
     table = {
         (r["variant"], r["horizon"], r["metric"]): r["value"]

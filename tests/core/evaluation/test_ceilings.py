@@ -79,22 +79,10 @@ def shown(world: World, start_s: float, end_s: float) -> TakeSteps:
     """Lay one segment with these bounds over the first take, whose steps are known."""
     take = world.takes[0]
     label = world.labels[take.segments[3].label].label_id
-    row = Segment(
-        segment_id="s",
-        take_id=take_id(take.uid),
-        split="train",
-        position=0,
-        run=0,
-        start_s=start_s,
-        end_s=end_s,
-        anchor_s=take.segments[3].time_s,
-        raw_text="",
-        label="",
-        label_id=label,
-        annotation_uid="",
-        annotator="",
-    )
-    (found,) = take_steps(world, table_of(Segment, [row]))
+    place = {"segment_id": "s", "take_id": take_id(take.uid), "split": "train", "position": 0, "run": 0}
+    times = {"start_s": start_s, "end_s": end_s, "anchor_s": take.segments[3].time_s, "label_id": label}
+    texts = dict.fromkeys(("raw_text", "label", "annotation_uid", "annotator"), "")
+    (found,) = take_steps(world, table_of(Segment, [Segment.model_validate({**place, **times, **texts})]))
     assert found.step.tolist() == [3]
     return found
 
@@ -111,15 +99,9 @@ def test_an_interval_shows_the_steps_that_it_overlaps_and_the_look_reaches_as_fa
     over = shown(world, step.start_s + reach - 0.01, step.end_s - reach)
     assert over.motion.tolist() == [[2, 3]], "an interval that ends on the boundary does not reach over it"
 
-
-def test_what_lies_before_the_first_step_and_behind_the_last_belongs_to_them(world: World) -> None:
-    take = world.takes[0]
-    n = len(take.segments)
-    found = overlapped(take, np.array([-9.0, 0.0]), np.array([0.1, 999.0]))
-    assert found.tolist() == [[0, 0], [0, n - 1]]
-
-
-def test_a_segment_reaches_as_far_as_a_frame_or_a_row_of_poses_stands_for() -> None:
+    n = len(world.takes[0].segments)
+    found = overlapped(world.takes[0], np.array([-9.0, 0.0]), np.array([0.1, 999.0]))
+    assert found.tolist() == [[0, 0], [0, n - 1]], "what lies before the first and behind the last belongs to them"
     assert reach_s(WorldConfig(fps=10, size_px=192)) == pytest.approx(0.1)
     assert reach_s(WorldConfig(fps=10, size_px=192).replace(trajectory_hz=50, fps=60)) == pytest.approx(1.1 / 50)
 
@@ -169,13 +151,8 @@ def test_segments_are_laid_over_true_steps_by_time_so_missing_ones_do_not_shift_
     assert fewer.step.tolist() == [step for step in every.step.tolist() if step != 2]
     (group,) = window_groups([fewer], [[every.segment_ids[i] for i in (1, 3, 4)]])
     assert group.offsets == (0, 2, 3)
-    window = Window(
-        window_id="w",
-        take_id=every.take_id,
-        split="train",
-        horizon=3,
-        segment_ids=tuple(every.segment_ids[i] for i in (1, 3, 4)),
-    )
+    own = tuple(every.segment_ids[i] for i in (1, 3, 4))
+    window = Window(window_id="w", take_id=every.take_id, split="train", horizon=3, segment_ids=own)
     known = known_values(world, rest, table_of(Window, [window]))
     assert all((value >= 0).all() for value in known.values.values())
 
@@ -323,20 +300,9 @@ def test_few_takes_have_no_standard_error_and_prove_nothing() -> None:
 
 
 def cell(**changes: object) -> Ceiling:
-    plain = {
-        "variant": "scorer",
-        "horizon": None,
-        "metric": "M@1",
-        "value": 60.0,
-        "ceiling": 50.0,
-        "difference": 10.0,
-        "standard_error": 2.0,
-        "n_takes": 30,
-        "n_windows": 300,
-        "binding": True,
-        "above": True,
-    }
-    return Ceiling.model_validate({**plain, **changes})
+    values = {"value": 60.0, "ceiling": 50.0, "difference": 10.0, "standard_error": 2.0, "binding": True, "above": True}
+    plain = {"variant": "scorer", "horizon": None, "metric": "M@1", "n_takes": 30, "n_windows": 300}
+    return Ceiling.model_validate({**plain, **values, **changes})
 
 
 def test_a_binding_figure_above_fails_and_another_one_warns() -> None:
@@ -353,12 +319,8 @@ def test_a_binding_figure_above_fails_and_another_one_warns() -> None:
 
 def test_every_row_but_those_that_read_the_truth_has_a_ceiling() -> None:
     assert [one.id for one in METHODS if one.ceiling is None] == ["cem_truth", "previous"]
-    assert {v: method(v).ceiling for v in ("majority", "top1", "scorer", "oracle")} == {
-        "majority": "no_traj",
-        "top1": "endpoint_traj",
-        "scorer": "endpoint_traj",
-        "oracle": "oracle",
-    }
+    found = [method(row).ceiling for row in ("majority", "top1", "scorer", "oracle")]
+    assert found == ["no_traj", "endpoint_traj", "endpoint_traj", "oracle"]
 
 
 def test_a_corpus_without_a_world_file_has_no_ceiling_and_a_broken_one_is_refused(tmp_path: Path) -> None:

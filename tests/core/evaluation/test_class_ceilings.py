@@ -1,5 +1,7 @@
 """Ceilings over classes of labels: exact where classes are scored, and never held against rows over labels."""
 
+from itertools import product
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -63,26 +65,18 @@ def test_classes_are_known_better_than_their_labels_and_as_often_as_it_is_said(m
     assert own.n_unproven == 0
 
 
-@pytest.mark.parametrize(("rows_wanted", "ceiling_wanted"), [(None, WANTED), (WANTED, None)])
-def test_rows_and_ceilings_over_different_answers_are_refused(
-    made: Made, rows_wanted: int | None, ceiling_wanted: int | None
-) -> None:
+def test_rows_and_ceilings_over_different_answers_are_refused_and_over_the_same_compared(made: Made) -> None:
     """The planted fault, both ways: classes are known more often than labels."""
     world, tables = made
-    predictions = right_predictions(tables["segments"], tables["windows"], classes_of(tables, rows_wanted))
-    classes = classes_of(tables, ceiling_wanted)
-    known = known_of_predictions(world, predictions, tables["segments"], tables["windows"], classes)
-    with pytest.raises(InputError, match="one of them is over labels and the other over classes"):
-        compare(predictions, known)
-
-
-@pytest.mark.parametrize("wanted", [None, WANTED])
-def test_rows_and_ceilings_over_the_same_answers_are_compared(made: Made, wanted: int | None) -> None:
-    world, tables = made
-    classes = classes_of(tables, wanted)
-    predictions = right_predictions(tables["segments"], tables["windows"], classes)
-    known = known_of_predictions(world, predictions, tables["segments"], tables["windows"], classes)
-    assert {row.variant for row in compare(predictions, known)} == {"no_traj"}
+    for of_rows, of_ceilings in product((None, WANTED), repeat=2):
+        predictions = right_predictions(tables["segments"], tables["windows"], classes_of(tables, of_rows))
+        classes = classes_of(tables, of_ceilings)
+        known = known_of_predictions(world, predictions, tables["segments"], tables["windows"], classes)
+        if of_rows == of_ceilings:
+            assert {row.variant for row in compare(predictions, known)} == {"no_traj"}
+        else:
+            with pytest.raises(InputError, match="one of them is over labels and the other over classes"):
+                compare(predictions, known)
 
 
 def test_classes_of_texts_that_the_world_does_not_know_have_no_exact_ceiling(made: Made) -> None:

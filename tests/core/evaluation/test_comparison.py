@@ -123,17 +123,11 @@ def pretend_evaluation(scores: pa.Table) -> AnyStage:
         work.sink.table("take_scores", scores)
         work.sink.count(1, 1)
 
+    def sources(*_: object) -> list[Source]:
+        return [Source("", facts={"of": str(scores.to_pylist())})]
+
     reads = ("takes", "segments", "motions", "features")
-    return Stage(
-        "evaluation",
-        reads,
-        ("take_scores",),
-        EvaluationConfig,
-        run,
-        1,
-        "",
-        sources=lambda *_: [Source("", facts={"of": str(scores.to_pylist())})],
-    )
+    return Stage("evaluation", reads, ("take_scores",), EvaluationConfig, run, 1, "", sources=sources)
 
 
 def make(
@@ -171,6 +165,9 @@ def test_settings_inputs_and_metrics_of_two_roots_are_told_apart(tmp_path: Path)
     )
     first, second = (comparison.open_side(str(tmp_path / name), stages) for name in "ab")
     assert comparison.settings(first, second, stages) == {"features: batch": ("8", "3")}
+    newer = first.outputs["features"].replace(version=2, libraries={"torch": "9"})
+    other = comparison.settings(first, replace(first, outputs={**first.outputs, "features": newer}), stages)
+    assert (other["features: code version"], other["library torch"][1]) == (("1", "2"), "9")
     ids = takes["take_id"].to_pylist()
     found = comparison.inputs(first, second)
     assert found.only_first == (ids[19],)
@@ -227,15 +224,6 @@ def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_w
         comparison.open_side(str(tmp_path / "nowhere"), stages)
 
 
-def test_simulated_and_recorded_runs_are_never_paired(tmp_path: Path) -> None:
-    stages = make(tmp_path / "a")
-    takes = TABLES["takes"]
-    make(tmp_path / "b", with_column(takes, "corpus", pa.array(["egoexo4d"] * takes.num_rows)))
-    sides = [comparison.open_side(str(tmp_path / name), stages) for name in "ab"]
-    with pytest.raises(InputError, match="different corpora"):
-        comparison.metrics(*sides)
-
-
 CLASSES = PipelineConfig(evaluation=EvaluationConfig(vocabulary="classes"))
 
 
@@ -255,28 +243,23 @@ def refusal(root: Path, one: dict, other: dict) -> str:
     return str(refused.value).replace(f"{root}/", "")
 
 
-def test_runs_over_labels_and_over_classes_are_refused_by_name(tmp_path: Path) -> None:
-    four = answering("cut", "slice", "wash", "rinse", same=2)
-    said = refusal(tmp_path, {"answers": four}, {"answers": four, "config": CLASSES})
-    assert said.startswith("a answers with 4 labels, b with 2 classes of 4 labels: these are different questions")
-    assert "--set evaluation.vocabulary=labels or classes" in said
-
-
-def test_they_are_refused_where_the_tables_of_labels_are_gone(tmp_path: Path) -> None:
-    assert refusal(tmp_path, {}, {"config": CLASSES}).startswith("a answers with labels, b with classes: these are")
-
-
-def test_runs_over_other_labels_are_refused_and_the_labels_are_named(tmp_path: Path) -> None:
-    said = refusal(tmp_path, {"answers": answering("cut", "wash")}, {"answers": answering("cut", "peel", "fry")})
-    assert said.startswith("a answers with 2 labels, b with 3 labels, and they are not the same: ")
-    assert "only a has 'wash'; only b has 'fry', 'peel'; nothing is paired; give both the same" in said
-
-
-def test_runs_over_other_classes_of_the_same_labels_are_refused(tmp_path: Path) -> None:
+def test_runs_over_other_answers_are_refused_by_name(tmp_path: Path) -> None:
+    """Labels against classes, with the tables of labels and without; other labels; other classes of the same labels."""
+    recorded = with_column(TABLES["takes"], "corpus", pa.array(["egoexo4d"] * TABLES["takes"].num_rows))
+    assert "different corpora" in refusal(tmp_path / "simulated", {}, {"takes": recorded})
     four = answering("cut", "slice", "wash", "rinse", same=2)
     ids = four["labels"]["label_id"].to_pylist()
     moved = {**four, "label_classes": pa.table({"label_id": ids, "class_id": [ids[0], ids[2], ids[2], ids[2]]})}
-    said = refusal(tmp_path, {"answers": four, "config": CLASSES}, {"answers": moved, "config": CLASSES})
+    said = refusal(tmp_path / "classes", {"answers": four}, {"answers": four, "config": CLASSES})
+    assert said.startswith("a answers with 4 labels, b with 2 classes of 4 labels: these are different questions")
+    assert "--set evaluation.vocabulary=labels or classes" in said
+    said = refusal(tmp_path / "gone", {}, {"config": CLASSES})
+    assert said.startswith("a answers with labels, b with classes: these are")
+    others = answering("cut", "peel", "fry")
+    said = refusal(tmp_path / "labels", {"answers": answering("cut", "wash")}, {"answers": others})
+    assert said.startswith("a answers with 2 labels, b with 3 labels, and they are not the same: ")
+    assert "only a has 'wash'; only b has 'fry', 'peel'; nothing is paired; give both the same" in said
+    said = refusal(tmp_path / "moved", {"answers": four, "config": CLASSES}, {"answers": moved, "config": CLASSES})
     assert "a answers with 2 classes of 4 labels, b with 2 classes of 4 labels, and they are not the same" in said
     assert "another class has 'slice'" in said
 
@@ -284,8 +267,7 @@ def test_runs_over_other_classes_of_the_same_labels_are_refused(tmp_path: Path) 
 def test_classes_that_merge_nothing_are_the_labels_and_are_paired(tmp_path: Path) -> None:
     stages = make(tmp_path / "a", answers=answering("cut", "wash"))
     make(tmp_path / "b", answers=answering("wash", "cut"), config=CLASSES)
-    first, second = (comparison.open_side(str(tmp_path / name), stages) for name in "ab")
-    assert comparison.metrics(first, second).n_takes == 14
+    assert comparison.metrics(*(comparison.open_side(str(tmp_path / name), stages) for name in "ab")).n_takes == 14
 
 
 def test_the_command_refuses_other_answers_in_one_sentence_with_exit_2(
@@ -301,13 +283,3 @@ def test_the_command_refuses_other_answers_in_one_sentence_with_exit_2(
     assert ended.value.code == 2
     assert "answers with 2 labels" in printed.err
     assert "second - first" not in printed.out
-
-
-def test_a_version_and_a_library_that_differ_are_settings_too(tmp_path: Path) -> None:
-    stages = make(tmp_path / "a")
-    side = comparison.open_side(str(tmp_path / "a"), stages)
-    newer = side.outputs["features"].replace(version=2, libraries={"torch": "9"})
-    other = replace(side, outputs={**side.outputs, "features": newer})
-    found = comparison.settings(side, other, stages)
-    assert found["features: code version"] == ("1", "2")
-    assert found["library torch"][1] == "9"

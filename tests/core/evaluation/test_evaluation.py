@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from synthetic_corpus import corpus, predictions
 from synthetic_results import Kept, Tables, choices, curves, fitted, headroom, rejects
 
 from schemas.arrow import rows_of, table_of
@@ -39,48 +38,26 @@ from trajpilot_core.stages import evaluation as stage
 CFG = EvaluationConfig(bootstrap=300)
 
 
-@pytest.fixture(scope="module")
-def world() -> dict[str, pa.Table]:
-    return corpus(n_train=6, n_test=12, n_segments=10)
-
-
-@pytest.fixture(scope="module")
-def table(world: dict[str, pa.Table]) -> pa.Table:
-    return predictions(world, seeds=(0, 1))
-
-
-@pytest.fixture(scope="module")
-def blocks(table: pa.Table) -> Predictions:
-    return predictions_of(table)
-
-
-@pytest.fixture(scope="module")
-def metrics(blocks: Predictions) -> list[Metric]:
-    return metric_rows(blocks, "egoexo4d", take_clusters(blocks), CFG)
-
-
 def get(metrics: list[Metric], **wanted: object) -> Metric:
     (found,) = [m for m in metrics if all(getattr(m, name) == value for name, value in wanted.items())]
     return found
 
 
-def test_blocks_do_not_depend_on_the_order_of_the_rows(table: pa.Table, blocks: Predictions) -> None:
-    shuffled = table.take(pa.array(np.random.default_rng(0).permutation(table.num_rows)))
-    again = predictions_of(shuffled)
-    assert again.label_ids == blocks.label_ids
-    for one, other in zip(blocks.blocks, again.blocks, strict=True):
-        assert (one.variant, one.seed, one.horizon) == (other.variant, other.seed, other.horizon)
-        for name in ("windows", "takes", "labels", "decoded", "rankings", "opened", "candidates"):
-            assert np.array_equal(getattr(one, name), getattr(other, name))
+def assert_same(one: Predictions, other: Predictions) -> None:
+    assert (one.window_ids, one.take_ids, one.label_ids) == (other.window_ids, other.take_ids, other.label_ids)
+    for mine, theirs in zip(one.blocks, other.blocks, strict=True):
+        for name, value in vars(mine).items():
+            np.testing.assert_array_equal(value, getattr(theirs, name))
 
 
-def test_blocks_do_not_depend_on_the_chunks_of_the_table(table: pa.Table, blocks: Predictions) -> None:
+def test_blocks_depend_neither_on_the_order_of_the_rows_nor_on_the_chunks_of_the_table(
+    table: pa.Table, blocks: Predictions
+) -> None:
     """Every chunk has its own dictionary."""
-    again = predictions_of(pa.concat_tables([table.slice(at, 997) for at in range(0, table.num_rows, 997)]))
-    assert (again.window_ids, again.label_ids) == (blocks.window_ids, blocks.label_ids)
-    for one, other in zip(blocks.blocks, again.blocks, strict=True):
-        for name in ("windows", "takes", "labels", "decoded", "rankings", "opened", "candidates"):
-            assert np.array_equal(getattr(one, name), getattr(other, name))
+    assert_same(predictions_of(table.take(pa.array(np.random.default_rng(0).permutation(table.num_rows)))), blocks)
+    assert_same(
+        predictions_of(pa.concat_tables([table.slice(at, 997) for at in range(0, table.num_rows, 997)])), blocks
+    )
 
 
 def test_tables_are_collected_one_by_one_and_only_their_integers_kept(table: pa.Table, blocks: Predictions) -> None:
@@ -95,11 +72,7 @@ def test_tables_are_collected_one_by_one_and_only_their_integers_kept(table: pa.
     collected = PredictionCollector()
     for part in collected.passing(parts(300, held)):
         assert part.num_rows <= 300
-    again = collected.predictions()
-    assert (again.window_ids, again.take_ids, again.label_ids) == (blocks.window_ids, blocks.take_ids, blocks.label_ids)
-    for one, other in zip(blocks.blocks, again.blocks, strict=True):
-        for name, value in vars(one).items():
-            np.testing.assert_array_equal(value, getattr(other, name))
+    assert_same(collected.predictions(), blocks)
     list(collected.passing(list(parts(300, whole))))
     assert max(held) < 3 * held[0]
     assert max(whole) > 10 * held[0]
@@ -206,10 +179,6 @@ def test_captures_of_several_takes_widen_the_intervals(blocks: Predictions) -> N
     assert {m.n_takes for m in rows} == {3}
 
 
-def test_equal_inputs_give_equal_rows(blocks: Predictions, metrics: list[Metric]) -> None:
-    assert metric_rows(blocks, "egoexo4d", take_clusters(blocks), CFG) == metrics
-
-
 def test_gate_rows_obey_the_identity(blocks: Predictions) -> None:
     rows = gate_rows(blocks)
     assert len(rows) == 2 * 7
@@ -231,17 +200,18 @@ def test_outcomes_hold_what_the_first_seed_answered(blocks: Predictions) -> None
 
 
 def test_the_stage_writes_every_table_that_it_declares(
-    world: dict[str, pa.Table], table: pa.Table, monkeypatch: pytest.MonkeyPatch
+    small_world: dict[str, pa.Table], table: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = reject("evaluation", RejectCode.WINDOW_INCOMPLETE, "egoexo4d:take00009", "no feature")
     parts = (table.slice(at, 1000) for at in range(0, table.num_rows, 1000))
     made = rows_module.RowsResult(parts, rows_of(Headroom, headroom()), [], [], [], [], [lost], 11, 10)
     monkeypatch.setattr(rows_module, "predict_all", lambda *_: made)
     told = {
-        name: {f"{FITTED}{chain}": json.dumps(takes) for chain, takes in fitted(world).items()} for name in stage.FITTED
+        name: {f"{FITTED}{chain}": json.dumps(takes) for chain, takes in fitted(small_world).items()}
+        for name in stage.FITTED
     }
     told["predictors"]["config"] = PredictorConfig().model_dump_json()
-    kept, inputs = Kept(), Tables({**world, **curves(), **rejects()}, about=told)
+    kept, inputs = Kept(), Tables({**small_world, **curves(), **rejects()}, about=told)
     stage.run(Work(inputs, CFG, (), kept, Runtime("", "cpu", 1, None)))  # type: ignore[arg-type]
     assert set(kept.tables) == set(stage.STAGE.writes)
     assert set(inputs.asked) <= set(stage.STAGE.reads)

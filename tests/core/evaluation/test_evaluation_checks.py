@@ -6,28 +6,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from synthetic_corpus import SKILL, corpus, predictions
+from synthetic_corpus import SKILL, predictions
 from synthetic_results import evidence, judged
 
 from schemas.config import EvaluationConfig
-from schemas.results import Judgement
+from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.checks import decoded_together, identity_checks, judge
 from trajpilot_core.evaluation.paper_claims import OVER_CLASSES, CheckInputs
-from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, predictions_of
+from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions, predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 
 CFG = EvaluationConfig(bootstrap=300)
 
 
 @pytest.fixture(scope="module")
-def world() -> dict[str, pa.Table]:
-    return corpus(n_train=6, n_test=12, n_segments=10)
-
-
-@pytest.fixture(scope="module")
-def sound(world: dict[str, pa.Table]) -> CheckInputs:
-    blocks = predictions_of(predictions(world, seeds=(0, 1)))
-    return evidence(world, blocks, metric_rows(blocks, "egoexo4d", take_clusters(blocks), CFG))
+def sound(small_world: dict[str, pa.Table], blocks: Predictions, metrics: list[Metric]) -> CheckInputs:
+    return evidence(small_world, blocks, metrics)
 
 
 def verdicts(evidence: CheckInputs) -> dict[str, str]:
@@ -54,18 +48,16 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("check", FAULTS)
-def test_a_wrong_number_in_one_cell_is_seen(sound: CheckInputs, check: str) -> None:
-    metric, horizon, shift = FAULTS[check]
-    wrong = [
-        m.replace(value=m.value + shift)
-        if (m.variant, m.reference, m.seed, m.horizon, m.metric) == ("top1", None, 1, horizon, metric)
-        else m
-        for m in sound.metrics
-    ]
-    row = next(j for j in judge(replace(sound, metrics=wrong)) if j.check == check)
-    assert row.verdict == "fails"
-    assert f"top1, H={horizon}, seed 1" in row.detail
+def test_a_wrong_number_in_one_cell_is_seen(sound: CheckInputs) -> None:
+    for check in FAULTS:
+        metric, horizon, shift = FAULTS[check]
+        place = ("top1", None, 1, horizon, metric)
+        wrong = [
+            m.replace(value=m.value + shift) if (m.variant, m.reference, m.seed, m.horizon, m.metric) == place else m
+            for m in sound.metrics
+        ]
+        row = next(j for j in judge(replace(sound, metrics=wrong)) if j.check == check)
+        assert (row.verdict, f"top1, H={horizon}, seed 1" in row.detail) == ("fails", True), check
 
 
 def spoiled(sound: CheckInputs, variant: str, change: dict[str, object], horizon: int = 5) -> CheckInputs:
@@ -81,16 +73,68 @@ def spoiled(sound: CheckInputs, variant: str, change: dict[str, object], horizon
 
 SAME = "identity: all rows are scored on the same windows"
 GATE = "identity: overall gain = open rate x gain on the opened windows"
+TESTED = "leak: only test takes are scored"
+BANK = "leak: the bank holds training takes only"
+FIT = "leak: only training takes are fitted"
+ARRAYS = ("windows", "takes", "labels", "decoded", "rankings", "gate", "opened", "candidates")
 
 
-def test_a_row_without_one_window_is_seen(sound: CheckInputs) -> None:
-    names = ("windows", "takes", "labels", "decoded", "rankings", "gate", "opened", "candidates")
-    assert verdicts(spoiled(sound, "oracle", {n: lambda a: a[1:] for n in names}))[SAME] == "fails"
+def planted(sound: CheckInputs) -> dict[str, tuple[str, CheckInputs]]:
+    """Fault -> the check that must see it, and what that check is shown."""
+    scored, block = sound.predictions.take_ids[0], next(sound.predictions.of("top1"))
+    used = sound.predictions.window_ids[block.candidates[0]]
+    own = sound.window_take[used]
+    short = tuple(b for b in sound.predictions.blocks if (b.variant, b.horizon) != ("top1", 8))
+    in_bank = replace(sound, window_take={**sound.window_take, used: scored})
+    called_training = replace(
+        in_bank, take_split={**sound.take_split, scored: "train"}, folds={**sound.folds, scored: -1}
+    )
+
+    def split(take: str, name: str) -> CheckInputs:
+        return replace(sound, take_split={**sound.take_split, take: name})
+
+    def fold(take: str, number: int) -> CheckInputs:
+        return replace(sound, folds={**sound.folds, take: number})
+
+    def fitted_on(entry: str, kind: str) -> CheckInputs:
+        """What is fitted, with a held-out take among it that is called of this kind."""
+        take = next(t for t, f in sorted(sound.folds.items()) if f == 0)
+        chains = {"final": [*sound.fitted[entry]["final"], take]}  # type: ignore[index]
+        leaked = replace(sound, fitted={**sound.fitted, entry: chains})
+        if kind == "held out":
+            return leaked
+        folds = {t: f for t, f in sound.folds.items() if t != take}
+        return replace(leaked, take_split={**sound.take_split, take: kind}, folds=folds)
+
+    return {
+        "a row without one window": (SAME, spoiled(sound, "oracle", dict.fromkeys(ARRAYS, lambda a: a[1:]))),
+        "a row without one horizon": (SAME, replace(sound, predictions=replace(sound.predictions, blocks=short))),
+        "another truth in one row": (SAME, spoiled(sound, "top1", {"labels": lambda a: (a + 1) % 9})),
+        "another answer behind a closed gate": (GATE, spoiled(sound, "scorer", {"rankings": lambda a: a[..., ::-1]})),
+        "a window without a gate": (GATE, spoiled(sound, "scorer", {"opened": lambda a: np.full_like(a, -1)})),
+        "a training take is scored": (TESTED, split(scored, "train")),
+        "a test take in the bank": (BANK, split(own, "test")),
+        "a dev take in the bank": (BANK, split(own, "dev")),
+        "a scored take in the bank": (BANK, in_bank),
+        "a scored take in the bank that is called a training take": (BANK, called_training),
+        "a held-out take in the bank of the cheap mode": (BANK, fold(own, 0)),
+        "a candidate of an unknown window": (BANK, replace(sound, window_take={})),
+        "a test take among the folds": (FIT, fold(scored, 1)),
+    } | {
+        f"a {kind} take fitted by {entry}": (FIT, fitted_on(entry, kind))
+        for kind in ("test", "dev", "held out")
+        for entry in ("e_tau", "predictors")
+    }
 
 
-def test_a_row_without_one_horizon_is_seen(sound: CheckInputs) -> None:
-    kept = tuple(b for b in sound.predictions.blocks if (b.variant, b.horizon) != ("top1", 8))
-    assert verdicts(replace(sound, predictions=replace(sound.predictions, blocks=kept)))[SAME] == "fails"
+def test_every_planted_fault_turns_its_check_red(sound: CheckInputs) -> None:
+    faults = planted(sound)
+    assert {fault: verdicts(shown)[check] for fault, (check, shown) in faults.items()} == dict.fromkeys(faults, "fails")
+    (row,) = (
+        one for one in judge(faults["a scored take in the bank that is called a training take"][1]) if one.check == BANK
+    )
+    assert f"take {sound.predictions.take_ids[0]} is in the bank and in the test" in row.detail
+    assert verdicts(replace(sound, fitted={**sound.fitted, "e_tau": None}))[FIT] == "not run"
 
 
 def renamed(sound: CheckInputs, row: str, other: str) -> CheckInputs:
@@ -135,85 +179,6 @@ def test_a_sequence_above_its_ranking_is_a_fault_only_where_each_step_stands_for
     assert decoded_together(planner, has_class_heads=False) == {"schema"}
 
 
-def test_another_truth_in_one_row_is_seen(sound: CheckInputs) -> None:
-    assert verdicts(spoiled(sound, "top1", {"labels": lambda a: (a + 1) % 9}))[SAME] == "fails"
-
-
-def test_a_closed_gate_that_does_not_repeat_the_fallback_is_seen(sound: CheckInputs) -> None:
-    assert verdicts(spoiled(sound, "scorer", {"rankings": lambda a: a[..., ::-1]}))[GATE] == "fails"
-
-
-def test_a_window_without_a_gate_is_seen(sound: CheckInputs) -> None:
-    assert verdicts(spoiled(sound, "scorer", {"opened": lambda a: np.full_like(a, -1)}))[GATE] == "fails"
-
-
-def test_a_training_take_in_the_test_is_seen(sound: CheckInputs) -> None:
-    take = sound.predictions.take_ids[0]
-    assert (
-        verdicts(replace(sound, take_split={**sound.take_split, take: "train"}))["leak: only test takes are scored"]
-        == "fails"
-    )
-
-
-BANK = "leak: the bank holds training takes only"
-
-
-def used_candidate(sound: CheckInputs) -> str:
-    block = next(sound.predictions.of("top1"))
-    return sound.predictions.window_ids[block.candidates[0]]
-
-
-@pytest.mark.parametrize("split", ["test", "dev"])
-def test_a_leaked_take_in_the_bank_is_seen(sound: CheckInputs, split: str) -> None:
-    take = sound.window_take[used_candidate(sound)]
-    assert verdicts(replace(sound, take_split={**sound.take_split, take: split}))[BANK] == "fails"
-
-
-def test_a_scored_take_in_the_bank_is_seen(sound: CheckInputs) -> None:
-    take = sound.predictions.take_ids[0]
-    assert verdicts(replace(sound, window_take={**sound.window_take, used_candidate(sound): take}))[BANK] == "fails"
-
-
-def test_a_scored_take_in_the_bank_is_seen_though_it_is_called_a_training_take(sound: CheckInputs) -> None:
-    take = sound.predictions.take_ids[0]
-    both = replace(
-        sound,
-        window_take={**sound.window_take, used_candidate(sound): take},
-        take_split={**sound.take_split, take: "train"},
-        folds={**sound.folds, take: -1},
-    )
-    (row,) = (judgement for judgement in judge(both) if judgement.check == BANK)
-    assert (row.verdict, f"take {take} is in the bank and in the test" in row.detail) == ("fails", True)
-
-
-def test_a_held_out_take_in_the_bank_of_the_cheap_mode_is_seen(sound: CheckInputs) -> None:
-    take = sound.window_take[used_candidate(sound)]
-    assert verdicts(replace(sound, folds={**sound.folds, take: 0}))[BANK] == "fails"
-
-
-def test_a_candidate_of_an_unknown_window_is_seen(sound: CheckInputs) -> None:
-    assert verdicts(replace(sound, window_take={}))[BANK] == "fails"
-
-
-def test_a_test_take_among_the_folds_is_seen(sound: CheckInputs) -> None:
-    folds = {**sound.folds, sound.predictions.take_ids[0]: 1}
-    assert verdicts(replace(sound, folds=folds))[FIT] == "fails"
-
-
-FIT = "leak: only training takes are fitted"
-
-
-@pytest.mark.parametrize("entry", ["e_tau", "predictors"])
-@pytest.mark.parametrize("kind", ["test", "dev", "held out"])
-def test_a_leaked_take_among_the_fitted_ones_is_seen(sound: CheckInputs, entry: str, kind: str) -> None:
-    take = next(t for t, f in sorted(sound.folds.items()) if f == 0)
-    splits = sound.take_split if kind == "held out" else {**sound.take_split, take: kind}
-    chains = {"final": [*sound.fitted[entry]["final"], take]}  # type: ignore[index]
-    folds = sound.folds if kind == "held out" else {t: f for t, f in sound.folds.items() if t != take}
-    wrong = replace(sound, take_split=splits, folds=folds, fitted={**sound.fitted, entry: chains})
-    assert verdicts(wrong)[FIT] == "fails"
-
-
 def test_a_chain_of_a_fold_may_not_be_fitted_on_that_fold(sound: CheckInputs) -> None:
     folds = {take: i % 2 for i, take in enumerate(sorted(sound.folds))}
     chains = {f"fold{k}": [t for t, f in folds.items() if f != k] for k in range(2)} | {"final": sorted(folds)}
@@ -227,10 +192,6 @@ def test_takes_in_no_fold_of_several_are_not_taken_for_the_cheap_mode(sound: Che
     chains = {f"fold{k}": [t for t, f in folds.items() if f != k] for k in range(2)} | {"final": sorted(folds)}
     found = verdicts(replace(sound, folds=folds, fitted=dict.fromkeys(sound.fitted, chains)))
     assert (found[BANK], found[FIT]) == ("holds", "holds")
-
-
-def test_fits_without_a_record_are_not_said_to_be_sound(sound: CheckInputs) -> None:
-    assert verdicts(replace(sound, fitted={**sound.fitted, "e_tau": None}))[FIT] == "not run"
 
 
 DEMO = "demo: Oracle is above No-Traj at every H"
@@ -265,13 +226,12 @@ SCORER = "claim: the Scorer is above No-Traj at every H"
 GROWS = "claim: Oracle's lead over No-Traj grows with the horizon"
 
 
-@pytest.mark.parametrize("model", ["final/scorer", "fold1/traj", "fold0/no_traj"])
-def test_an_undertrained_scorer_or_fold_proves_nothing_about_the_scorer(sound: CheckInputs, model: str) -> None:
-    weak = Judgement(check=f"trained: {model}, seed 0", verdict="undertrained", detail="")
-    kept = [j for j in sound.trained if j.check != weak.check]
-    found = verdicts(replace(sound, trained=[*kept, weak]))
-    assert found[SCORER] == "undertrained"
-    assert found[DEMO] == "holds"
+def test_an_undertrained_scorer_or_fold_proves_nothing_about_the_scorer(sound: CheckInputs) -> None:
+    for model in ("final/scorer", "fold1/traj", "fold0/no_traj"):
+        weak = Judgement(check=f"trained: {model}, seed 0", verdict="undertrained", detail="")
+        kept = [j for j in sound.trained if j.check != weak.check]
+        found = verdicts(replace(sound, trained=[*kept, weak]))
+        assert (found[SCORER], found[DEMO]) == ("undertrained", "holds"), model
 
 
 def with_interval(sound: CheckInputs, low: float, high: float) -> CheckInputs:
@@ -281,17 +241,12 @@ def with_interval(sound: CheckInputs, low: float, high: float) -> CheckInputs:
     return replace(sound, metrics=rows)
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [(0.1, 2, "holds"), (-1, 2, "undecided"), (-2, -1, "fails"), (-np.inf, np.inf, "not run")],
-)
-def test_a_claim_fails_only_where_the_interval_says_so(
-    sound: CheckInputs, low: float, high: float, verdict: str
-) -> None:
-    row = next(j for j in judge(with_interval(sound, low, high)) if j.check == SCORER)
-    assert row.verdict == verdict
-    if verdict == "not run":
-        assert row.detail == "too few takes (12)"
+def test_a_claim_fails_only_where_the_interval_says_so(sound: CheckInputs) -> None:
+    wanted = {(0.1, 2): "holds", (-1, 2): "undecided", (-2, -1): "fails", (-np.inf, np.inf): "not run"}
+    for ends, verdict in wanted.items():
+        row = next(j for j in judge(with_interval(sound, *ends)) if j.check == SCORER)
+        assert row.verdict == verdict
+        assert verdict != "not run" or row.detail == "too few takes (12)"
 
 
 def test_the_growth_of_the_lead_is_judged_by_its_own_interval(sound: CheckInputs) -> None:
@@ -305,23 +260,21 @@ def test_the_growth_of_the_lead_is_judged_by_its_own_interval(sound: CheckInputs
         assert verdicts(changed)[GROWS] == verdict
 
 
-def test_too_few_takes_decide_nothing(world: dict[str, pa.Table]) -> None:
-    takes = sorted(set(world["windows"].filter(pc.equal(world["windows"]["split"], "test"))["take_id"].to_pylist()))
-    table = predictions(world)
-    blocks = predictions_of(table.filter(pc.is_in(table["take_id"], pa.array(takes[:4]))))
-    found = judge(evidence(world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
+def test_too_few_takes_decide_nothing(small_world: dict[str, pa.Table], table: pa.Table) -> None:
+    takes = pa.array(sorted(set(table["take_id"].to_pylist()))[:4])
+    blocks = predictions_of(table.filter(pc.is_in(table["take_id"], takes)))
+    found = judge(evidence(small_world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
     claims = [j for j in found if j.check.startswith(("claim: ", "demo: "))]
     assert {(j.verdict, j.detail) for j in claims} == {("not run", "too few takes (4)")}
 
 
-def test_a_claim_without_its_rows_is_not_run(world: dict[str, pa.Table]) -> None:
-    blocks = predictions_of(predictions(world, {"no_traj": 0.3}))
-    found = verdicts(evidence(world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
+def test_a_claim_without_its_rows_is_not_run_and_a_scorer_that_is_no_better_is_not_said_to_be(
+    small_world: dict[str, pa.Table],
+) -> None:
+    blocks = predictions_of(predictions(small_world, {"no_traj": 0.3}))
+    found = verdicts(evidence(small_world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
     assert found[DEMO] == "not run"
     assert found[GATE] == "not run"
-
-
-def test_a_scorer_that_is_no_better_is_not_said_to_be(world: dict[str, pa.Table]) -> None:
-    blocks = predictions_of(predictions(world, {**SKILL, "scorer": 0.1}))
-    found = verdicts(evidence(world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
-    assert found["claim: the Scorer is above No-Traj at every H"] == "fails"
+    blocks = predictions_of(predictions(small_world, {**SKILL, "scorer": 0.1}))
+    found = verdicts(evidence(small_world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
+    assert found[SCORER] == "fails"

@@ -17,27 +17,15 @@ CFG = OutcomeConfig(bootstrap=500)
 
 def answers(row: OutcomeRow, right: list[bool], seed: int = 0, takes: int = 8) -> list[ShotAnswer]:
     """Shots that alternate made and missed, of which a row has some right."""
-    return [
-        ShotAnswer(
-            shot_id=f"s{i:03d}",
-            take_id=f"t{i % takes}",
-            row=row,
-            seed=seed,
-            p_made=0.9 if (i % 2 == 0) == is_right else 0.1,
-            is_made=i % 2 == 0,
-            gate=None,
-            opened=None,
-            candidate=None,
-        )
-        for i, is_right in enumerate(right)
-    ]
+    common = {"row": row, "seed": seed, "gate": None, "opened": None, "candidate": None}
+    places = [{"shot_id": f"s{i:03d}", "take_id": f"t{i % takes}", "is_made": i % 2 == 0} for i in range(len(right))]
+    said = [0.9 if place["is_made"] == is_right else 0.1 for place, is_right in zip(places, right, strict=True)]
+    return [ShotAnswer.model_validate({**common, **place, "p_made": p}) for place, p in zip(places, said, strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("right", "low", "high"), [(42, 45.4, 67.4), (47, 52.1, 73.6), (60, 70.7, 88.4), (69, 85.1, 97.1)]
-)
-def test_wilsons_intervals_of_the_published_counts(right: int, low: float, high: float) -> None:
-    assert wilson(right, 74, 0.95) == pytest.approx((low, high), abs=0.05)
+def test_wilsons_intervals_of_the_published_counts() -> None:
+    for right, low, high in ((42, 45.4, 67.4), (47, 52.1, 73.6), (60, 70.7, 88.4), (69, 85.1, 97.1)):
+        assert wilson(right, 74, 0.95) == pytest.approx((low, high), abs=0.05)
 
 
 def test_mcnemars_test_is_the_tail_of_a_fair_coin() -> None:
@@ -67,11 +55,8 @@ def test_the_area_under_the_curve_counts_pairs_and_ties_half() -> None:
 
 def test_says_made_always_is_right_of_all_made_and_of_none_missed() -> None:
     p, made, once = np.full(10, 0.5), np.arange(10) < 6, np.ones((1, 10))
-    found = {
-        name: float(SHOT_METRICS[name].values(p, made, once)[0])
-        for name in ("accuracy", "balanced", "made", "missed", "auc")
-    }
-    assert found == {"accuracy": 60.0, "balanced": 50.0, "made": 100.0, "missed": 0.0, "auc": 50.0}
+    wanted = {"accuracy": 60.0, "balanced": 50.0, "made": 100.0, "missed": 0.0, "auc": 50.0}
+    assert {name: float(SHOT_METRICS[name].values(p, made, once)[0]) for name in wanted} == wanted
 
 
 def test_scores_count_shots_and_takes_and_few_takes_have_no_interval() -> None:

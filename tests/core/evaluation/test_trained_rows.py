@@ -2,7 +2,7 @@
 
 import math
 
-import pytest
+from synthetic_results import a_metric
 
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.trained_rows import FLOORS, ROW, is_learned, judge_rows, undertrained_rows
@@ -14,10 +14,7 @@ MODELS = {one.id: one.models for one in METHODS}
 
 def figure(row: str, value: float, low: float, horizon: int | None = None) -> Metric:
     pooling = "plain" if horizon is None else "none"
-    return Metric.model_validate(
-        {"corpus": "", "variant": row, "reference": None, "horizon": horizon, "pooling": pooling, "metric": "M@1",
-         "seed": None, "value": value, "low": low, "high": 99.0, "n_takes": 9, "n_windows": 90}
-    )  # fmt: skip
+    return a_metric(variant=row, horizon=horizon, pooling=pooling, value=value, low=low)
 
 
 def table(**rows: tuple[float, float]) -> list[Metric]:
@@ -34,14 +31,11 @@ def test_a_row_at_zero_or_at_the_level_of_a_floor_is_undertrained() -> None:
     assert found == {"oracle": "holds", "no_traj": "undertrained", "schema": "undertrained"}
 
 
-@pytest.mark.parametrize("floor", ["majority", "previous", "knn_labels"])
-def test_every_floor_counts(floor: str) -> None:
-    rows = {"majority": (2.0, 1.0), "previous": (2.0, 1.0), "knn_labels": (2.0, 1.0), floor: (20.0, 1.0)}
-    assert verdicts(table(oracle=(30.0, 19.9), **rows)) == {"oracle": "undertrained"}
-    assert verdicts(table(oracle=(30.0, 20.1), **rows)) == {"oracle": "holds"}
-
-
-def test_no_interval_and_no_floor_show_nothing() -> None:
+def test_every_floor_counts_and_no_interval_or_no_floor_show_nothing() -> None:
+    for floor in ("majority", "previous", "knn_labels"):
+        rows = {"majority": (2.0, 1.0), "previous": (2.0, 1.0), "knn_labels": (2.0, 1.0), floor: (20.0, 1.0)}
+        assert verdicts(table(oracle=(30.0, 19.9), **rows)) == {"oracle": "undertrained"}
+        assert verdicts(table(oracle=(30.0, 20.1), **rows)) == {"oracle": "holds"}
     assert verdicts(table(oracle=(30.0, -math.inf))) == {"oracle": "undertrained"}
     assert verdicts([figure("oracle", 30.0, 25.0)]) == {"oracle": "undertrained"}
 

@@ -1,6 +1,6 @@
 """Predictions of every row: what each row is given, the ranking, the table, headroom and shuffles."""
 
-from collections.abc import Mapping
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,12 +8,14 @@ import pyarrow as pa
 import pytest
 import torch
 from planning_fixture import SCORER, World, model_files, models_of, planning_data
-from rows_fixture import CONFIG, SEEDS, chosen, make_rows, predicted, quiet, scorers_of, view_of
+from planning_world import Memory, ModelsEntry
+from pretend_device import pretend_cuda
+from rows_fixture import CONFIG, SEEDS, chosen, predicted, quiet, scorers_of, view_of
 
 from schemas.arrow import arrow_schema, rows_of, table_of
 from schemas.observation import features_schema, motions_schema, text_bank_schema
 from schemas.results import Headroom, Prediction, ShuffleScore
-from trajpilot_core.data.chains import ModelFiles, chains_of, fit_takes, open_model_files
+from trajpilot_core.data.chains import chains_of, fit_takes, open_model_files
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all
@@ -35,11 +37,6 @@ BROUGHT = {one.id for one in METHODS if one.predictions is not None}
 """Rows that other stages answer, absent, too."""
 ABSENT = CLOSED | TWINS | AHEAD | BROUGHT
 VARIANTS = [one.id for one in METHODS if one.id not in ABSENT]
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return make_rows(tmp_path_factory.mktemp("scorers"))
 
 
 def test_every_row_predicts_every_test_window_at_every_position_once(made):
@@ -130,13 +127,15 @@ def test_a_shut_gate_answers_with_the_fallback_and_an_open_one_with_its_candidat
             assert (decoded[n, 1:-1] == nearest(found.plans[n, k], data)).all()
 
 
-@pytest.mark.parametrize(("threshold", "open_"), [(0.0, True), (2.0, False)])
-def test_the_threshold_decides_alone(made, threshold, open_, tmp_path):
-    data, files, _, _ = made
-    scorers = scorers_of(data, files, tmp_path, threshold=threshold)
-    table = predicted(data, files, scorers)[0]
-    opened = [r["opened"] for r in table.to_pylist() if r["variant"] == "scorer"]
-    assert set(opened) == {open_}
+def test_the_threshold_decides_alone(made):
+    data, files, scorers, _ = made
+    for threshold, open_ in ((0.0, True), (2.0, False)):
+        about = {
+            key: json.dumps(json.loads(said) | {"threshold": threshold}) if key.startswith("final/") else said
+            for key, said in scorers.about.items()
+        }
+        table = predicted(data, files, replace(scorers, about=about))[0]
+        assert {r["opened"] for r in table.to_pylist() if r["variant"] == "scorer"} == {open_}
 
 
 def test_only_scorers_have_a_gate_and_only_retrieval_names_candidates(made):
@@ -156,10 +155,16 @@ def test_candidates_are_windows_of_the_fitted_takes(made):
     assert used <= allowed
 
 
-def test_equal_inputs_give_equal_tables(made):
-    data, files, scorers, first = made
-    again = predicted(data, files, scorers)
-    assert all(one.equals(other) for one, other in zip(first, again, strict=True))
+def test_rows_on_a_pretended_accelerator_answer_as_on_the_cpu(made):
+    data, files, scorers, here = made
+    with pretend_cuda() as stalls:
+        there = predicted(data.to("cuda"), files, scorers, "cuda")
+        assert stalls
+    assert here[0].drop(["top_scores", "gate"]).equals(there[0].drop(["top_scores", "gate"]))
+    scores, gates = ([table[name].combine_chunks() for table in (here[0], there[0])] for name in ("top_scores", "gate"))
+    np.testing.assert_allclose(*(one.flatten().to_numpy() for one in scores), atol=1e-5)
+    np.testing.assert_allclose(*(one.fill_null(-1.0).to_numpy() for one in gates), atol=1e-5)
+    assert here[1:] == there[1:]
 
 
 def test_parts_of_any_size_give_one_result(made, monkeypatch):
@@ -187,84 +192,60 @@ def test_a_bank_without_windows_of_a_horizon_leaves_the_fallback(tmp_path):
             assert ids == by[window, position, "no_traj"]
 
 
-class Tables:
-    """Inputs of a stage, from the fixture's tensors."""
+def vector_table(ids, column, values, schema):
+    type_ = schema.field(column).type
+    flat = pa.array(values.numpy().ravel(), type_.value_type)
+    return pa.table({**ids, column: pa.FixedSizeListArray.from_arrays(flat, type_.list_size)})
 
-    def __init__(self, data, files, scorers, lost: Mapping[str, int]) -> None:
-        self.entries = {"e_tau": files.e_tau, "predictors": files.predictors, "scorers": scorers}
-        self.entries["planner_models"] = models_of({}, {})
-        segments = [
-            {"segment_id": s, "take_id": data.take_ids[t], "label_id": data.label_ids[label]}
-            for s, t, label in zip(data.segment_ids, data.segment_take.tolist(), data.labels.tolist(), strict=True)
-        ]
-        takes = [
-            {"take_id": t, "participant": p or None, "capture": c, "split": SPLITS[s]}
-            for t, p, c, s in zip(
-                data.take_ids, data.participants, data.captures, data.take_split.tolist(), strict=True
-            )
-        ]
-        windows = [
-            {
-                "window_id": w,
-                "take_id": data.take_ids[t],
-                "horizon": h,
-                "split": SPLITS[data.take_split[t]],
-                "segment_ids": [data.segment_ids[i] for i in rows],
-            }
-            for h, set_ in data.windows.items()
-            for w, t, rows in zip(set_.window_ids, set_.take.tolist(), set_.segments.tolist(), strict=True)
-        ]
-        kept = [i for i, s in enumerate(segments) if s["segment_id"] not in lost]
-        vectors = {
-            "motions": (motions_schema(), "motions", data.motions.flatten(1), kept, segments, "segment_id"),
-            "features": (
-                features_schema(data.features.shape[2]),
-                "vector",
-                data.features[:, 0],
-                kept,
-                segments,
-                "segment_id",
-            ),
-            "text_bank": (
-                text_bank_schema(data.bank.shape[1]),
-                "vector",
-                data.bank,
-                range(len(data.bank)),
-                [{"label_id": i} for i in data.label_ids],
-                "label_id",
-            ),
+
+def held(data, files, scorers, lost=()) -> Memory:
+    """What the evaluation reads, from the fixture's tensors; a lost segment has neither motion nor look."""
+    take, label = (
+        [names[i] for i in of.tolist()]
+        for names, of in ((data.take_ids, data.segment_take), (data.label_ids, data.labels))
+    )
+    split = [SPLITS[s] for s in data.take_split.tolist()]
+    kept = [i for i, id_ in enumerate(data.segment_ids) if id_ not in lost]
+    ids = {"segment_id": [data.segment_ids[i] for i in kept]}
+    said = {name: [value] * len(kept) for name, value in (("source", "aria"), ("frame", "camera"), ("scale", "metric"))}
+    windows = [
+        {
+            "window_id": w,
+            "take_id": data.take_ids[t],
+            "horizon": h,
+            "split": split[t],
+            "segment_ids": [data.segment_ids[i] for i in rows],
         }
-        self.tables = {name: self.vector_table(*parts) for name, parts in vectors.items()}
-        for column, value in (("source", "aria"), ("frame", "camera"), ("scale", "metric")):
-            self.tables["motions"] = self.tables["motions"].append_column(column, pa.array([value] * len(kept)))
-        self.tables |= {"takes": pa.Table.from_pylist(takes), "segments": pa.Table.from_pylist(segments)}
-        self.tables["windows"] = pa.Table.from_pylist(windows)
-        fold = {t: f for t, f in zip(data.take_ids, data.fold.tolist(), strict=True) if f >= -1}
-        self.tables["folds"] = pa.table({"take_id": list(fold), "fold": list(fold.values())})
-
-    @staticmethod
-    def vector_table(schema, column, values, kept, rows, key):
-        flat = values[list(kept)].numpy()
-        type_ = schema.field(column).type
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel(), type_.value_type), type_.list_size)
-        return pa.table({key: [rows[i][key] for i in kept], column: vectors})
-
-    def table(self, name, columns=None):
-        return self.tables[name] if columns is None else self.tables[name].select(columns)
-
-    def vectors(self, name, column):
-        table = self.tables[name]
-        flat = table[column].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        return flat.reshape(table.num_rows, -1)
-
-    def models(self, name):
-        return self.entries[name]
+        for h, set_ in data.windows.items()
+        for w, t, rows in zip(set_.window_ids, set_.take.tolist(), set_.segments.tolist(), strict=True)
+    ]
+    fold = {t: f for t, f in zip(data.take_ids, data.fold.tolist(), strict=True) if f >= -1}
+    people = [name or None for name in data.participants]
+    tables = {
+        "takes": pa.table({"take_id": data.take_ids, "participant": people, "capture": data.captures, "split": split}),
+        "segments": pa.table({"segment_id": data.segment_ids, "take_id": take, "label_id": label}),
+        "windows": pa.Table.from_pylist(windows),
+        "folds": pa.table({"take_id": list(fold), "fold": list(fold.values())}),
+        "motions": vector_table(ids | said, "motions", data.motions[kept], motions_schema()),
+        "features": vector_table(ids, "vector", data.features[kept, 0], features_schema(data.features.shape[2])),
+        "text_bank": vector_table(
+            {"label_id": data.label_ids}, "vector", data.bank, text_bank_schema(data.bank.shape[1])
+        ),
+    }
+    models = {
+        "e_tau": files.e_tau,
+        "predictors": files.predictors,
+        "scorers": scorers,
+        "planner_models": models_of({}, {}),
+    }
+    entries = {name: ModelsEntry({key: one.read(key) for key in one.keys}, one.about) for name, one in models.items()}
+    return Memory(tables, entries)
 
 
 def test_predict_all_counts_the_windows_that_lack_a_segment(made):
     data, files, scorers, _ = made
     last_test, dev = data.segment_ids[-1], data.segment_ids[7 * 10]
-    result = predict_all(Tables(data, files, scorers, {last_test: 1, dev: 1}), CONFIG, "cpu", quiet)
+    result = predict_all(held(data, files, scorers, {last_test, dev}), CONFIG, "cpu", quiet)
     assert result.n_in == sum(int((w.split == 2).sum()) for w in data.windows.values())
     assert result.n_in - result.n_out == 2, "one window of each horizon ends at that segment"
     assert {r.take for r in result.rejects} == {data.take_ids[-1]}
@@ -273,7 +254,7 @@ def test_predict_all_counts_the_windows_that_lack_a_segment(made):
 
 def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     data, files, scorers, (whole, headroom, shuffles) = made
-    result = predict_all(Tables(data, files, scorers, {}), CONFIG, "cpu", quiet)
+    result = predict_all(held(data, files, scorers), CONFIG, "cpu", quiet)
     assert pa.concat_tables(result.predictions).equals(whole)
     assert table_of(Headroom, result.headroom).equals(headroom)
     assert table_of(ShuffleScore, result.shuffles).equals(shuffles)
@@ -291,16 +272,10 @@ def folded(tmp_path_factory):
 
 def models_read(folded):
     """Keys of the models that an evaluation reads, sorted."""
-    data, files, scorers = folded
-    found = []
-
-    def noting(models):
-        return replace(models, open=lambda key: found.append(key) or models.open(key))
-
-    inputs = Tables(data, ModelFiles(*map(noting, files)), noting(scorers), {})
+    inputs = held(*folded)
     list(predict_all(inputs, CONFIG, "cpu", quiet).predictions)
     assert all(fitted_takes(inputs, name) is None for name in FITTED)
-    return sorted(found)
+    return sorted(key for _, key in inputs.opened)
 
 
 def test_an_evaluation_reads_each_model_of_the_final_chain_once_and_none_of_a_fold(folded):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from planning_fixture import SCORER, model_files, planning_data
-from rows_fixture import chosen, make_rows, predicted, scorers_of, view_of
+from rows_fixture import chosen, predicted, scorers_of, view_of
 from torch.testing import assert_close
 
 from trajpilot_core.errors import StoreError
@@ -16,11 +16,6 @@ from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, permuted, roll_out
 from trajpilot_core.training.scorer import decide, inputs_at, queries_of
 from trajpilot_core.training.scorer_file import load_scorer
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return make_rows(tmp_path_factory.mktemp("scorers"))
 
 
 def pool_of(made, horizon=4):
@@ -67,17 +62,17 @@ def test_absent_candidates_stay_absent_when_permuted(made):
     assert permuted(view, empty, absent, derangement(0, 0)) is absent
 
 
-@pytest.mark.parametrize(("ablation", "hidden"), [("no_labels", ("label",)), ("no_motion", ("plans", "middle"))])
-def test_an_ablated_scorer_does_not_see_what_it_was_trained_without(made, ablation, hidden):
+def test_an_ablated_scorer_does_not_see_what_it_was_trained_without(made):
     view, _, found = pool_of(made)
     queries = queries_of(view, found, SCORER)
-    scorer, _ = load_scorer(made[2], 0, "cpu", ablation)
     full, _ = load_scorer(made[2], 0, "cpu")
-    for name in ("label", "plans", "middle"):
-        turned = replace(queries, **{name: getattr(queries, name).roll(1, 1)})
-        for model, blind in ((scorer, name in hidden), (full, False)):
-            before, after = (model(inputs_at(q, torch.arange(len(q))))[1] for q in (queries, turned))
-            assert torch.equal(before, after) == blind, name
+    for ablation, hidden in (("no_labels", ("label",)), ("no_motion", ("plans", "middle"))):
+        scorer, _ = load_scorer(made[2], 0, "cpu", ablation)
+        for name in ("label", "plans", "middle"):
+            turned = replace(queries, **{name: getattr(queries, name).roll(1, 1)})
+            for model, blind in ((scorer, name in hidden), (full, False)):
+                before, after = (model(inputs_at(q, torch.arange(len(q))))[1] for q in (queries, turned))
+                assert torch.equal(before, after) == blind, (ablation, name)
 
 
 def test_ablated_rows_are_absent_where_they_are_off(tmp_path):

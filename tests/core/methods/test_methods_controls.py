@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_fixture import SCORER
-from rows_fixture import CONFIG, SEEDS, chosen, make_rows, view_of
+from rows_fixture import CONFIG, SEEDS, chosen, view_of
 from torch.testing import assert_close
 
 from schemas.arrow import rows_of
@@ -20,11 +20,6 @@ from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.training.scorer import queries_of
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return make_rows(tmp_path_factory.mktemp("scorers"))
 
 
 def test_majority_answers_the_most_frequent_mid_label(made):

@@ -86,37 +86,34 @@ def truth_of(predicted: Predictions) -> tuple[tuple[str, ...], ...]:
     return tuple(truth)
 
 
-@pytest.mark.parametrize("bound", KNOWN)
-def test_it_is_held_against_the_ceiling_that_it_declares(made: Made, bound: Any) -> None:
-    windows, n = made.predicted.window_ids, len(with_ceiling())
-    values = {kind: np.full((len(windows), n), value) for kind, value in KNOWN.items()}
-    horizons = np.zeros(len(windows), np.int64)
-    known = ExactCeilings(tuple(windows), ("t",) * len(windows), horizons, values, values, 0, truth_of(made.predicted))
+def test_it_is_held_against_the_ceiling_that_it_declares(made: Made) -> None:
+    windows = tuple(made.predicted.window_ids)
+    values = {kind: np.full((len(windows), len(with_ceiling())), value) for kind, value in KNOWN.items()}
+    takes, horizons = ("t",) * len(windows), np.zeros(len(windows), np.int64)
+    known = ExactCeilings(windows, takes, horizons, values, values, 0, truth_of(made.predicted))
     METHODS.remove(METHOD)
     try:
-        with listed(replace(METHOD, sees="ends", ceiling=bound)):
-            found = {row.ceiling for row in compare(made.predicted, known) if row.variant == "toy"}
+        for bound in KNOWN:
+            with listed(replace(METHOD, sees="ends", ceiling=bound)):
+                found = {row.ceiling for row in compare(made.predicted, known) if row.variant == "toy"}
+            assert found == {KNOWN[bound]}
     finally:
         METHODS.append(METHOD)
-    assert found == {KNOWN[bound]}
 
 
-def test_its_gate_is_checked(made: Made) -> None:
+def test_its_gate_is_checked_and_a_closed_one_that_answers_for_itself_fails_by_its_name(made: Made) -> None:
     judged = gate_check(made.predicted)
     assert judged.verdict == "holds"
     assert "Toy row on " in judged.detail
     judgements = made.inputs.tables["judgements"].to_pylist()
     assert any("Toy row on " in row["detail"] for row in judgements)
-
-
-def test_a_closed_gate_that_answers_for_itself_fails_by_its_name(made: Made) -> None:
     blocks = [replace(b, rankings=b.rankings[:, :, ::-1]) if b.variant == "toy" else b for b in made.predicted.blocks]
     judged = gate_check(replace(made.predicted, blocks=blocks))
     assert judged.verdict == "fails"
     assert "toy, H=3" in judged.detail
 
 
-def test_every_table_of_the_report_has_it(made: Made) -> None:
+def test_every_table_and_chart_of_main_rows_and_the_gallery_of_the_report_show_it(made: Made) -> None:
     for table in ("overview", "gain", "horizons", "gain-horizons", "sequences", "gain-top1", "against-toy"):
         assert made.cells(table), table
     assert not made.cells("controls"), "it is a main row"
@@ -125,12 +122,10 @@ def test_every_table_of_the_report_has_it(made: Made) -> None:
     for name in ("metrics.tex", "metrics_intervals.tex"):
         assert "Toy row" in made.report.documents[name].decode()
     assert 'data-ceiling="toy|plain|M@1"' in made.page(), "the table of ceilings"
-
-
-def test_every_chart_of_main_rows_and_the_gallery_show_it(made: Made) -> None:
     for section in ("summary", "horizon", "gallery"):
         assert "Toy row" in made.section(section), section
     assert '<g class="line toy">' in made.section("summary")
+    assert '<span class="pathkey p-chosen">the toy&#39;s own</span>' in made.section("gallery")
 
 
 def test_it_has_its_colours_dashes_and_mark_on_pages_and_pictures(made: Made) -> None:
@@ -159,10 +154,6 @@ def test_its_gate_is_told_in_its_own_words(made: Made) -> None:
     assert gate_said(row) == closed
     row.opened = True
     assert gate_said(row).endswith("; the toy stands")
-
-
-def test_the_gallery_shows_what_it_followed(made: Made) -> None:
-    assert '<span class="pathkey p-chosen">the toy&#39;s own</span>' in made.section("gallery")
 
 
 def test_the_first_gate_of_the_list_decides_the_classes_of_the_gallery_and_the_table_of_the_gate(made: Made) -> None:

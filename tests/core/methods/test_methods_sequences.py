@@ -61,18 +61,19 @@ def enumerated(
     return marginal.float(), torch.stack(torch.unravel_index(middles.argmax(), middles.shape))
 
 
-@pytest.mark.parametrize("moving", [False, True])
-@pytest.mark.parametrize("horizon", [3, 4])
-def test_the_hidden_markov_model_is_brute_force(horizon: int, moving: bool) -> None:
+def test_the_hidden_markov_model_is_brute_force(subtests: pytest.Subtests) -> None:
     data = planning_data(FEW)
-    sequences, segments = sequences_of(data), windows_of(data, horizon)[::5]
-    answers = hmm_answers(data, segments, sequences, moving=moving)
-    for row, own in enumerate(segments):
-        marginal, middles = enumerated(data, sequences, own, moving=moving)
-        assert_close(answers.scores[row], marginal.gather(1, answers.ids[row]), atol=1e-4, rtol=1e-3)
-        assert torch.equal(answers.ids[row, :, 0], marginal.argmax(1))
-        assert answers.decoded is not None
-        assert torch.equal(answers.decoded[row, 1:-1], middles)
+    sequences = sequences_of(data)
+    for horizon, moving in itertools.product((3, 4), (False, True)):
+        with subtests.test(f"{horizon}, {moving}"):
+            segments = windows_of(data, horizon)[::5]
+            answers = hmm_answers(data, segments, sequences, moving=moving)
+            for row, own in enumerate(segments):
+                marginal, middles = enumerated(data, sequences, own, moving=moving)
+                assert_close(answers.scores[row], marginal.gather(1, answers.ids[row]), atol=1e-4, rtol=1e-3)
+                assert torch.equal(answers.ids[row, :, 0], marginal.argmax(1))
+                assert answers.decoded is not None
+                assert torch.equal(answers.decoded[row, 1:-1], middles)
 
 
 def test_windows_in_parts_give_the_same_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,27 +134,24 @@ def batch_of(trained, sequences: SequenceModels, split: int = 2, horizon: int = 
     return retrieve(view, bank, rows, ready, derangement(len(bank.take), horizon), sequences=sequences)
 
 
-@pytest.mark.parametrize("row", PLAIN)
-def test_without_transitions_a_row_is_its_plain_row(trained, row: str) -> None:
-    batch = batch_of(trained, sequences_of(trained[0], Knobs(0.1, 0.0)))
-    plain, joint = PLAIN[row].method.answer(batch), method(row).answer(batch)
-    assert torch.equal(joint.decoded, joint.ids[:, :, 0])
-    if PLAIN[row].kind == "cosine":
-        assert torch.equal(plain.ids, joint.ids)
-    else:
-        votes = knn_labels.votes(batch)
-        behind = plain.scores[:, :, 0] - votes.gather(2, joint.ids[:, :, :1])[:, :, 0]
-        assert float(behind.max()) < 1 / SCORER.candidates, "frequencies decide between votes that are close"
-
-
-@pytest.mark.parametrize("row", PLAIN)
-def test_transitions_change_what_is_decoded(trained, row: str) -> None:
-    batch = batch_of(trained, sequences_of(trained[0], Knobs(1.0, 1.0)))
-    joint = method(row).answer(batch)
-    assert not torch.equal(joint.decoded, PLAIN[row].method.answer(batch).ids[:, :, 0])
-    assert_close(joint.scores.sum(2) <= 1 + 1e-5, torch.ones_like(joint.ids[:, :, 0], dtype=torch.bool))
-    three = method(row).answer(batch_of(trained, sequences_of(trained[0], Knobs(1.0, 1.0)), horizon=3))
-    assert torch.equal(three.decoded[:, 1], three.ids[:, 1, 0]), "a single middle step: MSeq is M@1"
+def test_without_transitions_a_row_is_its_plain_row_and_with_them_others_are_decoded(trained, subtests) -> None:
+    still, moved = (sequences_of(trained[0], Knobs(*knobs)) for knobs in ((0.1, 0.0), (1.0, 1.0)))
+    batch, linked, short = batch_of(trained, still), batch_of(trained, moved), batch_of(trained, moved, horizon=3)
+    for row in PLAIN:
+        with subtests.test(row):
+            plain, joint = PLAIN[row].method.answer(batch), method(row).answer(batch)
+            assert torch.equal(joint.decoded, joint.ids[:, :, 0])
+            if PLAIN[row].kind == "cosine":
+                assert torch.equal(plain.ids, joint.ids)
+            else:
+                votes = knn_labels.votes(batch)
+                behind = plain.scores[:, :, 0] - votes.gather(2, joint.ids[:, :, :1])[:, :, 0]
+                assert float(behind.max()) < 1 / SCORER.candidates, "frequencies decide between votes that are close"
+            joint = method(row).answer(linked)
+            assert not torch.equal(joint.decoded, PLAIN[row].method.answer(linked).ids[:, :, 0])
+            assert (joint.scores.sum(2) <= 1 + 1e-5).all()
+            three = method(row).answer(short)
+            assert torch.equal(three.decoded[:, 1], three.ids[:, 1, 0]), "a single middle step: MSeq is M@1"
 
 
 def test_without_a_vote_knn_labels_is_decoded_as_it_is(trained) -> None:

@@ -39,11 +39,12 @@ def reads_the_ranking(spec: MetricSpec) -> bool:
     return not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, other))
 
 
-@pytest.mark.parametrize("spec", METRICS.values(), ids=lambda spec: spec.id)
-def test_a_metric_reads_what_it_states(spec: MetricSpec) -> None:
-    wrong = np.full_like(RANKED, 99)
-    changes = not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, wrong))
-    assert changes == (spec.reads == "ranking")
+def test_a_metric_reads_what_it_states(subtests: pytest.Subtests) -> None:
+    for spec in METRICS.values():
+        with subtests.test(str(spec)):
+            wrong = np.full_like(RANKED, 99)
+            changes = not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, wrong))
+            assert changes == (spec.reads == "ranking")
 
 
 def depends_on_the_batch(spec: MetricSpec) -> bool:
@@ -51,10 +52,11 @@ def depends_on_the_batch(spec: MetricSpec) -> bool:
     return not np.allclose(spec.values(LABELS, DECODED, RANKED), alone)
 
 
-@pytest.mark.parametrize("name", SEQUENCE)
-def test_it_reads_the_decoded_sequence_of_its_own_window(name: str) -> None:
-    assert not reads_the_ranking(METRICS[name])
-    assert not depends_on_the_batch(METRICS[name])
+def test_it_reads_the_decoded_sequence_of_its_own_window(subtests: pytest.Subtests) -> None:
+    for name in SEQUENCE:
+        with subtests.test(str(name)):
+            assert not reads_the_ranking(METRICS[name])
+            assert not depends_on_the_batch(METRICS[name])
 
 
 def test_a_success_rate_of_the_ranking_is_seen() -> None:
@@ -76,11 +78,12 @@ def test_an_overlap_of_whole_batches_is_seen() -> None:
     assert depends_on_the_batch(replace(METRICS["mIoU"], values=of_the_batch))
 
 
-@pytest.mark.parametrize("name", SEQUENCE)
-def test_the_bounds_that_a_metric_states_hold(name: str) -> None:
-    rng = np.random.default_rng(0)
-    labels, other = rng.integers(4, size=(300, 5)), rng.integers(4, size=(300, 5))
-    got = by_name(labels, np.where(rng.random((300, 1)) < 0.4, labels, other), other[..., None])
-    for larger in METRICS[name].at_most:
-        assert (np.array(got[name]) <= np.array(got[larger]) + 1e-9).all()
-    assert set(METRICS["SR"].at_most) == {"Mid mAcc", "Full mAcc", "mIoU"}
+def test_the_bounds_that_a_metric_states_hold(subtests: pytest.Subtests) -> None:
+    for name in SEQUENCE:
+        with subtests.test(str(name)):
+            rng = np.random.default_rng(0)
+            labels, other = rng.integers(4, size=(300, 5)), rng.integers(4, size=(300, 5))
+            got = by_name(labels, np.where(rng.random((300, 1)) < 0.4, labels, other), other[..., None])
+            for larger in METRICS[name].at_most:
+                assert (np.array(got[name]) <= np.array(got[larger]) + 1e-9).all()
+            assert set(METRICS["SR"].at_most) == {"Mid mAcc", "Full mAcc", "mIoU"}

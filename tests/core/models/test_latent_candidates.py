@@ -1,6 +1,7 @@
 """Many candidates of a window at once: what the plain predictor says of each, and nothing of another window."""
 
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.testing import assert_close
 
 from trajpilot_core.models import latent_candidates
 from trajpilot_core.models.blocks import KeysValues
-from trajpilot_core.models.latent import LatentHead, LatentPredictor, LatentShape, StepInputs, l1_between, normalised
+from trajpilot_core.models.latent import LatentPredictor, LatentShape, StepInputs, l1_between, normalised
 from trajpilot_core.models.latent_candidates import Moves, StepsAsked, folded, values_of
 
 SHAPES = [(1, 16, 1, 2), (3, 24, 4, 1), (2, 32, 2, 8)]
@@ -53,26 +54,25 @@ def latents(
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("mids", [1, 6])
-@pytest.mark.parametrize("sees_goal", [True, False])
-@pytest.mark.parametrize("with_goal", [True, False])
 def test_every_candidate_has_what_the_plain_predictor_says(
-    shape: tuple[int, int, int, int], mids: int, sees_goal: bool, with_goal: bool, monkeypatch: pytest.MonkeyPatch
+    subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, horizon, n_steps = predictor(*shape), mids + 2, mids + with_goal
-    monkeypatch.setattr(latent_candidates, "CACHE_BYTES", 3 * 4 * n_steps * shape[1])  # three candidates at a time
-    start, goal = ends(model)
-    context = model.encode(start, goal if sees_goal else None, horizon)
-    points, directions = torch.randn(WINDOWS, CANDIDATES, mids, DIRECTIONS), torch.randn(DIRECTIONS, MOTION)
-    told = torch.nn.functional.pad(points @ directions, (0, 0, 0, int(with_goal)))
-    plain = model(context, StepInputs(told, torch.arange(n_steps) < mids), n_steps, horizon)
-    for moves in (Moves(points, directions), Moves(points @ directions)):
-        for last_alone in (True, False):
-            found = latents(model, context, moves, StepsAsked(horizon, n_steps, last_alone))
-            assert len(found) == WINDOWS * CANDIDATES
-            wanted = plain[:, :, -1:] if last_alone else plain
-            assert_close(torch.stack([found[key] for key in sorted(found)]), wanted.flatten(0, 1), atol=2e-5, rtol=1e-4)
+    for with_goal, sees_goal, mids, shape in product((True, False), (True, False), (1, 6), SHAPES):
+        with subtests.test(f"{with_goal}, {sees_goal}, {mids}, {shape}"):
+            model, horizon, n_steps = predictor(*shape), mids + 2, mids + with_goal
+            three_at_a_time = 3 * 4 * n_steps * shape[1]
+            monkeypatch.setattr(latent_candidates, "CACHE_BYTES", three_at_a_time)
+            start, goal = ends(model)
+            context = model.encode(start, goal if sees_goal else None, horizon)
+            points, directions = torch.randn(WINDOWS, CANDIDATES, mids, DIRECTIONS), torch.randn(DIRECTIONS, MOTION)
+            told = torch.nn.functional.pad(points @ directions, (0, 0, 0, int(with_goal)))
+            plain = model(context, StepInputs(told, torch.arange(n_steps) < mids), n_steps, horizon)
+            for moves in (Moves(points, directions), Moves(points @ directions)):
+                for last_alone in (True, False):
+                    found = latents(model, context, moves, StepsAsked(horizon, n_steps, last_alone))
+                    assert len(found) == WINDOWS * CANDIDATES
+                    wanted = (plain[:, :, -1:] if last_alone else plain).flatten(0, 1)
+                    assert_close(torch.stack([found[key] for key in sorted(found)]), wanted, atol=2e-5, rtol=1e-4)
 
 
 def energies(model: LatentPredictor, context: list[KeysValues], points: Tensor, goal: Tensor) -> Tensor:
@@ -108,22 +108,6 @@ def test_a_window_has_the_bits_that_it_has_alone() -> None:
     alone = [(keys[1:2], values[1:2]) for keys, values in context]
     together = energies(model, context, points, goal)
     assert torch.equal(together[1:2], energies(model, alone, points[1:2], goal[1:2]))
-
-
-@torch.no_grad()
-def test_labels_are_read_from_the_same_latents() -> None:
-    model = predictor(2, 32, 4, 2)
-    head = LatentHead(LatentShape(FEATURES, 2, MOTION, 5, 8, 4))
-    start, goal = ends(model)
-    points = torch.randn(WINDOWS, CANDIDATES, 3, MOTION)
-    context = model.encode(start, goal, 5)
-
-    def first_logit(latent_TNGD: Tensor, _: int) -> Tensor:
-        logit: Tensor = head(latent_TNGD)[..., 0].sum(0)
-        return logit
-
-    found = values_of(folded(model), context, Moves(points), StepsAsked(5, 3, False), first_logit)
-    assert_close(found, head(model(context, StepInputs(points), 3, 5))[..., 0].sum(-1), atol=1e-4, rtol=1e-4)
 
 
 def test_the_plain_predictor_still_has_a_gradient_and_folded_weights_have_none() -> None:

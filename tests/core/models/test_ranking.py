@@ -19,15 +19,13 @@ def in_order(scores_RV: Tensor) -> Tensor:
     return scores_RV.sort(dim=1, descending=True, stable=True).indices
 
 
-def test_the_best_labels_are_those_of_a_stable_sort() -> None:
+def test_the_best_labels_are_those_of_a_stable_sort_and_a_search_that_is_blind_to_ties_would_be_seen() -> None:
     for levels in (1, 3, 30, 10**6):
         scores = scores_with_ties(levels)
         ids, values = best(scores, KEPT)
         assert torch.equal(ids, in_order(scores)[:, :KEPT])
         assert torch.equal(values, scores.gather(1, ids))
-
-
-def test_a_search_that_is_blind_to_ties_would_be_seen() -> None:
+        assert torch.equal(probable_labels(scores[None], KEPT)[0], in_order(scores)[:, :KEPT].sort(dim=1).values)
     scores = scores_with_ties(3)
     assert not torch.equal(scores.topk(KEPT, dim=1).indices, in_order(scores)[:, :KEPT])
 
@@ -36,12 +34,6 @@ def test_more_labels_than_there_are_is_all_of_them() -> None:
     scores = scores_with_ties(10**6)
     assert torch.equal(best(scores, LABELS + 3)[0], in_order(scores))
     assert torch.equal(probable_labels(scores[None], LABELS + 3)[0], torch.arange(LABELS).expand(ROWS, -1))
-
-
-def test_a_shortlist_is_cut_at_the_smaller_index_where_scores_tie() -> None:
-    for levels in (1, 3, 30, 10**6):
-        scores = scores_with_ties(levels)
-        assert torch.equal(probable_labels(scores[None], KEPT)[0], in_order(scores)[:, :KEPT].sort(dim=1).values)
 
 
 def test_nothing_is_ranked_among_no_rows() -> None:

@@ -1,7 +1,7 @@
 """Inputs, documents and page that the tests of the report share."""
 
 import pytest
-from report_page import CFG, Reader
+from report_page import CFG, Reader, real
 from synthetic_corpus import corpus
 from synthetic_results import Kept, Tables, built, report_inputs
 
@@ -19,3 +19,9 @@ def kept(inputs: Tables) -> Kept:
 @pytest.fixture(scope="session")
 def page(kept: Kept) -> Reader:
     return Reader(kept.documents["report.html"].decode())
+
+
+@pytest.fixture(scope="session")
+def recorded(inputs: Tables) -> Kept:
+    """The same report, as if the takes were of the real corpus."""
+    return built(real(inputs), CFG)

@@ -143,19 +143,17 @@ def test_a_metric_that_cannot_be_anything_else_says_so_wherever_the_table_is_pri
     assert verbs == {100.0}, "probe and floor, every set, every seed"
 
 
-@pytest.mark.parametrize(("n_classes", "differ"), [(4, False), (5, False), (6, True)])
-def test_it_is_fixed_exactly_where_no_ranking_gives_another_value(n_classes: int, differ: bool) -> None:
-    rng = np.random.default_rng(0)
-    classes = rng.integers(n_classes, size=40)
+def test_it_is_fixed_exactly_where_no_ranking_gives_another_value() -> None:
     nothing = np.zeros(40, dtype=bool)
-    clips = ActionClips(classes, classes, nothing, nothing, nothing, nothing)
-    values = set()
-    for _ in range(20):
-        ranking = np.stack([rng.permutation(n_classes)[:5] for _ in classes])
-        values.add(score(EPIC_METRICS["Verb"], clips, {"verb": ranking}).value)
-    assert (len(values) > 1) == differ
-    assert ("Verb" not in fixed_metrics({"verb": n_classes})) == differ
-    assert (metric_columns({"verb": n_classes})[0] == "Verb") == differ
+    for n_classes, differ in ((4, False), (5, False), (6, True)):
+        rng = np.random.default_rng(0)
+        classes = rng.integers(n_classes, size=40)
+        clips = ActionClips(classes, classes, nothing, nothing, nothing, nothing)
+        rankings = [np.stack([rng.permutation(n_classes)[:5] for _ in classes]) for _ in range(20)]
+        values = {score(EPIC_METRICS["Verb"], clips, {"verb": ranking}).value for ranking in rankings}
+        assert (len(values) > 1) == differ
+        assert ("Verb" not in fixed_metrics({"verb": n_classes})) == differ
+        assert (metric_columns({"verb": n_classes})[0] == "Verb") == differ
 
 
 def test_the_number_of_classes_is_read_from_what_the_probes_say_of_themselves(tmp_path: Path) -> None:

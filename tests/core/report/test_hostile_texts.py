@@ -78,16 +78,9 @@ def test_hostile_labels_and_names_stay_text() -> None:
     checks = [Judgement(check=f"claim: {text}", verdict="fails", detail=text) for text in XSS]
     inputs.tables["judgements"] = pa.concat_tables([inputs.tables["judgements"], table_of(Judgement, checks)])
     documents = built(inputs, CFG.replace(examples=60)).documents
-    hostile, plain = (
-        Reader(documents["report.html"].decode()),
-        Reader(
-            built(
-                report_inputs(corpus(n_train=6, n_test=12, n_segments=10, n_labels=len(XSS))), CFG.replace(examples=60)
-            )
-            .documents["report.html"]
-            .decode()
-        ),
-    )
+    harmless = report_inputs(corpus(n_train=6, n_test=12, n_segments=10, n_labels=len(XSS)))
+    pages = (documents, built(harmless, CFG.replace(examples=60)).documents)
+    hostile, plain = (Reader(page["report.html"].decode()) for page in pages)
     assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in plain.tags}
     names = {(tag, name) for tag, attributes in hostile.tags for name in attributes}
     assert names == {(tag, name) for tag, attributes in plain.tags for name in attributes}

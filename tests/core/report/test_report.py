@@ -4,11 +4,11 @@ import json
 import re
 
 import numpy as np
-from report_page import CFG, Reader, real, with_metrics
-from synthetic_results import Kept, Tables, built
+from report_page import CFG, Reader, with_metrics
+from synthetic_results import Kept, Tables, a_metric, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, PairDistance, ProgressShare, SamplingScore
+from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, SamplingScore
 from trajpilot_core.methods import METHODS, anticipation, goal_dropout
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
@@ -63,12 +63,15 @@ def latex_values(text: str) -> list[str]:
     return [found[1] for cell in cells if (found := re.search(r"\$(?:\\mathbf\{)?([-+0-9.]+)\}?\$", cell))]
 
 
-def test_a_number_changed_on_its_way_to_the_page_would_be_seen(inputs: Tables, page: Reader) -> None:
+def test_a_number_changed_on_its_way_to_the_page_is_seen_and_equal_inputs_give_equal_bytes(
+    inputs: Tables, kept: Kept, page: Reader
+) -> None:
     """The planted fault of the test above: one cell of the metrics table differs from the page."""
     other = built(with_metrics(inputs, lambda m: m.replace(value=m.value + 1) if m.variant == "oracle" else m), CFG)
     changed = Reader(other.documents["report.html"].decode()).cells
     differ = {key for (table, key), text in page.cells.items() if changed[table, key] != text}
     assert differ == {key for _, key in page.cells if key.startswith("oracle|")}
+    assert built(inputs, CFG).documents == kept.documents
 
 
 TRUTH = ("oracle", "previous")
@@ -77,10 +80,10 @@ PLAIN = ("overview", "horizons", "controls", "sequences")
 
 
 def test_diagnostics_are_folded_under_their_names_and_published_values_stand_on_recorded_takes_alone(
-    inputs: Tables,
+    kept: Kept, recorded: Kept
 ) -> None:
-    for given, is_recorded in ((inputs, False), (real(inputs), True)):
-        documents = built(given, CFG).documents
+    for report, is_recorded in ((kept, False), (recorded, True)):
+        documents = report.documents
         page = documents["report.html"].decode()
         section = page.split('<section id="diagnostics">')[1].split("</section>")[0]
         assert section.count("<details>") == 2
@@ -89,10 +92,6 @@ def test_diagnostics_are_folded_under_their_names_and_published_values_stand_on_
         assert "37.5 [1.0, 99.0]" in section
         assert ("Published, in this order, of unnamed takes: l1, raw 0.171" in section) == is_recorded
         assert len(json.loads(documents["report.json"])["pair_distances"]) == 24
-    nothing = {"pair_distances": table_of(PairDistance, []), "progress_shares": table_of(ProgressShare, [])}
-    page = built(Tables({**inputs.tables, **nothing}), CFG).documents["report.html"].decode()
-    assert 'id="diagnostics"' not in page
-    assert "#diagnostics" not in page
 
 
 def test_bold_is_the_single_best_row_above_every_floor_that_does_not_see_the_truth(inputs: Tables) -> None:
@@ -121,13 +120,7 @@ def _at(m: Metric) -> tuple[object, ...]:
 
 def bold(rows: dict[str, float], weak: frozenset[str] = frozenset()) -> list[str]:
     """The bold rows of a column with these values."""
-    common = {"corpus": "", "reference": None, "horizon": None, "pooling": "plain", "metric": "M@1", "seed": None}
-    made = [
-        Metric.model_validate(
-            {**common, "variant": row, "value": v, "low": v - 1, "high": v + 1, "n_takes": 9, "n_windows": 9}
-        )
-        for row, v in rows.items()
-    ]
+    made = [a_metric(variant=row, value=v, low=v - 1, high=v + 1) for row, v in rows.items()]
     table = build_table("t", "", Results(tuple(made), weak), [*rows], ["M@1"])
     return [cell.metric.variant for cell in table.cells() if cell.is_best]
 
@@ -173,24 +166,18 @@ def test_how_many_true_labels_the_masks_allow_is_printed_where_rows_are_masked(
     inputs: Tables, kept: Kept, page: Reader
 ) -> None:
     rows = [
-        MaskCoverage(
-            horizon=h,
-            n_windows=20,
-            n_windows_unmasked=h - 3,
-            n_steps=20 * h,
-            n_allowed=20 * h - 6,
-            n_middle=20 * (h - 2),
-            n_middle_allowed=20 * (h - 2) - 4,
-        )
+        MaskCoverage(horizon=h, n_windows=20, n_windows_unmasked=h - 3, n_steps=20 * h, n_allowed=20 * h - 6,
+                     n_middle=20 * (h - 2), n_middle_allowed=20 * (h - 2) - 4)
         for h in (3, 4)
-    ]
-    masked = built(Tables({**inputs.tables, "mask_coverage": table_of(MaskCoverage, rows)}), CFG).documents
-    text = " ".join("".join(Reader(masked["report.html"].decode()).text).split())
-    assert (
+    ]  # fmt: skip
+    said = mask_sentence(rows)
+    assert said == (
         "The masks of the scenarios allow 52 of 60 true labels of middle steps of the test windows (86.7 %; H=3 80.0, "
         "H=4 90.0) and 128 of 140 of all steps (91.4 %); the others no masked row can answer; 1 of 40 windows are not "
-        "masked: no training take has their scenario." in text
+        "masked: no training take has their scenario"
     )
+    masked = built(Tables({**inputs.tables, "mask_coverage": table_of(MaskCoverage, rows)}), CFG).documents
+    assert said in " ".join("".join(Reader(masked["report.html"].decode()).text).split())
     assert [row["n_allowed"] for row in json.loads(masked["report.json"])["mask_coverage"]] == [54, 74]
     whole = mask_sentence([row.replace(n_allowed=row.n_steps, n_windows_unmasked=0) for row in rows])
     assert whole.endswith("140 of 140 of all steps (100.0 %)")
@@ -212,10 +199,6 @@ def test_models_of_another_run_are_stated_among_the_limits(inputs: Tables, kept:
     assert not any("another run" in line for line in json.loads(kept.documents["report.json"])["limits"])
 
 
-def test_equal_inputs_give_equal_bytes(inputs: Tables, kept: Kept) -> None:
-    assert built(inputs, CFG).documents == kept.documents
-
-
 def test_simulated_numbers_carry_a_banner_and_no_published_value(kept: Kept, page: Reader) -> None:
     text = "".join(page.text)
     assert "Simulated world." in text
@@ -224,17 +207,13 @@ def test_simulated_numbers_carry_a_banner_and_no_published_value(kept: Kept, pag
     assert b"SIMULATED WORLD" in kept.documents["metrics.tex"]
 
 
-def test_the_header_names_the_corpus_whose_files_were_read(inputs: Tables) -> None:
-    def title(inputs: Tables, **changes: object) -> str:
-        return str(json.loads(built(inputs, CFG.replace(**changes)).documents["report.json"])["title"])
-
-    simulated = "TrajPilot on a simulated world in the file layout of"
-    assert title(inputs, corpus="goalstep") == f"{simulated} Ego4D GoalStep"
-    assert title(inputs) == f"{simulated} Ego-Exo4D, atomic descriptions"
-    assert title(real(inputs), is_closed=True) == "TrajPilot on Ego-Exo4D, atomic descriptions, closed vocabulary"
+def test_the_header_names_the_corpus_whose_files_were_read(kept: Kept, recorded: Kept) -> None:
+    titles = [json.loads(report.documents["report.json"])["title"] for report in (kept, recorded)]
+    simulated = "TrajPilot on a simulated world in the file layout of Ego-Exo4D, atomic descriptions"
+    assert titles == [simulated, "TrajPilot on Ego-Exo4D, atomic descriptions"]
 
 
-def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables) -> None:
+def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables, kept: Kept) -> None:
     judgements = [
         row.replace(verdict="undertrained") if row.check == "trained: final/traj, seed 0" else row
         for row in rows_of(Judgement, inputs.tables["judgements"])
@@ -252,8 +231,8 @@ def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables) 
         assert f"No-Traj{mark}" not in text.replace(f"minus No-Traj{mark}", ""), (
             "a difference is marked for either side"
         )
-    plain = built(inputs, CFG).documents
-    assert not any(mark.encode() in plain[n] for n, mark in (("report.html", DAGGER), ("metrics.tex", r"\dag{}")))
+    marks = (("report.html", DAGGER), ("metrics.tex", r"\dag{}"))
+    assert not any(mark.encode() in kept.documents[name] for name, mark in marks)
 
 
 def test_every_claim_that_does_not_hold_is_printed_among_the_limits(inputs: Tables, kept: Kept) -> None:
@@ -286,41 +265,48 @@ def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
     assert b"Infinity" not in documents["report.json"]
 
 
-def test_rows_that_this_run_lacks_stand_below_the_main_table_and_nothing_is_called_not_built(page: Reader) -> None:
-    """Every row is built; a run without one lists it as not run. Seen before: "not built" of rows on the page."""
-    text = "".join(page.text)
+def test_rows_that_this_run_lacks_stand_below_the_main_table_and_nothing_is_called_not_built(
+    kept: Kept, page: Reader
+) -> None:
+    """Every row is built; a run without one lists it as not run: none of the page is in it, no other is left out."""
+    text, json_ = "".join(page.text), json.loads(kept.documents["report.json"])
     assert "not built" not in text
-    assert (
-        text.index("All rows but ablations over all horizons")
-        < text.index("not run: ")
-        < text.index("Difference to No-Traj,")
-    )
-
-
-def test_what_is_not_run_is_what_the_tables_lack(inputs: Tables) -> None:
-    """The sentence of page and report.json follows from the rows: none of the page is in it, no other is left out."""
-    json_ = json.loads(built(inputs, CFG).documents["report.json"])
+    places = [text.index(said) for said in ("All rows but ablations over", "not run: ", "Difference to No-Traj,")]
+    assert places == sorted(places)
     shown = {cell["key"].partition("|")[0] for table in json_["tables"] for cell in table["cells"]}
     lacking = [one.name for one in METHODS if one.id not in shown and not one.anticipates]
     assert json_["absent_rows"] == f"not run: {'; '.join(lacking)}"
     assert "not_built" not in json_
 
 
-def test_an_undecided_claim_is_neither_green_nor_red(inputs: Tables) -> None:
-    open_ = [Judgement(check="claim: x", verdict="undecided", detail="d")]
-    html = built(Tables({**inputs.tables, "judgements": table_of(Judgement, open_)}), CFG).documents["report.html"]
-    assert b'<li class="v-undecided">' in html
-    assert b'<li class="open"><b>0 of 1</b>' in html
-
-
-def test_rows_that_were_not_built_leave_no_hole(inputs: Tables) -> None:
+def test_a_run_with_two_rows_one_undecided_claim_and_no_other_table_has_a_page_without_holes(inputs: Tables) -> None:
     rows = [m for m in rows_of(Metric, inputs.tables["metrics"]) if m.variant in ("no_traj", "oracle")]
-    none = {name: inputs.tables[name].slice(0, 0) for name in ("gate", "headroom", "shuffles", "outcomes")}
-    documents = built(Tables({**inputs.tables, **none, "metrics": table_of(Metric, rows)}), CFG).documents
-    assert b"nothing to draw" in documents["report.html"]
+    empty = ("gate", "headroom", "shuffles", "outcomes", "pair_distances", "progress_shares", "ceilings")
+    bare = {name: inputs.tables[name].slice(0, 0) for name in empty} | {"metrics": table_of(Metric, rows)}
+    checks = [("claim: x", "undecided", "d"), ("weather: it rains", "fails", "outside")]
+    judged = [Judgement.model_validate(dict(zip(("check", "verdict", "detail"), one, strict=True))) for one in checks]
+    made = built(Tables({**inputs.tables, **bare, "judgements": table_of(Judgement, judged)}), CFG)
+    html = made.documents["report.html"].decode()
+    assert "nothing to draw" in html
+    assert 'id="diagnostics"' not in html
+    assert "#diagnostics" not in html
+    assert '<li class="v-undecided">' in html, "neither green nor red"
+    assert '<li class="open"><b>0 of 1</b>' in html
+    assert "Other checks" in html, "a check of an unknown kind"
+    assert "weather: it rains" in html
+    assert "; Scorer; " in html.split("not run: ")[1].split("</p>")[0]
+    assert '<li class="open"><b>Ceilings absent</b></li>' in html
+    assert "No ceiling was computed for this run: nothing here bounds the rows from above." in html
+    assert "What can be known at most" not in html
+    assert 'href="#ceilings"' not in html
+    assert 'class="bound' not in html
+    assert b"can be known" not in made.documents["metrics.tex"]
+    assert any("No ceiling was computed" in one for one in json.loads(made.documents["report.json"])["limits"])
 
 
-def test_every_chart_tells_its_numbers_in_words(inputs: Tables) -> None:
+def test_every_chart_tells_its_numbers_in_words(inputs: Tables, page: Reader) -> None:
+    assert all(attributes.get("alt") for tag, attributes in page.tags if tag == "img")
+    assert all(a.get("aria-label") or a.get("aria-hidden") for tag, a in page.tags if tag == "svg")
     results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
     drawn = report_charts(Material(results, [], [], [], []))
     for figure in (*drawn["horizon"], *drawn["summary"], *drawn["controls"]):
@@ -360,8 +346,3 @@ def test_models_of_one_stage_that_epochs_are_chosen_by_other_scores_have_charts_
     charts = {chart.caption: str(chart.chart) for chart in found}
     assert "latent No-Traj: 1: -0.2" in charts["latent: dev -l1, thin: on training takes"], "a distance, no share"
     assert "labels of latents (another loss): 1: -25.0" in charts["latent: dev right, thin: on training takes"]
-
-
-def test_every_picture_has_a_text(page: Reader) -> None:
-    assert all(attributes.get("alt") for tag, attributes in page.tags if tag == "img")
-    assert all(a.get("aria-label") or a.get("aria-hidden") for tag, a in page.tags if tag == "svg")

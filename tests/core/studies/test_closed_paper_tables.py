@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from synthetic_results import a_metric
 
 from schemas.arrow import rows_of
-from schemas.results import Judgement, Metric
+from schemas.results import Judgement
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import method
 from trajpilot_core.paper.published import CLOSED_ATOMIC, CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, HORIZONS
@@ -32,23 +33,12 @@ def number(dataset: str, row: str, horizon: int | None, metric: str) -> float:
 
 def a_run(dataset: str, *, simulated: bool = True, weak: str = "", name: str = "") -> PaperRun:
     """A run on one benchmark with all of the paper's rows."""
+    far = {"low": float("-inf"), "high": float("inf")}
     metrics = [
-        Metric(
-            corpus="",
-            variant=row,
-            reference=None,
-            horizon=horizon,
-            pooling=pooling,
-            metric=metric,
-            seed=None,
-            value=number(dataset, row, horizon, metric),
-            low=0.0 if horizon else float("-inf"),
-            high=99.0 if horizon else float("inf"),
-            n_takes=9,
-            n_windows=70,
-        )
-        for row, (horizon, pooling), metric in product(CLOSED_ROWS, PLACES, (*FULL, *PANEL))
+        a_metric(variant=row, horizon=h, pooling=pooling, metric=metric, value=number(dataset, row, h, metric))
+        for row, (h, pooling), metric in product(CLOSED_ROWS, PLACES, (*FULL, *PANEL))
     ]
+    metrics = [one if one.horizon else one.replace(**far) for one in metrics]
     judged = [Judgement(check=f"trained: final/{weak}, seed 0", verdict="undertrained", detail="")] if weak else []
     names = ("labels", "lambda_bridge", "transition_weight", "smoothing", "temperature")
     settings = {} if dataset == CLOSED_ATOMIC else dict(zip(names, (40.0, 0.15, 1.5, 0.5, 1.0), strict=True))

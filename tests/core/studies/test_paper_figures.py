@@ -38,15 +38,10 @@ def source(*, simulated: bool = True) -> FigureSource:
 
 def outcomes(rows: dict[str, list[int]], horizon: int = 4) -> pa.Table:
     """Row -> middle steps right in each window."""
+    common = {"horizon": horizon}
     return pa.Table.from_pylist(
         [
-            {
-                "window_id": f"w{at:03}",
-                "horizon": horizon,
-                "variant": row,
-                "mid_right": right,
-                "opened": row == "scorer",
-            }
+            common | {"window_id": f"w{at:03}", "variant": row, "mid_right": right, "opened": row == "scorer"}
             for row, held in rows.items()
             for at, right in enumerate(held)
         ]
@@ -181,21 +176,8 @@ def an_example() -> Example:
     steps = tuple(GalleryStep(f"step {at} $x_1$ α", state, sign) for at, (state, sign) in enumerate(STATES))
     path = HeadPath("true", "true", np.array([[0.0, 0.0, 0.0], [1.0, 0.5, 0.0]]))
     truth = tuple(f"truth {at}" for at in range(len(STATES)))
-    return Example(
-        "w",
-        "t",
-        "take",
-        HELPED,
-        "a title",
-        len(STATES),
-        (1, 2),
-        (0, 3),
-        truth,
-        (Plan("Scorer", steps),),
-        "",
-        (path,),
-        "m",
-    )
+    plans = (Plan("Scorer", steps),)
+    return Example("w", "t", "take", HELPED, "a title", len(STATES), (1, 2), (0, 3), truth, plans, "", (path,), "m")
 
 
 STATES = (("hit", "✓"), ("hit", "✓"), ("top5", "5"), ("miss", "✗"), ("hit", "✓"))

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 from label_commands import commands_table
 from pdflatex import faults
+from synthetic_results import a_metric
 
 from deployments.recipes import RECIPES
 from schemas.arrow import table_of
 from schemas.config import PipelineConfig
-from schemas.results import Headroom, Metric
+from schemas.results import Headroom
 from schemas.vlm import EndpointScore, VlmConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import pose_rows
@@ -55,21 +56,8 @@ def value(row: str, horizon: int | None, metric: str) -> float:
 def an_atomic_run(*, simulated: bool = True, name: str = "runs/atomic") -> PaperRun:
     """A run on atomic descriptions with the rows of planning and of goal dropout."""
     metrics = [
-        Metric(
-            corpus="",
-            variant=row,
-            reference=None,
-            horizon=horizon,
-            pooling=pooling,
-            metric=metric,
-            seed=None,
-            value=value(row, horizon, metric),
-            low=0.0,
-            high=99.0,
-            n_takes=9,
-            n_windows=70,
-        )
-        for row, (horizon, pooling), metric in product(OURS, PLACES, OPEN_METRICS)
+        a_metric(variant=row, horizon=h, pooling=pooling, metric=metric, value=value(row, h, metric))
+        for row, (h, pooling), metric in product(OURS, PLACES, OPEN_METRICS)
     ]
     quantities = dict.fromkeys(set(Headroom.model_fields) - {"seed", "horizon", "pool", "n_windows"}, 0.5)
     pools = [
@@ -89,20 +77,19 @@ def test_every_published_table_of_the_paper_has_its_label() -> None:
     assert files == set(LABELS) - {CLOSED_PANEL}
 
 
-@pytest.mark.parametrize("label", sorted(set(LABELS) - {CLOSED_PANEL, GOAL_SEEN, GOAL_MASKED}))
-def test_a_table_has_the_places_of_the_papers_numbers(label: str) -> None:
+def test_a_table_has_the_places_of_the_papers_numbers() -> None:
     """Rows and horizons as the paper's data have them; rows of the literature are left out."""
-    published = table_rows(label)
     literature = {"in_avit", "video_llama", "plausivl", "vjepa2_vit_g", "vjepa2.1_vit_g", "vjepa2.1_vit_G"}
-    ours = {"viterbiplannet": "viterbi_plan_net", "ground_truth": "train"}
-    if label == ANTICIPATION:
-        ours = {row: f"anticipation_{row}" for row in ("no_traj", "scorer", "oracle", "qwen_zs", "qwen_sft_llm")}
-    wanted = {
-        (ours.get(one["row"], one["row"]), int(one["horizon"]) if one["horizon"] else None)
-        for one in published
-        if one["row"] not in literature
-    }
-    assert {(row, h) for row, h, _, _ in LABELS[label].addresses()} >= wanted
+    for label in sorted(set(LABELS) - {CLOSED_PANEL, GOAL_SEEN, GOAL_MASKED}):
+        ours = {"viterbiplannet": "viterbi_plan_net", "ground_truth": "train"}
+        if label == ANTICIPATION:
+            ours = {row: f"anticipation_{row}" for row in ("no_traj", "scorer", "oracle", "qwen_zs", "qwen_sft_llm")}
+        wanted = {
+            (ours.get(one["row"], one["row"]), int(one["horizon"]) if one["horizon"] else None)
+            for one in table_rows(label)
+            if one["row"] not in literature
+        }
+        assert {(row, h) for row, h, _, _ in LABELS[label].addresses()} >= wanted, label
 
 
 def test_an_atomic_run_fills_planning_goal_dropout_and_headroom() -> None:
@@ -149,19 +136,11 @@ def scores(rows: list[tuple[str, int | None, float]], **where: object) -> pa.Tab
     """A table of scores as the stages of their own write them: (row, seed, value) of every metric."""
     names = ("mid", "full", "Verb", "Noun", "Action", "Action Acc.", "accuracy", "balanced", "made", "missed")
     held = [
-        {
-            "row": row,
-            "seed": seed,
-            "metric": metric,
-            "value": value,
-            "low": value - 1,
-            "high": float("inf"),
-            "n_takes": 7,
-        }
+        {"row": row, "seed": seed, "metric": metric, "value": value, "low": value - 1}
         for row, seed, value in rows
         for metric in names
     ]
-    return pa.Table.from_pylist([one | where for one in held])
+    return pa.Table.from_pylist([one | {"high": float("inf"), "n_takes": 7} | where for one in held])
 
 
 def test_a_stage_of_its_own_fills_its_label_by_the_mean_over_its_seeds() -> None:
@@ -199,12 +178,16 @@ def test_a_row_of_pose_sources_is_filled_by_the_source_that_it_names_and_by_no_o
     assert all(filled[name] == "9.00" for name in filled if "Odometry" in name)
 
 
+def recognised(adapter: str = "", *, is_stub: bool = False) -> pa.Table:
+    """The committed table of a recogniser that is right of every second segment."""
+    row = EndpointScore(row="R@1", count=1, percentage=50.0, adapter=adapter, is_stub=is_stub)
+    return table_of(EndpointScore, [row])
+
+
 @pytest.mark.parametrize("adapter", ["", "recogniser@0123456789abcdef"])
 def test_an_untuned_recogniser_fills_no_line_of_a_tuned_one(adapter: str) -> None:
     """Seen before: an untuned random model stood under "a tuned vision-language model"."""
-    cache = table_of(
-        EndpointScore, [EndpointScore(row="R@1", count=1, percentage=50.0, adapter=adapter, is_stub=False)]
-    )
+    cache = recognised(adapter)
     run = replace(an_atomic_run(), read=lambda stage, entry: cache if entry == "endpoint_cache" else None)
     shown = {row[0]: row[2] for row in texts([run], ENDPOINT_CACHE)}
     assert shown["Endpoint R@1"] == ("50.00" if adapter else NOTHING)
@@ -217,20 +200,15 @@ def test_an_untuned_recogniser_fills_no_line_of_a_tuned_one(adapter: str) -> Non
         assert NOTHING not in rows[-1]
 
 
-def test_a_label_is_not_built_without_its_stage_and_not_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_label_is_not_built_without_its_stage_or_row_and_not_run_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {})
     assert {cell for row in texts([], "ek100") for cell in row[1:]} == {NOT_BUILT}
     monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.STAGES", {"action_token": object()})
     assert [row[1] for row in texts([], "ek100")] == [NOTHING] * 4
-
-
-def test_a_row_that_joins_the_methods_is_no_longer_not_built(monkeypatch: pytest.MonkeyPatch) -> None:
     other = replace(METHODS[0], id="qwen_zs", name="A new row")
-    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", METHODS[:1])
-    before = texts([], ATOMIC)[0][2:]
-    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", [*METHODS, other])
-    assert before == [NOT_BUILT] * 6
-    assert texts([], ATOMIC)[0][2:] == [NOTHING] * 6
+    for methods, said in ((METHODS[:1], NOT_BUILT), ([*METHODS, other], NOTHING)):
+        monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", methods)
+        assert texts([], ATOMIC)[0][2:] == [said] * 6
 
 
 def test_the_best_row_of_each_horizon_is_bold_and_never_the_oracle() -> None:
@@ -262,10 +240,7 @@ def test_the_list_of_commands_names_a_recipe_for_all_that_can_be_filled_and_for_
 def test_no_table_takes_numbers_of_a_sample_of_windows_or_of_made_up_answers(per_horizon, is_stub: bool) -> None:
     asked = VlmConfig(rows=("qwen_zs",), windows_per_horizon=per_horizon)
     last = SimpleNamespace(config=PipelineConfig(vlm=asked))
-    recognised = table_of(
-        EndpointScore, [EndpointScore(row="R@1", count=1, percentage=50.0, adapter="", is_stub=is_stub)]
-    )
-    run = replace(an_atomic_run(), last=last, read=lambda *at: recognised)
+    run = replace(an_atomic_run(), last=last, read=lambda *at: recognised(is_stub=is_stub))
     is_whole = per_horizon is None
     assert bool(LABELS[ATOMIC].cells(run)) == is_whole
     assert bool(LABELS["qwen3vl_endpoint_cache"].cells(run)) == (is_whole and not is_stub)

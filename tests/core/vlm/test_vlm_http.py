@@ -5,6 +5,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -57,15 +58,12 @@ def test_an_answer_is_read_with_its_tokens_and_names_its_request(tmp_path: Path)
     assert server.logins == ["Bearer none"], "servers that want no key ignore it"
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [Said(429, "busy", {"Retry-After": "0.1"}), Said(503, "starts"), Said(200, "{}", {"Content-Length": "999"})],
-)
-def test_a_fault_that_time_can_heal_is_sent_again(tmp_path: Path, fault: Said) -> None:
-    with chat_server(fault, text="stir") as server:
-        (reply,) = asked(tmp_path, server.url, timeout_s=0.5)
-    assert reply.text == "stir"
-    assert len(server.asked) == 2
+def test_a_fault_that_time_can_heal_is_sent_again(tmp_path: Path) -> None:
+    cut = Said(200, "{}", {"Content-Length": "999"})
+    for fault in (Said(429, "busy", {"Retry-After": "0.1"}), Said(503, "starts"), cut):
+        with chat_server(fault, text="stir") as server:
+            (reply,) = asked(tmp_path / str(fault.status), server.url, timeout_s=0.5)
+        assert (reply.text, len(server.asked)) == ("stir", 2), fault
 
 
 def test_the_last_try_reports_what_came_back(tmp_path: Path) -> None:
@@ -77,35 +75,23 @@ def test_the_last_try_reports_what_came_back(tmp_path: Path) -> None:
     assert len(server.asked) == 2
 
 
-@pytest.mark.parametrize("url", ["hangs", "not there"])
-def test_a_server_that_does_not_answer_in_time_is_named(tmp_path: Path, url: str) -> None:
-    with chat_server(*([Said(hangs_s=2.0)] if url == "hangs" else [])) as server:
-        if url == "hangs":
-            with pytest.raises(InputError, match=rf"{server.url} does not answer.*ReadTimeout|timed out"):
-                asked(tmp_path, server.url, timeout_s=0.2, tries=1)
-    if url == "not there":
-        with pytest.raises(InputError, match=rf"{server.url} does not answer.*Connection refused"):
-            asked(tmp_path, server.url, tries=1)
+def test_a_server_that_does_not_answer_in_time_is_named(tmp_path: Path) -> None:
+    timed_out = r"http://127\.\S+ does not answer.*(ReadTimeout|timed out)"
+    with chat_server(Said(hangs_s=1.0)) as server, pytest.raises(InputError, match=timed_out):
+        asked(tmp_path, server.url, timeout_s=0.2, tries=1)
+    with pytest.raises(InputError, match=rf"{server.url} does not answer.*Connection refused"):
+        asked(tmp_path, server.url, tries=1)
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 418])
-def test_a_refusal_is_not_repeated_and_says_what_came_back(tmp_path: Path, status: int) -> None:
-    with (
-        chat_server(Said(status, '{"error": "context\n too long"}')) as server,
-        pytest.raises(InputError, match=rf"status {status}: .*context too long"),
-    ):
-        asked(tmp_path, server.url)
-    assert len(server.asked) == 1
-
-
-@pytest.mark.parametrize("text", ["[]", "null", '{"error": "no model"}', '{"choices": [], "model": "m"}'])
-def test_json_that_is_no_completion_is_shown(tmp_path: Path, text: str) -> None:
-    with (
-        chat_server(Said(200, text)) as server,
-        pytest.raises(InputError, match="no chat completion but ") as raised,
-    ):
-        asked(tmp_path, server.url)
-    assert text in str(raised.value)
+def test_a_refusal_is_not_repeated_and_says_what_came_back(tmp_path: Path) -> None:
+    refusals = [Said(status, '{"error": "context\n too long"}') for status in (400, 401, 404, 418)]
+    shapeless = [Said(200, text) for text in ("[]", "null", '{"error": "no model"}', '{"choices": [], "model": "m"}')]
+    for said in (*refusals, *shapeless):
+        wanted = "no chat completion but " if said.status == 200 else rf"status {said.status}: .*context too long"
+        with chat_server(said) as server, pytest.raises(InputError, match=wanted) as raised:
+            asked(tmp_path, server.url)
+        assert len(server.asked) == 1, said
+        assert said.status != 200 or said.text in str(raised.value)
 
 
 def test_a_redirection_is_not_followed(tmp_path: Path) -> None:
@@ -125,39 +111,25 @@ def test_proxies_of_the_environment_see_nothing(tmp_path: Path, monkeypatch) -> 
         assert proxy.asked == []
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        AWAY,
-        "http://192.168.0.9:8000/v1",
-        "http://127.0.0.1.models.example/v1",
-        "http://localhost.models.example/v1",
-        "http://2130706433/v1",
-        "http://[2001:db8::1]/v1",
-        "http://0.0.0.0:8000/v1",
-    ],
-)
-@pytest.mark.parametrize("may_send", ["", "egoexo4d_keysteps", f"{CORPUS} "])
-def test_another_machine_gets_no_frames_unless_the_settings_name_the_corpus(url: str, may_send: str) -> None:
-    server = VlmServer(url=url, may_send=may_send, token_limit=10)
-    with pytest.raises(
-        InputError, match=rf"shows? frames of {CORPUS}.* set vlm\.server\.may_send={CORPUS};.*Nothing was"
-    ):
-        check_server(server, CORPUS)
-    check_server(server.replace(may_send=CORPUS), CORPUS)
-    with pytest.raises(InputError, match=r"vlm\.server\.token_limit is not set"):
-        check_server(server.replace(may_send=CORPUS, token_limit=None), CORPUS)
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:8000/v1/"])
-def test_loopback_needs_neither_permission_nor_limit(url: str) -> None:
-    check_server(VlmServer(url=url), CORPUS)
-
-
-@pytest.mark.parametrize("url", ["127.0.0.1:8000", "ftp://127.0.0.1/v1", "http://", "http://h/v1?a=b", "http://[x/v1"])
-def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
-    with pytest.raises(InputError, match=r"vlm\.server\.url is"):
+def test_another_machine_gets_no_frames_unless_the_settings_name_the_corpus(subtests: pytest.Subtests) -> None:
+    """Loopback alone needs neither permission nor limit, and what is no address is refused."""
+    lookalikes = [f"http://{host}.models.example/v1" for host in ("127.0.0.1", "localhost")]
+    hosts = ("192.168.0.9:8000", "2130706433", "[2001:db8::1]", "0.0.0.0:8000")
+    away = (AWAY, *lookalikes, *(f"http://{host}/v1" for host in hosts))
+    wanted = rf"shows? frames of {CORPUS}.* set vlm\.server\.may_send={CORPUS};.*Nothing was"
+    for url, may_send in product(away, ("", "egoexo4d_keysteps", f"{CORPUS} ")):
+        with subtests.test(f"{may_send}, {url}"):
+            server = VlmServer(url=url, may_send=may_send, token_limit=10)
+            with pytest.raises(InputError, match=wanted):
+                check_server(server, CORPUS)
+            check_server(server.replace(may_send=CORPUS), CORPUS)
+            with pytest.raises(InputError, match=r"vlm\.server\.token_limit is not set"):
+                check_server(server.replace(may_send=CORPUS, token_limit=None), CORPUS)
+    for url in ("http://127.0.0.1:8000/v1", "http://localhost/v1", "http://[::1]:8000/v1/"):
         check_server(VlmServer(url=url), CORPUS)
+    for url in ("127.0.0.1:8000", "ftp://127.0.0.1/v1", "http://", "http://h/v1?a=b", "http://[x/v1"):
+        with subtests.test(url), pytest.raises(InputError, match=r"vlm\.server\.url is"):
+            check_server(VlmServer(url=url), CORPUS)
 
 
 def test_a_run_is_refused_before_anything_starts_and_again_before_anything_is_sent(tmp_path, monkeypatch) -> None:
@@ -166,13 +138,9 @@ def test_a_run_is_refused_before_anything_starts_and_again_before_anything_is_se
     with pytest.raises(InputError, match="may_send names another"):
         stages_of(asking.replace(vlm=away))
     stages_of(asking.replace(vlm=away.replace(server=away.server.replace(may_send=asking.ingest.corpus))))
+    cfg = settings(tmp_path, backend="http", server=away.server, corpus="other_corpus")
     with pytest.raises(InputError, match=r"frames of other_corpus, .*may_send names another"):
-        ask(
-            world(),
-            settings(tmp_path, backend="http", server=away.server, corpus="other_corpus"),
-            tmp_path,
-            monkeypatch,
-        )
+        ask(world(), cfg, tmp_path, monkeypatch)
 
 
 def test_how_answers_are_reached_is_in_no_key_of_an_answer_or_a_row() -> None:
@@ -202,14 +170,14 @@ def test_the_limit_stops_midway_and_what_was_answered_is_kept_and_counted_again(
     assert not again.tables["vlm_answers"]["is_stub"].to_pylist()[0]
 
 
-@pytest.mark.parametrize("usage", [None, {"prompt_tokens": 5}, {"prompt_tokens": 5, "completion_tokens": -9}])
-def test_a_server_that_counts_no_tokens_cannot_be_held_to_a_limit(tmp_path: Path, usage) -> None:
-    with chat_server(usage=usage) as server:
-        replies = client(tmp_path, server.url, token_limit=100).ask(requests(2), {})
-        assert next(replies).text
-        with pytest.raises(InputError, match="reports no token counts"):
-            next(replies)
-    assert len(server.asked) == 1
+def test_a_server_that_counts_no_tokens_cannot_be_held_to_a_limit(tmp_path: Path) -> None:
+    for at, usage in enumerate((None, {"prompt_tokens": 5}, {"prompt_tokens": 5, "completion_tokens": -9})):
+        with chat_server(usage=usage) as server:
+            replies = client(tmp_path / str(at), server.url, token_limit=100).ask(requests(2), {})
+            assert next(replies).text
+            with pytest.raises(InputError, match="reports no token counts"):
+                next(replies)
+        assert len(server.asked) == 1, usage
 
 
 def test_an_answer_is_kept_before_the_next_is_asked(tmp_path, monkeypatch) -> None:

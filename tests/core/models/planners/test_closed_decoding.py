@@ -119,8 +119,7 @@ def test_of_equal_sequences_the_one_with_the_smallest_last_labels_is_taken(shape
         assert found.flip(0).tolist() == min(equal)
 
 
-@pytest.mark.parametrize("weight", [0.3, 2.5])
-def test_a_prior_of_listed_pairs_alone_gives_what_floors_give(weight: float) -> None:
+def test_a_prior_of_listed_pairs_alone_gives_what_floors_give() -> None:
     made = case(5, 40, 6, 8)
     sparse = smoothed_prior(made.counts.to_sparse(), 0.5)
     assert len(sparse.before) < 0.6 * 40**2
@@ -129,8 +128,9 @@ def test_a_prior_of_listed_pairs_alone_gives_what_floors_give(weight: float) -> 
     dense = TransitionPrior(rows, columns, transitions(made.counts, 0.5).flatten(), none_V)
     assert_close(sparse.dense(), dense.dense())
     score_BHV = log_scores(made.logits)
-    assert_close(log_marginals(score_BHV, sparse, weight), log_marginals(score_BHV, dense, weight))
-    assert torch.equal(viterbi(score_BHV, sparse, weight), viterbi(score_BHV, dense, weight))
+    for weight in (0.3, 2.5):
+        assert_close(log_marginals(score_BHV, sparse, weight), log_marginals(score_BHV, dense, weight))
+        assert torch.equal(viterbi(score_BHV, sparse, weight), viterbi(score_BHV, dense, weight))
 
 
 def test_a_split_of_the_windows_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,33 +181,23 @@ def test_long_sequences_of_tiny_probability_are_decoded() -> None:
     assert not state_V.any(), "the planted fault, probabilities in float32, must lose this sequence"
 
 
-def test_scores_far_apart_stay_finite() -> None:
+def test_scores_far_apart_stay_finite_and_a_negative_weight_is_refused() -> None:
     made = case(8, 6, 5)
-    found = log_marginals(log_scores(1e4 * made.logits), smoothed_prior(made.counts, 0.5), 2.5)
+    prior = smoothed_prior(made.counts, 0.5)
+    found = log_marginals(log_scores(1e4 * made.logits), prior, 2.5)
     assert found.isfinite().all()
     assert_close(found.logsumexp(2), torch.zeros(3, 5, dtype=torch.float64))
-
-
-def test_a_negative_weight_is_refused() -> None:
-    made = case(9, 4, 3)
     with pytest.raises(ValueError, match="above 0"):
-        viterbi(made.logits, smoothed_prior(made.counts, 0.5), -1.0)
+        viterbi(made.logits, prior, -1.0)
 
 
-def test_posteriors_of_single_steps_are_seen() -> None:
-    """The planted fault: the softmax of every step by itself stands for the posterior."""
+def test_posteriors_of_single_steps_and_transitions_turned_round_are_seen() -> None:
+    """Planted: the softmax of every step by itself; columns of the counts that are read as what comes before."""
     made = case(10, 5, 4)
     score_BHV, log_VV = log_scores(made.logits / 3), transitions(made.counts, 0.05)
     true = torch.stack([posterior(*scores_of_all(score_HV, log_VV, 1.5), 5) for score_HV in score_BHV])
     assert_close(marginals(score_BHV, smoothed_prior(made.counts, 0.05), 1.5), true)
     assert (score_BHV.softmax(2) - true).abs().max() > 0.05
-
-
-def test_transitions_turned_round_are_seen() -> None:
-    """The planted fault: the columns of the counts are read as what comes before."""
-    made = case(11, 5, 4)
-    score_BHV, log_VV = log_scores(made.logits / 3), transitions(made.counts, 0.05)
-    true = torch.stack([posterior(*scores_of_all(score_HV, log_VV, 1.5), 5) for score_HV in score_BHV])
     assert (marginals(score_BHV, smoothed_prior(made.counts.T, 0.05), 1.5) - true).abs().max() > 0.05
 
 
@@ -229,9 +219,7 @@ def test_a_masked_step_is_a_distribution_over_the_allowed_labels() -> None:
 def test_a_window_that_may_answer_nothing_is_named() -> None:
     made = case(13, 6, 4)
     made.allowed[1] = False
-    with pytest.raises(InputError, match="window take3: its mask allows none of the 6 labels"):
-        log_scores(made.logits, 1.0, made.allowed, ["take1", "take3", "take5"])
-    with pytest.raises(InputError, match="window 1: "):
+    with pytest.raises(InputError, match="window 1: its mask allows none of the 6 labels"):
         log_scores(made.logits, 1.0, made.allowed)
 
 
@@ -268,21 +256,9 @@ def test_the_published_settings_are_those_of_the_papers_table() -> None:
     assert got == [(1.5, 0.5, 1.0, True), (0.05, 0.05, 1.2, True), (2.5, 0.5, 1.0, False)]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_sequences_of_the_original_are_found(name: str) -> None:
+def test_the_sequences_of_the_original_are_found() -> None:
     """Recorded from `viterbi_path` of github.com/WenliangGuo/SCHEMA at 15e64be0 (our commit ca04742); equal labels."""
     recorded = json.loads((DATA / "planners" / "hard_viterbi.json").read_text())
     assert "WenliangGuo/SCHEMA" in recorded["origin"]
-    assert viterbi(*inputs(name)).tolist() == recorded[name]
-
-
-def test_recorded_decoders_of_others_are_reproduced() -> None:
-    """SCHEMA's path over a transition with a row of zeros, and both normalisations of counts."""
-    if not GOLDEN.exists():
-        pytest.skip(f"{GOLDEN} is not distributed with the project")
-    decoder, normalised = json.loads(GOLDEN.read_text())["viterbi"]
-    emission_HV = torch.tensor(decoder["emission_N_by_T"], dtype=torch.float64).T
-    prior = smoothed_prior(torch.tensor(decoder["transition"], dtype=torch.float64), 0.0)
-    assert viterbi(emission_HV.log()[None], prior)[0].tolist() == decoder["schema_path"]
-    got = smoothed_prior(torch.tensor(normalised["counts"]), 0.0).dense().exp()
-    assert_close(got, torch.tensor(normalised["viterbiplannet_row_normalised"], dtype=torch.float64))
+    for name in CASES:
+        assert viterbi(*inputs(name)).tolist() == recorded[name], name

@@ -77,26 +77,23 @@ def share_right(planner: Pdpp, n_steps: int | None) -> float:
     return (scores_BHA.argmax(-1) == data.labels).float().mean().item()
 
 
-@pytest.mark.parametrize("n_steps", [SMALL.sampling_steps, None])
-def test_64_windows_are_memorised(trained: Pdpp, n_steps: int | None) -> None:
-    assert share_right(trained, n_steps) > 0.95
-
-
-def test_weights_that_were_never_averaged_are_found(trained: Pdpp) -> None:
+def test_64_windows_are_memorised_and_weights_that_were_never_averaged_are_found(trained: Pdpp) -> None:
+    for n_steps in (SMALL.sampling_steps, None):
+        assert share_right(trained, n_steps) > 0.95, n_steps
     torch.manual_seed(0)
     stale = Pdpp(SMALL, SHAPE)
     stale.unet.load_state_dict(trained.unet.state_dict())
     assert share_right(stale, SMALL.sampling_steps) < 0.5
 
 
-@pytest.mark.parametrize("horizon", range(3, 9))
-def test_what_is_computed_once_a_window_changes_no_answer(horizon: int) -> None:
+def test_what_is_computed_once_a_window_changes_no_answer() -> None:
     unet, condition, t_B = cases.pdpp().unet, cases.condition(), torch.tensor(cases.TIMES)
-    whole_BHC = project(cases.rows(horizon), condition, cases.SHAPE)
-    empty_BHC = project(torch.zeros_like(whole_BHC), condition, cases.SHAPE)
     own = cases.SHAPE.of_actions
-    ours = unet.predict(whole_BHC[..., own], unet.fixed_terms(empty_BHC), unet.shifts(t_B))
-    assert_close(ours, unet(whole_BHC, t_B)[..., own], rtol=1e-5, atol=1e-5)
+    for horizon in (3, 4, 8):
+        whole_BHC = project(cases.rows(horizon), condition, cases.SHAPE)
+        empty_BHC = project(torch.zeros_like(whole_BHC), condition, cases.SHAPE)
+        ours = unet.predict(whole_BHC[..., own], unet.fixed_terms(empty_BHC), unet.shifts(t_B))
+        assert_close(ours, unet(whole_BHC, t_B)[..., own], rtol=1e-5, atol=1e-5)
 
 
 def test_as_many_channels_as_the_network_is_wide_are_possible() -> None:
@@ -112,29 +109,22 @@ def test_a_new_network_answers_with_its_last_bias() -> None:
     assert_close(out, unet.readout.bias.expand_as(out))
 
 
-@pytest.mark.parametrize(
-    ("sizes", "n_steps"), [([64], 10), ([1] * 8 + [56], 10), ([63, 1], 10), ([5, 40, 19], 10), ([40, 24], None)]
-)
-def test_a_plan_does_not_depend_on_the_batch_of_its_window(
-    trained: Pdpp, sizes: list[int], n_steps: int | None
-) -> None:
+def test_a_plan_does_not_depend_on_the_batch_of_its_window(trained: Pdpp) -> None:
     """Noise is equal to the bit. Plans are within 1e-6: matrix products of other sizes add in another order."""
     data, numbers = windows(), torch.arange(100, 100 + WINDOWS).flip(0)
-    whole = trained.plan(data.features, data.tasks, HORIZON, n_steps, 7, numbers)
-    parts = zip(*(part.split(sizes) for part in (data.features, data.tasks, numbers)), strict=True)
-    cut = [trained.plan(ends, tasks, HORIZON, n_steps, 7, own) for ends, tasks, own in parts]
-    assert_close(torch.cat(cut), whole, rtol=0.0, atol=1e-6)
+    for sizes, n_steps in (([1] * 4 + [60], 10), ([5, 40, 19], 10), ([40, 24], None)):
+        whole = trained.plan(data.features, data.tasks, HORIZON, n_steps, 7, numbers)
+        parts = zip(*(part.split(sizes) for part in (data.features, data.tasks, numbers)), strict=True)
+        cut = [trained.plan(ends, tasks, HORIZON, n_steps, 7, own) for ends, tasks, own in parts]
+        assert_close(torch.cat(cut), whole, rtol=0.0, atol=1e-6)
 
 
-def test_noise_is_that_of_the_window_and_the_seed() -> None:
+def test_noise_is_that_of_the_window_and_the_seed_and_standard_normal() -> None:
     whole, alone = window_noise(3, [5, 6, 2**40], 4, 9), window_noise(3, [2**40], 4, 9)
     for _ in range(3):
         assert torch.equal(whole()[2:], alone())
     first, other_seed = window_noise(3, [5, 6], 4, 9)(), window_noise(4, [5, 6], 4, 9)()
     assert len({tuple(row.flatten().tolist()) for row in (*first, *other_seed)}) == 4
-
-
-def test_noise_is_standard_normal() -> None:
     noise = window_noise(0, range(400), 5, 50)()
     assert abs(noise.mean().item()) < 0.02
     assert abs(noise.std().item() - 1) < 0.02
@@ -164,12 +154,9 @@ def _copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in state.items()}
 
 
-def test_a_training_that_is_resumed_ends_with_the_same_bits() -> None:
+def test_a_training_that_is_resumed_ends_with_the_same_bits_and_an_average_that_forgets_its_steps_is_found() -> None:
     whole, again = resumed(loses_count=False)
     assert all(torch.equal(whole[name], again[name]) for name in whole)
-
-
-def test_a_moving_average_that_forgets_its_steps_is_found() -> None:
     whole, again = resumed(loses_count=True)
     assert not all(torch.equal(whole[name], again[name]) for name in whole if name.startswith("average.module"))
 

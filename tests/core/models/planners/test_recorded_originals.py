@@ -1,9 +1,7 @@
 """What is recorded of the originals is small and names repository and commit; weights of the formula compare well."""
 
 import re
-from pathlib import Path
 
-import pytest
 import torch
 from checkout import DATA
 from formula import fill, numbers
@@ -13,11 +11,11 @@ LARGEST = 60_000
 RECORDED = sorted([*(DATA / "planners").glob("*.json"), *(DATA / "epic_probe").glob("*.json")])
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
-def test_recorded_answers_are_small_and_say_where_they_come_from(path: Path) -> None:
-    text = path.read_text()
-    assert len(text) < LARGEST
-    assert re.search(r'"origin": "github.com/\S+/\S+ at [0-9a-f]{40};', text)
+def test_recorded_answers_are_small_and_say_where_they_come_from() -> None:
+    for path in RECORDED:
+        text = path.read_text()
+        assert len(text) < LARGEST, path
+        assert re.search(r'"origin": "github.com/\S+/\S+ at [0-9a-f]{40};', text), path
 
 
 def test_the_formula_gives_full_rank_and_leaves_norms_near_one() -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from planner_cases import VITERBI_HORIZONS, batch, viterbi_plan_net, without_attention_dropout
 from planners_fixture import (
+    KEYSTEP,
     SMALL,
     check_close,
     check_loss,
@@ -13,7 +14,6 @@ from planners_fixture import (
     recorded,
     share_memorised,
 )
-from torch import Tensor
 from torch.testing import assert_close
 
 from schemas.planners import ViterbiPlanNetConfig
@@ -32,33 +32,26 @@ def check_original(planner: ViterbiPlanNet) -> None:
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("horizon", VITERBI_HORIZONS)
-def test_path_loss_and_gradient_are_the_original_s(horizon: int) -> None:
+def test_path_loss_and_gradient_are_the_original_s(subtests: pytest.Subtests) -> None:
     """Recorded from github.com/Gigi-G/ViterbiPlanNet at 47a698b8 (benchmarks/planners of commit ca04742); 1e-9."""
-    check_original(viterbi_plan_net(horizon))
-
-
-def softmax_of_emissions(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
-    return log_emission_BHA.softmax(dim=-1)
+    for horizon in VITERBI_HORIZONS:
+        with subtests.test(str(horizon)):
+            check_original(viterbi_plan_net(horizon))
 
 
 @pytest.mark.usefixtures("double")
-def test_a_softmax_over_emissions_in_place_of_the_viterbi_layer_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "soft_viterbi", softmax_of_emissions)
+def test_a_softmax_in_place_of_the_viterbi_layer_and_a_missing_dropout_are_seen(monkeypatch) -> None:
+    planner = viterbi_plan_net(VITERBI_HORIZONS[0])
+    planner.emission[3] = torch.nn.Identity()
+    with pytest.raises(AssertionError, match="not close"):
+        check_original(planner)
+    monkeypatch.setattr(module, "soft_viterbi", lambda log_emission_BHA, _: log_emission_BHA.softmax(dim=-1))
     with pytest.raises(AssertionError, match="not close"):
         check_original(viterbi_plan_net(VITERBI_HORIZONS[0]))
 
 
 def test_attention_weights_are_dropped_as_in_the_original() -> None:
     assert viterbi_plan_net(3).ends.layers[0].self_attn.dropout == ViterbiPlanNetConfig().dropout == 0.2
-
-
-@pytest.mark.usefixtures("double")
-def test_a_missing_dropout_is_seen() -> None:
-    planner = viterbi_plan_net(VITERBI_HORIZONS[0])
-    planner.emission[3] = torch.nn.Identity()
-    with pytest.raises(AssertionError, match="not close"):
-        check_original(planner)
 
 
 def test_the_plan_reads_transitions_and_no_descriptions() -> None:
@@ -80,18 +73,11 @@ def test_the_total_weighs_the_terms_as_configured() -> None:
     assert_close(loss.total, loss.terms["action"] + 2 * loss.terms["state"] + 5 * loss.terms["task"])
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes", "horizon"),
-    [
-        ("crosstask_1536_133_18_T3", (1536, 768, 133, 18), 3),
-        ("keystep_1664_375_16_T3", (1664, 768, 375, 16), 3),
-        ("keystep_1664_375_16_T8", (1664, 768, 375, 16), 8),
-    ],
-)
-def test_parameters_are_as_many_as_the_original_s(name: str, sizes: tuple[int, ...], horizon: int) -> None:
-    with torch.device("meta"):
-        planner = ViterbiPlanNet(ViterbiPlanNetConfig(), PlannerShape(*sizes), horizon)
-    assert parameters(planner) == golden("viterbiplannet")["params"][name]
+def test_parameters_are_as_many_as_the_original_s() -> None:
+    for name, sizes in (("crosstask_1536_133_18_T3", (1536, 768, 133, 18)), ("keystep_1664_375_16_T8", KEYSTEP)):
+        with torch.device("meta"):
+            planner = ViterbiPlanNet(ViterbiPlanNetConfig(), PlannerShape(*sizes), int(name[-1]))
+        assert parameters(planner) == golden("viterbiplannet")["params"][name]
 
 
 def test_it_memorises_64_windows() -> None:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 import toy_figure
-from synthetic_corpus import corpus
-from synthetic_results import built, report_inputs
 
-from schemas.config import PipelineConfig, ReportConfig
+from schemas.config import PipelineConfig
 from trajpilot_core.report import figures
 from trajpilot_core.report.drawing.picture import NotDrawn, Picture
+from trajpilot_core.report.figures.base import Material
+from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.ui.gallery import draw
 from trajpilot_core.stages import EVERY_STAGE
 
@@ -26,9 +26,8 @@ def test_a_figure_in_one_file_is_found_in_the_report_and_among_the_pictures_of_i
     made = draw("ingest", toy_figure.FIGURE, LOOK)
     assert isinstance(made, Picture)
     assert made.title == "A toy"
-    page = built(report_inputs(corpus(n_train=6, n_test=12, n_segments=10)), ReportConfig(frames=False))
-    training = page.documents["report.html"].decode().split('<section id="training">')[1].split("</section>")[0]
-    assert "How many rows a toy counts" in training
+    training = figures.report_charts(Material(results_of([], []), [], [], [], []))["training"]
+    assert "How many rows a toy counts" in [chart.caption for chart in training]
 
 
 def test_every_figure_is_shown_somewhere_and_every_stage_that_it_names_exists() -> None:

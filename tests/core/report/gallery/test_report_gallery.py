@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
-from synthetic_corpus import corpus
-from synthetic_results import Kept, Tables, built, report_inputs
+from synthetic_results import Kept, Tables, built
 
 from schemas.config import ReportConfig
 from trajpilot_core.report.gallery.classes import ALL_WRONG, CLASSES, HELPED, HURT, draw
@@ -23,11 +22,6 @@ from trajpilot_core.report.gallery.windows import best_example, examples
 from trajpilot_core.stages import report as stage
 
 CFG = ReportConfig()
-
-
-@pytest.fixture(scope="module")
-def inputs() -> Tables:
-    return report_inputs(corpus(n_train=6, n_test=12, n_segments=10))
 
 
 def video(path: Path, n_frames: int) -> None:
@@ -72,8 +66,8 @@ def test_damaged_and_missing_videos_become_placeholders_with_the_reason(
     assert kept.counts == (12, 12)
 
 
-def test_a_report_without_frames_holds_no_image_byte(inputs: Tables) -> None:
-    page = built(inputs, CFG.replace(frames=False)).documents["report.html"].decode()
+def test_a_report_without_frames_holds_no_image_byte(inputs: Tables, kept: Kept) -> None:
+    page = kept.documents["report.html"].decode()
     assert "data:image" not in page.replace("img-src data:", "")
     assert "frames are switched off" in page
     assert stage.sources(inputs, CFG.replace(frames=False), "") == []
@@ -104,13 +98,13 @@ def test_equal_shares_are_drawn_and_every_window_is_in_its_class(inputs: Tables)
     assert drawn.n_rest > 0
 
 
-def test_the_share_of_every_class_is_printed(inputs: Tables) -> None:
-    drawn, page = draw(inputs.tables["outcomes"], CFG), built(inputs, CFG.replace(frames=False))
-    text = " ".join(page.documents["report.html"].decode().split())
+def test_the_share_of_every_class_is_printed(inputs: Tables, kept: Kept) -> None:
+    drawn = draw(inputs.tables["outcomes"], CFG)
+    text = " ".join(kept.documents["report.html"].decode().split())
     for name in CLASSES:
         assert f"{name}: {drawn.sizes[name]} ({drawn.share(name):.1f} %)" in text
     assert f"none of these: {drawn.n_rest}." in text
-    document = json.loads(page.documents["report.json"])
+    document = json.loads(kept.documents["report.json"])
     assert (document["gallery_sizes"], document["gallery_windows"]) == (dict(drawn.sizes), drawn.n_windows)
 
 
@@ -180,14 +174,14 @@ def test_the_threshold_is_the_one_that_the_scorer_of_the_first_seed_chose(inputs
     assert load_threshold(inputs) is None
 
 
-def test_the_best_example_is_the_drawn_one_that_gained_most_and_none_where_none_did(inputs: Tables) -> None:
+def test_the_best_example_is_the_drawn_one_that_gained_most_and_none_where_none_did(inputs: Tables, kept: Kept) -> None:
     drawn = draw_gallery(inputs, CFG)
     shown = examples(drawn, load_facts(drawn, inputs))
     best = best_example(shown)
     assert best is not None
     assert shown[best].gained == max(one.gained for one in shown)
     assert shown[best].group == HELPED
-    page = built(inputs, CFG.replace(frames=False)).documents["report.html"].decode()
+    page = kept.documents["report.html"].decode()
     assert page.index(f'href="#example-{best + 1}"') < page.index('id="results"')
     assert f'id="example-{best + 1}"' in page
     assert best_example([one for one in shown if one.group != HELPED]) is None
@@ -223,13 +217,10 @@ def test_the_end_of_a_path_is_the_composition_of_its_motions(seed: int, n: int) 
     assert path[-1] == pytest.approx([z, y, -x])
 
 
-def test_walking_straight_ahead_points_forward() -> None:
+def test_walking_straight_ahead_points_forward_and_a_path_that_does_not_move_can_be_drawn() -> None:
     ahead = np.zeros((2, 16, 6))
     ahead[..., 2] = 0.1
     assert integrate(ahead)[-1] == pytest.approx([3.2, 0, 0])
-
-
-def test_a_path_that_does_not_move_can_be_drawn() -> None:
     still = HeadPath("true", "true", integrate(np.zeros((1, 16, 6))))
     assert "<svg" in three_views([still], "m")
     assert "No path" in three_views([], "m")

@@ -1,12 +1,10 @@
 """The paper's tables of closed vocabularies on the page of one run, and the published values of its benchmark."""
 
-import pytest
 from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Tables, built
 
 from schemas.arrow import rows_of
 from schemas.closed import KEYSTEP_DECODING, ClassHeadSettings
-from schemas.config import ReportConfig
 from schemas.results import Metric
 from trajpilot_core.paper.published import HORIZONS, published_of, published_settings
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
@@ -35,15 +33,14 @@ def test_class_heads_bring_both_layouts_of_the_paper_and_classes_its_panel(input
     assert closed_tables(results(inputs), CFG, 72) == []
 
 
-def test_the_page_shows_them_with_the_settings_of_the_heads(inputs: Tables) -> None:
+def test_the_page_shows_them_with_the_settings_of_the_heads(inputs: Tables, page: Reader) -> None:
+    assert "Settings of the class heads" not in "".join(page.text)
+    assert not any(table.startswith("t-closed") for table, _ in page.cells)
     page = Reader(built(inputs, CLOSED).documents["report.html"].decode())
     text = "".join(page.text)
     assert "Closed-vocabulary planning, " in text
     assert "Settings of the class heads" in text
     assert ("t-closed-full", "oracle||3|Mid mAcc") in page.cells
-    open_page = Reader(built(inputs, CFG).documents["report.html"].decode())
-    assert "Settings of the class heads" not in "".join(open_page.text)
-    assert not any(table.startswith("t-closed") for table, _ in open_page.cells)
 
 
 def test_the_published_settings_stand_below_those_of_a_recorded_corpus_alone() -> None:
@@ -56,17 +53,13 @@ def test_the_published_settings_stand_below_those_of_a_recorded_corpus_alone() -
     assert "simulated" in str(simulated.rows[0][0])
 
 
-@pytest.mark.parametrize(("corpus", "benchmark"), [("egoexo4d_keystep", "keystep"), ("goalstep", "goalstep")])
-def test_published_values_of_a_benchmark_are_its_own(corpus: str, benchmark: str) -> None:
-    found = published_of(corpus, is_closed=False)
-    assert found is not None
-    assert len(found.values) == 6 * 6 * 4 + 6 * 3
-    wanted = {"keystep": (20.72, 15.26), "goalstep": (7.51, 7.25)}[benchmark]
-    assert (
-        found.values[3, "viterbi_plan_net", "Mid mAcc"],
-        found.values["plain", "viterbi_plan_net", "Mid mAcc"],
-    ) == wanted
-    assert published_settings(corpus)["labels"] == {"keystep": 375, "goalstep": 310}[benchmark]
+def test_published_values_of_a_benchmark_are_its_own() -> None:
+    for corpus, n_labels, wanted in (("egoexo4d_keystep", 375, [20.72, 15.26]), ("goalstep", 310, [7.51, 7.25])):
+        found = published_of(corpus, is_closed=False)
+        assert found is not None
+        assert len(found.values) == 6 * 6 * 4 + 6 * 3
+        assert [found.values[place, "viterbi_plan_net", "Mid mAcc"] for place in (3, "plain")] == wanted
+        assert published_settings(corpus)["labels"] == n_labels
 
 
 def test_the_panel_of_the_classes_has_its_published_values() -> None:
@@ -77,15 +70,11 @@ def test_the_panel_of_the_classes_has_its_published_values() -> None:
     assert len(found.values) == 5 * 2
 
 
-def recorded(inputs: Tables, cfg: ReportConfig) -> tuple[Results, ReportConfig]:
-    return results(real(inputs)), cfg
-
-
 def test_a_recorded_benchmark_is_set_next_to_the_paper_and_a_simulated_one_never(inputs: Tables) -> None:
-    found, cfg = recorded(inputs, CLOSED)
-    rows = comparisons(found, published_for(found, cfg))
+    found = results(real(inputs))
+    rows = comparisons(found, published_for(found, CLOSED))
     assert len(rows) == 3 * (6 * 4 + 3)  # three of the paper's six rows are in these made-up results
     assert {row.place for row in rows} == {*map(str, HORIZONS), "mean of the horizons"}
-    assert published_for(results(inputs), cfg) is None
+    assert published_for(results(inputs), CLOSED) is None
     other = with_metrics(real(inputs), lambda m: m.replace(corpus="goalstep"))
-    assert published_for(results(other), cfg) is None, "takes of GoalStep under the reader of Keystep"
+    assert published_for(results(other), CLOSED) is None, "takes of GoalStep under the reader of Keystep"

@@ -4,11 +4,10 @@ import json
 import math
 
 import pytest
-from synthetic_corpus import corpus
-from synthetic_results import Kept, Tables, built, report_inputs
+from report_page import CFG
+from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
-from schemas.config import ReportConfig
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.methods import METHODS, method
@@ -20,22 +19,10 @@ from trajpilot_core.report.tables.table import number
 
 SCORER = {k: v for k, v in method("scorer").against.items() if v}
 
-CFG = ReportConfig(frames=False)
-
-
-@pytest.fixture(scope="module")
-def inputs() -> Tables:
-    return report_inputs(corpus(n_train=6, n_test=12, n_segments=10))
-
 
 @pytest.fixture(scope="module")
 def rows(inputs: Tables) -> list[Ceiling]:
     return rows_of(Ceiling, inputs.tables["ceilings"])
-
-
-@pytest.fixture(scope="module")
-def kept(inputs: Tables) -> Kept:
-    return built(inputs, CFG)
 
 
 def html(kept: Kept) -> str:
@@ -106,18 +93,6 @@ def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
     assert page.count('class="num c-warn"') == 1
 
 
-def test_no_ceilings_read_as_absent(inputs: Tables) -> None:
-    made = built(with_ceilings(inputs, []), CFG)
-    page = html(made)
-    assert '<li class="open"><b>Ceilings absent</b></li>' in page
-    assert "No ceiling was computed for this run: nothing here bounds the rows from above." in page
-    assert "What can be known at most" not in page
-    assert 'href="#ceilings"' not in page
-    assert 'class="bound' not in page
-    assert b"can be known" not in made.documents["metrics.tex"]
-    assert any("No ceiling was computed" in s for s in json.loads(made.documents["report.json"])["limits"])
-
-
 def test_a_recorded_corpus_has_no_ceiling_and_the_page_says_why() -> None:
     said = ceilings_of([], simulated=False)
     assert said.state == "absent"
@@ -141,20 +116,11 @@ def test_too_few_takes_judge_no_ceiling(rows: list[Ceiling]) -> None:
     assert "inf" not in "".join(cell.difference for table in said.tables for cell in table.cells())
 
 
-@pytest.mark.parametrize(
-    ("difference", "above", "binding", "state"),
-    [
-        (-1, False, True, "below"),
-        (0, False, True, "below"),
-        (1, False, True, "level"),
-        (4, True, True, "broken"),
-        (4, True, False, "warn"),
-    ],
-)
-def test_the_verdict_follows_the_evaluation(
-    rows: list[Ceiling], difference: float, above: bool, binding: bool, state: str
-) -> None:
-    assert state_of(rows[0].replace(difference=difference, above=above, binding=binding)) == state
+def test_the_verdict_follows_the_evaluation(rows: list[Ceiling]) -> None:
+    kept = [((-1, False, True), "below"), ((0, False, True), "below"), ((1, False, True), "level")]
+    for given, state in (*kept, ((4, True, True), "broken"), ((4, True, False), "warn")):
+        said = dict(zip(("difference", "above", "binding"), given, strict=True))
+        assert state_of(rows[0].replace(**said)) == state, said
 
 
 def test_the_way_to_the_ceiling_is_a_share_of_what_can_be_had(rows: list[Ceiling]) -> None:
@@ -213,17 +179,6 @@ def test_rows_that_a_run_lacks_are_named_below_the_main_table(inputs: Tables, ke
     assert not absent_rows(results_of([any_row.replace(variant=one.id) for one in METHODS], []))
     absent = html(kept).split("not run: ")[1].split("</p>")[0]
     assert "SCHEMA; " in absent, "a row that is asked for by a setting"
-    fewer = [m for m in metrics if m.variant != "scorer"]
-    page = html(built(Tables({**inputs.tables, "metrics": table_of(Metric, fewer)}), CFG))
-    assert "not run: Scorer; " in page
-    assert "not built" not in page
-
-
-def test_a_check_of_an_unknown_kind_is_shown_all_the_same(inputs: Tables) -> None:
-    strange = [Judgement(check="weather: it rains", verdict="fails", detail="outside")]
-    page = html(built(Tables({**inputs.tables, "judgements": table_of(Judgement, strange)}), CFG))
-    assert "Other checks" in page
-    assert "weather: it rains" in page
 
 
 def test_paper_shows_light_colours_and_leaves_folded_what_is_folded(kept: Kept) -> None:

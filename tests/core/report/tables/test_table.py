@@ -13,23 +13,17 @@ TABLE = Table(
 )
 
 
-def test_markdown_escapes_bars_and_marks_verdicts() -> None:
+def test_every_rendering_escapes_each_text_and_shows_numbers_and_verdicts() -> None:
     text = TABLE.markdown()
     assert text.startswith("### Rows & <b>\n\nA note.\n\n| row | M@1, % | verdict |\n| --- | --- | --- |\n")
     assert r"| a\|b_c | 1.25 [1.00, 1.50] | **holds** |" in text
     assert "| 0.0 |" in text
     assert Table("", ("a",), ()).markdown() == "*Nothing was run for this table.*\n"
-
-
-def test_html_escapes_every_text_and_sets_numbers_right() -> None:
     text = TABLE.html()
     assert "<caption>Rows &amp; &lt;b&gt;</caption>" in text
     assert '<td class="num">1.25 [1.00, 1.50]</td>' in text
     assert '<td class="v-holds">holds</td>' in text
     assert "<script>" not in text
-
-
-def test_latex_escapes_every_text() -> None:
     text = TABLE.latex()
     assert r"a\textbar{}b\_c & 1.25 [1.00, 1.50] & holds \\" in text
     assert r"M@1, \%" in text

@@ -1,0 +1,9 @@
+"""A small corpus with its models and every row, predicted once for all tests that only read them."""
+
+import pytest
+from rows_fixture import make_rows
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    return make_rows(tmp_path_factory.mktemp("scorers"))
