@@ -57,11 +57,8 @@ def test_four_windows_worked_by_hand() -> None:
 def test_edit_distance_has_no_transposition_and_is_not_divided() -> None:
     assert edit_distance(np.array([[1, 2, 3, 4]]), np.array([[2, 1, 3, 4]])).tolist() == [2]
     assert edit_distance(np.array([[1] * 8]), np.array([[2] * 8])).tolist() == [8]
-
-
-def test_start_and_goal_do_not_count_in_the_middle() -> None:
     labels = np.array([[1, 2, 3]])
-    assert mid_recall(labels, np.array([[[9], [2], [9]]]), 1).tolist() == [100]
+    assert mid_recall(labels, np.array([[[9], [2], [9]]]), 1).tolist() == [100], "Start and Goal do not count"
     assert full_recall(labels, np.array([[[9], [2], [9]]]), 1).tolist() == [pytest.approx(100 / 3)]
 
 

@@ -23,8 +23,13 @@ from trajpilot_core.corpora.base import (
     count,
     span_point,
 )
-from trajpilot_core.corpora.egoexo4d.download import download_of
-from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, list_release, read_release
+from trajpilot_core.corpora.egoexo4d.release import (
+    Annotated,
+    AnnotationKind,
+    download_of,
+    list_release,
+    read_release,
+)
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_span, as_text, shown
 from trajpilot_core.corpora.records.candidates import drop_rare, overlap_fault, overlaps

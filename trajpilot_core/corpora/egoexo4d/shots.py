@@ -96,17 +96,14 @@ def verdict_of(text: str, config: BasketballConfig) -> ShotVerdict | None:
     """
     words = words_of(text)
     hits = [at for pattern in config.made if (at := found_at(pattern, words)) is not None]
-    is_made = any(not _is_denied(words, at) for at in hits)
+    denials = {at for at, word in enumerate(words) if word in DENIALS or stem(word) in DENIALS}
+    is_made = any(denials.isdisjoint(range(max(0, at - NEAR), at)) for at in hits)
     is_missed = any(found_at(pattern, words) is not None for pattern in config.missed)
     if is_made and is_missed:
         return config.both
     if is_missed:
         return "missed"
     return "made" if is_made else "ambiguous" if hits else None
-
-
-def _is_denied(words: Sequence[str], at: int) -> bool:
-    return any(word in DENIALS or stem(word) in DENIALS for word in words[max(0, at - NEAR) : at])
 
 
 def outcome_of(own: str, following: str | None, config: BasketballConfig) -> DescribedShot | None:

@@ -73,7 +73,8 @@ def parse_goalstep(content: bytes, where: str, level: Level) -> Document:
     videos = _videos(parse(content, where, refuse_nan=False), where)
     times = Counter(as_id(video.get("video_uid")) for video in videos if isinstance(video, dict))
     entries, faults = parted((index, _entry(video, level, times)) for index, video in enumerate(videos))
-    lost = tuple((_uid(videos[index]), index, count_segments(videos[index], level), fault) for index, fault in faults)
+    uids = [(as_id(video.get("video_uid")) if isinstance(video, dict) else None) or "" for video in videos]
+    lost = tuple((uids[index], index, count_segments(videos[index], level), fault) for index, fault in faults)
     return Document(entries, lost, sum(count_segments(video, level) for video in videos))
 
 
@@ -82,10 +83,6 @@ def _videos(document: object, where: str) -> list[object]:
     if not isinstance(videos, list):
         raise FileFaultError(where, "expected one object with the list `videos`")
     return videos
-
-
-def _uid(video: object) -> str:
-    return (as_id(video.get("video_uid")) if isinstance(video, dict) else None) or ""
 
 
 def count_segments(video: object, level: Level) -> int:
@@ -140,7 +137,9 @@ def _step(value: object, parent: object, offset: int) -> Step | Fault:
     relevance = known["is_relevant"]
     if is_continued is None or is_procedural is None or not isinstance(relevance, str) or relevance not in RELEVANCE:
         return Fault(MALFORMED, f"flags are {shown(known)}, is_relevant may be {', '.join(RELEVANCE)}")
-    outer = as_object(parent)
+    outer = as_object(parent) or {}
+    whole = as_span(outer.get("start_time"), outer.get("end_time"))
+    is_outside = whole is not None and (span_s[0] < whole[0] - SLACK_S or span_s[1] > whole[1] + SLACK_S)
     return Step(
         offset,
         span_s,
@@ -150,14 +149,9 @@ def _step(value: object, parent: object, offset: int) -> Step | Fault:
         is_procedural,
         relevance,
         missing,
-        as_text(outer.get("step_category")) if outer else None,
-        _is_outside(span_s, outer),
+        as_text(outer.get("step_category")),
+        is_outside,
     )
-
-
-def _is_outside(span_s: tuple[float, float], parent: dict[str, object] | None) -> bool:
-    outer = as_span(parent.get("start_time"), parent.get("end_time")) if parent is not None else None
-    return outer is not None and (span_s[0] < outer[0] - SLACK_S or span_s[1] > outer[1] + SLACK_S)
 
 
 def parse_groups(content: bytes, where: str) -> dict[str, tuple[str, ...] | None]:
