@@ -115,11 +115,6 @@ def chain_view(
     """Load the models of one chain and seed and encode the trajectory of every segment.
 
     Args:
-        data: on `device`.
-        files: models of all chains.
-        chain: which.
-        seed: which.
-        device: where they run.
         decoding: how the scores of class heads become labels; without such heads it is not read.
     """
     models = load_chain_models(files, chain, seed, device)
@@ -131,12 +126,6 @@ def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str
     """Return a chain with the goal-dropout twins in the place of its models; None where it has none.
 
     Everything else is shared with `view`, whose decoding of class scores stays.
-
-    Args:
-        view: the chain.
-        files: models of all chains.
-        seed: which models.
-        device: where they run.
     """
     chain, held = view.chain, files.predictors.keys
     if not all(model_key(chain, seed, twin_of(variant)) in held for variant in TWINNED):
@@ -204,18 +193,8 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
         parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
     keys = torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
     take = windows.take[rows]
-    bank = Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
-    check_bank(bank, view)
-    return bank
-
-
-def check_bank(bank: Bank, view: ChainView) -> None:
-    """Assert that every entry comes from a training take that the chain was fitted on.
-
-    Raises:
-        LeakError: one does not.
-    """
-    check_takes(bank.take, bank.horizon, view.data, view.chain)
+    check_takes(take, horizon, view.data, view.chain)
+    return Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
 
 
 def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
@@ -290,11 +269,9 @@ def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: S
     """Search the `candidates` nearest entries of each query, never one of its own take (in `strict`: participant).
 
     Args:
-        bank: entries of the queries' horizon.
         key_QK: (Q, 2 E) keys of the queries.
         take: (Q,) long takes of the queries.
         person: (Q,) long participant codes of the queries.
-        config: K, the prefetch and `strict`.
 
     Raises:
         LeakError: a forbidden entry came back (a fault of the search).

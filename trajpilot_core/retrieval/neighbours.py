@@ -49,7 +49,6 @@ def fit_end_keys(features_SCD: Tensor, rows: Tensor, width: int) -> EndKeys:
     """Return what makes keys, from the features of some segments.
 
     Args:
-        features_SCD: raw.
         rows: (n,) long, segments of the fitting takes.
         width: P, at most; a feature has D directions.
     """
@@ -89,10 +88,8 @@ def find_neighbours(bank: NeighbourBank, key_QP: Tensor, take_Q: Tensor, k: int)
     """Return (Q, K) long, entries of the k nearest windows of each query, never one of its own take; -1 for none.
 
     Args:
-        bank: of the queries' horizon.
         key_QP: (Q, 2 P) keys of the queries.
         take_Q: (Q,) long, their takes.
-        k: K.
 
     Raises:
         LeakError: a window of the query's own take came back (a fault of the search).

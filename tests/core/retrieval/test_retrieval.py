@@ -19,8 +19,8 @@ from trajpilot_core.retrieval import candidates as candidates_module
 from trajpilot_core.retrieval.bank import (
     build_bank,
     chain_view,
-    check_bank,
     check_pool,
+    check_takes,
     endpoint_keys,
     many_plans,
     retrieve,
@@ -75,7 +75,7 @@ def test_a_leaked_or_held_out_take_in_the_bank_raises(view):
         leaked = bank.take.clone()
         leaked[2] = take
         with pytest.raises(LeakError, match=r"toy:.* held out of that chain"):
-            check_bank(bank._replace(take=leaked), view)
+            check_takes(leaked, 3, view.data, view.chain)
 
 
 def test_a_candidate_of_the_querys_own_take_raises():

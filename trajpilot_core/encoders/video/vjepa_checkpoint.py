@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -23,6 +24,7 @@ ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
 """Which part of a training checkpoint is used, best first: the averaged weights before the trained ones."""
 PREFIXES = ("module.", "backbone.")
 """Left in the names by the wrappers of the distributed training."""
+WRAPPERS = rf"^({'|'.join(map(re.escape, PREFIXES))})+"
 TRANSFORMERS_PATCH = "encoder.embeddings.patch_embeddings.proj.weight"
 """By this name the layout of transformers is known."""
 
@@ -41,7 +43,11 @@ def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | No
     state = encoder_state(read_checkpoint(path), path)
     release: Release = "2.1" if "norms_block.0.weight" in state else "2.0"
     spec = dataclasses.replace(SIZES[model], release=release, interpolate_rope=interpolate_rope)
-    fault = f"{path} does not fit {model} (V-JEPA {release}){_fitting(state)}"
+    width = len(state["patch_embed.proj.weight"])
+    depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
+    fits = [name for name, one in SIZES.items() if (one.width, one.depth) == (width, depth)]
+    hint = "".join(f": set features.model={name}" for name in fits)
+    fault = f"{path} does not fit {model} (V-JEPA {release}); they are {width} wide and {depth} deep{hint}"
     return frozen_with(lambda: VjepaEncoder(spec), state, fault), found
 
 
@@ -50,7 +56,6 @@ def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str)
 
     Args:
         build: makes the model; no memory is taken for the weights that it begins with.
-        state: parameter name -> tensor of its shape.
         fault: what is wrong, and what to do, where they do not fit.
 
     Raises:
@@ -117,7 +122,7 @@ def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
             f"{path} has an unknown layout: found {_names(content)}, expected one of {list(ENCODER_KEYS)} "
             "with tensors, or the tensors themselves"
         )
-    state = {_bare(name): value for name, value in part.items()}
+    state = {re.sub(WRAPPERS, "", name): value for name, value in part.items()}
     if TRANSFORMERS_PATCH in part or f"vjepa2.{TRANSFORMERS_PATCH}" in part:
         state = from_transformers(state)
     if "norms_block.3.weight" not in state:
@@ -141,21 +146,6 @@ def from_transformers(part: dict[str, Tensor]) -> dict[str, Tensor]:
         thirds = [state.pop(name.replace(".query.", f".{third}.")) for third in ("query", "key", "value")]
         state[name.replace(".query.", ".qkv.")] = torch.cat(thirds)
     return state
-
-
-def _fitting(state: dict[str, Tensor]) -> str:
-    """Return which model weights of this width and depth are of, where it is a known one."""
-    width = len(state["patch_embed.proj.weight"])
-    depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
-    fits = [name for name, spec in SIZES.items() if (spec.width, spec.depth) == (width, depth)]
-    return f"; they are {width} wide and {depth} deep" + "".join(f": set features.model={name}" for name in fits)
-
-
-def _bare(name: str) -> str:
-    """Strip the wrappers' prefixes, in any order."""
-    while name.startswith(PREFIXES):
-        name = name.split(".", 1)[1]
-    return name
 
 
 def _names(content: dict[str, Any]) -> str:
