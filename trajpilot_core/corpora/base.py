@@ -118,12 +118,8 @@ def span_point(
 
     Args:
         span_s: annotated start and end in seconds, finite.
-        text: as annotated.
-        offset: place in the source file's list.
         label: name in the closed vocabulary; None: the text is normalised.
         label_id: id in the closed vocabulary, given with `label`.
-        annotation_uid: of the annotation, where the corpus has such.
-        annotator: who.
         details: what else is known; annotated start and end are filled in.
     """
     start_s, end_s = span_s

@@ -22,7 +22,7 @@ from trajpilot_core.data.cross_fitting import (
     original_of,
     seeds_of,
 )
-from trajpilot_core.data.other_runs import SHOWN, OtherOutput, open_other
+from trajpilot_core.data.other_runs import OtherOutput, open_other, shown
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
 
@@ -89,10 +89,6 @@ def first_weights(key: str, held: Collection[str]) -> str:
     """Return the key of the model of another run with whose weights a training begins: that of its own key.
 
     A goal-dropout twin that the other run has not trained begins as its original there.
-
-    Args:
-        key: of the training.
-        held: keys of the models of the other run.
     """
     return original_of(key) if is_twin(key) and key not in held else key
 
@@ -124,11 +120,7 @@ def refuse_leaks(
     """Refuse models that were fitted on what is held out here.
 
     Args:
-        output: of the other run.
         fits: chain -> what its models were fitted on.
-        chains: the chains of this run.
-        here: its takes.
-        fold_of: training take -> its fold here.
 
     Raises:
         InputError: a chain was fitted on takes or captures that are dev or test here, or on takes that it leaves out
@@ -159,22 +151,13 @@ def _named(what: str, held: Mapping[str, str], seen: Collection[str]) -> list[st
     return [f"{what} {shown([f'{name} ({held[name]} here)' for name in both])}"] if both else []
 
 
-def shown(names: Sequence[str]) -> str:
-    """Return a few of the names, and how many there are besides."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def note_imported(
     chain: str, fits: Mapping[str, ImportedFit], here: Collection[str], own: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return what is said of models of a chain that came from another run, or began there, as three lists.
 
     Args:
-        chain: its name.
         fits: chain -> what its models were fitted on there; without any, only `own` is said.
-        here: takes of this run.
-        own: those that it was fitted on here.
     """
     if not fits:
         return note_fitted(chain, own)

@@ -49,6 +49,12 @@ SHOWN = 5
 """Names that an error spells out."""
 
 
+def shown(names: Sequence[str]) -> str:
+    """Return a few of the names, and how many there are besides."""
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 class OtherTake(NamedTuple):
     """A take of another run."""
 
@@ -176,11 +182,24 @@ def open_other(run: OtherRun, stage: str) -> OtherOutput:
     setting, found = SETTING[stage], list[str]()
     with naming_setting(setting):
         folder = open_folder(run.place)
-        for key in _keys(folder, stage):
+        first = unless_damaged(current_key, folder, stage)
+        for key in sorted(keys_of(folder, stage), key=lambda key: (key != first, key)):
             digest = manifest_sha256(folder, stage, key)
-            if digest == run.sha256:
-                return _whole(run, folder, stage, key)
             found += [digest] if digest else []
+            if digest != run.sha256:
+                continue
+            manifest = read_manifest(folder, stage, key)
+            assert manifest is not None
+            lacking, gone = lacking_entries(manifest, WANTED[stage]), missing_files(folder, stage, manifest)
+            if lacking:
+                what = ", ".join(lacking)
+                raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
+            if gone:
+                raise StoreError(
+                    f"{stage} under {folder.url} is damaged: {len(gone)} files are gone or of another size, e.g. "
+                    f"{gone[0]}; bring it up to date by the command of its last run"
+                )
+            return OtherOutput(run, folder, manifest)
     if not found:
         raise InputError(
             f"{setting}: no output of the stage {stage} lies under {folder.url}; name the root of a run that has come "
@@ -198,34 +217,8 @@ def manifest_sha256(folder: Folder, stage: str, key: str) -> str | None:
     return None if folder.size(path) is None else hashlib.sha256(folder.read(path)).hexdigest()
 
 
-def _keys(folder: Folder, stage: str) -> list[str]:
-    """Return the keys of a stage, the one that counts first."""
-    first = unless_damaged(current_key, folder, stage)
-    return sorted(keys_of(folder, stage), key=lambda key: (key != first, key))
-
-
-def _whole(run: OtherRun, folder: Folder, stage: str, key: str) -> OtherOutput:
-    """Return an output all of whose files are there, as far as a look shows; each is verified when it is read."""
-    manifest = read_manifest(folder, stage, key)
-    assert manifest is not None
-    lacking, gone = lacking_entries(manifest, WANTED[stage]), missing_files(folder, stage, manifest)
-    if lacking:
-        what = ", ".join(lacking)
-        raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
-    if gone:
-        raise StoreError(
-            f"{stage} under {folder.url} is damaged: {len(gone)} files are gone or of another size, e.g. {gone[0]}; "
-            "bring it up to date by the command of its last run"
-        )
-    return OtherOutput(run, folder, manifest)
-
-
 def outputs_that_count(place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> dict[str, OtherRun]:
     """Return stage -> the output that counts under a root, for every stage that another run can start from.
-
-    Args:
-        place: the root.
-        allowed: protocols that may be opened.
 
     Raises:
         InputError: a stage has not run there.
@@ -248,11 +241,6 @@ def outputs_that_count(place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS)
 
 def starting_from(config: PipelineConfig, place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> PipelineConfig:
     """Return settings under which a run inherits dev captures and folds, takes E_tau, and begins with the predictors.
-
-    Args:
-        config: all other settings.
-        place: root of the other run.
-        allowed: protocols that may be opened.
 
     Raises:
         InputError: the other run has not come as far as its predictors.

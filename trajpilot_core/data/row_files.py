@@ -77,7 +77,11 @@ def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> 
     """
     digest, places = hashlib.sha256(), []
     for own in rows:
-        place = _place(own)
+        dtype, n = str(own.values.dtype).removeprefix("torch."), len(own.values)
+        if dtype not in DTYPES or own.first + n > own.total:
+            raise ValueError(f"{n} rows of {dtype} from {own.first} on in {own.field}, which holds {own.total}")
+        shape = tuple(own.values.shape[1:])
+        place = Place(field=own.field, dtype=dtype, shape=shape, first=own.first, rows=n, total=own.total)
         content = own.values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         digest.update(place.digest().encode())
         digest.update(content)
@@ -86,13 +90,13 @@ def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> 
             _write(path, content, place)
         places.append(place)
     marker = Marker(format=FORMAT, key=key, content_digest=digest.hexdigest(), places=tuple(places))
-    LocalFolder(str(folder.absolute())).replace(_marker_name(name), canonical_json(marker.content()).encode())
+    LocalFolder(str(folder.absolute())).replace(f"{name}.json", canonical_json(marker.content()).encode())
     return marker.places
 
 
 def read_part(folder: Path, name: str, key: str) -> tuple[Place, ...] | None:
     """Return where a finished part lies; None where there is none, or it is damaged or made from something else."""
-    path = folder / _marker_name(name)
+    path = folder / f"{name}.json"
     with naming_failures("read", path):
         if not path.is_file():
             return None
@@ -136,15 +140,6 @@ def allocated_bytes(folder: Path) -> int:
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
-def _place(rows: FieldRows) -> Place:
-    """Return where rows go; they must fit."""
-    dtype, n = str(rows.values.dtype).removeprefix("torch."), len(rows.values)
-    if dtype not in DTYPES or rows.first + n > rows.total:
-        raise ValueError(f"{n} rows of {dtype} from {rows.first} on in {rows.field}, which holds {rows.total}")
-    shape = tuple(rows.values.shape[1:])
-    return Place(field=rows.field, dtype=dtype, shape=shape, first=rows.first, rows=n, total=rows.total)
-
-
 def _write(path: Path, content: memoryview, place: Place) -> None:
     """Write a part's rows to their place and sync them; the file gets its whole size, with holes."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +180,3 @@ def _chunks(path: Path, place: Place) -> Iterator[bytes]:
 
 def _path(folder: Path, place: Place) -> Path:
     return folder / f"{place.field}.rows"
-
-
-def _marker_name(name: str) -> str:
-    return f"{name}.json"

@@ -72,7 +72,6 @@ def two_motions(inputs: Inputs, stage: str) -> TwoMotions:
 
     Args:
         inputs: of the stage; `motions` are from pose files, `video_motions` of the same segments from video.
-        stage: name of the stage, for its rejects.
 
     Raises:
         InputError: no segment has motions from both sources, or no test window does in all of its segments.

@@ -38,7 +38,7 @@ THEIRS, THEIRS_2_1 = RECORDED["predictor"], RECORDED["predictor_2_1"]
 
 
 def predicted(network: VjepaPredictor, ahead_s: tuple[float, ...] = cases.AHEAD_S) -> Tensor:
-    """What a predictor says of the context of the formula, one tubelet so many seconds after it as their code counts."""
+    """What a predictor says of the context of the formula, of a tubelet so many seconds later, as their code counts."""
     context = cases.context(network.shape.levels)
     skipped = (torch.tensor(ahead_s) * cases.RATE_HZ / TUBELET).to(torch.int64)
     places = context.shape[1] + cases.GRID**2 * skipped[:, None] + torch.arange(cases.GRID**2)

@@ -29,9 +29,7 @@ def basketball(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 ATTEMPT = re.compile(r"shoots (the hoop|a jump shot|a layup)|attempts a layup")
 
-
 MADE = re.compile(r"into the hoop|enters the net")
-
 
 MISSED = re.compile(r"bounces off the rim|hits the backboard|rebounds the ball|misses the hoop")
 

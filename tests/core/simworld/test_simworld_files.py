@@ -13,9 +13,8 @@ import av
 import polars as pl
 import pytest
 from checkout import CHECKOUT
-from layouts_fixture import corpus_files
+from layouts_fixture import contents, corpus_files
 
-from schemas.rejects import RejectCode
 from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import WorldError
@@ -25,64 +24,10 @@ from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.simworld.write import WorldSummary, refuse_other_world, world_digest, write_world
 
-FROM_HABITS = {
-    RejectCode.ANNOTATOR_NOT_CHOSEN,
-    RejectCode.NOT_WEARER,
-    RejectCode.UNSURE,
-    RejectCode.NOT_EGO_VISIBLE,
-    RejectCode.DUPLICATE,
-    RejectCode.TS_REORDERED,
-    RejectCode.ANNOTATION_REJECTED,
-}
-"""Codes that ordinary annotations of the world give."""
-NOT_IN_FILES = {
-    RejectCode.INPUT_UNSTABLE,
-    RejectCode.WINDOW_INCOMPLETE,
-    RejectCode.FEATURE_NOT_FINITE,
-    RejectCode.SCENARIO_VANISHED,
-}
-"""Codes of things that no single file at rest can show."""
-ELSEWHERE = {
-    RejectCode.BACKGROUND,
-    RejectCode.CONTINUED,
-    RejectCode.ERROR_LEFT_OUT,
-    RejectCode.FEATURES_LENGTH,
-    RejectCode.FEATURES_MALFORMED,
-    RejectCode.FEATURES_MISSING,
-    RejectCode.FEATURES_OUTSIDE,
-    RejectCode.FIELD_MISSING,
-    RejectCode.FILTERED,
-    RejectCode.LABEL_RARE,
-    RejectCode.LABEL_UNKNOWN,
-    RejectCode.LATE_START,
-    RejectCode.NOT_PROCEDURAL,
-    RejectCode.NOT_RELEVANT,
-    RejectCode.NO_ATTEMPT,
-    RejectCode.NO_CONTEXT,
-    RejectCode.NO_OUTCOME,
-    RejectCode.OUTCOME_AMBIGUOUS,
-    RejectCode.POSES_FEW_CORNERS,
-    RejectCode.POSES_LOST,
-    RejectCode.POSES_STATIC,
-    RejectCode.POSES_TOO_SHORT,
-    RejectCode.SEGMENT_OVERLAP,
-    RejectCode.SEGMENT_STRADDLES,
-    RejectCode.SPLIT_UNUSED,
-    RejectCode.SUBSTEP_OUTSIDE,
-    RejectCode.TAKE_SHORT,
-    RejectCode.TOO_EARLY,
-    RejectCode.UNBALANCED,
-}
-"""Codes of other corpora, of poses from video and of late first pictures: planted by tests of their own."""
-
 
 def small(**changes: object) -> WorldConfig:
     """A world of a second or two."""
     return tiny_world().replace(train_takes=3, test_takes=1, segments=3, segment_s=0.6, broken="none", **changes)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 @pytest.fixture(scope="module")
@@ -113,24 +58,19 @@ def test_the_number_of_workers_does_not_change_a_byte(tmp_path: Path) -> None:
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
-def test_a_complete_world_is_left_alone(tmp_path: Path) -> None:
-    first = write_world(small(), tmp_path, 1, no_progress)
+def test_a_complete_world_is_left_alone_and_another_one_is_refused(tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    first = write_world(small(), tmp_path, 1, lambda done, total, what: seen.append((done, total)))
+    assert seen == [(k, 4) for k in range(5)], "progress counts every take once"
     before = {name: (tmp_path / name).stat().st_mtime_ns for name in contents(tmp_path)}
     again = write_world(small(), tmp_path, 1, no_progress)
     assert (first.written, first.reused) == (4, 0)
     assert (again.written, again.reused) == (0, 4)
     assert before == {name: (tmp_path / name).stat().st_mtime_ns for name in contents(tmp_path)}
-    assert (
-        first.n_bytes
-        == again.n_bytes
-        == sum(len(data) for name, data in contents(tmp_path).items() if name != "world.json")
-    )
-
-
-def test_progress_counts_every_take_once(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    write_world(small(), tmp_path, 1, lambda done, total, what: seen.append((done, total)))
-    assert seen == [(k, 4) for k in range(5)]
+    size = sum(len(data) for name, data in contents(tmp_path).items() if name != "world.json")
+    assert first.n_bytes == again.n_bytes == size
+    with pytest.raises(WorldError, match="another world, of other settings or another version"):
+        write_world(small(seed=5), tmp_path, 1, no_progress)
 
 
 def test_a_foreign_folder_is_refused_and_untouched(tmp_path: Path) -> None:
@@ -140,20 +80,17 @@ def test_a_foreign_folder_is_refused_and_untouched(tmp_path: Path) -> None:
     assert contents(tmp_path) == {"takes.json": b"[]"}
 
 
-def test_another_world_is_refused(tmp_path: Path) -> None:
-    write_world(small(), tmp_path, 1, no_progress)
-    with pytest.raises(WorldError, match="another world, of other settings or another version"):
-        write_world(small(seed=5), tmp_path, 1, no_progress)
-
-
-@pytest.mark.parametrize("note", ["world.json", ".world/begun.json"])
-def test_another_world_that_has_a_name_is_asked_for_by_it(note: str, tmp_path: Path) -> None:
-    (tmp_path / note).parent.mkdir(exist_ok=True)
-    (tmp_path / note).write_text(json.dumps({"digest": world_digest(tiny_world()), "files": {}}))
-    refuse_other_world(tiny_world(), tmp_path)
-    for refuse in (refuse_other_world, lambda config, folder: write_world(config, folder, 1, no_progress)):
+def test_another_world_that_has_a_name_is_asked_for_by_it(tmp_path: Path) -> None:
+    for n, name in enumerate(("world.json", ".world/begun.json")):
+        note = tmp_path / str(n) / name
+        note.parent.mkdir(parents=True)
+        note.write_text(json.dumps({"digest": world_digest(tiny_world()), "files": {}}))
+        folder = tmp_path / str(n)
+        refuse_other_world(tiny_world(), folder)
         with pytest.raises(WorldError, match="holds another world, 'tiny'; go on with it by --world tiny, or choose"):
-            refuse(demo_world(), tmp_path)
+            refuse_other_world(demo_world(), folder)
+        with pytest.raises(WorldError, match="holds another world, 'tiny'"):
+            write_world(demo_world(), folder, 1, no_progress)
 
 
 KILLED = """
@@ -241,11 +178,6 @@ def test_the_layout_is_that_of_a_download(corpus: tuple[Path, World, WorldSummar
         assert n == take.n_frames
         assert record["timesync_end_idx"] - record["timesync_start_idx"] - n in (0, 1)
         assert record["timesync_end_idx"] <= len(timesync)
-
-
-def test_every_code_that_a_file_can_cause_has_a_fault() -> None:
-    caused = {code for codes in (*faults.TAKE_FAULTS.values(), *faults.CORPUS_FAULTS.values()) for code in codes}
-    assert caused | FROM_HABITS | NOT_IN_FILES | ELSEWHERE == set(RejectCode)
 
 
 def test_file_faults_damage_the_file_they_name_and_no_other(corpus: tuple[Path, World, WorldSummary]) -> None:

@@ -22,24 +22,17 @@ from trajpilot_core.simworld.world.truth import TakeTruth, World
 Json = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def keystep(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return written(tmp_path_factory.mktemp("keystep") / "world", small_world("keystep"))
+def corpus(layout: str) -> Any:
+    """Return the fixture of a small world in a layout, written once."""
+
+    @pytest.fixture(scope="module", name=layout.removesuffix("_kitchens"))
+    def made(tmp_path_factory: pytest.TempPathFactory) -> Written:
+        return written(tmp_path_factory.mktemp(layout) / "world", small_world(layout))
+
+    return made
 
 
-@pytest.fixture(scope="module")
-def goalstep(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return written(tmp_path_factory.mktemp("goalstep") / "world", small_world("goalstep"))
-
-
-@pytest.fixture(scope="module")
-def egoper(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return written(tmp_path_factory.mktemp("egoper") / "world", small_world("egoper"))
-
-
-@pytest.fixture(scope="module")
-def epic(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return written(tmp_path_factory.mktemp("epic") / "world", small_world("epic_kitchens"))
+keystep, goalstep, egoper, epic = map(corpus, ("keystep", "goalstep", "egoper", "epic_kitchens"))
 
 
 def names(world: World, take: TakeTruth) -> list[str]:
@@ -85,10 +78,8 @@ def test_keysteps_are_the_steps_of_the_takes(keystep: Written) -> None:
 def test_keystep_files_have_the_habits_of_the_real_ones(keystep: Written) -> None:
     files = keysteps(keystep)
     good = [files[t.split]["annotations"][t.uid] for t in keystep.good()]
-    assert {key for a in good for key in a if key.startswith("annotation_")} == {
-        "annotation_meta",
-        "annotation_metadata",
-    }
+    keys = {key for one in good for key in one if key.startswith("annotation_")}
+    assert keys == {"annotation_meta", "annotation_metadata"}
     gaps = [b["start_time"] - a["end_time"] for found in good for a, b in pairwise(found["segments"])]
     assert all(abs(gap) < 1e-3 for gap in gaps)
     assert any(gap != 0 for gap in gaps)
@@ -348,18 +339,16 @@ def test_epic_lists_follow_from_the_training_rows(epic: Written) -> None:
         assert 0 < len(tail) < len(rows(epic, f"{kind}_classes"))
 
 
-@pytest.mark.parametrize(
-    ("time", "text", "frame"),
-    [
-        (1.56, "00:00:01.56", 93),
-        (0.0, "00:00:00.00", 1),
-        (3725.5, "01:02:05.50", 223530),
-        (49.15, "00:00:49.15", 2949),
-        (59.999, "00:01:00.00", 3599),
-        (-3.5, "-00:00:03.50", 1),
-        ("12 seconds", "12 seconds", 1),
-    ],
-)
-def test_times_are_written_as_in_the_real_files(time: float | str, text: str, frame: int) -> None:
-    assert clock_text(time, 2) == text
-    assert frame_number(time, 60) == frame
+TIMES: dict[float | str, tuple[str, int]] = {
+    1.56: ("00:00:01.56", 93),
+    0.0: ("00:00:00.00", 1),
+    3725.5: ("01:02:05.50", 223530),
+    49.15: ("00:00:49.15", 2949),
+    59.999: ("00:01:00.00", 3599),
+    -3.5: ("-00:00:03.50", 1),
+    "12 seconds": ("12 seconds", 1),
+}
+
+
+def test_times_are_written_as_in_the_real_files() -> None:
+    assert {time: (clock_text(time, 2), frame_number(time, 60)) for time in TIMES} == TIMES

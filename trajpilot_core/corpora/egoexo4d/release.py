@@ -218,11 +218,7 @@ PARTS = "metadata annotations captures take_trajectory"
 
 
 def download_of(file: str) -> Download:
-    """Return the download of a task.
-
-    Args:
-        file: its annotation files, with `{}` for the released split.
-    """
+    """Return the download of a task."""
     paths = [file.format(split) for split in ("train", "val")]
     return Download(
         kinds=(

@@ -52,7 +52,6 @@ def found_at(pattern: str, words: Sequence[str]) -> int | None:
     """Return where a pattern begins in a text, None where it does not stand there.
 
     Args:
-        pattern: words in order.
         words: of the text, see `words_of`.
     """
     wanted = words_of(pattern)
@@ -72,8 +71,6 @@ def attempt_of(text: str, config: BasketballConfig, subjects: Sequence[str]) -> 
     Its verb opens the description or a part of it after `and`: who watches another one shoot does not shoot.
 
     Args:
-        text: raw description.
-        config: patterns `verb object`.
         subjects: phrases for the wearer that are dropped from the front, in normal form.
     """
     words = words_of(text, subjects)
@@ -110,9 +107,7 @@ def outcome_of(own: str, following: str | None, config: BasketballConfig) -> Des
     """Return what became of a shot, from the descriptions that the setting `evidence` asks, in its order.
 
     Args:
-        own: the description of the shot.
         following: the next one; None where there is none, or it describes another person's shot.
-        config: patterns and rules.
     """
     for which in config.evidence:
         text = own if which == "own" else following

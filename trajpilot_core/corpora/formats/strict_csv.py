@@ -25,8 +25,6 @@ def parse_table(
     """Parse a table with a header; further columns than those asked for do no harm.
 
     Args:
-        content: the whole file; a byte order mark is passed over.
-        where: its name, for the message.
         columns: what the header must name.
         delimiter: between cells.
         ends_lines: the release ends its last line too, so that a file which does not is cut off.

@@ -31,8 +31,6 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
     """Parse a JSON file; an object with a repeated key comes out as `Repeated`.
 
     Args:
-        content: the whole file.
-        where: its name, for the message.
         refuse_nan: a NaN or Infinity literal (no JSON, but Python writes it) is an error; else it becomes a float that
             the reader of the record has to refuse.
 
@@ -53,7 +51,6 @@ def parse_records(content: bytes, where: str) -> Iterator[object]:
 
     Args:
         content: the whole file; a NaN or Infinity literal in it is an error.
-        where: its name, for the message.
 
     Yields:
         The records, each as `parse` returns it; none where the file holds something else than a list.

@@ -50,8 +50,6 @@ class ReaderState:
 
         Args:
             found: place in the source file, and what was read there.
-            take: id of the take that the rows belong to.
-            path: the source file.
         """
         good, faults = parted(found)
         for offset, fault in faults:
@@ -84,10 +82,7 @@ class ReaderState:
         """Return what was found, with a warning for each file that a broken download left.
 
         Args:
-            folders: those that were looked into.
-            n_in: units of the files that were read.
             scenarios: of the takes whose metadata can be used.
-            counts: what the reader alone can count.
         """
         leftovers = leftover_rejects(("", path) for path in folders.leftovers())
         return CorpusReading(
@@ -136,7 +131,6 @@ def kept_labels(labels: Iterable[str], least: int) -> frozenset[str] | None:
     """Return the training labels that stand there at least so often; None where nothing is cut.
 
     Args:
-        labels: of every training segment.
         least: 0 for no cut. A corpus without training segments is not cut: there is nothing to count.
     """
     times = Counter(labels)

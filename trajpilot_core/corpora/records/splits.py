@@ -23,10 +23,6 @@ def draw_test(shots: Mapping[str, Counts], config: BasketballConfig) -> frozense
 
     Of all numbers of made and missed shots that whole takes can give, those are used that lose fewest shots to
     balancing and come nearest to `test_share`: one shot lost weighs as much as half a shot too many or too few.
-
-    Args:
-        shots: take -> its shots.
-        config: share, seed, and whether classes are balanced.
     """
     reached: dict[Counts, tuple[str, ...]] = {(0, 0): ()}
     for take in sorted(shots, key=lambda name: rank(config.seed, name)):
@@ -49,7 +45,6 @@ def surplus(shots: Iterable[tuple[str, str]], seed: int) -> frozenset[str]:
 
     Args:
         shots: (id, class) of one split.
-        seed: decides which of the larger class go.
     """
     listed = sorted(shots, key=lambda shot: rank(seed, shot[0]))
     made, missed = ([name for name, kind in listed if kind == wanted] for wanted in ("made", "missed"))
@@ -64,7 +59,6 @@ def dev_captures(
 
     Args:
         captures: captures of the training takes; repetitions and order do not matter.
-        config: how many, and the seed.
         known: capture -> whether another run held it out; it stays what it was there, and only others are added, as
             far as dev lacks them.
 

@@ -139,7 +139,6 @@ def tables_of(
     Args:
         cut: takes with at least one segment each.
         dev: captures whose training takes are held out.
-        config: horizons.
         horizons: shortest and longest window of this corpus; None: those of the settings.
     """
     splits: list[Split] = [
@@ -201,7 +200,6 @@ def window_rows(take: NDArray[np.int64], run: NDArray[np.int64], horizon: int) -
     Args:
         take: (N,) number of the take of each segment; the rows of one take stand together, in order of position.
         run: (N,) run of each segment within its take.
-        horizon: segments in a window.
     """
     first, last = slice(None, max(0, len(take) - horizon + 1)), slice(horizon - 1, None)
     starts = np.flatnonzero((take[first] == take[last]) & (run[first] == run[last]))

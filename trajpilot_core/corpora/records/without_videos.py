@@ -49,7 +49,6 @@ def video_of(take: Take, whose: str) -> str:
     """Return the path of a take's video.
 
     Args:
-        take: of the table of takes.
         whose: setting that asks for frames, for the message.
 
     Raises:
