@@ -1,6 +1,5 @@
 """The written corpus: layout, equal bytes, resuming after a kill, and every planted fault."""
 
-import itertools
 import json
 import os
 import signal
@@ -9,11 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-import av
-import polars as pl
 import pytest
 from checkout import CHECKOUT
-from layouts_fixture import contents, corpus_files
+from layouts_fixture import contents
 
 from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.engine.stage import no_progress
@@ -21,7 +18,7 @@ from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE, release_files, take_record
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.simworld.world.truth import TakeTruth, World
+from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.simworld.write import WorldSummary, refuse_other_world, world_digest, write_world
 
 
@@ -37,19 +34,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, World, World
     config = tiny_world().replace(dense_takes=0, size_px=64, segments=5)
     summary = write_world(config, folder, 1, no_progress)
     return folder, sample_world(config), summary
-
-
-def broken(world: World, name: str) -> TakeTruth:
-    return next(t for t in world.takes if t.fault == name)
-
-
-def paths(folder: Path, world: World, take: TakeTruth) -> tuple[Path, Path, Path]:
-    root, camera = folder / "takes" / take.name, world.captures[take.capture].camera
-    return (
-        root / "frame_aligned_videos" / f"{camera}_214-1.mp4",
-        root / "trajectory" / "closed_loop_trajectory.csv",
-        root / "trajectory" / "online_calibration.jsonl",
-    )
 
 
 def test_the_number_of_workers_does_not_change_a_byte(tmp_path: Path) -> None:
@@ -149,96 +133,6 @@ def test_a_take_whose_file_was_lost_is_written_again(tmp_path: Path) -> None:
     summary = write_world(small(), tmp_path / "part", 1, no_progress)
     assert (seen, summary.reused) == (3, 2)
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
-
-
-def test_the_layout_is_that_of_a_download(corpus: tuple[Path, World, WorldSummary]) -> None:
-    folder, world, summary = corpus
-    assert set(corpus_files(folder)) | {"world.json"} == set(contents(folder))
-    assert summary.n_takes == len(world.takes)
-    takes = {t["take_uid"]: t for t in json.loads((folder / "takes.json").read_text())}
-    splits = json.loads((folder / "annotations/splits.json").read_text())["take_uid_to_split"]
-    described = {
-        s: json.loads((folder / f"annotations/atomic_descriptions_{s}.json").read_text())["annotations"]
-        for s in ("train", "val")
-    }
-    for take in (t for t in world.takes if t.fault is None):
-        record = takes[take.uid]
-        (camera,) = (c["cam_id"] for c in record["capture"]["cameras"] if c["is_ego"])
-        relative = record["frame_aligned_videos"][camera]["rgb"]["relative_path"]
-        video, trajectory, calibration = paths(folder, world, take)
-        assert folder / record["root_dir"] / relative == video
-        assert trajectory.is_file()
-        assert calibration.is_file()
-        assert splits[take.uid] == take.split
-        assert described[take.split][take.uid]
-        timesync = pl.read_csv(folder / record["capture"]["root_dir"] / "timesync.csv")
-        assert f"{camera}_214-1_capture_timestamp_ns" in timesync.columns
-        with av.open(str(video)) as container:
-            n = sum(1 for _ in container.decode(video=0))
-        assert n == take.n_frames
-        assert record["timesync_end_idx"] - record["timesync_start_idx"] - n in (0, 1)
-        assert record["timesync_end_idx"] <= len(timesync)
-
-
-def test_file_faults_damage_the_file_they_name_and_no_other(corpus: tuple[Path, World, WorldSummary]) -> None:
-    folder, world, _ = corpus
-    for fault in faults.FILE_DAMAGE:
-        take = broken(world, fault)
-        whole = faults.TakeContents(b"....ftyp\0\0\0\x10moov........mdat" + b"x" * 200, b"", b"camera-rgb")
-        video, trajectory, calibration = paths(folder, world, take)
-        if fault.startswith("video"):
-            assert trajectory.is_file()
-            assert calibration.is_file()
-            damaged = faults.break_files(take, whole)
-            assert damaged.video != whole.video
-            assert (damaged.trajectory, damaged.calibration) == (whole.trajectory, whole.calibration)
-        else:
-            with av.open(str(video)) as container:
-                assert sum(1 for _ in container.decode(video=0)) == take.n_frames
-
-
-def test_trajectory_faults_are_what_their_names_say(corpus: tuple[Path, World, WorldSummary]) -> None:
-    folder, world, _ = corpus
-
-    def rows(fault: str) -> pl.DataFrame:
-        return pl.read_csv(
-            paths(folder, world, broken(world, fault))[1], truncate_ragged_lines=True, ignore_errors=True
-        )
-
-    def clock(fault: str) -> pl.Series:
-        return rows(fault)["tracking_timestamp_us"]
-
-    assert clock("trajectory_gap").diff().max() > 350_000
-    assert (clock("trajectory_unsorted").diff() < 0).sum() == 1
-    assert rows("trajectory_two_graphs")["graph_uid"].n_unique() == 2
-    assert (rows("trajectory_low_quality")["quality_score"] < 0.5).sum() > 100
-    assert (rows("trajectory_zero_quaternion")["qw_world_device"] == 0).sum() > 100
-    assert rows("trajectory_nan")["tx_world_device"].is_nan().sum() > 100
-    assert "qw_world_device" not in rows("trajectory_no_column").columns
-    assert not paths(folder, world, broken(world, "trajectory_missing"))[1].exists()
-    assert clock("trajectory_truncated").len() < 0.7 * clock("trajectory_gap").len()
-
-
-def test_video_faults_are_what_their_names_say(corpus: tuple[Path, World, WorldSummary]) -> None:
-    folder, world, _ = corpus
-
-    def times(fault: str) -> list[float]:
-        with av.open(str(paths(folder, world, broken(world, fault))[0])) as container:
-            return sorted(
-                float(packet.pts * packet.time_base) for packet in container.demux(video=0) if packet.pts is not None
-            )
-
-    for fault in ("video_text", "video_no_index"):
-        with pytest.raises(av.error.FFmpegError):
-            times(fault)
-    assert not paths(folder, world, broken(world, "video_missing"))[0].exists()
-    half = times("video_half")
-    assert len(half) < broken(world, "video_half").n_frames
-    hole = times("video_hole")
-    assert max(b - a for a, b in itertools.pairwise(hole)) > 0.9
-    uneven = times("video_uneven")
-    assert len(uneven) == broken(world, "video_uneven").n_frames
-    assert max(b - a for a, b in itertools.pairwise(uneven)) > 1.2 / world.config.fps
 
 
 def test_hostile_names_stand_in_the_records_and_touch_nothing_outside(corpus: tuple[Path, World, WorldSummary]) -> None:

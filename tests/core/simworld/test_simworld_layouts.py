@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from layouts_fixture import OTHERS, Written, contents, corpus_files, frame_times, small_world, written
+from layouts_fixture import OTHERS, Written, contents, corpus_files, small_world, written
 
 from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.corpora.formats.folders import is_simulated
@@ -106,37 +106,6 @@ def test_every_fault_is_planted_once_and_changes_what_is_written(corpus: Written
             continue
         mended = tuple(replace(t, fault=None) if t.fault == fault else t for t in world.takes)
         assert dict(layout.rest(replace(world, takes=mended))) != whole, fault
-
-
-def test_video_faults_are_what_their_names_say(corpus: Written) -> None:
-    layout, fps = layout_of(corpus.world.config.layout), corpus.world.config.fps
-    if layout.has_poses:
-        return  # the tree of the default layout, and its test
-    files = {fault: videos_of(corpus, fault) for fault in VIDEO_FAULTS}
-    assert files["video_missing"] == []
-    assert not files["video_text"][0].read_bytes().startswith(b"\0")
-    assert b"moov" not in files["video_no_index"][0].read_bytes()
-    assert len(frame_times(files["video_half"][0])) < corpus.broken("video_half").n_frames
-    hole, uneven = (frame_times(files[name][0]) for name in ("video_hole", "video_uneven"))
-    assert (hole[1:] - hole[:-1]).max() > 1.2
-    assert (uneven[1:] - uneven[:-1]).max() > 1.2 / fps
-    zeros = files["video_zeros"][0].read_bytes()
-    assert bytes(len(zeros) // 8) in zeros
-
-
-def videos_of(corpus: Written, fault: str) -> list[Path]:
-    """Return the video files of a broken take."""
-    marker, name = corpus.world.config.layout, ""
-    take = corpus.broken(fault)
-    if marker == "goalstep":
-        name = f"v2/full_scale/{take.uid}.mp4"
-    if marker == "egoper":
-        name = f"*/trim_videos/*_{take.index + 1:03d}.mp4"
-    if marker == "epic_kitchens":
-        from trajpilot_core.simworld.layouts.epic_kitchens import video_id
-
-        name = f"*/videos/{video_id(corpus.world, take)}.MP4"
-    return sorted(corpus.folder.glob(name))
 
 
 def test_verbs_are_written_in_base_form() -> None:
