@@ -57,8 +57,7 @@ def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:
         encoded_width: D where every patch is encoded when it is read: features say which clips there are, and no token
             of theirs is read; None: their tokens are.
 
-    Raises:
-        InputError: the corpus has no verbs and nouns, no clip is left in a split, or features are pooled.
+    Raises InputError: the corpus has no verbs and nouns, no clip is left in a split, or features are pooled.
     """
     order = inputs.table("features", ["segment_id", "frame_times_s"])
     ids = order["segment_id"].to_pylist()

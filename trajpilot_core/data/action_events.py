@@ -129,8 +129,7 @@ def refuse_late(data: ClipData, end_s: Array, gap_s: float) -> None:
     Args:
         end_s: (N,) ends of their intervals, seconds.
 
-    Raises:
-        LeakError: names the first clip, and how many there are.
+    Raises LeakError: names the first clip, and how many there are.
     """
     late = end_s > data.action_s - gap_s + LATE_S
     if late.any():

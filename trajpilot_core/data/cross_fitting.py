@@ -134,8 +134,7 @@ def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, in
     rest is -1. Cheap mode (one fold): the first `holdout_share` of them are fold 0, held out of every fit; the others
     are -1, fitted.
 
-    Raises:
-        InputError: too few training takes for that.
+    Raises InputError: too few training takes for that.
     """
     if len(train_takes) < max(2, cfg.folds):
         remedy = "add takes, or lower alignment.folds with --set" if cfg.folds > 2 else "add training takes"

@@ -65,8 +65,7 @@ def dev_of_captures(run: OtherRun | None) -> dict[str, bool]:
 def fits_of(output: OtherOutput, entry: str) -> dict[str, ImportedFit]:
     """Return chain -> what its models were fitted on, of an entry of models of another run.
 
-    Raises:
-        InputError: the models of a chain do not say it.
+    Raises InputError: the models of a chain do not say it.
     """
     models, captures = output.models(entry), {take.take_id: take.capture for take in output.takes()}
     fitted, elsewhere, noted = (noted_fitted(models.about, kind) for kind in (FITTED, ELSEWHERE, CAPTURES))
@@ -94,11 +93,7 @@ def first_weights(key: str, held: Collection[str]) -> str:
 
 
 def require_models(output: OtherOutput, entry: str, wanted: Iterable[str]) -> None:
-    """Refuse another run that lacks models.
-
-    Raises:
-        InputError: names them, and the seeds and chains that are there.
-    """
+    """Refuse another run that lacks models. Raises InputError: names them, and the seeds and chains that are there."""
     held = output.digests(entry)
     missing = [key for key in wanted if key not in held]
     if missing:
@@ -180,8 +175,7 @@ def with_imported(about: Mapping[str, str], fits: Mapping[str, ImportedFit], her
 def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int]:
     """Return training take -> fold: as another run has it where E_tau comes from there, else as `draw_folds` deals.
 
-    Raises:
-        InputError: too few training takes, or folds that do not go with those of the other run.
+    Raises InputError: too few training takes, or folds that do not go with those of the other run.
     """
     if cfg.pretrained is None:
         return draw_folds(train_takes, cfg)

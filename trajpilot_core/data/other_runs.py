@@ -39,11 +39,7 @@ from trajpilot_core.store.verified import verified_file
 R = TypeVar("R", bound=Record)
 SETTING = {"ingest": "ingest.splits_of", "alignment": "alignment.pretrained", "predictor": "predictor.pretrained"}
 """Stage whose output is read -> the setting that names it."""
-WANTED = {
-    "ingest": ("takes",),
-    "alignment": ("e_tau", "alignment_curves", "folds"),
-    "predictor": ("predictors",),
-}
+WANTED = {"ingest": ("takes",), "alignment": ("e_tau", "alignment_curves", "folds"), "predictor": ("predictors",)}
 """Stage -> entries that are read of its output."""
 SHOWN = 5
 """Names that an error spells out."""
@@ -100,8 +96,7 @@ class OtherOutput:
     def settings(self, kind: type[R], entry: str) -> R:
         """Return the settings with which its models of an entry were made.
 
-        Raises:
-            InputError: another version of this project wrote them.
+        Raises InputError: another version of this project wrote them.
         """
         try:
             return kind.model_validate_json(self.models(entry).about["config"])
@@ -118,8 +113,7 @@ class OtherOutput:
     def table(self, entry: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of one of its own tables, or of one that it was made from.
 
-        Raises:
-            InputError: damaged, or what it was made from is no longer there.
+        Raises InputError: damaged, or what it was made from is no longer there.
         """
         with naming_setting(self.setting):
             own = entry in self.manifest.entries
@@ -176,8 +170,7 @@ def open_other(run: OtherRun, stage: str) -> OtherOutput:
 
     It need not be the one that counts there, only be there.
 
-    Raises:
-        InputError: there is none under that address, none of that digest, or its files are gone.
+    Raises InputError: there is none under that address, none of that digest, or its files are gone.
     """
     setting, found = SETTING[stage], list[str]()
     with naming_setting(setting):

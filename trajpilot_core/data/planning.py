@@ -153,8 +153,7 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
     Args:
         inputs: the declared inputs of `stage`, which must include those seven tables.
 
-    Raises:
-        StoreError: tables that do not belong together (an id of one is unknown to another).
+    Raises StoreError: tables that do not belong together (an id of one is unknown to another).
     """
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
     motions, looks = inputs.table("motions"), inputs.table("features")
@@ -194,8 +193,7 @@ def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
     Args:
         label_classes: columns label_id and class_id, the latter the id of the label whose text the class has.
 
-    Raises:
-        StoreError: a label has no class, or a class takes the text of a label that is not its own.
+    Raises StoreError: a label has no class, or a class takes the text of a label that is not its own.
     """
     class_of = dict(zip(label_classes["label_id"].to_pylist(), label_classes["class_id"].to_pylist(), strict=True))
     for label in data.label_ids:
@@ -259,8 +257,7 @@ def _incomplete(row: dict[str, Any], missing: Sequence[str], stage: str) -> Reje
 def load_motion_data(inputs: Inputs) -> MotionData:
     """Read takes, segments, motions and text_bank into tensors on the CPU.
 
-    Raises:
-        StoreError: tables that do not belong together.
+    Raises StoreError: tables that do not belong together.
     """
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
     take_of = {take["take_id"]: i for i, take in enumerate(takes)}

@@ -72,8 +72,7 @@ class Marker(Record):
 def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> tuple[Place, ...]:
     """Write the rows of the part `name` to their places and commit it.
 
-    Raises:
-        StoreIOError: the disk failed or is full; the parts of before stay.
+    Raises StoreIOError: the disk failed or is full; the parts of before stay.
     """
     digest, places = hashlib.sha256(), []
     for own in rows:
@@ -120,8 +119,7 @@ def mapped(folder: Path, place: Place) -> Tensor:
 
     Nothing may be written to it.
 
-    Raises:
-        StoreError: the file has another size.
+    Raises StoreError: the file has another size.
     """
     path, size = _path(folder, place), place.total * place.row_bytes
     if not size:

@@ -108,8 +108,7 @@ def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
 def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str, float]]:
     """Return row of a segment -> shot, outcome and the moment of its evidence in seconds, of segments that are shots.
 
-    Raises:
-        StoreError: a shot has another outcome than made or missed.
+    Raises StoreError: a shot has another outcome than made or missed.
     """
     row_of, found = {one: row for row, one in enumerate(ids)}, dict[int, tuple[str, str, float]]()
     for one in details.to_pylist():
@@ -128,8 +127,7 @@ def refuse_late(ids: tuple[str, ...], seen_until_s: Tensor, moment_s: Tensor) ->
         seen_until_s: (N,) end of what is seen, seconds.
         moment_s: (N,) annotated moment of the shot, seconds.
 
-    Raises:
-        LeakError: names them.
+    Raises LeakError: names them.
     """
     late = (seen_until_s > moment_s).nonzero()[:, 0].tolist()
     if late:

@@ -106,8 +106,7 @@ def scenario_masks(
         take_ids: the takes that are asked about, in the order of their codes.
         codes: label id -> class; a class is allowed where one of its labels is.
 
-    Raises:
-        StoreError: a label has no class, or a take is not in `takes`.
+    Raises StoreError: a label has no class, or a take is not in `takes`.
     """
     scenario_of = dict(zip(takes["take_id"].to_pylist(), takes["scenario"].to_pylist(), strict=True))
     unknown = next((take for take in take_ids if take not in scenario_of), None)
@@ -132,8 +131,7 @@ def masks_of(inputs: Inputs, data: PlanningData) -> ScenarioMasks:
     Args:
         inputs: `takes` and `scenario_labels` are read.
 
-    Raises:
-        StoreError: tables that do not belong together.
+    Raises StoreError: tables that do not belong together.
     """
     takes = inputs.table("takes", ["take_id", "scenario"])
     return scenario_masks(inputs.table("scenario_labels"), takes, data.take_ids, data.codes, len(data.label_ids))
@@ -146,8 +144,7 @@ def with_closed_tables(data: PlanningData, inputs: Inputs, predictors: Models) -
         inputs: `segments`, `takes` and `scenario_labels` are read.
         predictors: what is said of them says whether they have class heads.
 
-    Raises:
-        StoreError: tables that do not belong together.
+    Raises StoreError: tables that do not belong together.
     """
     return data if predictor_config(predictors).head == "open" else closed(data, inputs)
 

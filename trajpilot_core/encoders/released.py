@@ -55,8 +55,7 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
         content: of a file that `torch.save` wrote, or of a `.npy` or `.npz` file; no code of any is run.
         width: D, as the set has it.
 
-    Raises:
-        TakeFault: the file is damaged, holds more than one tensor of floats, or rows of another width.
+    Raises TakeFault: the file is damaged, holds more than one tensor of floats, or rows of another width.
     """
     try:
         loaded = _loaded(content, path)
@@ -102,11 +101,7 @@ def malformed(detail: str, path: str) -> TakeFault:
 
 
 def refuse_length(n_rows: int, duration_s: float, most_s: float, released: ReleasedFeatures, path: str) -> None:
-    """Refuse a file whose rows cannot be those of a video of this length.
-
-    Raises:
-        TakeFault: they differ by more.
-    """
+    """Refuse a file whose rows cannot be those of a video of this length. Raises TakeFault: they differ by more."""
     n_frames = released.clock.n_frames(duration_s)
     off_s = released.clock.off_s(n_rows, n_frames)
     if abs(off_s) > most_s:

@@ -146,8 +146,7 @@ def blind_chain_view(
 ) -> ChainView:
     """Return a chain with its goal-dropout twins, no goal given; arguments as in `chain_view`.
 
-    Raises:
-        StoreError: it has no twins.
+    Raises StoreError: it has no twins.
     """
     view = goal_dropout_view(chain_view(data, files, chain, seed, device, decoding), files, seed, device)
     if view is None:
@@ -166,8 +165,7 @@ def without_goal(view: ChainView) -> ChainView:
 def readout_of(data: PlanningData, chain: Chain, model: CausalPredictor, decoding: ClosedDecodingConfig) -> Readout:
     """Return how plans become labels: by cosine, or, with class heads, under the transitions of the chain's takes.
 
-    Raises:
-        StoreError: there are class heads, and nothing was read to decode them with.
+    Raises StoreError: there are class heads, and nothing was read to decode them with.
     """
     if model.class_head is None:
         return CosineReadout(LabelBank(data.read_bank, data.class_of))
@@ -183,8 +181,7 @@ def readout_of(data: PlanningData, chain: Chain, model: CausalPredictor, decodin
 def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) -> Bank:
     """Collect all windows of the takes that the chain was fitted on.
 
-    Raises:
-        LeakError: a take that the chain must not have seen stands among them.
+    Raises LeakError: a take that the chain must not have seen stands among them.
     """
     windows = view.data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
@@ -200,8 +197,7 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
 def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
     """Assert that the takes (N,), long, of a bank's entries are training takes that the chain was fitted on.
 
-    Raises:
-        LeakError: one is not.
+    Raises LeakError: one is not.
     """
     foreign = (data.take_split[take_N] != TRAIN) | ~torch.isin(take_N, fit_takes(data, chain))
     if bool(foreign.any()):
@@ -273,8 +269,7 @@ def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: S
         take: (Q,) long takes of the queries.
         person: (Q,) long participant codes of the queries.
 
-    Raises:
-        LeakError: a forbidden entry came back (a fault of the search).
+    Raises LeakError: a forbidden entry came back (a fault of the search).
     """
     exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
     if config.strict:
@@ -287,8 +282,7 @@ def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: S
 def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
     """Assert that no candidate shares a forbidden group with its query; -1 is no candidate.
 
-    Raises:
-        LeakError: one does.
+    Raises LeakError: one does.
     """
     for group in exclude:
         if not len(group.bank):

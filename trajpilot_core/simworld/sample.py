@@ -20,8 +20,7 @@ def sample_world(config: WorldConfig) -> World:
 
     Equal configurations give equal worlds. Costs well under a second for hundreds of takes.
 
-    Raises:
-        WorldError: there is no such layout, or the vocabulary is too small for the world.
+    Raises WorldError: there is no such layout, or the vocabulary is too small for the world.
     """
     labels = draw_labels(config)
     rng = stream(config, "names")

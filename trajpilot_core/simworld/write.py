@@ -74,8 +74,7 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
         workers: processes that draw and encode takes; 1: this process.
         progress: called with (takes done, takes in all, what).
 
-    Raises:
-        WorldError: the folder holds something else, or a worker process died.
+    Raises WorldError: the folder holds something else, or a worker process died.
     """
     world = sample_world(config)
     refuse_other_world(config, folder)
@@ -120,8 +119,7 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
 def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) -> Iterator[None]:
     """Run `write_take` for every take, in a few spawned processes that end when their parent does; 1 runs them here.
 
-    Raises:
-        WorldError: a process died.
+    Raises WorldError: a process died.
     """
     if workers <= 1 or len(arguments) <= 1:
         yield from (write_take(*one) for one in arguments)
@@ -150,11 +148,7 @@ def world_digest(config: WorldConfig) -> str:
 
 
 def noted(path: Path) -> dict[str, Any]:
-    """Read what this writer noted about a world.
-
-    Raises:
-        WorldError: it is damaged, or something else.
-    """
+    """Read what this writer noted about a world. Raises WorldError: it is damaged, or something else."""
     try:
         return dict(parse_json(path.read_bytes(), str(path)))
     except (InputError, TypeError, ValueError) as error:
@@ -162,11 +156,7 @@ def noted(path: Path) -> dict[str, Any]:
 
 
 def noted_files(listed: Any, path: Path) -> FileDigests:
-    """Return files as they were noted as JSON.
-
-    Raises:
-        WorldError: it was not noted by this writer.
-    """
+    """Return files as they were noted as JSON. Raises WorldError: it was not noted by this writer."""
     try:
         return {name: (str(sha), int(size)) for name, (sha, size) in listed.items()}
     except (AttributeError, TypeError, ValueError) as error:
@@ -179,8 +169,7 @@ def refuse_other_world(config: WorldConfig, folder: Path) -> None:
     Args:
         folder: corpus root; need not exist.
 
-    Raises:
-        WorldError: it holds another one, finished or not; it is named where `--world` knows it.
+    Raises WorldError: it holds another one, finished or not; it is named where `--world` knows it.
     """
     rest = "choose another folder for the new one (another --root for a demo), or delete the old one"
     for note in (folder / "world.json", folder / WORK / "begun.json"):

@@ -7,18 +7,7 @@ import pytest
 from egoexo_fixture import ingest, write
 from hypothesis import given
 from hypothesis import strategies as st
-from segment_corpora_fixture import (
-    Json,
-    codes,
-    counted,
-    egoper,
-    egoper_task,
-    egoper_video,
-    of,
-    read,
-    settings,
-    take,
-)
+from segment_corpora_fixture import Json, codes, counted, egoper, egoper_task, egoper_video, of, read, settings, take
 
 from schemas.annotation import SIMULATED
 from schemas.rejects import RejectCode

@@ -14,10 +14,7 @@ from trajpilot_core.corpora.formats.strict_json import FileFaultError
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import open_corpus
 
-ROWS = [
-    action("P01_11_0", "00:00:10.00", "00:00:13.00"),
-    action("P01_11_1", "00:00:20.00", "00:00:20.50"),
-]
+ROWS = [action("P01_11_0", "00:00:10.00", "00:00:13.00"), action("P01_11_1", "00:00:20.00", "00:00:20.50")]
 
 
 def window(root: Path, **changes: object) -> list[tuple[float | None, float | None]]:
@@ -26,9 +23,7 @@ def window(root: Path, **changes: object) -> list[tuple[float | None, float | No
     return [(one.observed_start_s, one.observed_end_s) for one in details(take(reading, "epic:P01_11"))]
 
 
-def test_the_clip_ends_one_second_before_the_start_and_the_stop_anchor_sees_the_action(
-    tmp_path: Path,
-) -> None:
+def test_the_clip_ends_one_second_before_the_start_and_the_stop_anchor_sees_the_action(tmp_path: Path) -> None:
     """Planted: the anchor of V-JEPA 2's evaluation; the stage probe refuses what it gives."""
     assert window(tmp_path) == [(8.0, 9.0), (18.0, 19.0)]
     (_, late), (_, early) = window(tmp_path, anchor="vjepa2_stop")

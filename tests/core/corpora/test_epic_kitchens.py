@@ -7,17 +7,7 @@ import pytest
 from egoexo_fixture import ingest
 from hypothesis import given
 from hypothesis import strategies as st
-from segment_corpora_fixture import (
-    action,
-    codes,
-    details,
-    epic,
-    of,
-    read,
-    settings,
-    table,
-    take,
-)
+from segment_corpora_fixture import action, codes, details, epic, of, read, settings, table, take
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.epic_kitchens.files import parse_actions, seconds_of, words

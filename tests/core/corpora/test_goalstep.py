@@ -8,18 +8,7 @@ import pytest
 from egoexo_fixture import ingest, write
 from hypothesis import given
 from hypothesis import strategies as st
-from segment_corpora_fixture import (
-    Json,
-    codes,
-    counted,
-    entry,
-    four,
-    goalstep,
-    of,
-    read,
-    settings,
-    step,
-)
+from segment_corpora_fixture import Json, codes, counted, entry, four, goalstep, of, read, settings, step
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.goalstep.files import RELEVANCE
@@ -74,9 +63,7 @@ def test_a_step_of_a_group_is_never_longer_and_never_leaves_its_file(
             assert end_s - start_s <= long + 1e-6
 
 
-def test_a_group_that_was_downloaded_as_one_file_is_one_take_and_a_missing_file_costs_its_steps(
-    tmp_path: Path,
-) -> None:
+def test_a_group_that_was_downloaded_as_one_file_is_one_take_and_a_missing_file_costs_its_steps(tmp_path: Path) -> None:
     root = goalstep(tmp_path, [entry(GROUP, [step(1, 2), step(7, 8), step(11, 12)])], [], PARTS)
     (root / "v2/full_scale/two.mp4").unlink()
     reading = read(root, ALL)
@@ -93,7 +80,7 @@ def test_a_group_that_cannot_be_resolved_costs_its_steps_and_says_so(tmp_path: P
     table, lengths = root / "v2/annotations/goalstep_video_groups.tsv", root / "ego4d.json"
     tables = (
         "['other', 'two']", "['one', 'two']\n['one', 'three']", "__import__('os').remove('x')",
-        "['one', '../two']", "['one', 'one']", "[]",
+        "['one', '../two']", "['one', 'one']", "[]"
     )  # fmt: skip
     one, two = {"video_uid": "one"}, {"video_uid": "two", "duration_sec": 4}
     documents = ({"videos": [one]}, {"videos": [one | {"duration_sec": 0}, two]})

@@ -24,7 +24,7 @@ from trajpilot_core.errors import TrajPilotError
 JUNK: list[Any] = [
     None, True, False, 0, 1, -1, 10**30, 1.5, -0.0, float("nan"), float("inf"), 1e308, "", "0", "1", "C", "x" * 400,
     "../../etc/passwd", "/", "a/b", ".", "..", "\u0000", "\ud800", "\ufeff", "\u202etxt", "train", "val", [], {},
-    [[]], {"a": 1}, [None], "uid-train_0", "aria02",
+    [[]], {"a": 1}, [None], "uid-train_0", "aria02"
 ]  # fmt: skip
 
 

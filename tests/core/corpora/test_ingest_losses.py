@@ -86,7 +86,7 @@ def damaged(content: bytes, damage: str, file: str) -> bytes | None:
     shapes = {**OTHER_SHAPE, "txt": b'{"message": "Not Found"}\n'}
     return {
         "missing": None, "empty": b"", "truncated": content[: len(content) * 2 // 3],
-        "no table": b"\x1f\x8b\x08\x00\xff\xfe", "other shape": shapes[file.rsplit(".", 1)[1]],
+        "no table": b"\x1f\x8b\x08\x00\xff\xfe", "other shape": shapes[file.rsplit(".", 1)[1]]
     }[damage]  # fmt: skip
 
 

@@ -277,7 +277,7 @@ def tiny_models() -> dict[str, PreTrainedModel]:
 
 KINDS = (
     ("roberta", "cls"), ("roberta", "mean"), ("bert", "mean"), ("bert", "cls"), ("gpt2", "last"), ("t5", "mean"),
-    ("clip", "last"),
+    ("clip", "last")
 )  # fmt: skip
 
 

@@ -5,10 +5,7 @@ import pytest
 from checkout import OUTSIDE
 from planners_fixture import golden
 
-from trajpilot_core.corpora.epic_kitchens.files import (
-    parse_actions,
-    parse_column,
-)
+from trajpilot_core.corpora.epic_kitchens.files import parse_actions, parse_column
 from trajpilot_core.metrics.epic_kitchens import (
     ACTION,
     ACTION_ACC,

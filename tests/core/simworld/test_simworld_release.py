@@ -11,12 +11,7 @@ from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.simworld.write import world_digest
 
-BEFORE = {
-    "demo": "9b47b783",
-    "tiny": "23fb5def",
-    "soak": "c0ccdcb3",
-    "tiny_basketball": "9fd92281",
-}
+BEFORE = {"demo": "9b47b783", "tiny": "23fb5def", "soak": "c0ccdcb3", "tiny_basketball": "9fd92281"}
 """Digests of worlds without a release; renewed when a setting left every world, which changed none of their content."""
 
 

@@ -12,13 +12,7 @@ from typing import NamedTuple
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published
-from trajpilot_core.corpora.egoexo4d.release import (
-    Annotated,
-    AnnotationKind,
-    download_of,
-    list_release,
-    read_release,
-)
+from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_seconds, as_text, shown
 from trajpilot_core.corpora.records.corpus_statistics import (

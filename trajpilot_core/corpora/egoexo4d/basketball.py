@@ -15,23 +15,9 @@ import numpy as np
 from schemas.annotation import CorpusCount, Details
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import (
-    AnnotatedPoint,
-    Candidate,
-    CorpusReading,
-    Fault,
-    Published,
-    Released,
-    count,
-)
+from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, CorpusReading, Fault, Published, Released, count
 from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, count_descriptions, read_annotation, read_one
-from trajpilot_core.corpora.egoexo4d.release import (
-    Annotated,
-    AnnotationKind,
-    download_of,
-    list_release,
-    read_release,
-)
+from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.fields import as_id, as_object, as_text
@@ -136,8 +122,7 @@ def _subjects(entry: object) -> Iterator[str]:
 def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Mine the descriptions of the splits that are used, draw the test takes, and balance.
 
-    Raises:
-        InputError: takes.json, splits.json or an annotation file cannot be used.
+    Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
     mined = _Mined()
     found = read_release(corpus, config, _kind(mined))

@@ -71,8 +71,7 @@ class _KnownRelease(NamedTuple):
 def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> CorpusReading:
     """Read the annotations of the splits that are used.
 
-    Raises:
-        InputError: takes.json, splits.json or an annotation file cannot be used.
+    Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
     known = _KnownRelease(read_takes(corpus, config), read_splits(corpus), Folders(corpus), config, kind)
     candidates: list[Candidate] = []
@@ -113,8 +112,7 @@ def _annotation_files(known: _KnownRelease) -> list[tuple[str, str]]:
 def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> Listing:
     """List what `read_release` and the probing of its videos read, without opening an annotation or a video.
 
-    Raises:
-        InputError: takes.json or splits.json cannot be used.
+    Raises InputError: takes.json or splits.json cannot be used.
     """
     known = _KnownRelease(read_takes(corpus, config), read_splits(corpus), Folders(corpus), config, kind)
     takes = [t for uid, t in known.takes.usable.items() if used_split(known.splits.get(uid), config) is not None]
@@ -128,8 +126,7 @@ def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
 def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], list[tuple[str, object, Fault | None]]]:
     """Return an annotation file, and (take uid, its value, why it cannot be used or None) in order of uid.
 
-    Raises:
-        InputError: it is absent, no JSON, or JSON of another shape: what it would cost cannot be counted.
+    Raises InputError: it is absent, no JSON, or JSON of another shape: what it would cost cannot be counted.
     """
     document = parse(read_document(corpus, path), path, refuse_nan=False)
     annotations = document.get("annotations") if isinstance(document, dict) else None

@@ -57,8 +57,7 @@ def _metadata_bytes(corpus: Corpus, path: str) -> bytes:
 def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
     """Read takes.json; a bad record costs its take only.
 
-    Raises:
-        InputError: takes.json is absent, no JSON, or no list.
+    Raises InputError: takes.json is absent, no JSON, or no list.
     """
     content = _metadata_bytes(corpus, TAKES)
     captures = cache(partial(_captures, corpus))
@@ -83,8 +82,7 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
 def read_splits(corpus: Corpus) -> dict[str, str | None]:
     """Return take uid -> released split; None where splits.json contradicts itself.
 
-    Raises:
-        InputError: splits.json is absent, no JSON, or lacks `take_uid_to_split`.
+    Raises InputError: splits.json is absent, no JSON, or lacks `take_uid_to_split`.
     """
     document = as_object(parse(_metadata_bytes(corpus, SPLITS), SPLITS, refuse_nan=True))
     mapping = document.get("take_uid_to_split") if document is not None else None

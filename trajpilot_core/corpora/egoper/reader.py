@@ -84,8 +84,7 @@ def split_files(folders: Folders, tasks: Sequence[str], config: EgoPerConfig) ->
 def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Splits:
     """Read the lists of video ids; every list counts, so that a video in two of them is noticed.
 
-    Raises:
-        InputError: a list that is used is absent, or one cannot be read.
+    Raises InputError: a list that is used is absent, or one cannot be read.
     """
     of: dict[str, set[str]] = {}
     files = split_files(folders, tasks, config.egoper)
@@ -110,8 +109,7 @@ def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Sp
 def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read annotation.json and the lists of the splits.
 
-    Raises:
-        InputError: annotation.json or a list that is used is absent or cannot be read.
+    Raises InputError: annotation.json or a list that is used is absent or cannot be read.
     """
     folders, gathered = Folders(corpus), ReaderState()
     needed(folders, [ANNOTATION], ADVICE)

@@ -63,8 +63,7 @@ def seconds_of(timestamp: str) -> float | None:
 def parse_actions(content: bytes, where: str) -> EpicFile:
     """Parse EPIC_100_train.csv or EPIC_100_validation.csv.
 
-    Raises:
-        FileFaultError: the file is no such table, or it is cut off.
+    Raises FileFaultError: the file is no such table, or it is cut off.
     """
     rows = parse_table(content, where, COLUMNS, ends_lines=True)
     times = Counter(row.cells["narration_id"] for row in rows if row.cells is not None)
@@ -109,8 +108,7 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
 def parse_classes(content: bytes, where: str) -> dict[int, str]:
     """Parse EPIC_100_verb_classes.csv or EPIC_100_noun_classes.csv: id -> key.
 
-    Raises:
-        FileFaultError: the file is no such table, or ids are not 0, 1, 2 and so on, each once.
+    Raises FileFaultError: the file is no such table, or ids are not 0, 1, 2 and so on, each once.
     """
     rows = [row.cells for row in parse_table(content, where, ("id", "key"))]
     names = {int(r["id"]): r["key"] for r in rows if r is not None and CLASS.fullmatch(r["id"]) and r["key"]}
@@ -124,8 +122,7 @@ def parse_classes(content: bytes, where: str) -> dict[int, str]:
 def parse_column(content: bytes, where: str, column: str, form: re.Pattern[str] = CLASS) -> frozenset[str]:
     """Parse a list of classes or participants: EPIC_100_tail_verbs.csv, and others of one column that counts.
 
-    Raises:
-        FileFaultError: the file is no such table, or nothing stands in it.
+    Raises FileFaultError: the file is no such table, or nothing stands in it.
     """
     texts = set()
     rows = parse_table(content, where, (column,))
@@ -149,8 +146,7 @@ class VideoInfo(NamedTuple):
 def parse_videos(content: bytes, where: str, *, has_lengths: bool = False) -> dict[str, VideoInfo]:
     """Parse EPIC_100_video_info.csv: video id -> its rate, and its length where that is asked for and stated.
 
-    Raises:
-        FileFaultError: the file is no such table, or a rate is no number from 1 to 1,000.
+    Raises FileFaultError: the file is no such table, or a rate is no number from 1 to 1,000.
     """
     found = {}
     for row in parse_table(content, where, ("video_id", "fps", *(["duration"] if has_lengths else []))):

@@ -11,14 +11,7 @@ from schemas.annotation import SIMULATED, CorpusCount, Details
 from schemas.config import IngestConfig
 from schemas.corpora import EpicConfig
 from schemas.rejects import RejectCode
-from trajpilot_core.corpora.base import (
-    AnnotatedPoint,
-    CorpusReading,
-    Fault,
-    Released,
-    TakeFiles,
-    count,
-)
+from trajpilot_core.corpora.base import AnnotatedPoint, CorpusReading, Fault, Released, TakeFiles, count
 from trajpilot_core.corpora.epic_kitchens.files import (
     Action,
     EpicFile,
@@ -132,8 +125,7 @@ def _refuse_cut(length_s: float, config: IngestConfig) -> None:
 def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read the action tables of training and validation.
 
-    Raises:
-        InputError: a table is absent or cannot be read, or settings contradict each other.
+    Raises InputError: a table is absent or cannot be read, or settings contradict each other.
     """
     gathered = ReaderState()
     known = _known(corpus, config)

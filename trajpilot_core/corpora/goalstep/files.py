@@ -67,8 +67,7 @@ class Document(NamedTuple):
 def parse_goalstep(content: bytes, where: str, level: Level) -> Document:
     """Parse goalstep_train.json, or goalstep_valid.json, which a download calls goalstep_val.json.
 
-    Raises:
-        FileFaultError: the file is no such JSON.
+    Raises FileFaultError: the file is no such JSON.
     """
     videos = _videos(parse(content, where, refuse_nan=False), where)
     times = Counter(as_id(video.get("video_uid")) for video in videos if isinstance(video, dict))
@@ -157,8 +156,7 @@ def _step(value: object, parent: object, offset: int) -> Step | Fault:
 def parse_groups(content: bytes, where: str) -> dict[str, tuple[str, ...] | None]:
     """Parse goalstep_video_groups.tsv: group id -> its videos in order; None where the table contradicts itself.
 
-    Raises:
-        FileFaultError: the file is no such table, or it is cut off.
+    Raises FileFaultError: the file is no such table, or it is cut off.
     """
     groups: dict[str, tuple[str, ...] | None] = {}
     for row in parse_table(content, where, ["video_group"], "\t", ends_lines=True):
@@ -183,8 +181,7 @@ class Ego4dVideo(NamedTuple):
 def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
     """Parse ego4d.json: video uid -> length and participant; a record that cannot be used is as if absent.
 
-    Raises:
-        FileFaultError: the file is no such JSON.
+    Raises FileFaultError: the file is no such JSON.
     """
     found: dict[str, Ego4dVideo] = {}
     for video in _videos(parse(content, where, refuse_nan=True), where):

@@ -96,8 +96,7 @@ def take_id(entry: str, uid: str) -> str:
 def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read the annotations of the splits that are used, and what they are joined with.
 
-    Raises:
-        InputError: a file of the annotations cannot be read or is absent, or the test split was asked for.
+    Raises InputError: a file of the annotations cannot be read or is absent, or the test split was asked for.
     """
     folders, gathered = Folders(corpus), ReaderState()
     if config.test_split == "test":

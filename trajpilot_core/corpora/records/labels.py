@@ -62,8 +62,7 @@ def _normalise_once(text: str, subjects: Sequence[str]) -> str:
 def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
     """Read a table of paraphrases, CSV with the columns text and label_id; return normalised text -> label id.
 
-    Raises:
-        InputError: not UTF-8, no such columns, an empty cell, or one text in two groups.
+    Raises InputError: not UTF-8, no such columns, an empty cell, or one text in two groups.
     """
     text = decode_text(content.removeprefix(BOM), where)
     try:

@@ -105,8 +105,7 @@ class Embedder:
         A part batch is filled up with black clips, so that every call has one shape and a segment's vector does not
         depend on its neighbours. When memory runs out the batch is halved for good, and the call repeated in parts.
 
-        Raises:
-            InputError: one clip alone does not fit into memory.
+        Raises InputError: one clip alone does not fit into memory.
         """
         what = f"one clip of {self.config.n_frames} frames of {self.config.size_px} px"
         parts = in_parts(
@@ -145,8 +144,7 @@ class Embedder:
 def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
     """Load the encoder of a configuration; one that makes its own weights writes them to `scratch`.
 
-    Raises:
-        CheckpointError: no checkpoint is configured, or it cannot be used.
+    Raises CheckpointError: no checkpoint is configured, or it cannot be used.
     """
     return Embedder(load_video_encoder(cfg, device, scratch), cfg, device, cfg.batch)
 

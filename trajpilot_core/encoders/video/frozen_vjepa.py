@@ -176,8 +176,7 @@ def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
 def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
     """Return the network of a configuration with the weights of a file, on a device and in its arithmetic.
 
-    Raises:
-        CheckpointError: the file cannot be used, or does not fit the settings.
+    Raises CheckpointError: the file cannot be used, or does not fit the settings.
     """
     network, sha256 = load_encoder(path, cfg.model, cfg.interpolate_rope, cfg.checkpoint_sha256)
     if cfg.hierarchical and network.spec.release == "2.0":

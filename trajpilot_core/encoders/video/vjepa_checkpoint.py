@@ -34,8 +34,7 @@ def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | No
 
     The release (2.0 or 2.1) is read off the parameter names. Returns (encoder, sha256 of the file).
 
-    Raises:
-        CheckpointError: no such file, another digest, an unsafe or unknown layout, or weights of another size.
+    Raises CheckpointError: no such file, another digest, an unsafe or unknown layout, or weights of another size.
     """
     found = file_sha256(path)
     if sha256 is not None and found != sha256:
@@ -58,8 +57,7 @@ def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str)
         build: makes the model; no memory is taken for the weights that it begins with.
         fault: what is wrong, and what to do, where they do not fit.
 
-    Raises:
-        CheckpointError: they do not fit.
+    Raises CheckpointError: they do not fit.
     """
     with torch.device("meta"):
         model = build()
@@ -72,11 +70,7 @@ def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str)
 
 
 def file_sha256(path: str) -> str:
-    """Return the sha256 (hex) of a file.
-
-    Raises:
-        CheckpointError: it cannot be read.
-    """
+    """Return the sha256 (hex) of a file. Raises CheckpointError: it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -91,8 +85,7 @@ def file_sha256(path: str) -> str:
 def read_checkpoint(path: str) -> dict[str, Any]:
     """Read a .safetensors file, or a .pt file with weights_only=True, which runs no code of the file.
 
-    Raises:
-        CheckpointError: the file is damaged, holds more than tensors, or is no dictionary.
+    Raises CheckpointError: the file is damaged, holds more than tensors, or is no dictionary.
     """
     try:
         if path.endswith(".safetensors"):
@@ -113,8 +106,7 @@ def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
 
     Files of release 2.0 still hold the `pos_embed` of their first training, which rotary positions replaced: left out.
 
-    Raises:
-        CheckpointError: unknown layout; the message lists the keys that were found.
+    Raises CheckpointError: unknown layout; the message lists the keys that were found.
     """
     part: Any = next((content[key] for key in ENCODER_KEYS if key in content), content)
     if not isinstance(part, dict) or not all(isinstance(value, Tensor) for value in part.values()):

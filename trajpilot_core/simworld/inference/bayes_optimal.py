@@ -91,12 +91,7 @@ def class_codes(label_ids: Sequence[str], classes: Mapping[str, str]) -> Codes |
 
 
 def decide(
-    graph: Graph,
-    evidence: StepEvidence,
-    seen: VisibleSteps,
-    classes: Codes | None = None,
-    *,
-    has_goal: bool = True,
+    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Codes | None = None, *, has_goal: bool = True
 ) -> Decisions:
     """Make the optimal decision of every metric for windows of one shape.
 
@@ -152,8 +147,7 @@ def answers(
         windows: rows with take_id and segment_ids.
         classes: label id -> class, where answers are classes; steps that the tables give one name share a class anyway.
 
-    Raises:
-        InputError: the tables are not of this world.
+    Raises InputError: the tables are not of this world.
     """
     codes = class_codes(steps_of(world).label_ids(world), classes or {})
     listed = windows.select(["take_id", "segment_ids"]).to_pylist()

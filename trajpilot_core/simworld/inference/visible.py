@@ -75,11 +75,7 @@ def reach_s(config: WorldConfig) -> float:
 
 
 def steps_of(world: World) -> TableSteps:
-    """Return how the tables of the world's layout show its steps.
-
-    Raises:
-        InputError: they do not show them.
-    """
+    """Return how the tables of the world's layout show its steps. Raises InputError: they do not show them."""
     steps = layout_of(world.config.layout).steps
     if isinstance(steps, str):
         raise InputError(f"the layout {world.config.layout} does not show the steps of its world: {steps}")
@@ -89,8 +85,7 @@ def steps_of(world: World) -> TableSteps:
 def unshown(world: World, segments: pa.Table, *, has_classes: bool) -> str | None:
     """Return why the tables of a world have no exact ceiling; None where they have one.
 
-    Raises:
-        InputError: the table is not one of this world.
+    Raises InputError: the table is not one of this world.
     """
     steps = layout_of(world.config.layout).steps
     if isinstance(steps, str):
@@ -117,8 +112,7 @@ def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
     A segment belongs to the true step whose time point is nearest to its own, or in which the middle of its interval
     lies: segments may be missing from the table.
 
-    Raises:
-        InputError: the table is not one of this world, or its layout does not show the steps.
+    Raises InputError: the table is not one of this world, or its layout does not show the steps.
     """
     steps = steps_of(world)
     placed, names = steps.takes(world), steps.label_ids(world)
