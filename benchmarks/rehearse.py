@@ -44,7 +44,7 @@ from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.labels import label_rows
-from trajpilot_core.corpora.records.windows import window_rows
+from trajpilot_core.corpora.records.tables import window_rows
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.sizes import feature_shape
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work

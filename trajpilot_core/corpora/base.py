@@ -1,11 +1,13 @@
 """What every corpus reader hands to ingest, whatever the corpus looks like on disk."""
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 from schemas.annotation import CorpusCount, Details
+from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode, reject
+from trajpilot_core.store.corpus_files import Corpus
 
 STAGE = "ingest"
 Released = Literal["train", "test"]
@@ -95,6 +97,11 @@ class AnnotatedPoint(NamedTuple):
     group: str | None = None
     """Neighbours of different groups share no run, so no window crosses from one to the other."""
 
+    @property
+    def start_s(self) -> float:
+        """Annotated start, or the moment."""
+        return self.time_s if self.span_s is None else self.span_s[0]
+
 
 def span_point(
     span_s: tuple[float, float],
@@ -111,12 +118,8 @@ def span_point(
 
     Args:
         span_s: annotated start and end in seconds, finite.
-        text: as annotated.
-        offset: place in the source file's list.
         label: name in the closed vocabulary; None: the text is normalised.
         label_id: id in the closed vocabulary, given with `label`.
-        annotation_uid: of the annotation, where the corpus has such.
-        annotator: who.
         details: what else is known; annotated start and end are filled in.
     """
     start_s, end_s = span_s
@@ -160,6 +163,8 @@ class CorpusReading:
     """Uses of which a take must be left, or ingest fails; those that the corpus names, where it may name one only."""
     allowed: Mapping[str, frozenset[str]] | None = None
     """Scenario -> label ids that its mask lets through; None: those that stand there in training."""
+    listing: "Listing | None" = None
+    """Files that the reader noted; None: the corpus has another way to list them."""
 
 
 @dataclass(frozen=True)
@@ -179,3 +184,7 @@ class Listing:
     leftovers: tuple[str, ...]
     n_takes: int | None = None
     """Takes whose files these are, where no video is among them; None: as many as videos."""
+
+
+CorpusReader = Callable[[Corpus, IngestConfig], CorpusReading]
+CorpusLister = Callable[[Corpus, IngestConfig], Listing]

@@ -37,8 +37,7 @@ def spec_of(corpus: str) -> CorpusSpec:
 def corpus_of_layout(layout: str) -> CorpusSpec:
     """Return the corpus whose reader reads a simulated world of a layout.
 
-    Raises:
-        NotBuiltError: no corpus has this layout.
+    Raises NotBuiltError: no corpus has this layout.
     """
     found = next((spec for spec in CORPORA.values() if spec.layout == layout), None)
     if found is None:

@@ -47,10 +47,6 @@ class RowClock:
         The last window is moved back to end with the video, where a file has as many rows as the video should; a video
         that is shorter than a window is one row, as long as the video. In a file with other rows than expected each
         window starts where the stride puts it.
-
-        Args:
-            n_rows: rows of the file.
-            n_frames: of the video, canonical.
         """
         start = np.arange(n_rows, dtype=np.float64) * self.stride
         if self.looks_back:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from schemas.config import IngestConfig
-from trajpilot_core.corpora.base import CorpusReading, Listing, Published
+from trajpilot_core.corpora.base import CorpusLister, CorpusReader, Published
 from trajpilot_core.corpora.released import ReleasedFeatures
-from trajpilot_core.store.corpus_files import Corpus
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,9 @@ class CorpusSpec:
     """As it is printed."""
     ids: str
     """What its take ids begin with, and the column `corpus` of the table of takes."""
-    read: Callable[[Corpus, IngestConfig], CorpusReading]
+    read: CorpusReader
     """Its files -> records."""
-    listing: Callable[[Corpus, IngestConfig], Listing]
+    listing: CorpusLister
     download: Download
     published: Mapping[str, Published] = field(default_factory=dict)
     """Counts that the paper states, by `CorpusCount.what` (trajpilot_core/corpora/records/corpus_statistics.py)."""

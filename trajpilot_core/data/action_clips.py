@@ -54,12 +54,10 @@ def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:
     """Join features, segments and details.
 
     Args:
-        inputs: of a stage that declares these three.
         encoded_width: D where every patch is encoded when it is read: features say which clips there are, and no token
             of theirs is read; None: their tokens are.
 
-    Raises:
-        InputError: the corpus has no verbs and nouns, or no clip is left in a split.
+    Raises InputError: the corpus has no verbs and nouns, no clip is left in a split, or features are pooled.
     """
     order = inputs.table("features", ["segment_id", "frame_times_s"])
     ids = order["segment_id"].to_pylist()
@@ -80,30 +78,22 @@ def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:
     pairs = pair_codes(verbs, nouns)
     known = np.isin(pairs, pairs[split != SPLITS.index("test")])
     unseen, tail_verb, tail_noun = (np.array(column[name], dtype=bool) for name in COLUMNS[3:])
+    tokens = np.empty((len(ids), 0, encoded_width or 0), np.float16)
+    if encoded_width is None:
+        parts = int((order.schema.metadata or {}).get(b"tokens", b"1"))
+        if parts == 1:
+            raise InputError(
+                "the features are pooled: one vector a clip is no set of tokens that a probe could attend to; "
+                "use --set features.tokens=temporal"
+            )
+        tokens = np.asarray(inputs.vectors("features", "vector"), dtype=np.float16).reshape(len(ids), parts, -1)
     return ClipData(
         tuple(ids),
         tuple(of[one]["take_id"] for one in ids),
         split,
-        _tokens(inputs, int((order.schema.metadata or {}).get(b"tokens", b"1")))
-        if encoded_width is None
-        else np.empty((len(ids), 0, encoded_width), np.float16),
+        tokens,
         np.array([times[-1] for times in order["frame_times_s"].to_pylist()], dtype=np.float64),
         np.array(column["annotated_start_s"], dtype=np.float64),
         ActionClips(verbs, nouns, unseen, tail_verb, tail_noun, known),
         len(segments) - len(ids),
     )
-
-
-def _tokens(inputs: Inputs, parts: int) -> NDArray[np.float16]:
-    """Return the tokens (N, T, D).
-
-    Raises:
-        InputError: there is one token a clip, of which a probe has nothing to choose.
-    """
-    if parts == 1:
-        raise InputError(
-            "the features are pooled: one vector a clip is no set of tokens that a probe could attend to; "
-            "use --set features.tokens=temporal"
-        )
-    flat = np.asarray(inputs.vectors("features", "vector"), dtype=np.float16)
-    return flat.reshape(len(flat), parts, -1)

@@ -3,12 +3,10 @@
 Shapes: N clips, T tokens, D width of a token, V labels, E text width. Source: docs/decisions/epic-token.md.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -95,8 +93,16 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
     refuse_late(data, np.array([row["end_s"] for row in own], dtype=np.float64), gap_s)
     label_ids, bank = read_bank(inputs)
     label_of = {one: at for at, one in enumerate(label_ids)}
-    before, action = (inputs.table(name) for name in ("video_motions", "motions"))
-    motions, has_motion = both_motions((before, action), data.segment_ids)
+    tables = [inputs.table(name) for name in ("video_motions", "motions")]  # before the actions, and of them
+    check_one_source(*tables)
+    motions = torch.zeros(len(own), len(tables), MOTIONS, DOF)
+    has_motion = torch.zeros(len(own), len(tables), dtype=torch.bool)
+    for part, table in enumerate(tables):
+        known = set(table["segment_id"].to_pylist())
+        rows = [at for at, one in enumerate(data.segment_ids) if one in known]
+        if rows:
+            motions[rows, part] = motions_tensor(table, [data.segment_ids[at] for at in rows])
+            has_motion[rows, part] = True
     events = ActionEvents(
         take_ids=tuple(take_of),
         take=torch.tensor([take_of[row["take_id"]] for row in own]),
@@ -121,12 +127,9 @@ def refuse_late(data: ClipData, end_s: Array, gap_s: float) -> None:
     """Refuse head motion before an action that reaches into it, or into the gap before it.
 
     Args:
-        data: the clips.
         end_s: (N,) ends of their intervals, seconds.
-        gap_s: length of the gap, seconds.
 
-    Raises:
-        LeakError: names the first clip, and how many there are.
+    Raises LeakError: names the first clip, and how many there are.
     """
     late = end_s > data.action_s - gap_s + LATE_S
     if late.any():
@@ -136,25 +139,6 @@ def refuse_late(data: ClipData, end_s: Array, gap_s: float) -> None:
             f"before they start, such as {data.segment_ids[at]}: until {end_s[at]:.3f} s, action at "
             f"{data.action_s[at]:.3f} s; set ingest.epic_kitchens.segment=observed and its anchor=start"
         )
-
-
-def both_motions(tables: Sequence[pa.Table], segment_ids: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Return motions (N, 2, 16, 6), zeros where a table lacks the segment, and which there are, (N, 2) bool.
-
-    Args:
-        tables: motions before the actions, and of them.
-        segment_ids: (N,) of the clips.
-    """
-    motions = torch.zeros(len(segment_ids), len(tables), MOTIONS, DOF)
-    is_there = torch.zeros(len(segment_ids), len(tables), dtype=torch.bool)
-    check_one_source(*tables)
-    for part, table in enumerate(tables):
-        known = set(table["segment_id"].to_pylist())
-        rows = [at for at, one in enumerate(segment_ids) if one in known]
-        if rows:
-            motions[rows, part] = motions_tensor(table, [segment_ids[at] for at in rows])
-            is_there[rows, part] = True
-    return motions, is_there
 
 
 def last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
@@ -185,7 +169,6 @@ def columns_of(events: ActionEvents, classes: dict[ActionPart, Codes]) -> Tensor
     """Return (N, 3) long: the columns of verb, noun and action in the heads of a probe; -1 where it has none.
 
     Args:
-        events: the clips.
         classes: part -> (C,) the class of each column, ascending.
     """
     found = []

@@ -100,8 +100,7 @@ def predictor_config(predictors: Models) -> PredictorConfig:
 def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainModels:
     """Build the frozen models of one chain and seed; those of other chains and seeds stay closed.
 
-    Raises:
-        StoreError: there are no models of such a chain or seed.
+    Raises StoreError: there are no models of such a chain or seed.
     """
     e_tau = load_e_tau(files.e_tau, chain, seed, device)
     found = {variant: load_predictor(files.predictors, chain, seed, variant, device) for variant in variants_of(chain)}
@@ -124,8 +123,7 @@ def load_predictor(predictors: Models, chain: Chain, seed: int, variant: str, de
 def frozen(model: M, models: Models, key: str, device: str) -> M:
     """Read the weights of one model into `model`; evaluation mode, no gradients.
 
-    Raises:
-        StoreError: the entry has no such model, or one of other parameters.
+    Raises StoreError: the entry has no such model, or one of other parameters.
     """
     _fill(model.state_dict(), models.read(key), key)
     return model.to(device).eval().requires_grad_(False)

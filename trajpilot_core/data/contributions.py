@@ -68,12 +68,7 @@ class Contributions:
         return fingerprint(content)
 
     def facts(self, fold_of: Mapping[str, int], chain: Chain) -> dict[str, JsonValue]:
-        """Return what decides a training of a chain, as the facts of its source.
-
-        Args:
-            fold_of: training take -> its fold.
-            chain: the chain.
-        """
+        """Return what decides a training of a chain, as the facts of its source."""
         return {"training takes": self.digest(fitted_on(fold_of, chain)), "dev takes": self.digest(self.dev)}
 
 

@@ -103,7 +103,6 @@ def fitted_on(fold_of: Mapping[str, int], chain: Chain) -> list[str]:
 
     Args:
         fold_of: training take -> its fold; -1: every chain is fitted on it.
-        chain: the chain.
     """
     return sorted(take for take, fold in fold_of.items() if chain.fold is None or fold != chain.fold)
 
@@ -117,7 +116,6 @@ def noted_fitted(about: Mapping[str, str], kind: str = FITTED) -> dict[str, list
     """Return chain -> takes that its models were fitted on, from what is said of them; empty where nothing is.
 
     Args:
-        about: what is said.
         kind: FITTED, or ELSEWHERE or CAPTURES for those.
     """
     found = {name.removeprefix(kind): names for name, names in sorted(about.items()) if name.startswith(kind)}
@@ -136,8 +134,7 @@ def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, in
     rest is -1. Cheap mode (one fold): the first `holdout_share` of them are fold 0, held out of every fit; the others
     are -1, fitted.
 
-    Raises:
-        InputError: too few training takes for that.
+    Raises InputError: too few training takes for that.
     """
     if len(train_takes) < max(2, cfg.folds):
         remedy = "add takes, or lower alignment.folds with --set" if cfg.folds > 2 else "add training takes"
@@ -149,7 +146,8 @@ def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, in
 def deal_folds(train_takes: Sequence[str], cfg: AlignmentConfig, known: Mapping[str, int]) -> dict[str, int]:
     """Return take_id -> fold for the training takes: those of `known` as it says, the others as `draw_folds` deals.
 
-    In the cheap mode fold 0 is filled up to its share of all the training takes.
+    In the cheap mode fold 0 is filled up to its share of all the training takes. Takes past the shares of all folds are
+    -1, fitted by every chain.
     """
     order = sorted(train_takes, key=lambda take: hashlib.sha256(f"{cfg.fold_seed}:{take}".encode()).hexdigest())
     new = [take for take in order if take not in known]
@@ -159,13 +157,9 @@ def deal_folds(train_takes: Sequence[str], cfg: AlignmentConfig, known: Mapping[
         missing = held - sum(fold == 0 for fold in folds.values())
         folds |= {take: 0 if i < missing else -1 for i, take in enumerate(new)}
     else:
-        folds |= {take: fold_of_rank(i, len(new), cfg) for i, take in enumerate(new)}
+        share = None if cfg.fold_share is None else max(1, round(cfg.fold_share * len(new)))
+        ranked = {take: i % cfg.folds if share is None else i // share for i, take in enumerate(new)}
+        folds |= {
+            take: fold if fold < cfg.folds else -1 for take, fold in ranked.items()
+        }  # past the shares: fitted by all
     return dict(sorted(folds.items()))
-
-
-def fold_of_rank(rank: int, n_takes: int, cfg: AlignmentConfig) -> int:
-    """Return the fold of the training take of that rank; -1, fitted by every chain, past the folds' shares."""
-    if cfg.fold_share is None:
-        return rank % cfg.folds
-    fold = rank // max(1, round(cfg.fold_share * n_takes))
-    return fold if fold < cfg.folds else -1

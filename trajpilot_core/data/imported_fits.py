@@ -22,7 +22,7 @@ from trajpilot_core.data.cross_fitting import (
     original_of,
     seeds_of,
 )
-from trajpilot_core.data.other_runs import SHOWN, OtherOutput, open_other
+from trajpilot_core.data.other_runs import OtherOutput, open_other, shown
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
 
@@ -65,8 +65,7 @@ def dev_of_captures(run: OtherRun | None) -> dict[str, bool]:
 def fits_of(output: OtherOutput, entry: str) -> dict[str, ImportedFit]:
     """Return chain -> what its models were fitted on, of an entry of models of another run.
 
-    Raises:
-        InputError: the models of a chain do not say it.
+    Raises InputError: the models of a chain do not say it.
     """
     models, captures = output.models(entry), {take.take_id: take.capture for take in output.takes()}
     fitted, elsewhere, noted = (noted_fitted(models.about, kind) for kind in (FITTED, ELSEWHERE, CAPTURES))
@@ -89,20 +88,12 @@ def first_weights(key: str, held: Collection[str]) -> str:
     """Return the key of the model of another run with whose weights a training begins: that of its own key.
 
     A goal-dropout twin that the other run has not trained begins as its original there.
-
-    Args:
-        key: of the training.
-        held: keys of the models of the other run.
     """
     return original_of(key) if is_twin(key) and key not in held else key
 
 
 def require_models(output: OtherOutput, entry: str, wanted: Iterable[str]) -> None:
-    """Refuse another run that lacks models.
-
-    Raises:
-        InputError: names them, and the seeds and chains that are there.
-    """
+    """Refuse another run that lacks models. Raises InputError: names them, and the seeds and chains that are there."""
     held = output.digests(entry)
     missing = [key for key in wanted if key not in held]
     if missing:
@@ -124,11 +115,7 @@ def refuse_leaks(
     """Refuse models that were fitted on what is held out here.
 
     Args:
-        output: of the other run.
         fits: chain -> what its models were fitted on.
-        chains: the chains of this run.
-        here: its takes.
-        fold_of: training take -> its fold here.
 
     Raises:
         InputError: a chain was fitted on takes or captures that are dev or test here, or on takes that it leaves out
@@ -159,22 +146,13 @@ def _named(what: str, held: Mapping[str, str], seen: Collection[str]) -> list[st
     return [f"{what} {shown([f'{name} ({held[name]} here)' for name in both])}"] if both else []
 
 
-def shown(names: Sequence[str]) -> str:
-    """Return a few of the names, and how many there are besides."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
 def note_imported(
     chain: str, fits: Mapping[str, ImportedFit], here: Collection[str], own: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return what is said of models of a chain that came from another run, or began there, as three lists.
 
     Args:
-        chain: its name.
         fits: chain -> what its models were fitted on there; without any, only `own` is said.
-        here: takes of this run.
-        own: those that it was fitted on here.
     """
     if not fits:
         return note_fitted(chain, own)
@@ -197,8 +175,7 @@ def with_imported(about: Mapping[str, str], fits: Mapping[str, ImportedFit], her
 def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int]:
     """Return training take -> fold: as another run has it where E_tau comes from there, else as `draw_folds` deals.
 
-    Raises:
-        InputError: too few training takes, or folds that do not go with those of the other run.
+    Raises InputError: too few training takes, or folds that do not go with those of the other run.
     """
     if cfg.pretrained is None:
         return draw_folds(train_takes, cfg)

@@ -39,14 +39,16 @@ from trajpilot_core.store.verified import verified_file
 R = TypeVar("R", bound=Record)
 SETTING = {"ingest": "ingest.splits_of", "alignment": "alignment.pretrained", "predictor": "predictor.pretrained"}
 """Stage whose output is read -> the setting that names it."""
-WANTED = {
-    "ingest": ("takes",),
-    "alignment": ("e_tau", "alignment_curves", "folds"),
-    "predictor": ("predictors",),
-}
+WANTED = {"ingest": ("takes",), "alignment": ("e_tau", "alignment_curves", "folds"), "predictor": ("predictors",)}
 """Stage -> entries that are read of its output."""
 SHOWN = 5
 """Names that an error spells out."""
+
+
+def shown(names: Sequence[str]) -> str:
+    """Return a few of the names, and how many there are besides."""
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 class OtherTake(NamedTuple):
@@ -94,8 +96,7 @@ class OtherOutput:
     def settings(self, kind: type[R], entry: str) -> R:
         """Return the settings with which its models of an entry were made.
 
-        Raises:
-            InputError: another version of this project wrote them.
+        Raises InputError: another version of this project wrote them.
         """
         try:
             return kind.model_validate_json(self.models(entry).about["config"])
@@ -112,8 +113,7 @@ class OtherOutput:
     def table(self, entry: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of one of its own tables, or of one that it was made from.
 
-        Raises:
-            InputError: damaged, or what it was made from is no longer there.
+        Raises InputError: damaged, or what it was made from is no longer there.
         """
         with naming_setting(self.setting):
             own = entry in self.manifest.entries
@@ -170,17 +170,29 @@ def open_other(run: OtherRun, stage: str) -> OtherOutput:
 
     It need not be the one that counts there, only be there.
 
-    Raises:
-        InputError: there is none under that address, none of that digest, or its files are gone.
+    Raises InputError: there is none under that address, none of that digest, or its files are gone.
     """
     setting, found = SETTING[stage], list[str]()
     with naming_setting(setting):
         folder = open_folder(run.place)
-        for key in _keys(folder, stage):
+        first = unless_damaged(current_key, folder, stage)
+        for key in sorted(keys_of(folder, stage), key=lambda key: (key != first, key)):
             digest = manifest_sha256(folder, stage, key)
-            if digest == run.sha256:
-                return _whole(run, folder, stage, key)
             found += [digest] if digest else []
+            if digest != run.sha256:
+                continue
+            manifest = read_manifest(folder, stage, key)
+            assert manifest is not None
+            lacking, gone = lacking_entries(manifest, WANTED[stage]), missing_files(folder, stage, manifest)
+            if lacking:
+                what = ", ".join(lacking)
+                raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
+            if gone:
+                raise StoreError(
+                    f"{stage} under {folder.url} is damaged: {len(gone)} files are gone or of another size, e.g. "
+                    f"{gone[0]}; bring it up to date by the command of its last run"
+                )
+            return OtherOutput(run, folder, manifest)
     if not found:
         raise InputError(
             f"{setting}: no output of the stage {stage} lies under {folder.url}; name the root of a run that has come "
@@ -198,34 +210,8 @@ def manifest_sha256(folder: Folder, stage: str, key: str) -> str | None:
     return None if folder.size(path) is None else hashlib.sha256(folder.read(path)).hexdigest()
 
 
-def _keys(folder: Folder, stage: str) -> list[str]:
-    """Return the keys of a stage, the one that counts first."""
-    first = unless_damaged(current_key, folder, stage)
-    return sorted(keys_of(folder, stage), key=lambda key: (key != first, key))
-
-
-def _whole(run: OtherRun, folder: Folder, stage: str, key: str) -> OtherOutput:
-    """Return an output all of whose files are there, as far as a look shows; each is verified when it is read."""
-    manifest = read_manifest(folder, stage, key)
-    assert manifest is not None
-    lacking, gone = lacking_entries(manifest, WANTED[stage]), missing_files(folder, stage, manifest)
-    if lacking:
-        what = ", ".join(lacking)
-        raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
-    if gone:
-        raise StoreError(
-            f"{stage} under {folder.url} is damaged: {len(gone)} files are gone or of another size, e.g. {gone[0]}; "
-            "bring it up to date by the command of its last run"
-        )
-    return OtherOutput(run, folder, manifest)
-
-
 def outputs_that_count(place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> dict[str, OtherRun]:
     """Return stage -> the output that counts under a root, for every stage that another run can start from.
-
-    Args:
-        place: the root.
-        allowed: protocols that may be opened.
 
     Raises:
         InputError: a stage has not run there.
@@ -248,11 +234,6 @@ def outputs_that_count(place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS)
 
 def starting_from(config: PipelineConfig, place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> PipelineConfig:
     """Return settings under which a run inherits dev captures and folds, takes E_tau, and begins with the predictors.
-
-    Args:
-        config: all other settings.
-        place: root of the other run.
-        allowed: protocols that may be opened.
 
     Raises:
         InputError: the other run has not come as far as its predictors.

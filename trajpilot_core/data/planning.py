@@ -152,10 +152,8 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
 
     Args:
         inputs: the declared inputs of `stage`, which must include those seven tables.
-        stage: name of the stage, for its rejects.
 
-    Raises:
-        StoreError: tables that do not belong together (an id of one is unknown to another).
+    Raises StoreError: tables that do not belong together (an id of one is unknown to another).
     """
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
     motions, looks = inputs.table("motions"), inputs.table("features")
@@ -167,13 +165,17 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
     label_ids, bank = read_bank(inputs)
     take_of = {take["take_id"]: i for i, take in enumerate(takes)}
     windows, rejects = _read_windows(inputs.table("windows"), row_of, take_of, stage)
+    tokens = int((looks.schema.metadata or {}).get(b"tokens", b"1"))
+    flat = _gather(looks, "vector", segment_ids, np.float16)
+    if flat.shape[1] % tokens:
+        raise StoreError(f"features: {flat.shape[1]} numbers a segment are no {tokens} tokens; recompute the features")
     return PlanningData(
         take_ids=tuple(take_of),
         participants=tuple(take["participant"] or "" for take in takes),
         captures=tuple(take["capture"] for take in takes),
         segment_ids=tuple(segment_ids),
         label_ids=label_ids,
-        features=_feature_tensor(looks, segment_ids),
+        features=torch.from_numpy(flat).view(len(segment_ids), tokens, -1),
         motions=motions_tensor(motions, segment_ids),
         labels=_indices([row["label_id"] for row in rows], _index(label_ids), "text_bank"),
         bank=bank,
@@ -189,11 +191,9 @@ def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
     """Return the same data with classes in place of labels as answers; what models read of labels stays.
 
     Args:
-        data: with labels as answers.
         label_classes: columns label_id and class_id, the latter the id of the label whose text the class has.
 
-    Raises:
-        StoreError: a label has no class, or a class takes the text of a label that is not its own.
+    Raises StoreError: a label has no class, or a class takes the text of a label that is not its own.
     """
     class_of = dict(zip(label_classes["label_id"].to_pylist(), label_classes["class_id"].to_pylist(), strict=True))
     for label in data.label_ids:
@@ -228,28 +228,20 @@ class CountedWindows:
 
 
 def count_windows(inputs: Inputs, stage: str) -> CountedWindows:
-    """Count the windows that `load_planning_data` keeps, without their tensors.
-
-    Args:
-        inputs: as there.
-        stage: name of the stage, for its rejects.
-    """
+    """Count the windows that `load_planning_data` keeps, without their tensors."""
     motions, looks = (inputs.table(name, ["segment_id"])["segment_id"] for name in ("motions", "features"))
     has_both = pc.unique(motions).filter(pc.is_in(pc.unique(motions), value_set=pc.unique(looks)))
     kept: Counter[str] = Counter(dict.fromkeys(SPLITS, 0))
     rejects = []
     for batch in inputs.table("windows").to_batches():
-        known = pc.is_in(pc.list_flatten(batch["segment_ids"]), value_set=has_both)
-        lost = pc.unique(pc.list_parent_indices(batch["segment_ids"]).filter(pc.invert(known)))
+        is_there = pc.is_in(pc.list_flatten(batch["segment_ids"]), value_set=has_both)
+        lost = pc.unique(pc.list_parent_indices(batch["segment_ids"]).filter(pc.invert(is_there)))
         kept.update(batch["split"].to_pylist())
         for row in batch.take(lost).to_pylist():
             kept[row["split"]] -= 1
-            missing = pc.is_in(pa.array(row["segment_ids"]), value_set=has_both).to_pylist()
-            rejects.append(
-                _incomplete(
-                    row, [s for s, is_known in zip(row["segment_ids"], missing, strict=True) if not is_known], stage
-                )
-            )
+            known = pc.is_in(pa.array(row["segment_ids"]), value_set=has_both).to_pylist()
+            lacking = [s for s, is_known in zip(row["segment_ids"], known, strict=True) if not is_known]
+            rejects.append(_incomplete(row, lacking, stage))
     takes = inputs.table("takes", ["take_id", "split"])
     return CountedWindows(
         dict(kept), rejects, dict(zip(takes["take_id"].to_pylist(), takes["split"].to_pylist(), strict=True))
@@ -265,8 +257,7 @@ def _incomplete(row: dict[str, Any], missing: Sequence[str], stage: str) -> Reje
 def load_motion_data(inputs: Inputs) -> MotionData:
     """Read takes, segments, motions and text_bank into tensors on the CPU.
 
-    Raises:
-        StoreError: tables that do not belong together.
+    Raises StoreError: tables that do not belong together.
     """
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
     take_of = {take["take_id"]: i for i, take in enumerate(takes)}
@@ -308,15 +299,6 @@ def read_bank(inputs: Inputs) -> tuple[tuple[str, ...], Tensor]:
     return label_ids, torch.from_numpy(_vectors(table, "vector", np.float32))
 
 
-def _feature_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
-    """(S, C, D) float16; C is the schema's metadata `tokens`, 1 where it says nothing."""
-    tokens = int((table.schema.metadata or {}).get(b"tokens", b"1"))
-    flat = _gather(table, "vector", segment_ids, np.float16)
-    if flat.shape[1] % tokens:
-        raise StoreError(f"features: {flat.shape[1]} numbers a segment are no {tokens} tokens; recompute the features")
-    return torch.from_numpy(flat).view(len(segment_ids), tokens, -1)
-
-
 def motions_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
     """(S, 16, 6) float32, in the order of `segment_ids`."""
     return torch.from_numpy(_gather(table, "motions", segment_ids, np.float32)).view(-1, MOTIONS, DOF)
@@ -355,18 +337,16 @@ def _read_windows(
             rejects.append(_incomplete(row, missing, stage))
         else:
             kept.setdefault(row["horizon"], []).append(row)
-    return {h: _window_set(rows, h, row_of, take_of) for h, rows in kept.items()}, rejects
-
-
-def _window_set(rows: list[dict[str, Any]], horizon: int, row_of: dict[str, int], take_of: dict[str, int]) -> WindowSet:
-    """Tensors of the windows of one horizon."""
-    flat = [row_of[s] for row in rows for s in row["segment_ids"]]
-    return WindowSet(
-        window_ids=tuple(row["window_id"] for row in rows),
-        take=_indices([row["take_id"] for row in rows], take_of, "takes"),
-        split=torch.tensor([SPLITS.index(row["split"]) for row in rows], dtype=torch.long),
-        segments=torch.tensor(flat, dtype=torch.long).view(len(rows), horizon),
-    )
+    windows = {}
+    for horizon, rows in kept.items():
+        flat = [row_of[s] for row in rows for s in row["segment_ids"]]
+        windows[horizon] = WindowSet(
+            window_ids=tuple(row["window_id"] for row in rows),
+            take=_indices([row["take_id"] for row in rows], take_of, "takes"),
+            split=torch.tensor([SPLITS.index(row["split"]) for row in rows], dtype=torch.long),
+            segments=torch.tensor(flat, dtype=torch.long).view(len(rows), horizon),
+        )
+    return windows, rejects
 
 
 def fold_tensor(table: pa.Table, take_of: dict[str, int]) -> Tensor:

@@ -72,12 +72,15 @@ class Marker(Record):
 def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> tuple[Place, ...]:
     """Write the rows of the part `name` to their places and commit it.
 
-    Raises:
-        StoreIOError: the disk failed or is full; the parts of before stay.
+    Raises StoreIOError: the disk failed or is full; the parts of before stay.
     """
     digest, places = hashlib.sha256(), []
     for own in rows:
-        place = _place(own)
+        dtype, n = str(own.values.dtype).removeprefix("torch."), len(own.values)
+        if dtype not in DTYPES or own.first + n > own.total:
+            raise ValueError(f"{n} rows of {dtype} from {own.first} on in {own.field}, which holds {own.total}")
+        shape = tuple(own.values.shape[1:])
+        place = Place(field=own.field, dtype=dtype, shape=shape, first=own.first, rows=n, total=own.total)
         content = own.values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         digest.update(place.digest().encode())
         digest.update(content)
@@ -86,13 +89,13 @@ def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> 
             _write(path, content, place)
         places.append(place)
     marker = Marker(format=FORMAT, key=key, content_digest=digest.hexdigest(), places=tuple(places))
-    LocalFolder(str(folder.absolute())).replace(_marker_name(name), canonical_json(marker.content()).encode())
+    LocalFolder(str(folder.absolute())).replace(f"{name}.json", canonical_json(marker.content()).encode())
     return marker.places
 
 
 def read_part(folder: Path, name: str, key: str) -> tuple[Place, ...] | None:
     """Return where a finished part lies; None where there is none, or it is damaged or made from something else."""
-    path = folder / _marker_name(name)
+    path = folder / f"{name}.json"
     with naming_failures("read", path):
         if not path.is_file():
             return None
@@ -116,8 +119,7 @@ def mapped(folder: Path, place: Place) -> Tensor:
 
     Nothing may be written to it.
 
-    Raises:
-        StoreError: the file has another size.
+    Raises StoreError: the file has another size.
     """
     path, size = _path(folder, place), place.total * place.row_bytes
     if not size:
@@ -134,15 +136,6 @@ def mapped(folder: Path, place: Place) -> Tensor:
 def allocated_bytes(folder: Path) -> int:
     """Return the bytes that the files below a folder have on disk, holes left out; 0 where it is absent."""
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
-
-
-def _place(rows: FieldRows) -> Place:
-    """Return where rows go; they must fit."""
-    dtype, n = str(rows.values.dtype).removeprefix("torch."), len(rows.values)
-    if dtype not in DTYPES or rows.first + n > rows.total:
-        raise ValueError(f"{n} rows of {dtype} from {rows.first} on in {rows.field}, which holds {rows.total}")
-    shape = tuple(rows.values.shape[1:])
-    return Place(field=rows.field, dtype=dtype, shape=shape, first=rows.first, rows=n, total=rows.total)
 
 
 def _write(path: Path, content: memoryview, place: Place) -> None:
@@ -185,7 +178,3 @@ def _chunks(path: Path, place: Place) -> Iterator[bytes]:
 
 def _path(folder: Path, place: Place) -> Path:
     return folder / f"{place.field}.rows"
-
-
-def _marker_name(name: str) -> str:
-    return f"{name}.json"

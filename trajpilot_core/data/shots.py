@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from schemas.rejects import Reject
+from trajpilot_core.data.other_runs import shown
 from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, LeakError, StoreError
@@ -19,8 +20,6 @@ PAIR = 2
 """Segments of a window: the one before the shot, and the shot."""
 TRAIN, DEV, TEST = range(3)
 """Codes of the splits (data/planning.py, SPLITS)."""
-SHOWN = 5
-"""Names that an error spells out."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,11 @@ def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
     if not torch.equal(windows.split, data.take_split[windows.take]):
         wrong = (windows.split != data.take_split[windows.take]).nonzero()[:, 0].tolist()
         names = [f"{windows.window_ids[i]} of {data.take_ids[int(windows.take[i])]}" for i in wrong]
-        raise LeakError(f"shots lie in another split than their take: {named(names)}; run ingest again")
-    times = times_of(inputs.table("segments", ["segment_id", "start_s", "end_s", "anchor_s"]), data.segment_ids)
+        raise LeakError(f"shots lie in another split than their take: {shown(names)}; run ingest again")
+    columns = ("start_s", "end_s", "anchor_s")
+    rows = inputs.table("segments", ["segment_id", *columns]).to_pylist()
+    time_of = {row["segment_id"]: [row[name] for name in columns] for row in rows}
+    times = torch.tensor([time_of[one] for one in data.segment_ids], dtype=torch.float64).view(-1, 3)  # (S, 3) seconds
     said = details_of(inputs.table("details", ["segment_id", "event", "outcome", "evidence_s"]), data.segment_ids)
     before, at = windows.segments.T
     refuse_late(windows.window_ids, times[before, 1], times[at, 2])
@@ -103,17 +105,10 @@ def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
     return shots, data, data.rejects
 
 
-def times_of(segments: pa.Table, ids: tuple[str, ...]) -> Tensor:
-    """Return (S, 3) float64: start, end and annotated moment of segments in the order of `ids`, seconds."""
-    found = {row["segment_id"]: (row["start_s"], row["end_s"], row["anchor_s"]) for row in segments.to_pylist()}
-    return torch.tensor([found[one] for one in ids], dtype=torch.float64).view(-1, 3)
-
-
 def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str, float]]:
     """Return row of a segment -> shot, outcome and the moment of its evidence in seconds, of segments that are shots.
 
-    Raises:
-        StoreError: a shot has another outcome than made or missed.
+    Raises StoreError: a shot has another outcome than made or missed.
     """
     row_of, found = {one: row for row, one in enumerate(ids)}, dict[int, tuple[str, str, float]]()
     for one in details.to_pylist():
@@ -129,20 +124,12 @@ def refuse_late(ids: tuple[str, ...], seen_until_s: Tensor, moment_s: Tensor) ->
     """Refuse shots before which more is seen than what came before their annotated moment.
 
     Args:
-        ids: of the windows.
         seen_until_s: (N,) end of what is seen, seconds.
         moment_s: (N,) annotated moment of the shot, seconds.
 
-    Raises:
-        LeakError: names them.
+    Raises LeakError: names them.
     """
     late = (seen_until_s > moment_s).nonzero()[:, 0].tolist()
     if late:
         names = [f"{ids[i]} (seen until {seen_until_s[i]:.2f} s, shot at {moment_s[i]:.2f} s)" for i in late]
-        raise LeakError(f"what is seen before a shot reaches past its moment: {named(names)}; run ingest again")
-
-
-def named(names: list[str]) -> str:
-    """Return the first names, and how many there are besides."""
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+        raise LeakError(f"what is seen before a shot reaches past its moment: {shown(names)}; run ingest again")

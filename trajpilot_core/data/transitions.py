@@ -27,13 +27,6 @@ def fitted_bigrams(
 ) -> Tensor:
     """Count which class follows which in the takes that a chain is fitted on: training, without dev and its own fold.
 
-    Args:
-        segments: table of all segments.
-        data: its takes, splits and folds.
-        chain: the chain.
-        codes: label id -> class.
-        n_classes: V.
-
     Returns:
         As `label_bigrams`, on the device of `data`.
     """
@@ -49,9 +42,6 @@ def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str
 
     Args:
         segments: table of segments; `take_id`, `split`, `position`, `run` and `label_id` are read.
-        takes: ids of the takes that count.
-        codes: label id -> class.
-        n_classes: V.
 
     Returns:
         (V, V) float32, sparse and coalesced: how often the column's class follows the row's.
@@ -61,7 +51,12 @@ def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str
         StoreError: a label has no class.
     """
     counted = segments.filter(pc.is_in(segments["take_id"], value_set=pa.array(sorted(takes), pa.string())))
-    _require_training(counted)
+    other = counted.filter(pc.not_equal(counted["split"], "train"))
+    if other.num_rows:
+        take, split = other["take_id"][0].as_py(), other["split"][0].as_py()
+        raise LeakError(
+            f"transitions would be counted in {take}, a take of {split}; only training takes may say what follows what"
+        )
     counted = counted.sort_by([("take_id", "ascending"), ("position", "ascending")])
     take_S = counted["take_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     run_S, position_S = (counted[name].to_numpy() for name in ("run", "position"))
@@ -70,16 +65,6 @@ def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str
     pairs_2P = torch.from_numpy(np.stack([class_S[:-1][is_next], class_S[1:][is_next]]))
     one_P = torch.ones(pairs_2P.shape[1])
     return torch.sparse_coo_tensor(pairs_2P, one_P, (n_classes, n_classes), check_invariants=False).coalesce()
-
-
-def _require_training(segments: pa.Table) -> None:
-    """Check that all segments are of training takes."""
-    other = segments.filter(pc.not_equal(segments["split"], "train"))
-    if other.num_rows:
-        take, split = other["take_id"][0].as_py(), other["split"][0].as_py()
-        raise LeakError(
-            f"transitions would be counted in {take}, a take of {split}; only training takes may say what follows what"
-        )
 
 
 def _classes(label_ids: Sequence[str], codes: Mapping[str, int]) -> Codes:
@@ -118,14 +103,10 @@ def scenario_masks(
     A scenario of which nothing is allowed, because no training take has it, is not masked: nothing is known of it.
 
     Args:
-        scenario_labels: table of scenarios and labels.
-        takes: table of takes.
         take_ids: the takes that are asked about, in the order of their codes.
         codes: label id -> class; a class is allowed where one of its labels is.
-        n_classes: V.
 
-    Raises:
-        StoreError: a label has no class, or a take is not in `takes`.
+    Raises StoreError: a label has no class, or a take is not in `takes`.
     """
     scenario_of = dict(zip(takes["take_id"].to_pylist(), takes["scenario"].to_pylist(), strict=True))
     unknown = next((take for take in take_ids if take not in scenario_of), None)
@@ -149,10 +130,8 @@ def masks_of(inputs: Inputs, data: PlanningData) -> ScenarioMasks:
 
     Args:
         inputs: `takes` and `scenario_labels` are read.
-        data: its takes and answers.
 
-    Raises:
-        StoreError: tables that do not belong together.
+    Raises StoreError: tables that do not belong together.
     """
     takes = inputs.table("takes", ["take_id", "scenario"])
     return scenario_masks(inputs.table("scenario_labels"), takes, data.take_ids, data.codes, len(data.label_ids))
@@ -162,12 +141,10 @@ def with_closed_tables(data: PlanningData, inputs: Inputs, predictors: Models) -
     """Return the data with what decoding on a closed vocabulary reads; unchanged where no predictor has a class head.
 
     Args:
-        data: of the same inputs.
         inputs: `segments`, `takes` and `scenario_labels` are read.
         predictors: what is said of them says whether they have class heads.
 
-    Raises:
-        StoreError: tables that do not belong together.
+    Raises StoreError: tables that do not belong together.
     """
     return data if predictor_config(predictors).head == "open" else closed(data, inputs)
 

@@ -72,10 +72,8 @@ def two_motions(inputs: Inputs, stage: str) -> TwoMotions:
 
     Args:
         inputs: of the stage; `motions` are from pose files, `video_motions` of the same segments from video.
-        stage: name of the stage, for its rejects.
 
-    Raises:
-        InputError: no segment has motions from both sources, or no test window does in all of its segments.
+    Raises InputError: no segment has motions from both sources, or no test window does in all of its segments.
     """
     own, other = common(inputs.table("motions"), inputs.table("video_motions"))
     data = load_planning_data(WithMotions(inputs, own), stage)
@@ -91,11 +89,7 @@ def two_motions(inputs: Inputs, stage: str) -> TwoMotions:
 
 
 def common(own: pa.Table, other: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of both tables whose segments stand in both.
-
-    Raises:
-        InputError: there are none.
-    """
+    """Return the rows of both tables whose segments stand in both. Raises InputError: there are none."""
     both = pc.unique(own["segment_id"].filter(pc.is_in(own["segment_id"], value_set=other["segment_id"])))
     if not len(both):
         raise InputError("no segment has motions from both sources; look at the rejects of both stages of motions")

@@ -53,11 +53,9 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
 
     Args:
         content: of a file that `torch.save` wrote, or of a `.npy` or `.npz` file; no code of any is run.
-        path: for messages.
         width: D, as the set has it.
 
-    Raises:
-        TakeFault: the file is damaged, holds more than one tensor of floats, or rows of another width.
+    Raises TakeFault: the file is damaged, holds more than one tensor of floats, or rows of another width.
     """
     try:
         loaded = _loaded(content, path)
@@ -103,18 +101,7 @@ def malformed(detail: str, path: str) -> TakeFault:
 
 
 def refuse_length(n_rows: int, duration_s: float, most_s: float, released: ReleasedFeatures, path: str) -> None:
-    """Refuse a file whose rows cannot be those of a video of this length.
-
-    Args:
-        n_rows: of the file.
-        duration_s: of the video.
-        most_s: by how much both may differ.
-        released: the set.
-        path: for messages.
-
-    Raises:
-        TakeFault: they differ by more.
-    """
+    """Refuse a file whose rows cannot be those of a video of this length. Raises TakeFault: they differ by more."""
     n_frames = released.clock.n_frames(duration_s)
     off_s = released.clock.off_s(n_rows, n_frames)
     if abs(off_s) > most_s:
@@ -134,10 +121,7 @@ def segment_tokens(
     None where no row lies inside: tokens are for what comes after a segment, and a row that overhangs would show it.
 
     Args:
-        rows_ND: of a file.
         spans_s: (N, 2) their windows, seconds.
-        start_s: of the segment.
-        end_s: of the segment.
         tokens: T; the vector then has T x D numbers, in the order of time.
     """
     inside = np.flatnonzero((spans_s[:, 0] >= start_s) & (spans_s[:, 1] <= end_s))
@@ -152,10 +136,7 @@ def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, e
     """Return the mean of the rows whose window lies inside a segment; else the row whose centre is nearest to its own.
 
     Args:
-        rows_ND: of a file.
         spans_s: (N, 2) their windows, seconds.
-        start_s: of the segment.
-        end_s: of the segment.
     """
     inside = np.flatnonzero((spans_s[:, 0] >= start_s) & (spans_s[:, 1] <= end_s))
     if not len(inside):

@@ -14,7 +14,8 @@ from schemas.outcome import OutcomeConfig, OutcomeRow, ShotAnswer, ShotContrast,
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array
 from trajpilot_core.data.cross_fitting import noted_fitted
-from trajpilot_core.data.shots import DEV, Shots, named
+from trajpilot_core.data.other_runs import shown
+from trajpilot_core.data.shots import DEV, Shots
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.bootstrap import draw_weights, interval
 from trajpilot_core.evaluation.shot_rows import FLOORS, MODELS, SHOT_NAMES
@@ -185,7 +186,7 @@ def fitted_judgements(said: Sequence[Mapping[str, str]], shots: Shots) -> list[J
         for chain, takes in noted_fitted(about).items():
             seen.setdefault(chain, set()).update(takes)
     wrong = sorted({f"{take} ({chain})" for chain, takes in seen.items() for take in takes & held})
-    found = f"fitted on {named(wrong)}" if wrong else f"{len(said)} trainings, {len(held)} takes of dev and test"
+    found = f"fitted on {shown(wrong)}" if wrong else f"{len(said)} trainings, {len(held)} takes of dev and test"
     verdict = "fails" if wrong else "holds"
     check = "takes: none of dev or test is fitted"
     return [Judgement(check=check, verdict=verdict, detail=found)]

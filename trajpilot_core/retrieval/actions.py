@@ -38,10 +38,7 @@ def latents_of(chain: ActionChain, events: ActionEvents, rows: Tensor, part: int
     """Return (B, E) embeddings of the head motion before the actions `rows` or during them; zeros where there is none.
 
     Args:
-        chain: whose E_tau encodes.
-        events: all.
         rows: (B,) long.
-        part: BEFORE or ACTION.
     """
     found_BE = trajectory_latents(chain.e_tau, events.motions[rows, part])
     return found_BE * events.has_motion[rows, part][:, None]
@@ -59,8 +56,6 @@ def find_actions(chain: ActionChain, events: ActionEvents, rows: Tensor, candida
     """Find the most similar clips of the bank, none of the query's own take (D 27); ties to the smaller number.
 
     Args:
-        chain: whose bank is searched.
-        events: all.
         rows: (B,) long, the queries.
         candidates: K; padded where the bank is smaller.
     """

@@ -115,11 +115,6 @@ def chain_view(
     """Load the models of one chain and seed and encode the trajectory of every segment.
 
     Args:
-        data: on `device`.
-        files: models of all chains.
-        chain: which.
-        seed: which.
-        device: where they run.
         decoding: how the scores of class heads become labels; without such heads it is not read.
     """
     models = load_chain_models(files, chain, seed, device)
@@ -131,12 +126,6 @@ def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str
     """Return a chain with the goal-dropout twins in the place of its models; None where it has none.
 
     Everything else is shared with `view`, whose decoding of class scores stays.
-
-    Args:
-        view: the chain.
-        files: models of all chains.
-        seed: which models.
-        device: where they run.
     """
     chain, held = view.chain, files.predictors.keys
     if not all(model_key(chain, seed, twin_of(variant)) in held for variant in TWINNED):
@@ -157,8 +146,7 @@ def blind_chain_view(
 ) -> ChainView:
     """Return a chain with its goal-dropout twins, no goal given; arguments as in `chain_view`.
 
-    Raises:
-        StoreError: it has no twins.
+    Raises StoreError: it has no twins.
     """
     view = goal_dropout_view(chain_view(data, files, chain, seed, device, decoding), files, seed, device)
     if view is None:
@@ -177,8 +165,7 @@ def without_goal(view: ChainView) -> ChainView:
 def readout_of(data: PlanningData, chain: Chain, model: CausalPredictor, decoding: ClosedDecodingConfig) -> Readout:
     """Return how plans become labels: by cosine, or, with class heads, under the transitions of the chain's takes.
 
-    Raises:
-        StoreError: there are class heads, and nothing was read to decode them with.
+    Raises StoreError: there are class heads, and nothing was read to decode them with.
     """
     if model.class_head is None:
         return CosineReadout(LabelBank(data.read_bank, data.class_of))
@@ -194,8 +181,7 @@ def readout_of(data: PlanningData, chain: Chain, model: CausalPredictor, decodin
 def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) -> Bank:
     """Collect all windows of the takes that the chain was fitted on.
 
-    Raises:
-        LeakError: a take that the chain must not have seen stands among them.
+    Raises LeakError: a take that the chain must not have seen stands among them.
     """
     windows = view.data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
@@ -204,25 +190,14 @@ def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) 
         parts = [endpoint_keys(view, part, key) for part in batches(segments_NH)]
     keys = torch.cat(parts) if parts else view.latents.new_zeros(0, 1)
     take = windows.take[rows]
-    bank = Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
-    check_bank(bank, view)
-    return bank
-
-
-def check_bank(bank: Bank, view: ChainView) -> None:
-    """Assert that every entry comes from a training take that the chain was fitted on.
-
-    Raises:
-        LeakError: one does not.
-    """
-    check_takes(bank.take, bank.horizon, view.data, view.chain)
+    check_takes(take, horizon, view.data, view.chain)
+    return Bank(horizon, keys, rows, segments_NH, take, person_codes(view.data)[take])
 
 
 def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) -> None:
     """Assert that the takes (N,), long, of a bank's entries are training takes that the chain was fitted on.
 
-    Raises:
-        LeakError: one is not.
+    Raises LeakError: one is not.
     """
     foreign = (data.take_split[take_N] != TRAIN) | ~torch.isin(take_N, fit_takes(data, chain))
     if bool(foreign.any()):
@@ -290,14 +265,11 @@ def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: S
     """Search the `candidates` nearest entries of each query, never one of its own take (in `strict`: participant).
 
     Args:
-        bank: entries of the queries' horizon.
         key_QK: (Q, 2 E) keys of the queries.
         take: (Q,) long takes of the queries.
         person: (Q,) long participant codes of the queries.
-        config: K, the prefetch and `strict`.
 
-    Raises:
-        LeakError: a forbidden entry came back (a fault of the search).
+    Raises LeakError: a forbidden entry came back (a fault of the search).
     """
     exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
     if config.strict:
@@ -310,8 +282,7 @@ def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: S
 def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
     """Assert that no candidate shares a forbidden group with its query; -1 is no candidate.
 
-    Raises:
-        LeakError: one does.
+    Raises LeakError: one does.
     """
     for group in exclude:
         if not len(group.bank):

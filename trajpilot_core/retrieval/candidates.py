@@ -79,14 +79,12 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     """Retrieve and roll out the candidates of windows of the bank's horizon, in parts that fit the memory.
 
     Args:
-        view: the chain.
-        bank: entries of the windows' horizon.
         rows: long, shape (B,), rows of the windows in their WindowSet.
-        config: K, the key, and how to search.
     """
     windows = view.data.windows[bank.horizon]
     segments_BH, take = windows.segments[rows], windows.take[rows]
-    predicted_BHE = _concat([no_traj_plans(view, part) for part in batches(segments_BH)], segments_BH, view)
+    none_0HE = view.latents.new_zeros(0, segments_BH.shape[1], view.latents.shape[1])
+    predicted_BHE = torch.cat([none_0HE, *(no_traj_plans(view, part) for part in batches(segments_BH))])
     keys = endpoint_keys(view, segments_BH, config.key, predicted_BHE)
     fallback = view.readout.plan(view.models.no_traj, predicted_BHE)
     found = retrieve(bank, keys, take, person_codes(view.data)[take], config)
@@ -110,9 +108,6 @@ def permuted(view: ChainView, bank: Bank, found: Candidates, donors_N: Tensor) -
     Labels, cosines and windows stay; so what a scorer reads of a candidate no longer belongs together.
 
     Args:
-        view: the chain.
-        bank: that the candidates come from, N entries.
-        found: the candidates.
         donors_N: long, shape (N,), the entry whose trajectories an entry gets, -1 for none.
     """
     if not len(bank.take):
@@ -157,11 +152,6 @@ def fallback_plans(view: ChainView, segments_BH: Tensor) -> Tensor:
     return view.readout.plan(view.models.no_traj, no_traj_plans(view, segments_BH))
 
 
-def _concat(parts: list[Tensor], segments_BH: Tensor, view: ChainView) -> Tensor:
-    """Join (b, H, E) parts; (0, H, E) for none."""
-    return torch.cat(parts) if parts else view.latents.new_zeros(*segments_BH.shape, view.latents.shape[1])
-
-
 def scores_of(
     readout: Readout,
     ends_B2P: Tensor,
@@ -173,11 +163,7 @@ def scores_of(
     """Score K plans of each window against the truth, each score (B, K).
 
     Args:
-        readout: how plans become labels.
         ends_B2P: Start and Goal of the plans.
-        mids_BKMP: middle steps.
-        truth_BM: long, the true labels.
-        take_B: long, the windows' takes.
         weights: of the agreement (mean cosine, or log probability), R@1, R@5 and the exact sequence.
     """
     found = readout.against(ends_B2P, mids_BKMP, truth_BM, take_B)

@@ -49,7 +49,6 @@ def fit_end_keys(features_SCD: Tensor, rows: Tensor, width: int) -> EndKeys:
     """Return what makes keys, from the features of some segments.
 
     Args:
-        features_SCD: raw.
         rows: (n,) long, segments of the fitting takes.
         width: P, at most; a feature has D directions.
     """
@@ -75,8 +74,7 @@ def end_keys(keys: EndKeys, features_SCD: Tensor, segments_NH: Tensor) -> Tensor
 def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int) -> NeighbourBank:
     """Collect all windows of a horizon of the takes that the chain was fitted on.
 
-    Raises:
-        LeakError: a take that the chain must not have seen stands among them.
+    Raises LeakError: a take that the chain must not have seen stands among them.
     """
     windows = data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(data, chain))  # in the order of `stages.predictor.make_task`
@@ -89,13 +87,10 @@ def find_neighbours(bank: NeighbourBank, key_QP: Tensor, take_Q: Tensor, k: int)
     """Return (Q, K) long, entries of the k nearest windows of each query, never one of its own take; -1 for none.
 
     Args:
-        bank: of the queries' horizon.
         key_QP: (Q, 2 P) keys of the queries.
         take_Q: (Q,) long, their takes.
-        k: K.
 
-    Raises:
-        LeakError: a window of the query's own take came back (a fault of the search).
+    Raises LeakError: a window of the query's own take came back (a fault of the search).
     """
     exclude = (Exclusion(take_Q, bank.take),)
     index_QK = top_k(key_QP, bank.key, k, round(PREFETCH * k), exclude=exclude).index

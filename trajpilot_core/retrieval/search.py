@@ -64,13 +64,10 @@ def top_k(
     Args:
         query_QD: (Q, D) float32, rows of unit norm.
         bank_ND: (N, D) float32, rows of unit norm.
-        k: results per query.
         prefetch: entries proposed per query; `k` where that is more.
         exclude: pairs of group ids; an entry with the group of the query is not a candidate.
-        chunk: queries per product.
 
-    Raises:
-        InputError: the widths of queries and bank differ, or a number is not finite.
+    Raises InputError: the widths of queries and bank differ, or a number is not finite.
     """
     if not len(query_QD) or not len(bank_ND):
         none = torch.full((len(query_QD), k), -1, device=bank_ND.device)

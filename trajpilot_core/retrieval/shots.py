@@ -61,8 +61,6 @@ def find_shots(chain: OutcomeChain, shots: Shots, rows: Tensor, candidates: int)
     """Find the most similar shots of the bank, none of the query's own take (D 27); ties to the smaller number.
 
     Args:
-        chain: whose bank is searched.
-        shots: all.
         rows: long, of shape (B,): the queries.
         candidates: K; padded where the bank is smaller.
     """

@@ -17,7 +17,7 @@ F = TypeVar("F")
 
 
 Faults = Mapping[str, tuple[Code, ...]]
-"""Kind of damage -> reject codes, at least one of which must stand in the rejects of the take (or file)."""
+"""Kind of damage -> reject codes, at least one of which must stand in the rejects of the take."""
 TAKE_FAULTS: Faults = {
     "video_missing": (Code.VIDEO_MISSING,),
     "video_text": (Code.WRONG_TYPE,),
@@ -62,7 +62,6 @@ TAKE_FAULTS: Faults = {
     "text_empty": (Code.LABEL_EMPTY,),
     "description_malformed": (Code.RECORD_MALFORMED,),
 }
-CORPUS_FAULTS: Faults = {"leftover_file": (Code.LEFTOVER_FILE,)}
 VIDEO_FAULTS: Faults = {
     **{kind: codes for kind, codes in TAKE_FAULTS.items() if kind.startswith("video_")},
     "video_half": (Code.DECODE_FAILED, Code.FRAME_MISMATCH, Code.SEGMENT_OUTSIDE),
@@ -96,11 +95,6 @@ def break_files(take: TakeTruth, files: TakeContents) -> TakeContents:
     """Return the files of a take with its fault applied (unchanged where the fault lies elsewhere)."""
     damage = FILE_DAMAGE.get(take.fault or "")
     return damage(files) if damage else files
-
-
-def needs_video(take: TakeTruth) -> bool:
-    """Whether the take's frames have to be drawn at all."""
-    return take.fault not in ("video_missing", "video_text")
 
 
 def break_frames(take: TakeTruth, frames: Iterable[F]) -> Iterator[F]:
@@ -147,35 +141,19 @@ def stretch(rows: list[str], seconds: float) -> range:
     return range(int(len(rows) / 2 - half), int(len(rows) / 2 + half))
 
 
-def overwrite(seconds: float, **cells: str) -> Callable[[TakeContents], TakeContents]:
-    """Return a damage that overwrites cells `c<column>` of the trajectory for a stretch of seconds."""
+def overwrite(seconds: float, cells: Mapping[int, str]) -> Callable[[TakeContents], TakeContents]:
+    """Return a damage that overwrites columns of the trajectory for a stretch of seconds."""
 
-    def damage(files: TakeContents) -> TakeContents:
-        def edit(rows: list[str]) -> list[str]:
-            for k in stretch(rows, seconds):
-                values = rows[k].split(",")
-                for column, text in cells.items():
-                    values[int(column[1:])] = text
-                rows[k] = ",".join(values)
-            return rows
+    def edit(rows: list[str]) -> list[str]:
+        for k in stretch(rows, seconds):
+            values = dict(enumerate(rows[k].split(",")))
+            rows[k] = ",".join((values | cells).values())
+        return rows
 
-        return edit_rows(files, edit)
-
-    return damage
+    return lambda files: edit_rows(files, edit)
 
 
-def without_stretch(rows: list[str]) -> list[str]:
-    """Leave out 0.4 s of poses."""
-    hole = stretch(rows, 0.4)
-    return rows[: hole.start] + rows[hole.stop :]
-
-
-def second_map(rows: list[str]) -> list[str]:
-    """Give the second half of the rows another map."""
-    half, other = len(rows) // 2, "00000000-0000-5000-a000-00000000beef"
-    return rows[:half] + [",".join([other, *row.split(",")[1:]]) for row in rows[half:]]
-
-
+OTHER_MAP = "00000000-0000-5000-a000-00000000beef"
 FILE_DAMAGE: dict[str, Callable[[TakeContents], TakeContents]] = {
     "video_missing": lambda f: replace(f, video=None),
     "video_text": lambda f: replace(f, video=b"start,end,label\n0.0,1.0,cuts\n" * 40),
@@ -187,13 +165,15 @@ FILE_DAMAGE: dict[str, Callable[[TakeContents], TakeContents]] = {
     "trajectory_truncated": lambda f: replace(
         f, trajectory=(f.trajectory or b"")[: int(0.55 * len(f.trajectory or b""))]
     ),
-    "trajectory_gap": lambda f: edit_rows(f, without_stretch),
-    "trajectory_low_quality": overwrite(1.5, c19="0.1"),
-    "trajectory_two_graphs": lambda f: edit_rows(f, second_map),
-    "trajectory_zero_quaternion": overwrite(
-        1.5, c6="0.000000000", c7="0.000000000", c8="0.000000000", c9="0.000000000"
+    "trajectory_gap": lambda f: edit_rows(
+        f, lambda rows: [rows[k] for k in range(len(rows)) if k not in stretch(rows, 0.4)]
     ),
-    "trajectory_nan": overwrite(1.5, c3="nan", c4="nan", c5="nan"),
+    "trajectory_low_quality": overwrite(1.5, {19: "0.1"}),
+    "trajectory_two_graphs": lambda f: edit_rows(
+        f, lambda rows: rows[: len(rows) // 2] + [OTHER_MAP + row[row.index(",") :] for row in rows[len(rows) // 2 :]]
+    ),
+    "trajectory_zero_quaternion": overwrite(1.5, dict.fromkeys(range(6, 10), "0.000000000")),
+    "trajectory_nan": overwrite(1.5, dict.fromkeys(range(3, 6), "nan")),
     "trajectory_no_column": lambda f: replace(
         f, trajectory=(f.trajectory or b"").replace(b"qw_world_device", b"qw", 1)
     ),
@@ -204,13 +184,6 @@ FILE_DAMAGE: dict[str, Callable[[TakeContents], TakeContents]] = {
         f, calibration=(f.calibration or b"").replace(b"camera-rgb", b"camera-slam-right")
     ),
 }
-
-
-def break_timesync(fault: str | None, text: str, camera: str) -> str | None:
-    """Return the timesync file of a capture with its take's fault applied; None: the file does not exist."""
-    if fault == "timesync_missing":
-        return None
-    return text.replace(f"{camera}_214-1", "cam09_0") if fault == "timesync_other_camera" else text
 
 
 # --- takes.json ----------------------------------------------------------------------------------------------------
@@ -252,15 +225,11 @@ def break_annotations(take: TakeTruth, annotations: list[Json], duration_s: floa
     damage = DESCRIPTION_DAMAGE.get(take.fault or "")
     if damage is None:
         return annotations
+    ordered = [sorted(a["descriptions"], key=lambda d: float(d["timestamp"])) for a in annotations]
     return [
-        a | {"descriptions": damage(in_order(a["descriptions"]), duration_s)} if len(a["descriptions"]) > 2 else a
-        for a in annotations
+        a | {"descriptions": damage(found, duration_s)} if len(found) > 2 else a
+        for a, found in zip(annotations, ordered, strict=True)
     ]
-
-
-def in_order(descriptions: list[Json]) -> list[Json]:
-    """Return the descriptions by time."""
-    return sorted(descriptions, key=lambda d: float(d["timestamp"]))
 
 
 def at_time(which: int, time: object) -> Callable[[list[Json], float], list[Json]]:

@@ -1,8 +1,7 @@
 """Released features of a simulated world: files as corpora publish them, SIMULATED, next to the videos.
 
-A row is the map of latents.py of what a still head would see at the frames of its window, so that the file moves with
-time as a real one does and tells nothing about the features of a real encoder. Source:
-docs/decisions/released-features.md.
+A row is a map of what a still head would see at the frames of its window (latents.py), so that the file moves with time
+as a real one does and tells nothing about the features of a real encoder. Source: docs/decisions/released-features.md.
 """
 
 import io

@@ -20,8 +20,7 @@ def sample_world(config: WorldConfig) -> World:
 
     Equal configurations give equal worlds. Costs well under a second for hundreds of takes.
 
-    Raises:
-        WorldError: there is no such layout, or the vocabulary is too small for the world.
+    Raises WorldError: there is no such layout, or the vocabulary is too small for the world.
     """
     labels = draw_labels(config)
     rng = stream(config, "names")
@@ -43,7 +42,11 @@ def sample_world(config: WorldConfig) -> World:
         capture, inside = draw_capture(empty, len(captures), len(takes), members)
         captures.append(capture)
         takes += inside
-    return replace(empty, captures=tuple(captures), takes=mark_dense(config, takes))
+    good = [i for i, take in enumerate(takes) if take.fault is None]
+    n = min(config.dense_takes, len(good))
+    dense = {good[(2 * k + 1) * len(good) // (2 * n)] for k in range(n)}  # evenly spread over both splits
+    marked = tuple(replace(take, dense=i in dense) for i, take in enumerate(takes))
+    return replace(empty, captures=tuple(captures), takes=marked)
 
 
 Member = tuple[str, str | None]
@@ -128,11 +131,3 @@ def draw_take(world: World, index: int, split: str, fault: str | None, operator:
         first_row=0,
         dense=False,
     )
-
-
-def mark_dense(config: WorldConfig, takes: list[TakeTruth]) -> tuple[TakeTruth, ...]:
-    """Mark the unbroken takes that get a 1 kHz trajectory: evenly spread over both splits."""
-    good = [i for i, take in enumerate(takes) if take.fault is None]
-    n = min(config.dense_takes, len(good))
-    chosen = {good[(2 * k + 1) * len(good) // (2 * n)] for k in range(n)}
-    return tuple(replace(take, dense=i in chosen) for i, take in enumerate(takes))

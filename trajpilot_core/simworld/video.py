@@ -14,11 +14,6 @@ KEYFRAME_EVERY = 60
 TICKS_PER_FRAME = 512
 
 
-def encoder_name() -> str:
-    """Return `libx264`, or `mpeg4` where this build of FFmpeg lacks it."""
-    return "libx264" if "libx264" in av.codecs_available else "mpeg4"
-
-
 def write_video(
     path: Path, frames: Iterable[NDArray[np.uint8]], fps: int, crf: int, ticks: Iterable[int] | None = None
 ) -> int:
@@ -51,7 +46,7 @@ def write_video(
 
 def add_stream(container: av.container.OutputContainer, fps: int, crf: int, size_px: int) -> av.VideoStream:
     """Add the one video stream with settings that do not depend on the machine."""
-    name = encoder_name()
+    name = "libx264" if "libx264" in av.codecs_available else "mpeg4"  # where this build of FFmpeg lacks the first
     fixed = {"preset": "superfast", "crf": str(crf), "bf": "3", "x264-params": "threads=1:lookahead-threads=1"}
     options = fixed if name == "libx264" else {"qscale": "4", "bf": "2"}
     stream = container.add_stream(name, rate=fps, options=options)

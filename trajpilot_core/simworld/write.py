@@ -4,17 +4,19 @@
 per finished take and the files in progress. Nothing of the truth is written.
 """
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import as_completed
+from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import JsonValue
@@ -24,21 +26,23 @@ from schemas.world import WorldConfig
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.errors import InputError, WorldError
 from trajpilot_core.incoming import parse_json
+from trajpilot_core.runtime import start_worker, worker_pool
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_csv
 from trajpilot_core.simworld.layouts.registry import layout_of
-from trajpilot_core.simworld.pool import run_all
 from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.simworld.released import released_files
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.video import TICKS_PER_FRAME, write_video
 from trajpilot_core.simworld.world.motion import head_motion
-from trajpilot_core.simworld.world.render import render_frames
+from trajpilot_core.simworld.world.render import render_at
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 VERSION = 1
 """Raise when the bytes of a world change."""
 WORK = ".world"
+MARKER = f"{WORK}/takes/{{:05d}}.json"
+"""Path of a take's completion marker."""
 
 
 class WorldSummary(Record):
@@ -70,33 +74,68 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
         workers: processes that draw and encode takes; 1: this process.
         progress: called with (takes done, takes in all, what).
 
-    Raises:
-        WorldError: the folder holds something else, or a worker process died.
+    Raises WorldError: the folder holds something else, or a worker process died.
     """
     world = sample_world(config)
     refuse_other_world(config, folder)
-    done = finished(folder)
-    if done is not None:
-        return summary(world, folder, done, written=0)
-    prepare(folder, config)
-    todo = [take.index for take in world.takes if read_marker(folder, take.index) is None]
-    before = len(world.takes) - len(todo)
-    progress(before, len(world.takes), "simulated takes")
-    for n, _ in enumerate(run_all(write_take, [(config, folder, index) for index in todo], workers)):
-        progress(before + n + 1, len(world.takes), "simulated takes")
-    files = {name: put(folder, name, data) for name, data in layout_of(config.layout).rest(world)}
-    for take in world.takes:
-        files |= read_marker(folder, take.index) or {}
-    content: dict[str, JsonValue] = {
-        "format": 1,
-        "simulated": True,
-        "digest": world_digest(config),
-        "config": config.content(),
-        "files": {name: list(files[name]) for name in sorted(files)},
-    }
-    put(folder, "world.json", (canonical_json(content) + "\n").encode(), durable=True)
-    shutil.rmtree(folder / WORK)
-    return summary(world, folder, files, written=len(todo))
+    whole, todo = folder / "world.json", list[int]()
+    if whole.exists():
+        shutil.rmtree(folder / WORK, ignore_errors=True)
+        files = noted_files(noted(whole).get("files"), whole)
+    else:
+        prepare(folder, config)
+        todo = [take.index for take in world.takes if read_marker(folder, take.index) is None]
+        before = len(world.takes) - len(todo)
+        progress(before, len(world.takes), "simulated takes")
+        for n, _ in enumerate(run_all([(config, folder, index) for index in todo], workers)):
+            progress(before + n + 1, len(world.takes), "simulated takes")
+        files = {name: put(folder, name, data) for name, data in layout_of(config.layout).rest(world)}
+        for take in world.takes:
+            files |= read_marker(folder, take.index) or {}
+        content: dict[str, JsonValue] = {
+            "format": 1,
+            "simulated": True,
+            "digest": world_digest(config),
+            "config": config.content(),
+            "files": {name: list(files[name]) for name in sorted(files)},
+        }
+        put(folder, "world.json", (canonical_json(content) + "\n").encode(), durable=True)
+        shutil.rmtree(folder / WORK)
+    good = [take for take in world.takes if take.fault is None]
+    return WorldSummary(
+        folder=str(folder),
+        world_digest=world_digest(config),
+        n_takes=len(world.takes),
+        n_good=len(good),
+        n_test=sum(take.split == "val" for take in good),
+        n_broken=len(world.takes) - len(good),
+        n_files=len(files),
+        n_bytes=sum(size for _, size in files.values()),
+        written=len(todo),
+        reused=len(world.takes) - len(todo),
+    )
+
+
+def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) -> Iterator[None]:
+    """Run `write_take` for every take, in a few spawned processes that end when their parent does; 1 runs them here.
+
+    Raises WorldError: a process died.
+    """
+    if workers <= 1 or len(arguments) <= 1:
+        yield from (write_take(*one) for one in arguments)
+        return
+    with worker_pool(min(workers, len(arguments)), start_drawing) as pool:
+        futures = [pool.submit(write_take, *one) for one in arguments]
+        try:
+            yield from (future.result() for future in as_completed(futures))
+        except BrokenProcessPool as error:
+            raise WorldError("a process that draws takes died (memory?); run again: finished takes are kept") from error
+
+
+def start_drawing() -> None:
+    """Prepare a worker that draws: one OpenCV thread."""
+    cv2.setNumThreads(1)
+    start_worker()
 
 
 FileDigests = dict[str, tuple[str, int]]
@@ -108,51 +147,16 @@ def world_digest(config: WorldConfig) -> str:
     return hashlib.sha256(f"{VERSION}:{config.digest()}".encode()).hexdigest()
 
 
-def summary(world: World, folder: Path, files: FileDigests, written: int) -> WorldSummary:
-    """Count what lies in the folder."""
-    good = [take for take in world.takes if take.fault is None]
-    return WorldSummary(
-        folder=str(folder),
-        world_digest=world_digest(world.config),
-        n_takes=len(world.takes),
-        n_good=len(good),
-        n_test=sum(take.split == "val" for take in good),
-        n_broken=len(world.takes) - len(good),
-        n_files=len(files),
-        n_bytes=sum(size for _, size in files.values()),
-        written=written,
-        reused=len(world.takes) - written,
-    )
-
-
-def finished(folder: Path) -> FileDigests | None:
-    """Return the files of a complete world, or None where there is none."""
-    path = folder / "world.json"
-    if not path.exists():
-        return None
-    with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder / WORK)
-    return digests_in(noted(path).get("files"), path)
-
-
 def noted(path: Path) -> dict[str, Any]:
-    """Read what this writer noted about a world.
-
-    Raises:
-        WorldError: it is damaged, or something else.
-    """
+    """Read what this writer noted about a world. Raises WorldError: it is damaged, or something else."""
     try:
         return dict(parse_json(path.read_bytes(), str(path)))
     except (InputError, TypeError, ValueError) as error:
         raise WorldError(f"{path} is no note of a simulated world; delete its folder, or name another") from error
 
 
-def digests_in(listed: Any, path: Path) -> FileDigests:
-    """Return what was written as JSON.
-
-    Raises:
-        WorldError: it was not written by this writer.
-    """
+def noted_files(listed: Any, path: Path) -> FileDigests:
+    """Return files as they were noted as JSON. Raises WorldError: it was not noted by this writer."""
     try:
         return {name: (str(sha), int(size)) for name, (sha, size) in listed.items()}
     except (AttributeError, TypeError, ValueError) as error:
@@ -163,11 +167,9 @@ def refuse_other_world(config: WorldConfig, folder: Path) -> None:
     """Do nothing where a folder holds this world, a part of it, or none.
 
     Args:
-        config: the world that is asked for.
         folder: corpus root; need not exist.
 
-    Raises:
-        WorldError: it holds another one, finished or not; it is named where `--world` knows it.
+    Raises WorldError: it holds another one, finished or not; it is named where `--world` knows it.
     """
     rest = "choose another folder for the new one (another --root for a demo), or delete the old one"
     for note in (folder / "world.json", folder / WORK / "begun.json"):
@@ -208,7 +210,7 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
             files[name] = put(folder, name, data)
         for name, data in released_files(world, take):
             files[name] = put(folder, name, data)
-    put(folder, marker(index), json.dumps(files).encode())
+    put(folder, MARKER.format(index), json.dumps(files).encode())
 
 
 def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeContents:
@@ -216,8 +218,8 @@ def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeConte
     layout = layout_of(world.config.layout)
     motion = head_motion(world, take)
     videos: list[bytes] = []
-    if world.config.videos and faults.needs_video(take):
-        frames = faults.break_frames(take, render_frames(world, take, motion))
+    if world.config.videos and take.fault not in ("video_missing", "video_text"):
+        frames = faults.break_frames(take, render_at(world, take, motion, np.arange(take.n_frames) / world.config.fps))
         videos = encoded(world, take, frames, layout.parts(world, take), scratch)
     first, later = (videos[0] if videos else None), tuple(videos[1:])
     if not layout.has_poses:
@@ -240,21 +242,14 @@ def encoded(
     return videos
 
 
-def marker(index: int) -> str:
-    """Return the path of a take's completion marker."""
-    return f"{WORK}/takes/{index:05d}.json"
-
-
 def read_marker(folder: Path, index: int) -> FileDigests | None:
     """Return the files of a finished take; None where it is unfinished or a file is no longer as it was written."""
-    path = folder / marker(index)
+    path = folder / MARKER.format(index)
     if not path.exists():
         return None
-    files = digests_in(noted(path), path)
-    whole = all(
-        (folder / name).is_file() and (folder / name).stat().st_size == size for name, (_, size) in files.items()
-    )
-    return files if whole else None
+    files = noted_files(noted(path), path)
+    places = {folder / name: size for name, (_, size) in files.items()}
+    return files if all(place.is_file() and place.stat().st_size == size for place, size in places.items()) else None
 
 
 def put(folder: Path, name: str, data: bytes, durable: bool = False) -> tuple[str, int]:
@@ -273,14 +268,9 @@ def put(folder: Path, name: str, data: bytes, durable: bool = False) -> tuple[st
             os.fsync(handle.fileno())
     temporary.replace(target)
     if durable:
-        sync_folder(folder)
+        entries = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(entries)
+        finally:
+            os.close(entries)
     return hashlib.sha256(data).hexdigest(), len(data)
-
-
-def sync_folder(folder: Path) -> None:
-    """Ask the disk to keep the folder's entries."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,11 +1,9 @@
 """What doctor says of a download: what is expected, there and missing, and the commands; whatever the folder is."""
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import get_args
 
-import egoexo_fixture as egoexo
 import pytest
 from egoexo_fixture import write
 from hypothesis import HealthCheck, given, settings
@@ -41,24 +39,12 @@ def found(corpus: str, root: Path) -> dict[str, checks.HealthFinding]:
     return {row.what: row for row in checks.check_corpus(str(root), config(corpus))}
 
 
-def named_in_one_list_only(corpora: Iterable[str]) -> set[str]:
-    """Return the corpora that the list of specs lacks, or the setting, whose form shows them as a choice."""
-    return set(corpora) ^ set(get_args(CorpusName))
-
-
-def test_a_corpus_that_only_one_of_the_two_lists_has_would_be_seen() -> None:
-    assert named_in_one_list_only(CORPORA) == set()
-    assert named_in_one_list_only([*CORPORA, "toy"]) == {"toy"}
-    assert named_in_one_list_only(set(CORPORA) - {"goalstep"}) == {"goalstep"}
-
-
 def test_every_corpus_that_a_setting_names_has_a_spec_and_a_way_to_get_it() -> None:
     assert list(CORPORA) == list(get_args(CorpusName))
     assert all(name == spec.name for name, spec in CORPORA.items())
     assert all(spec.download.commands or "e-mail" in spec.download.access for spec in CORPORA.values())
-
-
-def test_what_a_spec_names_is_there() -> None:
+    (command,) = CORPORA["egoexo4d_atomic"].download.commands_for("/data/my; rm -rf x")
+    assert command.startswith("egoexo -o '/data/my; rm -rf x' --parts"), "quoted for a shell"
     assert all(layout_of(layout) for layout in layouts())
     assert {recipe().ingest.corpus for recipe in RECIPES.values()} == set(CORPORA)
 
@@ -70,14 +56,12 @@ def test_a_corpus_without_poses_or_goals_says_so_and_what_stands_in() -> None:
 
 
 @pytest.mark.parametrize("corpus", OTHERS)
-def test_a_whole_download_is_ok_and_poses_that_nobody_released_are_not_missed(corpus: str, tmp_path: Path) -> None:
-    rows = found(corpus, healthy(corpus, tmp_path))
-    assert {what: row.verdict for what, row in rows.items()} == {"annotations": "ok", "videos": "ok"}
-
-
-@pytest.mark.parametrize("corpus", OTHERS)
-def test_missing_videos_are_counted_and_the_first_are_named(corpus: str, tmp_path: Path) -> None:
+def test_a_whole_download_is_ok_and_missing_videos_are_counted_and_the_first_are_named(
+    corpus: str, tmp_path: Path
+) -> None:
     root = healthy(corpus, tmp_path)
+    verdicts = {what: row.verdict for what, row in found(corpus, root).items()}
+    assert verdicts == {"annotations": "ok", "videos": "ok"}, "poses that nobody released are not missed"
     videos = sorted(path for path in root.rglob("*") if path.suffix.lower() == ".mp4")
     videos[0].unlink()
     row = found(corpus, root)["videos"]
@@ -89,21 +73,20 @@ def test_missing_videos_are_counted_and_the_first_are_named(corpus: str, tmp_pat
     assert found(corpus, root)["videos"].verdict == "bad"
 
 
-@pytest.mark.parametrize("corpus", sorted(CORPORA))
-@pytest.mark.parametrize("kind", ["absent", "empty", "a file", "another corpus"])
-def test_a_wrong_folder_is_told_and_nothing_crashes(corpus: str, kind: str, tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    if kind == "empty":
-        root.mkdir()
-    elif kind == "a file":
-        write(root, b"")
-    elif kind == "another corpus":
-        healthy("egoper" if corpus == "goalstep" else "goalstep", root)
-    rows = found(corpus, root)
-    assert rows["data root"].verdict == "bad"
-    expected = {kind.what for kind in CORPORA[corpus].download.kinds} if kind in ("empty", "another corpus") else set()
-    assert expected <= set(rows)
-    assert all(rows[what].verdict == "bad" for what in expected)
+def test_a_wrong_folder_is_told_and_nothing_crashes(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "file", b"")
+    healthy("egoper", tmp_path / "egoper")
+    healthy("goalstep", tmp_path / "goalstep")
+    for corpus in CORPORA:
+        other = "egoper" if corpus == "goalstep" else "goalstep"
+        for folder in ("absent", "empty", "file", other):
+            with subtests.test(corpus=corpus, folder=folder):
+                rows = found(corpus, tmp_path / folder)
+                assert rows["data root"].verdict == "bad"
+                expected = {kind.what for kind in CORPORA[corpus].download.kinds if folder in ("empty", other)}
+                assert expected <= set(rows)
+                assert all(rows[what].verdict == "bad" for what in expected)
 
 
 def test_what_is_there_of_an_unusable_download_is_told_by_kind(tmp_path: Path) -> None:
@@ -128,8 +111,11 @@ def test_a_folder_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pyte
     assert {row.verdict for row in rows.values()} == {"bad"}
 
 
+CONTENTS = st.binary(max_size=60) | st.sampled_from([b"[]", b"{}", b'{"videos": [7]}', b'{"tea": 3}', b"[" * 5000])
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None, derandomize=True)
-@given(content=st.binary(max_size=60) | st.sampled_from([b"[]", b"{}", b'{"videos": [7]}', b'{"tea": 3}', b"[" * 5000]))
+@given(content=CONTENTS)
 @pytest.mark.parametrize("corpus", OTHERS)
 def test_no_content_of_any_file_crashes_the_look(corpus: str, content: bytes, tmp_path: Path) -> None:
     for path in [p for p in healthy(corpus, tmp_path).rglob("*") if p.suffix in (".json", ".csv", ".tsv", ".txt")]:
@@ -139,26 +125,10 @@ def test_no_content_of_any_file_crashes_the_look(corpus: str, content: bytes, tm
         path.write_bytes(before)
 
 
-@pytest.mark.parametrize("corpus", [name for name in CORPORA if name not in ("egoper", "epic_kitchens")])
-def test_where_the_licence_is_signed_and_how_long_its_keys_last_is_said_twice_alike(corpus: str) -> None:
-    access = CORPORA[corpus].download.access
-    (form,) = re.findall(r"https://\S+", access)
-    assert "14 days" in access
-    page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
-    assert f"# the licence: {form}\n" in page
-    assert "14 days" in page
-
-
-def test_the_page_on_data_names_every_corpus() -> None:
+def test_the_page_on_data_names_every_corpus_and_its_licence_as_the_spec_does() -> None:
     page = (Path(__file__).parents[3] / "docs" / "data.md").read_text()
     assert [name for name in CORPORA if name not in page] == []
-
-
-def test_commands_are_quoted_for_a_shell() -> None:
-    (command,) = CORPORA["egoexo4d_atomic"].download.commands_for("/data/my; rm -rf x")
-    assert command.startswith("egoexo -o '/data/my; rm -rf x' --parts")
-
-
-def test_poses_of_ego_exo4d_are_still_looked_for(tmp_path: Path) -> None:
-    root = egoexo.healthy(tmp_path / "corpus").write()
-    assert found("egoexo4d_atomic", root)["pose files"].verdict == "ok"
+    access = [spec.download.access for name, spec in CORPORA.items() if name not in ("egoper", "epic_kitchens")]
+    forms = [re.findall(r"https://\S+", one) for one in access]
+    assert all(len(form) == 1 and f"# the licence: {form[0]}\n" in page for form in forms)
+    assert all("14 days" in text for text in (*access, page))

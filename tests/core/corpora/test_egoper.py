@@ -7,18 +7,7 @@ import pytest
 from egoexo_fixture import ingest, write
 from hypothesis import given
 from hypothesis import strategies as st
-from segment_corpora_fixture import (
-    Json,
-    codes,
-    counted,
-    egoper,
-    egoper_task,
-    egoper_video,
-    of,
-    read,
-    settings,
-    take,
-)
+from segment_corpora_fixture import Json, codes, counted, egoper, egoper_task, egoper_video, of, read, settings, take
 
 from schemas.annotation import SIMULATED
 from schemas.rejects import RejectCode
@@ -97,9 +86,9 @@ def test_indices_are_numbers_or_strings(
     assert [p.text for c in reading.candidates for p in c.points] == [names[i] for i in indices]
 
 
-@pytest.mark.parametrize("value", [True, 1.0, None, "1.0", "-1", "", "٣", -1, 10**30, [1], "1e3"])
-def test_what_is_no_index_is_not_made_one(value: object) -> None:
-    assert index_of(value) is None
+def test_what_is_no_index_is_not_made_one() -> None:
+    values: list[object] = [True, 1.0, None, "1.0", "-1", "", "٣", -1, 10**30, [1], "1e3"]
+    assert [value for value in values if index_of(value) is not None] == []
 
 
 # splits
@@ -113,18 +102,13 @@ def test_the_official_lists_are_per_task_and_the_listed_ones_for_all(tmp_path: P
     assert listed == {f"egoper:{OTHER}": "train", f"egoper:{TEA}": "test", f"egoper:{COFFEE}": "test"}
 
 
-def test_the_third_list_is_tested_on_when_it_is_asked_for(tmp_path: Path) -> None:
-    splits = {"tea/validation.txt": [], "tea/test.txt": [OTHER]}
-    root = egoper(tmp_path, two_tasks(), {**OFFICIAL, **splits})
-    assert of(read(root, CFG), RejectCode.SPLIT_UNUSED)[0].n_units == 2
-    assert read(root, CFG.replace(test_split="test")).released[f"egoper:{OTHER}"] == "test"
-
-
-def test_a_video_in_no_list_at_all_is_told_apart_from_one_in_a_list_that_is_not_used(tmp_path: Path) -> None:
+def test_the_third_list_is_tested_on_when_it_is_asked_for_and_a_video_in_no_list_is_told_apart(tmp_path: Path) -> None:
     splits = {"tea/validation.txt": [], "tea/test.txt": [OTHER], "coffee/training.txt": []}
-    reading = read(egoper(tmp_path, two_tasks(), {**OFFICIAL, **splits}), CFG)
+    root = egoper(tmp_path, two_tasks(), {**OFFICIAL, **splits})
+    reading = read(root, CFG)
     assert [r.take for r in of(reading, RejectCode.NO_SPLIT)] == [f"egoper:{COFFEE}"]
-    assert [r.take for r in of(reading, RejectCode.SPLIT_UNUSED)] == [f"egoper:{OTHER}"]
+    assert [(r.take, r.n_units) for r in of(reading, RejectCode.SPLIT_UNUSED)] == [(f"egoper:{OTHER}", 2)]
+    assert read(root, CFG.replace(test_split="test")).released[f"egoper:{OTHER}"] == "test"
 
 
 def test_a_video_in_two_lists_is_refused_also_when_one_of_them_is_not_used(tmp_path: Path) -> None:
@@ -144,89 +128,74 @@ def test_a_listed_video_without_annotation_is_told(tmp_path: Path) -> None:
     }
 
 
-def test_folders_of_tasks_may_begin_with_a_capital(tmp_path: Path) -> None:
+def test_folders_of_tasks_may_begin_with_a_capital_and_ids_name_the_person(tmp_path: Path) -> None:
     root = egoper(tmp_path, two_tasks(), OFFICIAL)
     (root / "tea").rename(root / "Tea")
     assert take(read(root, CFG), f"egoper:{TEA}").take.video == f"Tea/trim_videos/{TEA}.mp4"
-
-
-def test_the_person_is_read_from_the_video_id() -> None:
-    assert participant_of("pinwheels_u1_a2_error_012") == "u1"
-    assert participant_of("something else") is None
+    assert [participant_of(name) for name in ("pinwheels_u1_a2_error_012", "something else")] == ["u1", None]
 
 
 # faults
 
 
-@pytest.mark.parametrize(
-    ("changes", "code", "n_units"),
-    [
-        ({"action": [0, 1, 9, 0]}, RejectCode.LABEL_UNKNOWN, 1),
-        ({"action": [0, 1, None, 0]}, RejectCode.LABEL_UNKNOWN, 1),
-        ({"action_type": [0, 0, 77, 0]}, RejectCode.LABEL_UNKNOWN, 1),
-        ({"action": [0, 1, 2]}, RejectCode.RECORD_MALFORMED, 4),
-        ({"error_description": None}, RejectCode.RECORD_MALFORMED, 4),
-        ({"time_stamp": [[0, 1], [1, 2], [2], [3, 4]]}, RejectCode.RECORD_MALFORMED, 1),
-        ({"time_stamp": [[0, 1], [1, 2], ["2", 3], [3, 4]]}, RejectCode.TS_INVALID, 1),
-        ({"time_stamp": [[0, 1], [1, 2], [2, float("inf")], [3, 4]]}, RejectCode.TS_INVALID, 1),
-    ],
-)
-def test_a_bad_segment_costs_itself_and_uneven_lists_their_video(
-    tmp_path: Path, changes: Json, code: RejectCode, n_units: int
-) -> None:
-    tasks = two_tasks()
-    tasks["tea"]["segments"][0]["labels"] |= changes
-    reading = read(egoper(tmp_path, tasks, OFFICIAL), CFG)
-    assert [(r.take, r.n_units) for r in of(reading, code)] == [(f"egoper:{TEA}", n_units)]
-    assert take(reading, f"egoper:{OTHER}")
+BAD_LABELS: list[tuple[Json, RejectCode, int]] = [
+    ({"action": [0, 1, 9, 0]}, RejectCode.LABEL_UNKNOWN, 1),
+    ({"action": [0, 1, None, 0]}, RejectCode.LABEL_UNKNOWN, 1),
+    ({"action_type": [0, 0, 77, 0]}, RejectCode.LABEL_UNKNOWN, 1),
+    ({"action": [0, 1, 2]}, RejectCode.RECORD_MALFORMED, 4),
+    ({"error_description": None}, RejectCode.RECORD_MALFORMED, 4),
+    ({"time_stamp": [[0, 1], [1, 2], [2], [3, 4]]}, RejectCode.RECORD_MALFORMED, 1),
+    ({"time_stamp": [[0, 1], [1, 2], ["2", 3], [3, 4]]}, RejectCode.TS_INVALID, 1),
+    ({"time_stamp": [[0, 1], [1, 2], [2, float("inf")], [3, 4]]}, RejectCode.TS_INVALID, 1),
+]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_a_bad_segment_costs_itself_and_uneven_lists_their_video(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    for changes, code, n_units in BAD_LABELS:
+        with subtests.test(**changes):
+            tasks = two_tasks()
+            tasks["tea"]["segments"][0]["labels"] |= changes
+            reading = read(egoper(tmp_path, tasks, OFFICIAL), CFG)
+            assert [(r.take, r.n_units) for r in of(reading, code)] == [(f"egoper:{TEA}", n_units)]
+            assert take(reading, f"egoper:{OTHER}")
+
+
+def test_a_task_whose_indices_cannot_be_trusted_is_refused_whole(tmp_path: Path) -> None:
+    for changes in (
         {"action2idx": {"Boil water": 0, "Stir": 1, "BG": 2}},
         {"action2idx": {"BG": 0, "Boil water": 1, "Stir": 1}},
         {"action2idx": {"BG": 0, "Boil water": "one"}},
         {"action2idx": None},
         {"actiontype2idx": {"Normal": 0, "Error_Slip": 0}},
-    ],
-)
-def test_a_task_whose_indices_cannot_be_trusted_is_refused_whole(tmp_path: Path, changes: Json) -> None:
-    reading = read(egoper(tmp_path, two_tasks(**changes), OFFICIAL), CFG)
-    assert sum(r.n_units for r in of(reading, RejectCode.RECORD_MALFORMED)) == 6
-    assert [c.take.uid for c in reading.candidates] == [COFFEE]
+    ):
+        reading = read(egoper(tmp_path, two_tasks(**changes), OFFICIAL), CFG)
+        assert sum(r.n_units for r in of(reading, RejectCode.RECORD_MALFORMED)) == 6, changes
+        assert [c.take.uid for c in reading.candidates] == [COFFEE], changes
 
 
-def test_two_annotations_of_one_video_are_both_refused(tmp_path: Path) -> None:
+def test_two_annotations_of_one_video_and_a_hostile_video_id_are_refused(tmp_path: Path) -> None:
     tasks = two_tasks()
     tasks["coffee"]["segments"].append(egoper_video(TEA, [1]))
-    reading = read(egoper(tmp_path, tasks, OFFICIAL), CFG)
+    reading = read(egoper(tmp_path / "twice", tasks, OFFICIAL), CFG)
     assert sum(r.n_units for r in of(reading, RejectCode.RECORD_MALFORMED)) == 5
     assert TEA not in {c.take.uid for c in reading.candidates}
-
-
-def test_a_hostile_video_id_is_refused(tmp_path: Path) -> None:
     tasks = two_tasks()
     tasks["tea"]["segments"][0]["video_id"] = "../evil"
-    root = egoper(tmp_path / "root", tasks, {**OFFICIAL, "tea/training.txt": ["../evil", TEA]})
+    root = egoper(tmp_path / "hostile", tasks, {**OFFICIAL, "tea/training.txt": ["../evil", TEA]})
     assert [r.n_units for r in of(read(root, CFG), RejectCode.TAKE_NAME_INVALID)] == [4]
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff", b'{"tea": {}, "tea": {}}'])
-def test_a_broken_annotation_file_is_an_error(tmp_path: Path, content: bytes) -> None:
-    root = egoper(tmp_path, two_tasks(), OFFICIAL)
-    write(root / "annotation.json", content)
-    with pytest.raises(InputError, match=r"annotation\.json"):
-        read(root, CFG)
-
-
-@pytest.mark.parametrize("task", ["{}", "3", "[]", '{"segments": {}}'])
-def test_a_task_whose_videos_cannot_be_counted_is_an_error(tmp_path: Path, task: str) -> None:
-    root = egoper(tmp_path, two_tasks(), OFFICIAL)
-    text = (root / "annotation.json").read_text()
-    write(root / "annotation.json", text.replace("{", f'{{"oatmeal": {task}, ', 1).encode())
-    with pytest.raises(InputError, match=r"annotation\.json cannot be read: `segments` of task oatmeal"):
-        read(root, CFG)
+def test_a_broken_annotation_file_or_a_task_whose_videos_cannot_be_counted_is_an_error(tmp_path: Path) -> None:
+    path = egoper(tmp_path, two_tasks(), OFFICIAL) / "annotation.json"
+    whole = path.read_text()
+    for content in (b"", b"[]", b"{", b"\xff", b'{"tea": {}, "tea": {}}'):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"annotation\.json"):
+            read(tmp_path, CFG)
+    for task in ("{}", "3", "[]", '{"segments": {}}'):
+        path.write_text(whole.replace("{", f'{{"oatmeal": {task}, ', 1))
+        with pytest.raises(InputError, match=r"annotation\.json cannot be read: `segments` of task oatmeal"):
+            read(tmp_path, CFG)
 
 
 def test_no_annotation_or_no_list_is_an_error_that_says_how_to_get_them(tmp_path: Path) -> None:
@@ -236,14 +205,10 @@ def test_no_annotation_or_no_list_is_an_error_that_says_how_to_get_them(tmp_path
         read(egoper(tmp_path, two_tasks(), {}), CFG)
 
 
-def test_missing_videos_cost_their_segments(tmp_path: Path) -> None:
+def test_missing_videos_cost_their_segments_and_a_simulated_world_is_called_so(tmp_path: Path) -> None:
     root = egoper(tmp_path, two_tasks(), OFFICIAL)
     (root / f"tea/trim_videos/{OTHER}.mp4").unlink()
     assert [(r.take, r.n_units) for r in of(read(root, CFG), RejectCode.VIDEO_MISSING)] == [(f"egoper:{OTHER}", 2)]
-
-
-def test_takes_beside_a_world_that_says_it_is_simulated_are_called_so(tmp_path: Path) -> None:
-    root = egoper(tmp_path, two_tasks(), OFFICIAL)
     write(root / "world.json", b'{"simulated": true}')
     assert {c.take.corpus for c in read(root, CFG).candidates} == {SIMULATED}
     assert "world.json" in spec_of("egoper").listing(open_corpus(str(root)), CFG).files

@@ -3,23 +3,18 @@
 from pathlib import Path
 
 import pytest
-from checkout import OUTSIDE
 from egoexo_fixture import ingest, write
 from segment_corpora_fixture import action, codes, details, epic, read, settings, take
 
 from schemas.config import IngestConfig
 from schemas.rejects import RejectCode
-from trajpilot_core.corpora.epic_kitchens.files import parse_actions, parse_rates
-from trajpilot_core.corpora.epic_kitchens.reader import frames_s, list_epic
+from trajpilot_core.corpora.epic_kitchens.files import parse_videos
+from trajpilot_core.corpora.epic_kitchens.reader import frames_s, read_epic
 from trajpilot_core.corpora.formats.strict_json import FileFaultError
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import open_corpus
 
-EPIC_DATA = OUTSIDE / "data" / "epic100"
-ROWS = [
-    action("P01_11_0", "00:00:10.00", "00:00:13.00"),
-    action("P01_11_1", "00:00:20.00", "00:00:20.50"),
-]
+ROWS = [action("P01_11_0", "00:00:10.00", "00:00:13.00"), action("P01_11_1", "00:00:20.00", "00:00:20.50")]
 
 
 def window(root: Path, **changes: object) -> list[tuple[float | None, float | None]]:
@@ -28,29 +23,25 @@ def window(root: Path, **changes: object) -> list[tuple[float | None, float | No
     return [(one.observed_start_s, one.observed_end_s) for one in details(take(reading, "epic:P01_11"))]
 
 
-def test_the_clip_ends_one_second_before_the_start(tmp_path: Path) -> None:
-    assert window(tmp_path) == [(8.0, 9.0), (18.0, 19.0)]
-
-
-def test_the_stop_anchor_sees_an_action_that_lasts_over_a_second(tmp_path: Path) -> None:
+def test_the_clip_ends_one_second_before_the_start_and_the_stop_anchor_sees_the_action(tmp_path: Path) -> None:
     """Planted: the anchor of V-JEPA 2's evaluation; the stage probe refuses what it gives."""
+    assert window(tmp_path) == [(8.0, 9.0), (18.0, 19.0)]
     (_, late), (_, early) = window(tmp_path, anchor="vjepa2_stop")
     assert (late, early) == (12.0, 19.5)
     assert late > 10.0 - 1.0
 
 
-def test_the_context_of_frames_is_as_long_as_32_frames_of_the_video(tmp_path: Path) -> None:
+def test_the_context_of_frames_is_as_long_as_32_frames_of_the_video_and_a_cap_that_cuts_it_is_refused(
+    tmp_path: Path,
+) -> None:
     epic(tmp_path, [], ROWS)
-    write(tmp_path / "EPIC_100_video_info.csv", b"video_id,duration,fps,resolution\nP01_11,60.0,59.9400599400599,1x1\n")
+    info, head = tmp_path / "EPIC_100_video_info.csv", "video_id,duration,fps,resolution\nP01_11,60.0"
+    info.write_text(f"{head},59.9400599400599,1x1\n")
     (start, end), _ = window(tmp_path, context="vjepa2_frames")
     assert start is not None
     assert (round(9.0 - start, 2), end) == (3.74, 9.0)
     assert [round(frames_s(rate), 2) for rate in (59.94, 29.97, 50.0, 47.95, 5.0)] == [3.74, 3.2, 3.84, 3.34, 6.4]
-
-
-def test_a_cap_that_would_cut_a_clip_of_frames_is_refused(tmp_path: Path) -> None:
-    epic(tmp_path, [], ROWS)
-    write(tmp_path / "EPIC_100_video_info.csv", b"video_id,duration,fps,resolution\nP01_11,60.0,5.0,1x1\n")
+    info.write_text(f"{head},5.0,1x1\n")
     slow = settings("epic_kitchens", context="vjepa2_frames")
     with pytest.raises(InputError, match=r"is 6\.4 s long"):
         read(tmp_path, slow)
@@ -66,7 +57,7 @@ def test_a_video_without_a_rate_loses_its_rows_and_a_file_without_rates_is_refus
     assert codes(reading)[RejectCode.TAKE_UNKNOWN] == 2
     for rate in ("fast", "0.5", "1e3", ""):
         with pytest.raises(FileFaultError, match="fps is"):
-            parse_rates(f"video_id,fps\nP01_12,{rate}\n".encode(), "info")
+            parse_videos(f"video_id,fps\nP01_12,{rate}\n".encode(), "info")
 
 
 def test_without_videos_lengths_are_those_of_the_table_and_no_video_is_named(tmp_path: Path) -> None:
@@ -78,8 +69,10 @@ def test_without_videos_lengths_are_those_of_the_table_and_no_video_is_named(tmp
     write(info, b"video_id,duration,fps,resolution\nP01_11,60.5,50.0,1x1\n")
     found = take(read(tmp_path, config), "epic:P01_11").take
     assert (found.video, found.stated_s, found.stated_fps) == ("", 60.5, 50.0)
-    assert info.name in {Path(path).name for path in list_epic(open_corpus(str(tmp_path)), config).files}
-    assert not [path for path in list_epic(open_corpus(str(tmp_path)), config).files if path.endswith(".MP4")]
+    listing = read_epic(open_corpus(str(tmp_path)), config).listing
+    assert listing is not None
+    assert info.name in {Path(path).name for path in listing.files}
+    assert not [path for path in listing.files if path.endswith(".MP4")]
     for length in ("long", "-1", "nan", ""):
         write(info, f"video_id,duration,fps,resolution\nP01_11,{length},50.0,1x1\n".encode())
         assert take(read(tmp_path, config), "epic:P01_11").take.stated_s is None  # ingest rejects it with a reason
@@ -91,18 +84,6 @@ def test_settings_at_their_defaults_leave_the_keys_of_other_runs_as_they_were() 
     changed = settings("epic_kitchens", anchor="vjepa2_stop")
     assert changed.replace(dev_min=2).epic_kitchens.anchor == "vjepa2_stop"
     assert changed.content()["epic_kitchens"]["anchor"] == "vjepa2_stop"
-
-
-def test_most_released_actions_last_over_a_second() -> None:
-    if not EPIC_DATA.is_dir():
-        pytest.skip(f"the released annotations of EPIC-KITCHENS-100 are not at {EPIC_DATA}")
-    rows = parse_actions((EPIC_DATA / "EPIC_100_validation.csv").read_bytes(), "validation").actions
-    lasting = sum(row.span_s[1] - row.span_s[0] > 1.0 for row in rows)
-    assert round(100 * lasting / len(rows), 1) == 82.8
-    assert [sum(row.span_s[0] < second for row in rows) for second in (1, 2, 5)] == [27, 73, 220]
-    rates = parse_rates((EPIC_DATA / "EPIC_100_video_info.csv").read_bytes(), "info")
-    assert {row.video_id for row in rows} <= set(rates)
-    assert {rate for rate in rates.values() if frames_s(rate) < 3.1} == set()
 
 
 def test_no_planning_windows_are_made(tmp_path: Path) -> None:

@@ -4,19 +4,10 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from egoexo_fixture import ingest, write
+from egoexo_fixture import ingest
 from hypothesis import given
 from hypothesis import strategies as st
-from segment_corpora_fixture import (
-    action,
-    codes,
-    details,
-    epic,
-    of,
-    read,
-    settings,
-    take,
-)
+from segment_corpora_fixture import action, codes, details, epic, of, read, settings, table, take
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.epic_kitchens.files import parse_actions, seconds_of, words
@@ -44,13 +35,8 @@ def test_nothing_of_what_may_be_seen_lies_after_the_gap(start_s: float, gap_s: f
 def test_timestamps_are_hours_minutes_and_seconds(hours: int, minutes: int, seconds: int, hundredths: int) -> None:
     found = seconds_of(f"{hours:02}:{minutes:02}:{seconds:02}.{hundredths:02}")
     assert found == pytest.approx(hours * 3600 + minutes * 60 + seconds + hundredths / 100)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "1:02", "00:61:00.00", "00:00:60.0", "-0:00:01.00", "00:00:1", "nan", "٠٠:00:01.00"]
-)
-def test_what_is_no_timestamp_has_no_seconds(text: str) -> None:
-    assert seconds_of(text) is None
+    no_times = ("", "1:02", "00:61:00.00", "00:00:60.0", "-0:00:01.00", "00:00:1", "nan", "٠٠:00:01.00")
+    assert not any(map(seconds_of, no_times))
 
 
 ROWS = [
@@ -61,29 +47,18 @@ ROWS = [
 
 
 def test_what_is_seen_ends_one_second_before_the_action_and_is_cut_at_the_start_of_the_video(tmp_path: Path) -> None:
-    (candidate,) = read(epic(tmp_path, ROWS, []), CFG).candidates
-    assert [p.span_s for p in candidate.points] == [(0.0, 0.5), (1.0, 2.0), (6.0, 7.0)]
-    assert [(d.annotated_start_s, d.annotated_end_s) for d in details(candidate)] == [
-        (1.5, 2.0),
-        (3.0, 4.0),
-        (8.0, 9.5),
-    ]
-    assert [p.label for p in candidate.points] == ["wash cup", "take plate", "put down chopping board"]
-
-
-def test_the_action_itself_is_the_segment_when_it_is_asked_for(tmp_path: Path) -> None:
     early = action("P01_11_3", "00:00:00.20", "00:00:01.00")
-    (candidate,) = read(epic(tmp_path, [*ROWS, early], []), settings("epic_kitchens", segment="action")).candidates
+    reading = read(epic(tmp_path, [*ROWS, early], []), CFG)
+    (candidate,) = reading.candidates
+    assert [p.span_s for p in candidate.points] == [(0.0, 0.5), (1.0, 2.0), (6.0, 7.0)]
+    assert [d.annotated_start_s for d in details(candidate)] == [1.5, 3.0, 8.0]
+    assert [p.label for p in candidate.points] == ["wash cup", "take plate", "put down chopping board"]
+    (lost,) = of(reading, RejectCode.TOO_EARLY)
+    assert (lost.take, lost.n_units, "0.2" in lost.detail) == ("epic:P01_11", 1, True)
+    assert not of(read(tmp_path, settings("epic_kitchens", gap_s=0.2)), RejectCode.TOO_EARLY)
+    (candidate,) = read(tmp_path, settings("epic_kitchens", segment="action")).candidates
     assert [p.span_s for p in candidate.points] == [(0.2, 1.0), (1.5, 2.0), (3.0, 4.0), (8.0, 9.5)]
     assert details(candidate)[0].observed_end_s is None
-
-
-def test_an_action_without_room_for_the_gap_is_rejected_with_the_reason(tmp_path: Path) -> None:
-    reading = read(epic(tmp_path, [*ROWS, action("P01_11_3", "00:00:00.99", "00:00:02.00")], []), CFG)
-    (early,) = of(reading, RejectCode.TOO_EARLY)
-    assert (early.take, early.n_units) == ("epic:P01_11", 1)
-    assert "0.99" in early.detail
-    assert not of(read(tmp_path, settings("epic_kitchens", gap_s=0.5)), RejectCode.TOO_EARLY)
 
 
 def test_a_window_that_the_interval_cap_would_move_is_an_error(tmp_path: Path) -> None:
@@ -103,12 +78,8 @@ def test_ingest_cuts_no_interval_that_reaches_the_action(tmp_path: Path) -> None
         assert row["end_s"] <= told[row["segment_id"]]["annotated_start_s"] - 1.0 + 1e-9
     (tested,) = [row for row in sink.rows("segments") if row["split"] == "test"]
     sets = told[tested["segment_id"]]
-    assert (sets["is_unseen"], sets["is_tail_verb"], sets["is_tail_noun"], sets["is_tail_action"]) == (
-        True,
-        False,
-        True,
-        True,
-    )
+    sets_of = [sets[f"is_{name}"] for name in ("unseen", "tail_verb", "tail_noun", "tail_action")]
+    assert sets_of == [True, False, True, True]
     assert (tested["label_id"], tested["annotation_uid"]) == ("v0:n2", "P03_01_0")
 
 
@@ -121,23 +92,12 @@ def test_a_participant_is_unseen_in_validation_only(tmp_path: Path) -> None:
     assert [details(take(reading, f"epic:{video}"))[0].is_unseen for video in ("P03_01", "P03_02")] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("label", "expected"),
-    [("action", "v1:n1"), ("verb", "v1"), ("noun", "n1"), ("narration", None)],
-)
-def test_the_label_is_the_pair_the_verb_the_noun_or_the_narration(
-    tmp_path: Path, label: str, expected: str | None
-) -> None:
-    (candidate,) = read(epic(tmp_path, ROWS[:1], []), settings("epic_kitchens", label=label)).candidates
-    assert candidate.points[0].label_id == expected
-
-
-def test_class_keys_are_said_as_words() -> None:
-    assert [words(key) for key in ("board:chopping", "put-down", "towel:kitchen:paper")] == [
-        "chopping board",
-        "put down",
-        "paper kitchen towel",
-    ]
+def test_the_label_is_the_pair_the_verb_the_noun_or_the_narration(tmp_path: Path) -> None:
+    root, expected = epic(tmp_path, ROWS[:1], []), {"action": "v1:n1", "verb": "v1", "noun": "n1", "narration": None}
+    readings = {label: read(root, settings("epic_kitchens", label=label)) for label in expected}
+    assert {label: one.candidates[0].points[0].label_id for label, one in readings.items()} == expected
+    keys = ("board:chopping", "put-down", "towel:kitchen:paper")
+    assert [words(key) for key in keys] == ["chopping board", "put down", "paper kitchen towel"]
 
 
 def test_pairs_that_training_lacks_are_kept_unless_they_are_to_be_cut(tmp_path: Path) -> None:
@@ -147,60 +107,64 @@ def test_pairs_that_training_lacks_are_kept_unless_they_are_to_be_cut(tmp_path: 
     assert [r.take for r in of(cut, RejectCode.LABEL_RARE)] == ["epic:P03_01"]
 
 
-@pytest.mark.parametrize("suffix", [".MP4", ".mp4"])
-def test_videos_are_found_in_either_case_and_under_the_downloader_s_folder(tmp_path: Path, suffix: str) -> None:
-    root = epic(tmp_path, ROWS, [], suffix)
-    assert take(read(root, CFG), "epic:P01_11").take.video == f"P01/videos/P01_11{suffix}"
-    (root / "EPIC-KITCHENS").mkdir()
-    (root / "P01").rename(root / "EPIC-KITCHENS" / "P01")
-    assert take(read(root, CFG), "epic:P01_11").take.video == f"EPIC-KITCHENS/P01/videos/P01_11{suffix}"
+def test_videos_are_found_in_either_case_and_under_the_downloader_s_folder_and_tables_in_a_clone(
+    tmp_path: Path,
+) -> None:
+    for suffix in (".MP4", ".mp4"):
+        root = epic(tmp_path / suffix, ROWS, [], suffix)
+        assert take(read(root, CFG), "epic:P01_11").take.video == f"P01/videos/P01_11{suffix}"
+        for folder in ("EPIC-KITCHENS", "epic-kitchens-100-annotations"):
+            (root / folder).mkdir()
+        (root / "P01").rename(root / "EPIC-KITCHENS" / "P01")
+        for path in root.glob("*.csv"):
+            path.rename(root / "epic-kitchens-100-annotations" / path.name)
+        assert take(read(root, CFG), "epic:P01_11").take.video == f"EPIC-KITCHENS/P01/videos/P01_11{suffix}"
 
 
-def test_the_tables_may_lie_in_a_clone_of_their_repository(tmp_path: Path) -> None:
-    root = epic(tmp_path, ROWS, [])
-    folder = root / "epic-kitchens-100-annotations"
-    folder.mkdir()
-    for path in root.glob("*.csv"):
-        path.rename(folder / path.name)
-    assert read(root, CFG).candidates
-
-
-def test_a_video_in_both_splits_is_refused(tmp_path: Path) -> None:
+def test_a_video_in_both_splits_is_refused_and_one_that_is_missing_costs_its_rows(tmp_path: Path) -> None:
     reading = read(epic(tmp_path, ROWS, [action("P01_11_9", "00:00:05.00", "00:00:06.00")]), CFG)
     assert sorted(r.n_units for r in of(reading, RejectCode.NO_SPLIT)) == [1, 3]
     assert not reading.candidates
+    (epic(tmp_path, ROWS, []) / "P01/videos/P01_11.MP4").unlink()
+    assert [(r.take, r.n_units) for r in of(read(tmp_path, CFG), RejectCode.VIDEO_MISSING)] == [("epic:P01_11", 3)]
 
 
 # faults
 
 
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        (action("P01_11_7", "00:00:61.00", "00:00:02.00"), RejectCode.TS_INVALID),
-        (action("P01_11_7", "", ""), RejectCode.TS_INVALID),
-        (action("P01_11_7", "00:00:05.00", "00:00:05.00"), RejectCode.SEGMENT_EMPTY),
-        (action("P01_11_7", "00:00:05.00", "00:00:04.00"), RejectCode.SEGMENT_EMPTY),
-        (action("P01_11_7", "00:00:05.00", "00:00:06.00", narration_timestamp="late"), RejectCode.TS_INVALID),
-        (action("P01_11_7", "00:00:05.00", "00:00:06.00", "x"), RejectCode.RECORD_MALFORMED),
-        (action("P01_11_7", "00:00:05.00", "00:00:06.00", 0, -1), RejectCode.RECORD_MALFORMED),
-        (action("P01_11_7", "00:00:05.00", "00:00:06.00", 0, 9), RejectCode.LABEL_UNKNOWN),
-        (action("P01_11_7", "00:00:05.00", "00:00:06.00", participant_id="P02"), RejectCode.RECORD_MALFORMED),
-        (action("P01_11_7", "00:00:05.00", "00:00:06.00", video_id="../evil"), RejectCode.TAKE_NAME_INVALID),
-        (action("P01_11_7", "00:00:05.00", "00:00:06.00", participant_id="/etc"), RejectCode.TAKE_NAME_INVALID),
-    ],
-)
-def test_a_bad_row_costs_itself_and_says_its_line(tmp_path: Path, bad: dict[str, object], code: RejectCode) -> None:
-    reading = read(epic(tmp_path / "root", [*ROWS, bad], []), CFG)
-    (row,) = of(reading, code)
-    assert (row.n_units, row.source_offset) == (1, 5)
-    assert len(take(reading, "epic:P01_11").points) == 3
+def bad_row(start: str = "00:00:05.00", stop: str = "00:00:06.00", *classes: object, **changes: object) -> str:
+    """Return the line of the action table of one more row."""
+    return table([action("P01_11_7", start, stop, *classes, **changes)]).decode().split("\n", 1)[1]
 
 
-def test_a_narration_id_that_stands_twice_costs_both_rows(tmp_path: Path) -> None:
-    reading = read(epic(tmp_path, [*ROWS, ROWS[0]], []), CFG)
-    assert codes(reading)[RejectCode.RECORD_MALFORMED] == 2
-    assert len(take(reading, "epic:P01_11").points) == 2
+BAD_ROWS = {
+    bad_row("00:00:61.00", "00:00:02.00"): RejectCode.TS_INVALID,
+    bad_row("", ""): RejectCode.TS_INVALID,
+    bad_row(narration_timestamp="late"): RejectCode.TS_INVALID,
+    bad_row("00:00:05.00", "00:00:05.00"): RejectCode.SEGMENT_EMPTY,
+    bad_row("00:00:05.00", "00:00:04.00"): RejectCode.SEGMENT_EMPTY,
+    bad_row("00:00:05.00", "00:00:06.00", "x"): RejectCode.RECORD_MALFORMED,
+    bad_row("00:00:05.00", "00:00:06.00", 0, -1): RejectCode.RECORD_MALFORMED,
+    bad_row("00:00:05.00", "00:00:06.00", 0, 9): RejectCode.LABEL_UNKNOWN,
+    bad_row(participant_id="P02"): RejectCode.RECORD_MALFORMED,
+    bad_row(video_id="../evil"): RejectCode.TAKE_NAME_INVALID,
+    bad_row(participant_id="/etc"): RejectCode.TAKE_NAME_INVALID,
+    "P01_11_8,P01\n": RejectCode.RECORD_MALFORMED,
+}
+
+
+def test_a_bad_row_costs_itself_and_says_its_line(tmp_path: Path) -> None:
+    path = epic(tmp_path, ROWS, []) / "EPIC_100_train.csv"
+    whole, found = path.read_text(), {}
+    for line, code in BAD_ROWS.items():
+        path.write_text(whole + line)
+        reading = read(tmp_path, CFG)
+        assert len(take(reading, "epic:P01_11").points) == 3
+        found[line] = [(row.code, row.n_units, row.source_offset) for row in of(reading, code)]
+    assert found == {line: [(code, 1, 5)] for line, code in BAD_ROWS.items()}
+    path.write_text(whole + whole.split("\n")[1] + "\n")  # a narration id that stands twice costs both rows
+    reading = read(tmp_path, CFG)
+    assert (codes(reading)[RejectCode.RECORD_MALFORMED], len(take(reading, "epic:P01_11").points)) == (2, 2)
 
 
 def test_a_quote_that_is_never_closed_swallows_no_rows_in_silence(tmp_path: Path) -> None:
@@ -212,31 +176,22 @@ def test_a_quote_that_is_never_closed_swallows_no_rows_in_silence(tmp_path: Path
         read(root, CFG)
 
 
-def test_a_row_of_another_width_costs_itself(tmp_path: Path) -> None:
+def test_classes_and_sets_that_cannot_be_used_are_an_error(tmp_path: Path) -> None:
     root = epic(tmp_path, ROWS, [])
-    path = root / "EPIC_100_train.csv"
-    path.write_text(path.read_text() + "P01_11_8,P01\n")
-    assert [r.source_offset for r in of(read(root, CFG), RejectCode.RECORD_MALFORMED)] == [5]
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("EPIC_100_noun_classes.csv", None),
-        ("EPIC_100_noun_classes.csv", b"id,key\n0,a\n2,b\n"),
-        ("EPIC_100_verb_classes.csv", b"id,key\n0,a\n0,b\n"),
-        ("EPIC_100_verb_classes.csv", b""),
-        ("EPIC_100_tail_verbs.csv", b"verb\ntake\n"),
-        ("EPIC_100_unseen_participant_ids_validation.csv", b"participant\nP03\n"),
-    ],
-)
-def test_classes_and_sets_that_cannot_be_used_are_an_error(tmp_path: Path, name: str, content: bytes | None) -> None:
-    root = epic(tmp_path, ROWS, [])
-    (root / name).unlink()
-    if content is not None:
-        write(root / name, content)
-    with pytest.raises(InputError, match=name):
-        read(root, CFG)
+    for name, content in (
+        ("noun_classes", None),
+        ("noun_classes", b"id,key\n0,a\n2,b\n"),
+        ("verb_classes", b"id,key\n0,a\n0,b\n"),
+        ("verb_classes", b""),
+        ("tail_verbs", b"verb\ntake\n"),
+        ("unseen_participant_ids_validation", b"participant\nP03\n"),
+    ):
+        path = root / f"EPIC_100_{name}.csv"
+        whole = path.read_bytes()
+        path.unlink() if content is None else path.write_bytes(content)
+        with pytest.raises(InputError, match=path.name):
+            read(root, CFG)
+        path.write_bytes(whole)
 
 
 def test_an_empty_root_and_the_unlabelled_test_split_are_errors_that_say_what_to_do(tmp_path: Path) -> None:
@@ -246,18 +201,10 @@ def test_an_empty_root_and_the_unlabelled_test_split_are_errors_that_say_what_to
         read(epic(tmp_path, ROWS, []), CFG.replace(test_split="test"))
 
 
-def test_missing_videos_cost_their_rows(tmp_path: Path) -> None:
-    root = epic(tmp_path, ROWS, [])
-    (root / "P01/videos/P01_11.MP4").unlink()
-    assert [(r.take, r.n_units) for r in of(read(root, CFG), RejectCode.VIDEO_MISSING)] == [("epic:P01_11", 3)]
-
-
 @hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
 @given(st.binary(max_size=200))
 def test_no_bytes_crash_the_parser_of_a_table(content: bytes) -> None:
-    header = b"narration_id,participant_id,video_id,narration_timestamp,start_timestamp,stop_timestamp,start_frame,"
-    rest = b"stop_frame,narration,verb,verb_class,noun,noun_class,all_nouns,all_noun_classes\n"
-    for told in (content, header + rest + content):
+    for told in (content, table([]) + content):
         try:
             found = parse_actions(told, "made")
         except InputError:

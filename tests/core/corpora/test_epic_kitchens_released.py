@@ -11,7 +11,7 @@ from egoexo_fixture import write
 from segment_corpora_fixture import codes, counted, details, read, settings, table
 
 from schemas.rejects import RejectCode
-from trajpilot_core.corpora.epic_kitchens.files import parse_actions, parse_classes, seconds_of
+from trajpilot_core.corpora.epic_kitchens.files import parse_actions, parse_classes
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.store.corpus_files import open_corpus
 
@@ -72,14 +72,6 @@ def test_the_sets_of_the_protocol_are_those_of_the_released_lists(tmp_path: Path
     assert len({p.label_id for c in reading.candidates for p in c.points}) == 1352
     spaces = {label: label_space(tmp_path, label) for label in ("verb", "noun")}
     assert spaces == {"verb": 78, "noun": 211}
-
-
-def test_frame_numbers_of_the_release_count_pictures_and_not_frames_of_a_video() -> None:
-    lines = (EPIC_DATA / "EPIC_100_validation.csv").read_text().splitlines()[1:400]
-    rows = [line.split(",") for line in lines]
-    rates = [int(row[6]) / start_s for row in rows if (start_s := seconds_of(row[4])) is not None and start_s > 60]
-    assert rates
-    assert all(59.9 < rate < 60.1 for rate in rates)
 
 
 def test_the_table_of_305_nouns_is_never_read(tmp_path: Path) -> None:

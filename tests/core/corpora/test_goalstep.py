@@ -1,24 +1,14 @@
 """Ego4D GoalStep: the released validation file to the segment, and every fault that its files can have."""
 
+import json
 from pathlib import Path
 
 import hypothesis
 import pytest
-from egoexo_fixture import ingest, write, write_json
+from egoexo_fixture import ingest, write
 from hypothesis import given
 from hypothesis import strategies as st
-from segment_corpora_fixture import (
-    Json,
-    codes,
-    counted,
-    entry,
-    four,
-    goalstep,
-    of,
-    read,
-    settings,
-    step,
-)
+from segment_corpora_fixture import Json, codes, counted, entry, four, goalstep, of, read, settings, step
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.goalstep.files import RELEVANCE
@@ -62,15 +52,8 @@ def test_a_step_of_a_group_is_never_longer_and_never_leaves_its_file(
     root = tmp_path_factory.mktemp("group")
     files = {f"v{i}": length for i, length in enumerate(lengths)}
     steps = [step(a, a + long) for a, long in spans]
-    folder = root / "v2" / "annotations"
-    write_json(folder / "goalstep_train.json", {"videos": []})
-    write_json(folder / "goalstep_val.json", {"videos": [entry("grp-v0", steps)]})
-    write(folder / "goalstep_video_groups.tsv", f"video_group\n{list(files)}\n".encode())
-    write_json(root / "ego4d.json", {"videos": [{"video_uid": u, "duration_sec": s} for u, s in files.items()]})
-    for uid in files:
-        write(root / "v2" / "full_scale" / f"{uid}.mp4", b"")
     last = f"v{len(lengths) - 1}"
-    for candidate in read(root, ALL).candidates:
+    for candidate in read(goalstep(root, [], [entry("grp-v0", steps)], files, videos=False), ALL).candidates:
         for point in candidate.points:
             assert point.span_s is not None
             start_s, end_s = point.span_s
@@ -80,45 +63,37 @@ def test_a_step_of_a_group_is_never_longer_and_never_leaves_its_file(
             assert end_s - start_s <= long + 1e-6
 
 
-def test_a_group_that_was_downloaded_as_one_file_is_one_take(tmp_path: Path) -> None:
-    root = goalstep(tmp_path, [entry(GROUP, [step(5.0, 8.0)])], [], PARTS)
-    write(root / "v2" / "full_scale" / f"{GROUP}.mp4", b"")
-    (candidate,) = read(root, ALL).candidates
-    assert candidate.take.take_id == f"goalstep:{GROUP}:{GROUP}"
-    assert candidate.points[0].span_s == (5.0, 8.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['other', 'two']\n"),
-        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', 'two']\n['one', 'three']\n"),
-        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n__import__('os').remove('x')\n"),
-        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', '../two']\n"),
-        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n['one', 'one']\n"),
-        ("v2/annotations/goalstep_video_groups.tsv", b"video_group\n[]\n"),
-        ("ego4d.json", b'{"videos": [{"video_uid": "one"}]}'),
-        (
-            "ego4d.json",
-            b'{"videos": [{"video_uid": "one", "duration_sec": 0}, {"video_uid": "two", "duration_sec": 4}]}',
-        ),
-    ],
-)
-def test_a_group_that_cannot_be_resolved_costs_its_steps_and_says_so(tmp_path: Path, name: str, content: bytes) -> None:
-    root = goalstep(tmp_path, [entry(GROUP, four())], [entry("alone", four())], PARTS)
-    write(root / name, content)
-    reading = read(root, ALL)
-    (unknown,) = of(reading, RejectCode.TAKE_UNKNOWN)
-    assert (unknown.take, unknown.n_units) == (f"goalstep:{GROUP}:{GROUP}", 4)
-    assert [c.take.uid for c in reading.candidates] == ["alone"]
-
-
-def test_a_missing_file_of_a_group_costs_its_steps_only(tmp_path: Path) -> None:
+def test_a_group_that_was_downloaded_as_one_file_is_one_take_and_a_missing_file_costs_its_steps(tmp_path: Path) -> None:
     root = goalstep(tmp_path, [entry(GROUP, [step(1, 2), step(7, 8), step(11, 12)])], [], PARTS)
     (root / "v2/full_scale/two.mp4").unlink()
     reading = read(root, ALL)
     assert [(r.take, r.n_units) for r in of(reading, RejectCode.VIDEO_MISSING)] == [("goalstep:grp-one:two", 1)]
     assert {c.take.uid for c in reading.candidates} == {"one", "three"}
+    write(root / "v2" / "full_scale" / f"{GROUP}.mp4", b"")
+    (candidate,) = read(root, ALL).candidates
+    assert candidate.take.take_id == f"goalstep:{GROUP}:{GROUP}"
+    assert candidate.points[1].span_s == (7.0, 8.0)
+
+
+def test_a_group_that_cannot_be_resolved_costs_its_steps_and_says_so(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    root = goalstep(tmp_path, [entry(GROUP, four())], [entry("alone", four())], PARTS)
+    table, lengths = root / "v2/annotations/goalstep_video_groups.tsv", root / "ego4d.json"
+    tables = (
+        "['other', 'two']", "['one', 'two']\n['one', 'three']", "__import__('os').remove('x')",
+        "['one', '../two']", "['one', 'one']", "[]"
+    )  # fmt: skip
+    one, two = {"video_uid": "one"}, {"video_uid": "two", "duration_sec": 4}
+    documents = ({"videos": [one]}, {"videos": [one | {"duration_sec": 0}, two]})
+    bad = [*((table, f"video_group\n{rows}\n") for rows in tables), *((lengths, json.dumps(d)) for d in documents)]
+    for path, content in bad:
+        with subtests.test(content=content):
+            whole = path.read_text()
+            path.write_text(content)
+            reading = read(root, ALL)
+            path.write_text(whole)
+            (unknown,) = of(reading, RejectCode.TAKE_UNKNOWN)
+            assert (unknown.take, unknown.n_units) == (f"goalstep:{GROUP}:{GROUP}", 4)
+            assert [c.take.uid for c in reading.candidates] == ["alone"]
 
 
 def test_one_recording_in_two_splits_is_refused_in_both(tmp_path: Path) -> None:
@@ -140,23 +115,22 @@ FLAGGED = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("changes", "kept", "code"),
-    [
-        ({}, "CDEF", RejectCode.NOT_RELEVANT),
-        ({"relevance": ("essential",)}, "CDE", RejectCode.NOT_RELEVANT),
-        ({"relevance": RELEVANCE, "keep_continued": False}, "ABCEF", RejectCode.CONTINUED),
-        ({"relevance": RELEVANCE, "procedural_only": True}, "E", RejectCode.NOT_PROCEDURAL),
-        ({"min_segments": 5}, "", RejectCode.TAKE_SHORT),
-        ({"min_label_train": 2}, "", RejectCode.LABEL_RARE),
-    ],
-)
-def test_each_filter_is_a_setting_and_what_it_costs_is_counted(
-    tmp_path: Path, changes: Json, kept: str, code: RejectCode
-) -> None:
-    reading = read(goalstep(tmp_path, [entry("a", FLAGGED)], []), settings("goalstep", **changes))
-    assert "".join(p.text for c in reading.candidates for p in c.points) == kept
-    assert sum(r.n_units for r in of(reading, code)) > 0
+FILTERS: list[tuple[Json, str, RejectCode]] = [
+    ({}, "CDEF", RejectCode.NOT_RELEVANT),
+    ({"relevance": ("essential",)}, "CDE", RejectCode.NOT_RELEVANT),
+    ({"relevance": RELEVANCE, "keep_continued": False}, "ABCEF", RejectCode.CONTINUED),
+    ({"relevance": RELEVANCE, "procedural_only": True}, "E", RejectCode.NOT_PROCEDURAL),
+    ({"min_segments": 5}, "", RejectCode.TAKE_SHORT),
+    ({"min_label_train": 2}, "", RejectCode.LABEL_RARE),
+]
+
+
+def test_each_filter_is_a_setting_and_what_it_costs_is_counted(tmp_path: Path) -> None:
+    root = goalstep(tmp_path, [entry("a", FLAGGED)], [])
+    for changes, kept, code in FILTERS:
+        reading = read(root, settings("goalstep", **changes))
+        assert "".join(p.text for c in reading.candidates for p in c.points) == kept, changes
+        assert sum(r.n_units for r in of(reading, code)) > 0, changes
 
 
 def test_rare_labels_are_those_of_training_and_are_cut_in_both_splits(tmp_path: Path) -> None:
@@ -204,47 +178,40 @@ def test_absent_fields_hold_their_defaults_and_are_told(tmp_path: Path) -> None:
 # faults
 
 
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        (step("0", 2), RejectCode.TS_INVALID),
-        (step(0, float("nan")), RejectCode.TS_INVALID),
-        (step(-1, 2), RejectCode.TS_INVALID),
-        (step(True, 2), RejectCode.TS_INVALID),
-        ({"step_category": "x"}, RejectCode.RECORD_MALFORMED),
-        (step(0, 2, ""), RejectCode.RECORD_MALFORMED),
-        (step(0, 2, 7), RejectCode.RECORD_MALFORMED),
-        (step(0, 2, "\ud800"), RejectCode.RECORD_MALFORMED),
-        (step(0, 2, is_relevant="perhaps"), RejectCode.RECORD_MALFORMED),
-        (step(0, 2, is_relevant=["essential"]), RejectCode.RECORD_MALFORMED),
-        (step(0, 2, is_continued="maybe"), RejectCode.RECORD_MALFORMED),
-        ("no object", RejectCode.RECORD_MALFORMED),
-        (None, RejectCode.RECORD_MALFORMED),
-    ],
-)
-def test_a_bad_segment_costs_itself_and_says_where_it_stands(tmp_path: Path, bad: object, code: RejectCode) -> None:
-    reading = read(goalstep(tmp_path, [entry("a", [*four(), bad])], []), CFG)
-    (row,) = of(reading, code)
-    assert (row.take, row.n_units, row.source_offset) == ("goalstep:a:a", 1, 4)
-    assert len(reading.candidates[0].points) == 4
+MALFORMED = ({"step_category": "x"}, step(0, 2, ""), step(0, 2, 7), step(0, 2, "\ud800"), "no object", None)
+UNKNOWN_FLAGS = ({"is_relevant": "perhaps"}, {"is_relevant": ["essential"]}, {"is_continued": "maybe"})
+BAD_STEPS: list[tuple[object, RejectCode]] = [
+    *((step(start, 2), RejectCode.TS_INVALID) for start in ("0", -1, True)),
+    (step(0, float("nan")), RejectCode.TS_INVALID),
+    *((bad, RejectCode.RECORD_MALFORMED) for bad in MALFORMED),
+    *((step(0, 2, **flags), RejectCode.RECORD_MALFORMED) for flags in UNKNOWN_FLAGS),
+]
 
 
-@pytest.mark.parametrize(
-    ("bad", "code", "n_units"),
-    [
-        (entry("../../etc/passwd", four()), RejectCode.TAKE_NAME_INVALID, 4),
-        (entry("good", four()), RejectCode.RECORD_MALFORMED, 4),
-        (entry(None, four()), RejectCode.RECORD_MALFORMED, 4),
-        (entry("a", {"not": "a list"}), RejectCode.RECORD_MALFORMED, 0),
-        ("no object", RejectCode.RECORD_MALFORMED, 0),
-        (entry("a", []), RejectCode.UNLABELLED, 0),
-    ],
-)
-def test_a_bad_entry_costs_its_segments(tmp_path: Path, bad: Json, code: RejectCode, n_units: int) -> None:
-    reading = read(goalstep(tmp_path, [entry("good", four()), bad], [entry("val", four())]), CFG)
-    assert sum(r.n_units for r in of(reading, code)) in (n_units, 2 * n_units)
-    assert of(reading, code)
-    assert "val" in {c.take.uid for c in reading.candidates}
+def test_a_bad_segment_costs_itself_and_says_where_it_stands(tmp_path: Path) -> None:
+    for bad, code in BAD_STEPS:
+        reading = read(goalstep(tmp_path, [entry("a", [*four(), bad])], []), CFG)
+        assert [(r.take, r.n_units, r.source_offset) for r in of(reading, code)] == [("goalstep:a:a", 1, 4)], bad
+        assert len(reading.candidates[0].points) == 4
+
+
+BAD_ENTRIES: list[tuple[Json | str, RejectCode, int]] = [
+    (entry("../../etc/passwd", four()), RejectCode.TAKE_NAME_INVALID, 4),
+    (entry("good", four()), RejectCode.RECORD_MALFORMED, 8),
+    (entry(None, four()), RejectCode.RECORD_MALFORMED, 4),
+    (entry("a", {"not": "a list"}), RejectCode.RECORD_MALFORMED, 0),
+    ("no object", RejectCode.RECORD_MALFORMED, 0),
+    (entry("a", []), RejectCode.UNLABELLED, 0),
+]
+
+
+def test_a_bad_entry_costs_its_segments(tmp_path: Path) -> None:
+    for bad, code, n_units in BAD_ENTRIES:
+        train: list[Json] = [entry("good", four()), bad]  # type: ignore[list-item]
+        reading = read(goalstep(tmp_path, train, [entry("val", four())]), CFG)
+        assert of(reading, code), bad
+        assert sum(r.n_units for r in of(reading, code)) == n_units, bad
+        assert "val" in {c.take.uid for c in reading.candidates}
 
 
 def test_a_key_that_stands_twice_costs_the_object_that_holds_it(tmp_path: Path) -> None:

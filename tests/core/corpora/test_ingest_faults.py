@@ -21,7 +21,7 @@ from egoexo_fixture import (
 )
 
 from schemas.rejects import RejectCode
-from trajpilot_core.corpora.egoexo4d import descriptions
+from trajpilot_core.corpora.egoexo4d import atomic
 from trajpilot_core.errors import InputError
 from trajpilot_core.store import corpus_files as corpus_files
 
@@ -30,26 +30,38 @@ def of_take(sink: Any, name: str = TAKE) -> list[dict[str, Any]]:
     return [row for row in sink.rows("segments") if row["take_id"] == f"egoexo4d:uid-{name}"]
 
 
-@pytest.fixture
-def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
+@pytest.fixture(autouse=True)
+def no_decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open no video, but where a fault lies in one."""
+    if "code" not in request.fixturenames:
+        monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
 
 
-def test_a_healthy_corpus_has_no_rejects(tmp_path: Path) -> None:
-    sink = ingest(healthy(tmp_path).write())
-    assert (sink.rejects, sink.n_in, sink.n_out) == ([], 24, 24)
+IN_VIDEO = (RejectCode.WRONG_TYPE, RejectCode.DECODE_FAILED, RejectCode.LATE_START, RejectCode.VFR)
 
 
-@pytest.mark.parametrize("code", FAULTS)
-def test_a_planted_fault_becomes_its_code_and_costs_its_units(code: RejectCode, tmp_path: Path) -> None:
-    corpus = healthy(tmp_path)
+def check_planted(code: RejectCode, root: Path) -> None:
+    """Plant one fault, ingest, and see what it costs."""
+    corpus = healthy(root)
     FAULTS[code].plant(corpus)
     sink = ingest(corpus.write())
     assert sink.of(code), sink.codes()
     assert sink.codes()[code] == FAULTS[code].n_units
-    assert {row["take_id"] for row in sink.rows("takes")} >= {
-        f"egoexo4d:uid-{n}" for n in ("train_1", "train_2", "test_0")
-    }
+    others = {f"egoexo4d:uid-{name}" for name in ("train_1", "train_2", "test_0")}
+    assert {row["take_id"] for row in sink.rows("takes")} >= others
+
+
+@pytest.mark.parametrize("code", IN_VIDEO)
+def test_a_planted_fault_of_a_video_becomes_its_code_and_costs_its_units(code: RejectCode, tmp_path: Path) -> None:
+    check_planted(code, tmp_path)
+
+
+def test_a_planted_fault_becomes_its_code_and_costs_its_units(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    sink = ingest(healthy(tmp_path / "healthy").write())
+    assert (sink.rejects, sink.n_in, sink.n_out) == ([], 24, 24)
+    for planted in FAULTS.keys() - IN_VIDEO:
+        with subtests.test(code=planted):
+            check_planted(planted, tmp_path / planted)
 
 
 def test_an_annotation_file_that_changes_while_it_is_read_is_unstable(
@@ -82,119 +94,104 @@ def test_a_video_that_changes_while_it_is_probed_is_unstable(tmp_path: Path, mon
     assert ingest(corpus.write()).codes() == {"INPUT_UNSTABLE": 6}
 
 
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"take_name": None}, "RECORD_MALFORMED"),
-        ({"take_name": ".hidden"}, "TAKE_NAME_INVALID"),
-        ({"take_name": "a\u0000b"}, "TAKE_NAME_INVALID"),
-        ({"take_name": "x" * 129}, "TAKE_NAME_INVALID"),
-        ({"take_name": "ta\u212ae"}, "TAKE_NAME_INVALID"),
-        ({"take_name": "line\n"}, "TAKE_NAME_INVALID"),
-        ({"root_dir": "takes/../../etc"}, "TAKE_NAME_INVALID"),
-        ({"root_dir": "/etc"}, "TAKE_NAME_INVALID"),
-        ({"root_dir": "s3://bucket/take"}, "TAKE_NAME_INVALID"),
-        ({"take_uid": "../x"}, "TAKE_UNKNOWN"),
-        ({"validated": False}, "TAKE_DROPPED"),
-        ({"validated": None}, "TAKE_DROPPED"),
-        ({"capture": "none"}, "RECORD_MALFORMED"),
-        ({"frame_aligned_videos": {}}, "VIDEO_MISSING"),
-        ({"frame_aligned_videos": {"aria02": {"rgb": {"relative_path": None}}}}, "VIDEO_MISSING"),
-        ({"frame_aligned_videos": {"aria02": {"rgb": {"relative_path": "../../x.mp4"}}}}, "TAKE_NAME_INVALID"),
-        ({"capture": {"cameras": [{"cam_id": "gp01", "is_ego": True}]}}, "RECORD_MALFORMED"),
-    ],
-)
-@pytest.mark.usefixtures("no_decoder")
-def test_a_bad_take_record_costs_its_take_only(change: dict[str, object], code: str, tmp_path: Path) -> None:
+NAMES = (".hidden", "a\u0000b", "x" * 129, "ta\u212ae", "line\n")
+ROOTS = ("takes/../../etc", "/etc", "s3://bucket/take")
+
+
+def rgb(path: str | None) -> dict[str, object]:
+    return {"frame_aligned_videos": {"aria02": {"rgb": {"relative_path": path}}}}
+
+
+BAD_RECORDS: list[tuple[dict[str, object], str]] = [
+    *(({"take_name": name}, "TAKE_NAME_INVALID") for name in NAMES),
+    *(({"root_dir": root}, "TAKE_NAME_INVALID") for root in ROOTS),
+    (rgb("../../x.mp4"), "TAKE_NAME_INVALID"),
+    *(({"validated": value}, "TAKE_DROPPED") for value in (False, None)),
+    *((change, "VIDEO_MISSING") for change in ({"frame_aligned_videos": {}}, rgb(None))),
+    *(({name: value}, "RECORD_MALFORMED") for name, value in (("take_name", None), ("capture", "none"))),
+    ({"capture": {"cameras": [{"cam_id": "gp01", "is_ego": True}]}}, "RECORD_MALFORMED"),
+    ({"take_uid": "../x"}, "TAKE_UNKNOWN"),
+]
+
+
+def test_a_bad_take_record_costs_its_take_only(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
-    corpus.takes[0].update(change)  # type: ignore[attr-defined]
-    sink = ingest(corpus.write())
-    assert sink.codes()[code] == 6
-    assert len(sink.rows("takes")) == 3
+    whole = corpus.takes[0]
+    for change, code in BAD_RECORDS:
+        corpus.takes[0] = whole | change  # type: ignore[operator]
+        sink = ingest(corpus.write())
+        assert sink.codes().get(code) == 6, change
+        assert len(sink.rows("takes")) == 3
 
 
-@pytest.mark.parametrize(
-    ("entries", "n_in"),
-    [
-        ("text", 0),
-        ({}, 0),
-        ([None], 0),
-        ([[]], 0),
-        ([{"descriptions": 3}], 0),
-        ([annotate(steps(), uid="")], 6),
-        ([annotate(steps(), rejected="maybe")], 6),
-        ([annotate([None, 3, "x", [], {}])], 5),
-        ([annotate([describe("x", t) for t in (None, "3", -1, True, [], 1e400)])], 6),
-        ([annotate([{"text": "C x.", "timestamp": 1.0}])], 1),
-        ([annotate([describe("C \ud800", 1.0)])], 1),
-        ([annotate([describe("C x.", 1.0, unsure="perhaps")])], 1),
-    ],
-)
-@pytest.mark.usefixtures("no_decoder")
-def test_a_broken_annotation_costs_its_take_only(entries: object, n_in: int, tmp_path: Path) -> None:
+BROKEN: list[tuple[object, int]] = [
+    *((entries, 0) for entries in ("text", {}, [None], [[]], [{"descriptions": 3}])),
+    ([annotate(steps(), uid="")], 6),
+    ([annotate(steps(), rejected="maybe")], 6),
+    ([annotate([None, 3, "x", [], {}])], 5),
+    ([annotate([describe("x", t) for t in (None, "3", -1, True, [], 1e400)])], 6),
+    ([annotate([{"text": "C x.", "timestamp": 1.0}])], 1),
+    ([annotate([describe("C \ud800", 1.0)])], 1),
+    ([annotate([describe("C x.", 1.0, unsure="perhaps")])], 1),
+]
+
+
+def test_a_broken_annotation_costs_its_take_only(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
-    corpus.train[UID] = entries
-    sink = ingest(corpus.write())
-    assert sink.n_in == 18 + n_in
-    assert of_take(sink) == []
-    assert set(sink.codes()) <= {"RECORD_MALFORMED", "TS_INVALID", "UNLABELLED"}
+    for entries, n_in in BROKEN:
+        corpus.train[UID] = entries
+        sink = ingest(corpus.write())
+        assert (sink.n_in, of_take(sink)) == (18 + n_in, []), entries
+        assert set(sink.codes()) <= {"RECORD_MALFORMED", "TS_INVALID", "UNLABELLED"}
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"\xef\xbb\xbf{}", "byte order mark at byte 0|byte order mark; save it as UTF-8 without one at byte 0"),
-        (b'{"annotations": {"a": "\xff"}}', "not UTF-8 .* at byte 23"),
-        ('{"annotations": {"é": ]}}'.encode(), "no JSON .* at byte 23"),
-        (b"[" * 100_000, "nested too deeply"),
-        (b'{"annotations": ' + b"9" * 5000 + b"}", "no usable JSON"),
-        (b"[]", "expected one object"),
-        (b"", "no JSON"),
-        (b'{"annotations": {}, "annotations": {}}', "expected one object"),
-    ],
-)
-@pytest.mark.usefixtures("no_decoder")
-def test_a_broken_annotation_file_is_named_with_its_place(content: bytes, said: str, tmp_path: Path) -> None:
+BROKEN_FILES = [
+    (b"\xef\xbb\xbf{}", "byte order mark at byte 0|byte order mark; save it as UTF-8 without one at byte 0"),
+    (b'{"annotations": {"a": "\xff"}}', "not UTF-8 .* at byte 23"),
+    ('{"annotations": {"é": ]}}'.encode(), "no JSON .* at byte 23"),
+    (b"[" * 100_000, "nested too deeply"),
+    (b'{"annotations": ' + b"9" * 5000 + b"}", "no usable JSON"),
+    (b"[]", "expected one object"),
+    (b"", "no JSON"),
+    (b'{"annotations": {}, "annotations": {}}', "expected one object"),
+]
+SPLITS = "annotations/splits.json"
+BROKEN_METADATA = [
+    ("takes.json", None, "takes.json is missing"),
+    ("takes.json", b"[]", "without takes"),
+    ("takes.json", b"{}", "expected a list of takes"),
+    ("takes.json", b'[{"a": "NaN", "b": NaN}]', "literal NaN is no JSON at byte 19"),
+    ("takes.json", b'[{"a": -Infinity}]', "at byte 7"),
+    (SPLITS, None, "splits.json is missing"),
+    (SPLITS, b'{"take_uid_to_split": []}', "take_uid_to_split"),
+    (SPLITS, b'{"take_uid_to_split": {"x": "holdout"}}', "names no take of the splits train and val"),
+]
+
+
+def test_a_broken_annotation_file_is_named_with_its_place(tmp_path: Path, subtests: pytest.Subtests) -> None:
     root = healthy(tmp_path).write()
-    write(root / "annotations/atomic_descriptions_val.json", content)
-    with pytest.raises(InputError, match=r"atomic_descriptions_val\.json cannot be read: .*download") as caught:
-        ingest(root)
-    assert caught.match(said)
+    for content, said in BROKEN_FILES:
+        with subtests.test(said=said):
+            write(root / "annotations/atomic_descriptions_val.json", content)
+            with pytest.raises(InputError, match=r"atomic_descriptions_val\.json cannot be read: .*download") as caught:
+                ingest(root)
+            assert caught.match(said)
 
 
-@pytest.mark.parametrize(
-    ("path", "content", "said"),
-    [
-        ("takes.json", None, "takes.json is missing"),
-        ("takes.json", b"[]", "without takes"),
-        ("takes.json", b"{}", "expected a list of takes"),
-        ("takes.json", b'[{"a": "NaN", "b": NaN}]', "literal NaN is no JSON at byte 19"),
-        ("takes.json", b'[{"a": -Infinity}]', "at byte 7"),
-        ("annotations/splits.json", None, "splits.json is missing"),
-        ("annotations/splits.json", b'{"take_uid_to_split": []}', "take_uid_to_split"),
-        (
-            "annotations/splits.json",
-            b'{"take_uid_to_split": {"x": "holdout"}}',
-            "names no take of the splits train and val",
-        ),
-    ],
-)
-@pytest.mark.usefixtures("no_decoder")
-def test_broken_metadata_is_an_error_with_advice(path: str, content: bytes | None, said: str, tmp_path: Path) -> None:
-    root = healthy(tmp_path).write()
-    (root / path).unlink() if content is None else write(root / path, content)
-    with pytest.raises(InputError, match=said) as caught:
-        ingest(root)
-    assert caught.match("fetch|download")
-
-
-def test_no_corpus_is_an_error_with_advice(tmp_path: Path) -> None:
+def test_broken_metadata_is_an_error_with_advice(tmp_path: Path, subtests: pytest.Subtests) -> None:
+    corpus = healthy(tmp_path)
+    for path, content, said in BROKEN_METADATA:
+        with subtests.test(said=said):
+            file = corpus.write() / path
+            file.unlink() if content is None else write(file, content)
+            with pytest.raises(InputError, match=said) as caught:
+                ingest(tmp_path)
+            assert caught.match("fetch|download")
     for root in ("", str(tmp_path / "nothing")):
         with pytest.raises(InputError, match="--data"):
             list_sources(root)
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_a_repeated_key_costs_the_object_that_holds_it_only(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
     root = corpus.write()
@@ -214,7 +211,6 @@ def test_a_repeated_key_costs_the_object_that_holds_it_only(tmp_path: Path) -> N
     assert ingest(root).codes() == {"NO_SPLIT": 6}
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_no_take_is_in_two_splits(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
     corpus.val[UID] = corpus.train[UID]
@@ -225,19 +221,17 @@ def test_no_take_is_in_two_splits(tmp_path: Path) -> None:
     assert {row["split"] for row in of_take(ingest(corpus.write()))} == {"test"}
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_a_lost_description_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = descriptions.read_annotation
+    real = atomic.read_annotation
 
     def forgetful(entry: Any, config: Any) -> Any:
         return real({**entry, "descriptions": entry["descriptions"][1:]}, config)
 
-    monkeypatch.setattr(descriptions, "read_annotation", forgetful)
+    monkeypatch.setattr(atomic, "read_annotation", forgetful)
     with pytest.raises(AssertionError, match="24 in, 20 out, 0 lost"):
         ingest(healthy(tmp_path).write())
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_two_takes_that_claim_one_video_are_both_refused(tmp_path: Path) -> None:
     corpus = healthy(tmp_path, n_train=4)
     corpus.takes[1]["root_dir"] = corpus.takes[0]["root_dir"]  # type: ignore[index]
@@ -246,7 +240,6 @@ def test_two_takes_that_claim_one_video_are_both_refused(tmp_path: Path) -> None
     assert ingest(corpus.write()).codes() == {"RECORD_MALFORMED": 6, "TAKE_UNKNOWN": 6}
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_an_emptied_split_names_the_codes_that_emptied_it(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
     for name in ("train_0", "train_1"):
@@ -260,20 +253,17 @@ def test_an_emptied_split_names_the_codes_that_emptied_it(tmp_path: Path) -> Non
     assert caught.match("download the take's frame-aligned video")
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_training_that_dev_would_swallow_is_an_error(tmp_path: Path) -> None:
     root = healthy(tmp_path).write()
     with pytest.raises(InputError, match=r"all 3 training captures .*dev_min"):
         ingest(root, SMALL.replace(dev_min=3))
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_a_corpus_without_training_takes_is_read_for_prediction(tmp_path: Path) -> None:
     sink = ingest(healthy(tmp_path, n_train=0).write())
     assert {row["split"] for row in sink.rows("takes")} == {"test"}
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_leftovers_of_metadata_and_takes_are_reported_and_ignored(tmp_path: Path) -> None:
     root = healthy(tmp_path).write()
     write(root / "annotations/atomic_descriptions_val.json.F14eE010", b"{")
@@ -285,7 +275,6 @@ def test_leftovers_of_metadata_and_takes_are_reported_and_ignored(tmp_path: Path
     assert len(source.facts["leftovers"]) == 2  # type: ignore[arg-type]
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_sources_hold_what_decides_the_result(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
     root = corpus.write()
@@ -301,7 +290,6 @@ def test_sources_hold_what_decides_the_result(tmp_path: Path) -> None:
     assert "groups.csv" in table.files
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_the_capture_is_looked_up_where_takes_json_does_not_repeat_it(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
     capture = {**corpus.takes[0].pop("capture"), "capture_uid": "uid-capture-train_0"}  # type: ignore[attr-defined]
@@ -311,7 +299,6 @@ def test_the_capture_is_looked_up_where_takes_json_does_not_repeat_it(tmp_path: 
     assert ingest(root).codes() == {}
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_optional_files_are_null_where_absent(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
     (tmp_path / f"captures/capture-{TAKE}/timesync.csv").unlink()

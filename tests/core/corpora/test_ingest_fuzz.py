@@ -22,42 +22,10 @@ from egoexo_fixture import (
 from trajpilot_core.errors import TrajPilotError
 
 JUNK: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    1,
-    -1,
-    10**30,
-    1.5,
-    -0.0,
-    float("nan"),
-    float("inf"),
-    1e308,
-    "",
-    "0",
-    "1",
-    "C",
-    "x" * 400,
-    "../../etc/passwd",
-    "/",
-    "a/b",
-    ".",
-    "..",
-    "\u0000",
-    "\ud800",
-    "\ufeff",
-    "\u202etxt",
-    "train",
-    "val",
-    [],
-    {},
-    [[]],
-    {"a": 1},
-    [None],
-    "uid-train_0",
-    "aria02",
-]
+    None, True, False, 0, 1, -1, 10**30, 1.5, -0.0, float("nan"), float("inf"), 1e308, "", "0", "1", "C", "x" * 400,
+    "../../etc/passwd", "/", "a/b", ".", "..", "\u0000", "\ud800", "\ufeff", "\u202etxt", "train", "val", [], {},
+    [[]], {"a": 1}, [None], "uid-train_0", "aria02"
+]  # fmt: skip
 
 
 FEW_WINDOWS = SMALL.replace(max_horizon=4)
@@ -123,30 +91,30 @@ def test_mutated_annotation_files_never_crash_and_rows_balance(tmp_path: Path) -
     corpus = corpus_for(tmp_path)
     clean = copy.deepcopy(corpus.train)
     ended = 0
-    for seed in range(500):
+    for seed in range(150):
         corpus.train = copy.deepcopy(clean)
         mutate(corpus.train, random.Random(seed))
         ended += check(corpus.write())
-    assert ended > 450
+    assert ended > 125
 
 
 def test_mutated_metadata_never_crashes_and_rows_balance(tmp_path: Path) -> None:
     corpus = corpus_for(tmp_path, n_train=4, n_test=2)
     takes, splits = copy.deepcopy(corpus.takes), copy.deepcopy(corpus.splits)
     ended = 0
-    for seed in range(200):
+    for seed in range(100):
         order = random.Random(seed)
         corpus.takes, corpus.splits = copy.deepcopy(takes), copy.deepcopy(splits)
         mutate(corpus.takes if seed % 3 else corpus.splits, order)
         ended += check(corpus.write())
-    assert ended > 100
+    assert ended > 50
 
 
 def test_files_with_flipped_cut_and_doubled_bytes_never_crash(tmp_path: Path) -> None:
     root = corpus_for(tmp_path).write()
     names = ["takes.json", "annotations/splits.json", "annotations/atomic_descriptions_train.json"]
     whole = {name: (root / name).read_bytes() for name in names}
-    for seed in range(300):
+    for seed in range(120):
         order = random.Random(seed)
         name = order.choice(names)
         content = bytearray(whole[name])

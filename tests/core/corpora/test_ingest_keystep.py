@@ -12,7 +12,6 @@ from test_ingest_fuzz import mutate
 from schemas.config import IngestConfig
 from schemas.corpora import KeystepConfig
 from schemas.rejects import RejectCode
-from trajpilot_core.corpora.egoexo4d.keystep import EGOEXO4D_KEYSTEP
 from trajpilot_core.errors import TrajPilotError
 
 CONFIG = IngestConfig(corpus="egoexo4d_keystep", dev_min=1, max_horizon=4)
@@ -89,6 +88,10 @@ def test_a_keystep_is_known_by_its_unique_id_and_named_by_the_vocabulary(keystep
     details = sink.rows("details")[2]
     assert (details["is_leaf"], details["is_essential"], details["description"]) == (False, False, "free text")
     assert not sink.codes()
+    found = {row["what"]: (row["ours"], row["paper"]) for row in sink.rows("counts")}
+    assert (found["labels"], found["scenarios"]) == ((4, 375), (1, 16))
+    assert (found["segments, train"], found["segments, test"]) == ((12, 13_819), (4, 4_272))
+    assert found["segments whose step is no leaf"] == (4, None)
 
 
 def test_either_name_of_the_annotations_metadata_is_read(keysteps: Keysteps) -> None:
@@ -98,48 +101,37 @@ def test_either_name_of_the_annotations_metadata_is_read(keysteps: Keysteps) -> 
     assert {row["annotator"] for row in keysteps.read().rows("segments")} == {"579"}
 
 
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        ({"step_name": "x"}, "RECORD_MALFORMED"),
-        ("a text", "RECORD_MALFORMED"),
-        (segment(1, 2, None), "RECORD_MALFORMED"),
-        (segment(1, 2, 1.5), "RECORD_MALFORMED"),
-        (segment(float("nan"), 2), "TS_INVALID"),
-        (segment(1, float("inf")), "TS_INVALID"),
-        (segment(-1, 2), "TS_INVALID"),
-        (segment("1", 2), "TS_INVALID"),
-        (segment(1, None), "TS_INVALID"),
-        (segment(3, 3), "SEGMENT_EMPTY"),
-        (segment(3, 2), "SEGMENT_EMPTY"),
-        (segment(13, 15), "SEGMENT_OUTSIDE"),
-        (segment(1, 2, 77, step_name=""), "LABEL_EMPTY"),
-        (segment(9, 10, 901), "DUPLICATE"),
-    ],
-)
-def test_a_bad_segment_costs_itself(bad: object, code: str, keysteps: Keysteps) -> None:
-    keysteps.val["uid-test_0"] = annotation(*whole(), bad)
-    sink = keysteps.read()
-    assert {code: n for code, n in sink.codes().items() if n} == {code: 1}
-    assert sink.n_out == 16
-    assert [row.source_offset for row in sink.of(RejectCode(code))] == [4]
+BAD_SEGMENTS: list[tuple[object, str]] = [
+    *((bad, "RECORD_MALFORMED") for bad in ({"step_name": "x"}, "a text", segment(1, 2, None), segment(1, 2, 1.5))),
+    *((segment(*span), "TS_INVALID") for span in ((float("nan"), 2), (1, float("inf")), (-1, 2), ("1", 2), (1, None))),
+    *((segment(3, end), "SEGMENT_EMPTY") for end in (3, 2)),
+    (segment(13, 15), "SEGMENT_OUTSIDE"),
+    (segment(1, 2, 77, step_name=""), "LABEL_EMPTY"),
+    (segment(9, 10, 901), "DUPLICATE"),
+]
 
 
-@pytest.mark.parametrize(
-    ("value", "code", "units"),
-    [
+def test_a_bad_segment_costs_itself(keysteps: Keysteps) -> None:
+    for bad, code in BAD_SEGMENTS:
+        keysteps.val["uid-test_0"] = annotation(*whole(), bad)
+        sink = keysteps.read()
+        assert {code: n for code, n in sink.codes().items() if n} == {code: 1}, bad
+        assert sink.n_out == 16
+        assert [row.source_offset for row in sink.of(RejectCode(code))] == [4]
+
+
+def test_a_take_whose_record_is_bad_costs_itself(keysteps: Keysteps) -> None:
+    for value, code, units in (
         ([annotation(*whole())], "RECORD_MALFORMED", 0),
         (annotation(*whole(), take_uid="another"), "RECORD_MALFORMED", 4),
         ({"segments": {"0": segment(1, 2)}}, "RECORD_MALFORMED", 0),
         (None, "RECORD_MALFORMED", 0),
         (annotation(), "UNLABELLED", 0),
-    ],
-)
-def test_a_take_whose_record_is_bad_costs_itself(value: object, code: str, units: int, keysteps: Keysteps) -> None:
-    keysteps.train["uid-train_1"] = value
-    sink = keysteps.read()
-    assert sink.codes() == {code: units}
-    assert len(sink.rows("takes")) == 3
+    ):
+        keysteps.train["uid-train_1"] = value
+        sink = keysteps.read()
+        assert sink.codes() == {code: units}, value
+        assert len(sink.rows("takes")) == 3
 
 
 def test_takes_unknown_doubled_in_the_wrong_file_without_video_or_poses_cost_themselves(keysteps: Keysteps) -> None:
@@ -180,18 +172,9 @@ def test_masks_are_what_training_shows_or_the_leaves_of_the_taxonomy(keysteps: K
     assert allowed(keysteps.read(masks="taxonomy")) == {"818", "843", "901"}
 
 
-def test_counts_stand_beside_the_papers(keysteps: Keysteps) -> None:
-    found = {row["what"]: (row["ours"], row["paper"]) for row in keysteps.read().rows("counts")}
-    assert found["labels"] == (4, 375)
-    assert found["scenarios"] == (1, 16)
-    assert (found["segments, train"], found["segments, test"]) == ((12, 13_819), (4, 4_272))
-    assert found["segments whose step is no leaf"] == (4, None)
-    assert EGOEXO4D_KEYSTEP.unit == "keysteps"
-
-
 def test_mutated_keysteps_never_crash_and_rows_balance(keysteps: Keysteps) -> None:
     clean, ended = copy.deepcopy((keysteps.train, keysteps.document)), 0
-    for seed in range(150):
+    for seed in range(60):
         keysteps.train, keysteps.document = copy.deepcopy(clean)
         mutate(keysteps.train if seed % 4 else keysteps.document, random.Random(seed))
         try:
@@ -200,4 +183,4 @@ def test_mutated_keysteps_never_crash_and_rows_balance(keysteps: Keysteps) -> No
             ended += 1
         except TrajPilotError as error:
             str(error).encode()
-    assert ended > 130
+    assert ended > 50

@@ -16,7 +16,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.corpora.records.labels import label_rows, normalise, read_paraphrases
 from trajpilot_core.corpora.records.segments import fit_to_video, midpoint_intervals, run_numbers
 from trajpilot_core.corpora.records.splits import dev_captures
-from trajpilot_core.corpora.records.windows import window_rows
+from trajpilot_core.corpora.records.tables import window_rows
 from trajpilot_core.errors import InputError
 
 DURATION_S = 60.0
@@ -24,7 +24,7 @@ times = st.lists(st.floats(0, 80, width=32) | st.sampled_from([0.0, 3.0, 3.0, DU
 caps = st.none() | st.floats(0.05, 5)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
 
@@ -103,31 +103,29 @@ def test_normalisation_is_idempotent_and_has_single_spaces(text: str) -> None:
     assert label == " ".join(label.split())
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("C touches the screw of the hub with his right hand.", "touches the screw of the hub with his right hand"),
-        ("  c  Cuts\tthe CARROT, quickly! ", "cuts the carrot quickly"),
-        ("A person cuts the carrot", "cuts the carrot"),
-        ("The person: cuts the carrot", "cuts the carrot"),
-        ("The camera wearer cuts the carrot", "cuts the carrot"),
-        ("Cuts the carrot", "cuts the carrot"),
-        ("C doesn't cut", "doesnt cut"),
-        ("C cuts the ca\uff32rot", "cuts the carrot"),
-        ("C w\u00e4scht", "w\u00e4scht"),
-        ("C wa\u0308scht", "w\u00e4scht"),
-        ("C pours \u00bd cup", "pours 1 2 cup"),
-        ("Person A talks", "a talks"),
-        ("C.", ""),
-        ("...", ""),
-        ("\u0000", ""),
-    ],
-)
-def test_labels_drop_subject_punctuation_case_and_unicode_forms(text: str, label: str) -> None:
-    assert normalise(text) == label
+LABELS_OF = {
+    "C touches the screw of the hub with his right hand.": "touches the screw of the hub with his right hand",
+    "  c  Cuts\tthe CARROT, quickly! ": "cuts the carrot quickly",
+    "A person cuts the carrot": "cuts the carrot",
+    "The person: cuts the carrot": "cuts the carrot",
+    "The camera wearer cuts the carrot": "cuts the carrot",
+    "Cuts the carrot": "cuts the carrot",
+    "C doesn't cut": "doesnt cut",
+    "C cuts the ca\uff32rot": "cuts the carrot",
+    "C w\u00e4scht": "w\u00e4scht",
+    "C wa\u0308scht": "w\u00e4scht",
+    "C pours \u00bd cup": "pours 1 2 cup",
+    "Person A talks": "a talks",
+    "C.": "",
+    "...": "",
+    "\u0000": "",
+}
 
 
-@pytest.mark.usefixtures("no_decoder")
+def test_labels_drop_subject_punctuation_case_and_unicode_forms() -> None:
+    assert {text: normalise(text) for text in LABELS_OF} == LABELS_OF
+
+
 def test_order_of_the_json_entries_does_not_change_the_tables(tmp_path: Path) -> None:
     def build(root: Path, seed: int) -> Any:
         order = random.Random(seed)
@@ -163,7 +161,6 @@ def test_one_annotator_is_taken_most_accepted_first_then_smaller_uid(tmp_path: P
     assert sink.codes() == {"ANNOTATOR_NOT_CHOSEN": 9, "UNSURE": 9}
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_filters_are_settings_and_read_strings_and_nulls(tmp_path: Path) -> None:
     given = [
         describe("C sees.", 1.0, ego_visible="1", unsure="0"),
@@ -184,7 +181,6 @@ def test_filters_are_settings_and_read_strings_and_nulls(tmp_path: Path) -> None
     assert labels == ["sees", "hides", "is blind", "doubts", "is calm", "helps", "is old"]
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_a_filtered_description_does_not_break_a_run_and_a_lost_segment_does(tmp_path: Path) -> None:
     given = steps(7)
     given[3] = describe("C is unsure.", given[3]["timestamp"], unsure=True)
@@ -198,14 +194,12 @@ def test_a_filtered_description_does_not_break_a_run_and_a_lost_segment_does(tmp
     assert sink.rows("windows")[1]["window_id"] == "egoexo4d:uid-only:h3:0003"
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_duplicates_go_before_midpoints_are_taken(tmp_path: Path) -> None:
     sink = ingested(tmp_path, *steps(3), *steps(3))
     assert sink.codes()["DUPLICATE"] == 3
     assert [row["start_s"] for row in sink.rows("segments")] == [0.25, 1.75, 3.25]
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_the_video_setting_chooses_the_file(tmp_path: Path) -> None:
     corpus = healthy(tmp_path, n_train=0)
     full = corpus.video("test_0").parents[2] / "aria02_214-1.mp4"
@@ -228,7 +222,6 @@ def test_dev_is_a_share_of_the_captures_whatever_their_order(
     assert len(dev) == min(len(captures), max(least, round(share * len(captures))))
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_dev_is_drawn_by_capture_else_participant_else_take(tmp_path: Path) -> None:
     corpus = EgoExoCorpus(tmp_path)
     for index in range(40):
@@ -251,7 +244,6 @@ def test_dev_is_drawn_by_capture_else_participant_else_take(tmp_path: Path) -> N
     assert of_segments == {(row["take_id"], row["split"]) for row in takes}
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_paraphrases_share_an_answer_and_other_texts_are_their_own(tmp_path: Path) -> None:
     table = 'text,label_id\n"C cuts the carrot, slowly.",cut\nSLICES THE CARROT,cut\n'
     corpus = healthy(tmp_path, n_train=0)
@@ -268,42 +260,24 @@ def test_paraphrases_share_an_answer_and_other_texts_are_their_own(tmp_path: Pat
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_a_bad_or_missing_paraphrase_table_is_an_error_with_its_place(tmp_path: Path) -> None:
+    for content, said in (
         (b"a,b\n", "expected text, label_id"),
         (b"", "expected text, label_id"),
         (b"text,label_id\nx\n", "line 2"),
         (b"text,label_id\nC x.,1\nx,2\n", "in the groups '1' and '2'"),
         (b"text,label_id\n\xff,1\n", "at byte 14"),
         (b'text,label_id\n"x,1\n', "no CSV"),
-    ],
-)
-def test_a_bad_paraphrase_table_is_an_error_with_its_place(content: bytes, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        read_paraphrases(content, "groups.csv")
-
-
-def test_a_missing_paraphrase_table_is_an_error(tmp_path: Path) -> None:
+    ):
+        with pytest.raises(InputError, match=said):
+            read_paraphrases(content, "groups.csv")
     with pytest.raises(InputError, match=r"--set ingest\.paraphrase_table=null"):
         ingest(healthy(tmp_path).write(), SMALL.replace(paraphrase_table="groups.csv"))
 
 
 def test_the_label_of_a_group_is_its_most_frequent_training_text() -> None:
-    rows = label_rows(
-        [
-            ("g", "c", "train"),
-            ("g", "b", "train"),
-            ("g", "b", "train"),
-            ("g", "c", "test"),
-            ("g", "c", "test"),
-            ("g", "a", "dev"),
-            ("h", "z", "test"),
-            ("h", "y", "dev"),
-            ("i", "q", "train"),
-            ("i", "p", "train"),
-        ]
-    )
+    texts = "g c train, g b train, g b train, g c test, g c test, g a dev, h z test, h y dev, i q train, i p train"
+    rows = label_rows([tuple(one.split()) for one in texts.split(", ")])  # type: ignore[misc]
     assert [(r.label_id, r.label, r.n_train, r.n_dev, r.n_test) for r in rows] == [
         ("g", "b", 3, 1, 2),
         ("h", "y", 0, 1, 1),
@@ -312,7 +286,6 @@ def test_the_label_of_a_group_is_its_most_frequent_training_text() -> None:
     assert rows[0].paraphrases == ("a", "b", "c")
 
 
-@pytest.mark.usefixtures("no_decoder")
 def test_a_scenario_that_vanishes_is_named(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
     corpus.takes[0].update(task_name="Cook an Omelet", has_trimmed_trajectory=False)  # type: ignore[attr-defined]

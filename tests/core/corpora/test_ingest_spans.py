@@ -34,22 +34,8 @@ times = st.floats(0, 15, width=32) | st.sampled_from([0.0, 3.0, DURATION_S])
 
 
 def a_take(name: str, scenario: str, corpus: str) -> TakeFiles:
-    return TakeFiles(
-        uid=name,
-        corpus=corpus,
-        take_id=f"made:{name}",
-        name=name,
-        scenario=scenario,
-        participant=None,
-        capture=name,
-        camera="",
-        video=f"{name}.mp4",
-        trajectory=None,
-        timesync=None,
-        calibration=None,
-        timesync_start=None,
-        timesync_end=None,
-    )
+    known = {"participant": None, "capture": name, "video": f"{name}.mp4"}
+    return TakeFiles(uid=name, corpus=corpus, take_id=f"made:{name}", name=name, scenario=scenario, **known)
 
 
 def a_corpus(
@@ -139,22 +125,15 @@ def test_neighbours_may_overlap_and_stand_in_order_of_their_start(
     assert [row["anchor_s"] for row in rows] == [1, 2, 6, 9.5]
 
 
-def test_ids_of_a_closed_vocabulary_are_never_merged_and_its_names_are_not_normalised(
+def test_ids_of_a_closed_vocabulary_are_never_merged_and_every_segment_has_its_details(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    sink = read(monkeypatch, tmp_path, a_corpus([*TRAIN, ("test", "tea", FOUR)]))
-    assert {(row["label_id"], row["label"]) for row in sink.rows("labels")} == {
-        ("7", "Stir"),
-        ("8", "Cut"),
-        ("9", "stir"),
-    }
-    assert sink.rows("segments")[0]["raw_text"] == "text of Stir"
-
-
-def test_every_segment_has_its_row_of_details(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = FOUR[0]._replace(details=Details(error_type="Slip", annotated_start_s=0.0, annotated_end_s=2.0))
     sink = read(monkeypatch, tmp_path, a_corpus([*TRAIN, ("test", "tea", [told, *FOUR[1:]])]))
+    names = {(row["label_id"], row["label"]) for row in sink.rows("labels")}
+    assert names == {("7", "Stir"), ("8", "Cut"), ("9", "stir")}, "names are not normalised"
     details, segments = sink.rows("details"), sink.rows("segments")
+    assert segments[0]["raw_text"] == "text of Stir"
     assert [row["segment_id"] for row in details] == [row["segment_id"] for row in segments]
     assert [row["error_type"] for row in details if row["take_id"] == "made:test"] == ["Slip", None, None, None]
     assert (details[2]["annotated_start_s"], details[2]["annotated_end_s"]) == (3.0, 9.0)
@@ -195,13 +174,10 @@ def test_counts_stand_beside_the_papers_except_for_simulated_takes(
     assert {row["paper"] for row in simulated} == {None}
 
 
-def test_the_atomic_corpus_has_the_further_tables_too(tmp_path: Path) -> None:
+def test_the_atomic_corpus_has_the_further_tables_too_and_a_corpus_without_a_reader_is_refused(tmp_path: Path) -> None:
     sink = ingest(healthy(tmp_path).write())
     assert len(sink.rows("details")) == len(sink.rows("segments"))
     assert {row["scenario"] for row in sink.rows("scenario_labels")} == {"Remove a Wheel"}
     assert {row["what"]: row["ours"] for row in sink.rows("counts")}["takes, train"] == 3
-
-
-def test_a_corpus_without_a_reader_is_refused_by_name() -> None:
     with pytest.raises(NotBuiltError, match="reader of elsewhere is not built"):
         spec_of("elsewhere")

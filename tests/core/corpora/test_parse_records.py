@@ -24,13 +24,13 @@ def test_the_records_are_those_of_the_whole_file(records: list[object], indent: 
     assert list(parse_records(content, "takes.json")) == parse(content, "takes.json", refuse_nan=True) == records
 
 
-@pytest.mark.parametrize("content", BROKEN)
-def test_a_broken_file_is_refused_in_the_same_words(content: bytes) -> None:
-    with pytest.raises(FileFaultError) as whole:
-        parse(content, "takes.json", refuse_nan=True)
-    with pytest.raises(FileFaultError) as apart:
-        list(parse_records(content, "takes.json"))
-    assert str(apart.value) == str(whole.value)
+def test_a_broken_file_is_refused_in_the_same_words() -> None:
+    for content in BROKEN:
+        with pytest.raises(FileFaultError) as whole:
+            parse(content, "takes.json", refuse_nan=True)
+        with pytest.raises(FileFaultError) as apart:
+            list(parse_records(content, "takes.json"))
+        assert str(apart.value) == str(whole.value), content
 
 
 def test_a_repeated_key_is_marked_and_no_list_has_no_records() -> None:

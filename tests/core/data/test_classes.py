@@ -93,29 +93,18 @@ def test_rows_answer_with_classes_alone_and_the_scorer_reads_the_labels_that_it_
 
 
 def test_what_the_scorer_reads_of_candidates_does_not_depend_on_the_answers(made) -> None:
-    data, files, _, _ = made
-    own = in_classes(data, class_table(two_by_two(data)))
-    rows = (data.windows[4].split == 2).nonzero()[:, 0][:6]
-    found = []
-    for one in (data, own):
-        view = chain_view(one, files, chains_of(one)[0], 0, "cpu")
-        queries = queries_of(view, find_candidates(view, build_bank(view, 4, "action"), rows, SCORER), SCORER)
-        found.append((queries.texts[queries.label], queries.plans, queries.fallback))
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
-
-
-def test_classes_in_the_place_of_what_the_scorer_reads_would_be_found_out(made) -> None:
     """The planted fault: the same queries with classes as the labels that models read."""
     data, files, _, _ = made
     own = in_classes(data, class_table(two_by_two(data)))
     wrong = replace(own, own_labels=None, own_bank=None, class_of=None)
     rows = (data.windows[4].split == 2).nonzero()[:, 0][:6]
-    texts = []
-    for one in (data, wrong):
+    found = []
+    for one in (data, own, wrong):
         view = chain_view(one, files, chains_of(one)[0], 0, "cpu")
         queries = queries_of(view, find_candidates(view, build_bank(view, 4, "action"), rows, SCORER), SCORER)
-        texts.append(queries.texts[queries.label])
-    assert not torch.equal(*texts)
+        found.append((queries.texts[queries.label], queries.plans, queries.fallback))
+    assert all(torch.equal(a, b) for a, b in zip(*found[:2], strict=True))
+    assert not torch.equal(found[0][0], found[2][0])
 
 
 def test_predictions_of_another_stage_over_other_answers_are_refused_both_ways(made) -> None:

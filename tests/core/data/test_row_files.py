@@ -37,6 +37,9 @@ def test_rows_are_read_where_they_were_written(tmp_path: Path) -> None:
             whole = mapped(tmp_path, place)
             assert whole.dtype == TYPES[name]
             assert torch.equal(whole, torch.cat([values(name, 4, 0), values(name, 4, 1)]))
+    assert read_part(tmp_path, "p0", "key1") is None, "of something else"
+    assert read_part(tmp_path, "p2", "key2") is None, "unfinished"
+    assert read_part(tmp_path / "absent", "p0", "key0") is None
 
 
 def test_a_field_without_width_and_a_single_number_are_kept(tmp_path: Path) -> None:
@@ -47,27 +50,15 @@ def test_a_field_without_width_and_a_single_number_are_kept(tmp_path: Path) -> N
     assert mapped(tmp_path, one).tolist() == [0, 1, 2]
 
 
-def test_an_unfinished_part_is_not_there(tmp_path: Path) -> None:
-    assert read_part(tmp_path / "absent", "p0", "key0") is None
-    write_part(tmp_path, "p0", "key0", part(0))
-    assert read_part(tmp_path, "p1", "key1") is None
-
-
-def test_a_part_of_something_else_is_not_taken(tmp_path: Path) -> None:
-    written(tmp_path)
-    assert read_part(tmp_path, "p0", "key1") is None
-    assert read_part(tmp_path, "p0", "key0") is not None
-
-
-@pytest.mark.parametrize("field", list(TYPES))
-def test_every_byte_of_a_part_is_watched_and_none_of_another(field: str, tmp_path: Path) -> None:
-    written(tmp_path)
-    path = tmp_path / f"deep/{field}.rows"
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    assert read_part(tmp_path, "p0", "key0") is not None
-    assert read_part(tmp_path, "p1", "key1") is None
+def test_every_byte_of_a_part_is_watched_and_none_of_another(tmp_path: Path) -> None:
+    for field in TYPES:
+        written(tmp_path)
+        path = tmp_path / f"deep/{field}.rows"
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+        assert read_part(tmp_path, "p0", "key0") is not None, field
+        assert read_part(tmp_path, "p1", "key1") is None, field
 
 
 def test_a_short_or_absent_file_and_a_damaged_marker_are_seen(tmp_path: Path) -> None:
@@ -86,9 +77,6 @@ def test_rows_beyond_the_field_and_unknown_types_are_refused(tmp_path: Path) -> 
     for values_, total in ((torch.zeros(3), 2), (torch.zeros(3, dtype=torch.int8), 3)):
         with pytest.raises(ValueError, match="which holds"):
             write_part(tmp_path, "p", "key", [FieldRows("x", values_, 0, total)])
-
-
-def test_a_file_of_another_size_is_not_mapped(tmp_path: Path) -> None:
     (place,) = write_part(tmp_path, "p", "key", [FieldRows("x", torch.zeros(3), 0, 3)])
     (tmp_path / "x.rows").write_bytes(bytes(8))
     with pytest.raises(StoreError, match="8 bytes, not 12"):

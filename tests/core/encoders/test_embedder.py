@@ -69,9 +69,6 @@ def test_one_clip_that_does_not_fit_says_what_to_do(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(VjepaEncoder, "forward", never)
     with pytest.raises(InputError, match=r"smaller model with --set features\.model"):
         load_embedder(CONFIG, "cpu", tmp_path).embed(np.zeros((1, 16, 64, 64, 3), np.uint8))
-
-
-def test_a_released_size_without_a_checkpoint_says_what_to_set(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"features\.checkpoint is not set"):
         load_embedder(FeatureConfig(), "cpu", tmp_path)
 

@@ -18,6 +18,7 @@ from planners_fixture import check_close
 from torch import Tensor
 
 from schemas.config import FeatureConfig
+from schemas.vjepa import TUBELET
 from trajpilot_core.encoders.video import vjepa_predictor
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa
 from trajpilot_core.encoders.video.tiny import load_tiny, write_tiny_checkpoint
@@ -27,7 +28,6 @@ from trajpilot_core.encoders.video.vjepa_predictor import (
     load_predictor,
     predictor_state,
     shape_of,
-    target_places,
     with_shape,
 )
 from trajpilot_core.engine.sizes import feature_shape
@@ -38,38 +38,27 @@ THEIRS, THEIRS_2_1 = RECORDED["predictor"], RECORDED["predictor_2_1"]
 
 
 def predicted(network: VjepaPredictor, ahead_s: tuple[float, ...] = cases.AHEAD_S) -> Tensor:
-    """What a predictor says of the context of the formula."""
+    """What a predictor says of the context of the formula, of a tubelet so many seconds later, as their code counts."""
     context = cases.context(network.shape.levels)
-    places = target_places(torch.tensor(ahead_s), context.shape[1], cases.GRID, cases.RATE_HZ)
+    skipped = (torch.tensor(ahead_s) * cases.RATE_HZ / TUBELET).to(torch.int64)
+    places = context.shape[1] + cases.GRID**2 * skipped[:, None] + torch.arange(cases.GRID**2)
     with torch.no_grad():
         return network(context, places, cases.GRID)
 
 
 @pytest.mark.usefixtures("double")
-def test_predicted_tokens_are_those_of_the_original() -> None:
-    check_close(predicted(cases.predictor()), THEIRS["predicted"])
-
-
-@pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("fault", ["mask token", "moment", "interpolated positions"])
-def test_another_mask_token_or_position_would_be_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, ahead_s = cases.predictor(), cases.AHEAD_S
-    if fault == "mask token":
-        monkeypatch.setattr(vjepa_predictor, "MASK_INDEX", 0)
-    if fault == "moment":
-        ahead_s = (1.25, 1.75)
-    if fault == "interpolated positions":
-        network.spec = dataclasses.replace(network.spec, release="2.1")
-    with pytest.raises(AssertionError):
-        check_close(predicted(network, ahead_s), THEIRS["predicted"])
-
-
-def test_the_published_clip_asks_for_the_positions_that_were_counted() -> None:
-    places = target_places(torch.tensor([1.0, 0.25, 1.75]), 9216, 24, 8.0)
-    assert places.shape == (3, 576)
-    assert [(int(row[0]), int(row[-1])) for row in places] == [
-        (9216 + 576 * skipped, 9216 + 576 * skipped + 575) for skipped in (4, 1, 7)
-    ]
+def test_predicted_tokens_are_those_of_the_original(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: another mask token, another moment, interpolated positions."""
+    network = cases.predictor()
+    check_close(predicted(network), THEIRS["predicted"])
+    with monkeypatch.context() as planted:
+        planted.setattr(vjepa_predictor, "MASK_INDEX", 0)
+        wrong = [predicted(network)]
+    wrong.append(predicted(network, (1.25, 1.75)))
+    network.spec = dataclasses.replace(network.spec, release="2.1")
+    for other in (*wrong, predicted(network)):
+        with pytest.raises(AssertionError):
+            check_close(other, THEIRS["predicted"])
 
 
 def released(path: Path, network: VjepaPredictor) -> str:
@@ -80,38 +69,34 @@ def released(path: Path, network: VjepaPredictor) -> str:
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("name", ["scaled", "plain"])
-def test_tokens_of_release_2_1_are_those_of_the_original(name: str) -> None:
-    check_close(predicted(cases.predictor_2_1(interpolate_rope=name == "scaled")), THEIRS_2_1[name])
-
-
-@pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("fault", ["positions", "video", "rotation", "levels"])
-def test_another_network_than_that_of_release_2_1_would_be_seen(fault: str) -> None:
+def test_tokens_of_release_2_1_are_those_of_the_original() -> None:
     """Planted: positions as they are, no mark of video, release 2.0's rotation, levels in another order."""
-    network = cases.predictor_2_1(interpolate_rope=fault != "positions")
-    if fault == "video":
-        torch.nn.init.zeros_(network.video_mod_embed)
-    if fault == "rotation":
-        network.spec = dataclasses.replace(network.spec, release="2.0")
-    if fault == "levels":
-        torch.nn.init.zeros_(network.predictor_embed[0].weight[:, :10])
-    with pytest.raises(AssertionError):
-        check_close(predicted(network), THEIRS_2_1["scaled"])
+    plain = predicted(cases.predictor_2_1(interpolate_rope=False))
+    check_close(plain, THEIRS_2_1["plain"])
+    check_close(predicted(cases.predictor_2_1(interpolate_rope=True)), THEIRS_2_1["scaled"])
+    unmarked, turned, other = (cases.predictor_2_1(interpolate_rope=True) for _ in range(3))
+    torch.nn.init.zeros_(unmarked.video_mod_embed)
+    turned.spec = dataclasses.replace(turned.spec, release="2.0")
+    torch.nn.init.zeros_(other.predictor_embed[0].weight[:, :10])
+    for wrong in (plain, *map(predicted, (unmarked, turned, other))):
+        with pytest.raises(AssertionError):
+            check_close(wrong, THEIRS_2_1["scaled"])
 
 
-@pytest.mark.parametrize("model", THEIRS_2_1["parameters"])
-def test_the_sizes_of_release_2_1_have_as_many_parameters_as_the_original(model: str) -> None:
+def test_the_sizes_have_as_many_parameters_as_the_original() -> None:
     with torch.device("meta"):
-        network = VjepaPredictor(shape_of(model, "2.1"))
-    assert sum(parameter.numel() for parameter in network.parameters()) == THEIRS_2_1["parameters"][model]
+        networks = {model: VjepaPredictor(shape_of(model, "2.1")) for model in THEIRS_2_1["parameters"]}
+        default = VjepaPredictor(VjepaPredictorShape(1408))
+    count = {model: sum(value.numel() for value in network.parameters()) for model, network in networks.items()}
+    assert count == THEIRS_2_1["parameters"]
+    assert sum(value.numel() for value in default.parameters()) == THEIRS["parameters"]
 
 
-@pytest.mark.parametrize("saved", [cases.predictor(), cases.predictor_2_1(interpolate_rope=True)])
-def test_a_released_file_loads_and_answers_as_what_was_saved(saved: VjepaPredictor, tmp_path: Path) -> None:
-    path = released(tmp_path / "vitg.pt", saved)
-    loaded = with_shape(predictor_state(path), saved.shape, path)
-    torch.testing.assert_close(predicted(loaded), predicted(saved))
+def test_a_released_file_loads_and_answers_as_what_was_saved(tmp_path: Path) -> None:
+    for saved in (cases.predictor(), cases.predictor_2_1(interpolate_rope=True)):
+        path = released(tmp_path / "vitg.pt", saved)
+        loaded = with_shape(predictor_state(path), saved.shape, path)
+        torch.testing.assert_close(predicted(loaded), predicted(saved))
 
 
 def test_what_is_no_such_predictor_is_refused(tmp_path: Path) -> None:
@@ -125,20 +110,11 @@ def test_what_is_no_such_predictor_is_refused(tmp_path: Path) -> None:
     torch.save({"encoder": {}}, path)
     with pytest.raises(CheckpointError, match="holds no 'predictor'"):
         load_predictor(path, "vit_giant")
-
-
-def test_the_release_is_read_off_the_file_and_a_teacher_s_tokens_are_refused(tmp_path: Path) -> None:
     path = released(tmp_path / "vitG.pt", cases.predictor_2_1(interpolate_rope=True))
     with pytest.raises(CheckpointError, match=r"not one of V-JEPA 2\.1 with 24 blocks of 384 on 4 levels"):
         load_predictor(path, "vit_gigantic")
     with pytest.raises(CheckpointError, match="tokens of its teacher, 1664 wide, and those of vit_base are 768 wide"):
         load_predictor(path, "vit_base")
-
-
-def test_the_released_size_is_the_default() -> None:
-    with torch.device("meta"):
-        network = VjepaPredictor(VjepaPredictorShape(1408))
-    assert sum(parameter.numel() for parameter in network.parameters()) == THEIRS["parameters"]
 
 
 def embedded(tmp_path: Path, **changes: Any) -> FrozenVjepa:

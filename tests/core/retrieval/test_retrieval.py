@@ -19,8 +19,8 @@ from trajpilot_core.retrieval import candidates as candidates_module
 from trajpilot_core.retrieval.bank import (
     build_bank,
     chain_view,
-    check_bank,
     check_pool,
+    check_takes,
     endpoint_keys,
     many_plans,
     retrieve,
@@ -35,14 +35,20 @@ def view():
     return chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
 
 
-@pytest.mark.parametrize("key", ["action", "visual"])
-def test_the_bank_holds_every_window_of_the_fitted_takes_and_no_other(view, key):
-    bank = build_bank(view, 4, key)
+def test_the_bank_holds_every_window_of_the_fitted_takes_and_no_other(view, monkeypatch):
+    """Planted: the takes of the fit are every take, test ones too."""
     windows = view.data.windows[4]
-    assert set(bank.take.tolist()) == set(fit_takes(view.data, view.chain).tolist())
-    assert len(bank.take) == int(torch.isin(windows.take, fit_takes(view.data, view.chain)).sum())
-    assert torch.equal(bank.segments, windows.segments[bank.window])
-    assert_close(bank.key.norm(dim=1), torch.ones(len(bank.key)))
+    for key in ("action", "visual"):
+        bank = build_bank(view, 4, key)
+        assert set(bank.take.tolist()) == set(fit_takes(view.data, view.chain).tolist())
+        assert len(bank.take) == int(torch.isin(windows.take, fit_takes(view.data, view.chain)).sum())
+        assert torch.equal(bank.segments, windows.segments[bank.window])
+        assert_close(bank.key.norm(dim=1), torch.ones(len(bank.key)))
+    everyone = torch.arange(len(view.data.take_ids))
+    monkeypatch.setattr("trajpilot_core.retrieval.bank.fit_takes", lambda *_: everyone)
+    for key in ("action", "visual"):
+        with pytest.raises(LeakError, match="only takes that the chain was fitted on"):
+            build_bank(view, 3, key)
 
 
 def test_an_empty_bank_lies_where_the_data_lie(view):
@@ -62,30 +68,14 @@ def test_keys_are_the_two_ends_with_equal_weight(view):
     assert_close(visual[:, : start.shape[1]] * 2**0.5, start)
 
 
-@pytest.mark.parametrize("split", [1, 2])
-def test_a_leaked_take_in_the_bank_raises(view, split):
+def test_a_leaked_or_held_out_take_in_the_bank_raises(view):
     bank = build_bank(view, 3, "visual")
-    leaked = bank.take.clone()
-    leaked[2] = int((view.data.take_split == split).nonzero()[0, 0])
-    with pytest.raises(LeakError, match="toy:"):
-        check_bank(bank._replace(take=leaked), view)
-
-
-def test_a_held_out_take_in_the_bank_raises(view):
-    bank = build_bank(view, 3, "visual")
-    leaked = bank.take.clone()
-    leaked[0] = int(query_takes(view.data, view.chain)[0])
-    with pytest.raises(LeakError, match="held out"):
-        check_bank(bank._replace(take=leaked), view)
-
-
-@pytest.mark.parametrize("key", ["action", "visual"])
-def test_a_bank_is_checked_when_it_is_built(view, key, monkeypatch):
-    """Planted: the takes of the fit are every take, test ones too."""
-    everyone = torch.arange(len(view.data.take_ids))
-    monkeypatch.setattr("trajpilot_core.retrieval.bank.fit_takes", lambda *_: everyone)
-    with pytest.raises(LeakError, match="only takes that the chain was fitted on"):
-        build_bank(view, 3, key)
+    leaks = [int((view.data.take_split == split).nonzero()[0, 0]) for split in (1, 2)]
+    for take in (*leaks, int(query_takes(view.data, view.chain)[0])):
+        leaked = bank.take.clone()
+        leaked[2] = take
+        with pytest.raises(LeakError, match=r"toy:.* held out of that chain"):
+            check_takes(leaked, 3, view.data, view.chain)
 
 
 def test_a_candidate_of_the_querys_own_take_raises():
@@ -133,25 +123,22 @@ def test_candidates_are_rolled_out_with_the_querys_ends_and_their_own_middles(vi
             assert_close(found.ends[b], plan[[0, -1]], atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("device", "precision", "many", "in_bf16"),
-    [
+def test_many_plans_are_made_in_bf16_on_a_gpu_only(view, monkeypatch):
+    n_dev = sum(int((windows.split == 1).sum()) for windows in view.data.windows.values())
+    for device, precision, many, in_bf16 in (
         ("cpu", "bf16", True, False),
         ("cuda", "fp32", True, False),
         ("cuda", "bf16", False, False),
         ("cuda", "bf16", True, True),
         ("cuda", "auto", True, False),
-    ],
-)
-def test_many_plans_are_made_in_bf16_on_a_gpu_only(view, device, precision, many, in_bf16, monkeypatch):
-    n_dev = sum(int((windows.split == 1).sum()) for windows in view.data.windows.values())
-    monkeypatch.setattr(bank_module, "MANY_WINDOWS", n_dev if many else n_dev + 1)
-    with pretend_cuda(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch without a GPU says that it switches autocast off
-        there = replace(view, latents=view.latents.to(device), models=replace(view.models, precision=precision))
-        found = many_plans(there)
-    assert isinstance(found, torch.autocast) == in_bf16
-    assert not in_bf16 or (found.device, found.fast_dtype) == ("cuda", torch.bfloat16)
+    ):
+        monkeypatch.setattr(bank_module, "MANY_WINDOWS", n_dev if many else n_dev + 1)
+        with pretend_cuda(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch without a GPU says that it switches autocast off
+            there = replace(view, latents=view.latents.to(device), models=replace(view.models, precision=precision))
+            found = many_plans(there)
+        assert isinstance(found, torch.autocast) == in_bf16, (device, precision, many)
+        assert not in_bf16 or (found.device, found.fast_dtype) == ("cuda", torch.bfloat16)
 
 
 def test_keys_and_candidates_are_many_plans_and_the_fallback_is_not(view, monkeypatch):
@@ -231,23 +218,23 @@ def test_cross_fitting_keeps_every_querys_fold_out_of_its_bank():
         assert (data.fold[bank.take] != chain.fold).all()
 
 
-@pytest.mark.parametrize("full", [1, 2, 3])
-def test_memory_that_runs_out_in_a_roll_out_changes_no_plan(view, monkeypatch, full):
+def test_memory_that_runs_out_in_a_roll_out_changes_no_plan(view, monkeypatch):
     bank, rows = build_bank(view, 4, "action"), torch.arange(12)
     monkeypatch.setattr(candidates_module, "ROLL_OUT_PLANS", 4 * SCORER.candidates)
-    expected, sizes = find_candidates(view, bank, rows, SCORER), []
-    roll_out = CausalPredictor.roll_out
+    expected, roll_out = find_candidates(view, bank, rows, SCORER), CausalPredictor.roll_out
+    for full in (1, 2, 3):
+        sizes = []
 
-    def planted(self, start, goal, ends, mids, horizon):
-        sizes.append(len(mids))
-        if len(sizes) == full:
-            raise torch.OutOfMemoryError("planted")
-        return roll_out(self, start, goal, ends, mids, horizon)
+        def planted(self, start, goal, ends, mids, horizon, full=full, sizes=sizes):
+            sizes.append(len(mids))
+            if len(sizes) == full:
+                raise torch.OutOfMemoryError("planted")
+            return roll_out(self, start, goal, ends, mids, horizon)
 
-    monkeypatch.setattr(CausalPredictor, "roll_out", planted)
-    found = find_candidates(view, bank, rows, SCORER)
-    assert_close(found.plans, expected.plans)
-    assert_close(found.ends, expected.ends)
-    assert sizes[:full] == [4] * full
-    assert sum(sizes) == len(rows) + 4, "the parts before it are not done again"
-    assert max(sizes[full:]) == 2
+        monkeypatch.setattr(CausalPredictor, "roll_out", planted)
+        found = find_candidates(view, bank, rows, SCORER)
+        assert_close(found.plans, expected.plans)
+        assert_close(found.ends, expected.ends)
+        assert sizes[:full] == [4] * full
+        assert sum(sizes) == len(rows) + 4, "the parts before it are not done again"
+        assert max(sizes[full:]) == 2

@@ -93,35 +93,25 @@ def test_every_segment_lies_on_a_true_step_of_its_name(made: tuple[World, Tables
         assert [names[take.take.segments[i].label] for i in take.step] == [label[one] for one in take.segment_ids]
         assert (take.step[1:] >= take.step[:-1]).all()
     assert unshown(world, tables.segments, has_classes=False) is None
-
-
-def test_the_first_step_of_every_task_is_one_answer(made: tuple[World, Tables]) -> None:
-    world, _ = made
-    times = Counter(steps_of(world).label_ids(world))
-    shared = {label: n for label, n in times.items() if n > 1}
-    goalstep = world.config.layout == "goalstep"
-    assert list(shared.values()) == [world.config.tasks]
-    assert next(iter(shared)) in times
+    times = Counter(names)
+    (shared,) = (name for name, n in times.items() if n > 1)
+    assert times[shared] == world.config.tasks, "the first step of every task is one answer"
     assert len(times) == len(world.labels) - world.config.tasks + 1
-    assert not goalstep or next(iter(shared)).startswith("prepare")
+    assert world.config.layout != "goalstep" or shared.startswith("prepare")
 
 
-def test_the_ceilings_are_as_often_right_as_they_say(made: tuple[World, Tables]) -> None:
-    world, tables = made
-    known = known_values(world, tables.segments, tables.windows)
-    assert calibration_check(known).verdict == "holds", calibration_check(known).detail
-    assert known.n_unproven == 0
-
-
-def test_names_that_are_taken_for_labels_would_be_found_out(
+def test_the_ceilings_are_as_often_right_as_they_say_and_names_that_are_kept_apart_are_found_out(
     made: tuple[World, Tables], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: labels of one name kept apart, as if the tables told them apart."""
     world, tables = made
-    merged = known_values(world, tables.segments, tables.windows)
+    known = known_values(world, tables.segments, tables.windows)
+    assert calibration_check(known).verdict == "holds", calibration_check(known).detail
+    assert known.n_unproven == 0
+    assert {name for row in known.truth for name in row} <= set(tables.labels["label_id"].to_pylist())
     monkeypatch.setattr("trajpilot_core.simworld.inference.bayes_optimal.class_codes", lambda names, classes: None)
     apart = known_values(world, tables.segments, tables.windows)
-    assert apart.expected["no_traj"].sum() < merged.expected["no_traj"].sum()
+    assert apart.expected["no_traj"].sum() < known.expected["no_traj"].sum()
 
 
 def test_files_of_one_take_are_laid_end_to_end(tmp_path: Path) -> None:
@@ -140,58 +130,48 @@ def test_files_of_one_take_are_laid_end_to_end(tmp_path: Path) -> None:
             take_steps(world, tables.segments)
 
 
-@pytest.mark.parametrize(
-    ("layout", "own", "reason"),
-    [
-        ("egoper", {"egoper": EgoPerConfig()}, r"carry a label that no step of the world has \('error addition'\)"),
-        ("egoper", {"egoper": NO_ADDITIONS.replace(keep_background=True)}, "no step of the world has"),
-        ("goalstep", {"goalstep": GoalStepConfig(level="substep")}, "no step of the world has"),
-        ("keystep", {"keystep": KeystepConfig(leaves_only=True)}, "are left out of the tables"),
-    ],
-)
-def test_tables_that_do_not_show_every_step_by_its_label_have_no_exact_ceiling(
-    layout: str, own: dict[str, object], reason: str, tmp_path: Path
-) -> None:
-    world = sample_world(big(layout, segment_s=2.0))
-    tables = read(world, tmp_path, ingest_config(layout, **own))
-    found = unshown(world, tables.segments, has_classes=False)
-    assert found is not None
-    assert re.search(reason, found), found
+UNSHOWN: list[tuple[str, dict[str, object], str]] = [
+    ("egoper", {"egoper": EgoPerConfig()}, r"carry a label that no step of the world has \('error addition'\)"),
+    ("egoper", {"egoper": NO_ADDITIONS.replace(keep_background=True)}, "no step of the world has"),
+    ("goalstep", {"goalstep": GoalStepConfig(level="substep")}, "no step of the world has"),
+    ("keystep", {"keystep": KeystepConfig(leaves_only=True)}, "are left out of the tables"),
+]
 
 
-@pytest.mark.parametrize("layout", ["basketball", "epic_kitchens"])
-def test_a_layout_without_steps_says_so_and_is_refused(layout: str) -> None:
-    world = sample_world(small_world(layout, broken="none", train_takes=2, test_takes=2))
-    none = pa.table({"label_id": pa.array([], pa.string())})
-    reason = unshown(world, none, has_classes=False)
-    assert reason
-    (said,) = ceiling_checks([], reason)
-    assert (said.check, said.verdict, said.detail) == (NO_CEILING, "not run", reason)
-    with pytest.raises(InputError, match="does not show the steps"):
-        steps_of(world)
+def test_tables_that_do_not_show_every_step_by_its_label_have_no_exact_ceiling(tmp_path: Path) -> None:
+    for n, (layout, own, reason) in enumerate(UNSHOWN):
+        world = sample_world(big(layout, segment_s=2.0))
+        tables = read(world, tmp_path / str(n), ingest_config(layout, **own))
+        found = unshown(world, tables.segments, has_classes=False)
+        assert found is not None
+        assert re.search(reason, found), found
 
 
-def test_what_is_known_names_the_answers_of_the_tables(made: tuple[World, Tables]) -> None:
-    world, tables = made
-    known: ExactCeilings = known_values(world, tables.segments, tables.windows.slice(0, 5))
-    assert {name for row in known.truth for name in row} <= set(tables.labels["label_id"].to_pylist())
+def test_a_layout_without_steps_says_so_and_is_refused() -> None:
+    for layout in ("basketball", "epic_kitchens"):
+        world = sample_world(small_world(layout, broken="none", train_takes=2, test_takes=2))
+        none = pa.table({"label_id": pa.array([], pa.string())})
+        reason = unshown(world, none, has_classes=False)
+        assert reason
+        (said,) = ceiling_checks([], reason)
+        assert (said.check, said.verdict, said.detail) == (NO_CEILING, "not run", reason)
+        with pytest.raises(InputError, match="does not show the steps"):
+            steps_of(world)
 
 
-@pytest.mark.parametrize(("layout", "own"), [("keystep", {}), ("egoper", {"egoper": EgoPerConfig()})])
-def test_the_evaluation_finds_the_world_in_its_layout_and_says_where_it_has_no_ceiling(
-    layout: str, own: dict[str, object], tmp_path: Path
-) -> None:
-    config = big(layout, segment_s=2.0)
-    tables = read(sample_world(config), tmp_path, ingest_config(layout, **own))
-    (tmp_path / "world.json").write_text(json.dumps({"config": config.model_dump(mode="json")}))
-    windows = tables.windows.filter(pc.equal(tables.windows["split"], "test"))
-    memory = Memory({"segments": tables.segments, "windows": windows})
-    work = SimpleNamespace(inputs=memory, config=EvaluationConfig(), runtime=SimpleNamespace(data_root=str(tmp_path)))
-    known = what_is_known(work, right_predictions(tables.segments, windows))
-    if layout == "keystep":
-        assert isinstance(known, ExactCeilings)
-        assert len(known.window_ids) == windows.num_rows > 10
-        assert compare(right_predictions(tables.segments, windows), known)
-    else:
-        assert isinstance(known, str)
-        assert "error addition" in known
+def test_the_evaluation_finds_the_world_in_its_layout_and_says_where_it_has_no_ceiling(tmp_path: Path) -> None:
+    for layout, own in (("keystep", {}), ("egoper", {"egoper": EgoPerConfig()})):
+        config, folder = big(layout, segment_s=2.0), tmp_path / layout
+        tables = read(sample_world(config), folder, ingest_config(layout, **own))
+        (folder / "world.json").write_text(json.dumps({"config": config.model_dump(mode="json")}))
+        windows = tables.windows.filter(pc.equal(tables.windows["split"], "test"))
+        memory = Memory({"segments": tables.segments, "windows": windows})
+        work = SimpleNamespace(inputs=memory, config=EvaluationConfig(), runtime=SimpleNamespace(data_root=str(folder)))
+        known = what_is_known(work, right_predictions(tables.segments, windows))
+        if layout == "keystep":
+            assert isinstance(known, ExactCeilings)
+            assert len(known.window_ids) == windows.num_rows > 10
+            assert compare(right_predictions(tables.segments, windows), known)
+        else:
+            assert isinstance(known, str)
+            assert "error addition" in known

@@ -49,6 +49,7 @@ def test_the_file_lies_where_the_reader_looks_and_has_the_rows_of_the_video() ->
     n_rows = clock.n_rows(clock.n_frames(WORLD.take_duration_s(TAKE)))
     assert read_rows(content, name, OMNIVORE_VIDEO.width).shape == (n_rows, OMNIVORE_VIDEO.width)
     assert file_of()[1] == content
+    assert torch.load(io.BytesIO(content), weights_only=True).dtype == torch.float32, "torch loads it without code"
 
 
 def test_a_shift_by_one_row_lies_farther_from_what_the_segments_show() -> None:
@@ -66,11 +67,6 @@ def test_a_world_without_released_features_is_what_it_was() -> None:
     assert list(released_files(dataclasses.replace(WORLD, config=tiny_world()), TAKE)) == []
     with pytest.raises(ValueError, match="files of the layouts egoexo4d, keystep"):
         tiny_world().replace(layout="goalstep", released="omnivore_video")
-
-
-def test_the_file_is_what_torch_loads_without_code() -> None:
-    loaded = torch.load(io.BytesIO(file_of()[1]), weights_only=True)
-    assert loaded.dtype == torch.float32
 
 
 def test_a_kitchen_has_the_archives_that_actionformer_reads_for_every_video_that_it_names() -> None:

@@ -12,7 +12,7 @@ from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.video import write_video
 from trajpilot_core.simworld.world.motion import head_motion, head_poses
-from trajpilot_core.simworld.world.render import camera_matrix, render_at, render_frames
+from trajpilot_core.simworld.world.render import camera_matrix, render_at
 
 STEP = 3
 """Frames between the two pictures whose rotation is recovered."""
@@ -47,8 +47,9 @@ def clip(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[np.ndarray], np
     take = world.takes[0]
     motion = head_motion(world, take)
     path = tmp_path_factory.mktemp("video") / "take.mp4"
-    write_video(path, render_frames(world, take, motion), config.fps, config.crf)
-    rotation, _ = head_poses(motion, np.arange(take.n_frames) / config.fps)
+    t_s = np.arange(take.n_frames) / config.fps
+    write_video(path, render_at(world, take, motion, t_s), config.fps, config.crf)
+    rotation, _ = head_poses(motion, t_s)
     return decoded(path), rotation, camera_matrix(config.size_px, config.view_deg), path
 
 

@@ -1,18 +1,20 @@
 """Ego-Exo4D atomic descriptions -> candidate takes with time points; what cannot be used becomes rejects.
 
-Source: docs.ego-exo4d-data.org, page Atomic Action Descriptions; decisions: docs/decisions/ingest.md. The unit that is
-counted is the description: each one of the files that are read ends as a point of a candidate or in one reject.
+Source: docs.ego-exo4d-data.org, page Atomic Action Descriptions; filters, duplicates and the choice of one annotator:
+docs/decisions/ingest.md. The unit that is counted is the description: each one of the files that are read ends as a
+point of a candidate or in one reject.
 """
 
 from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
 
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import Candidate, Fault, Published
-from trajpilot_core.corpora.egoexo4d.descriptions import choose_annotation, count_descriptions
-from trajpilot_core.corpora.egoexo4d.download import download_of
-from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, list_release, read_release
+from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published
+from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
+from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_seconds, as_text, shown
 from trajpilot_core.corpora.records.corpus_statistics import (
     LABELS,
     SCENARIOS,
@@ -35,6 +37,127 @@ PUBLISHED = {
     SCENARIOS: Published(71, FILTERS),
 }
 """Source: paper, appendix on data sets."""
+MALFORMED = RejectCode.RECORD_MALFORMED
+
+
+class Annotation(NamedTuple):
+    """One annotator's pass over a take, filtered."""
+
+    uid: str
+    points: list[AnnotatedPoint]
+    faults: list[tuple[int, Fault]]
+    """Place in the list of descriptions, and why it is lost."""
+    n_units: int
+    is_reordered: bool
+
+
+def count_descriptions(entries: object) -> int:
+    """Return how many descriptions a take's value holds, whatever state the rest of it is in."""
+    return sum(_count(entry) for entry in entries) if isinstance(entries, list) else 0
+
+
+def choose_annotation(
+    entries: object, take: str, path: str, config: IngestConfig
+) -> tuple[list[AnnotatedPoint], list[Reject]]:
+    """Return the points of the annotation with most accepted descriptions (ties: smaller uid), and the rejects.
+
+    Points are sorted by time, then text. Points and units of the rejects add up to `count_descriptions`.
+    """
+    if not isinstance(entries, list):
+        return [], [Fault(MALFORMED, f"expected a list of annotations, found {shown(entries)}").reject(take, 0, path)]
+    rejects: list[Reject] = []
+    usable: list[Annotation] = []
+    for index, entry in enumerate(entries):
+        found = read_annotation(entry, config)
+        if isinstance(found, Fault):
+            rejects.append(found.reject(take, _count(entry), path, index))
+        else:
+            usable.append(found)
+    if not usable:
+        return [], rejects
+    first = min(usable, key=lambda a: (-len(a.points), a.uid, [point[:2] for point in a.points]))
+    for other in (a for a in usable if a is not first):
+        fault = Fault(RejectCode.ANNOTATOR_NOT_CHOSEN, f"annotation {other.uid} has {len(other.points)} descriptions")
+        rejects.append(fault.reject(take, other.n_units, path))
+    return first.points, rejects + _rejects_of(first, take, path)
+
+
+def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
+    """Filter one annotation; a Fault says why none of its descriptions can be used."""
+    fields = as_object(entry)
+    if fields is None:
+        return Fault(MALFORMED, f"an annotation is no object, or holds a key twice: {shown(entry)}")
+    descriptions, uid = fields.get("descriptions"), as_id(fields.get("annotation_uid"))
+    if not isinstance(descriptions, list) or uid is None:
+        return Fault(MALFORMED, "an annotation lacks annotation_uid or its list of descriptions")
+    rejected = as_bool(fields.get("rejected"))
+    if rejected is None and fields.get("rejected") is not None:
+        return Fault(MALFORMED, f"`rejected` is {shown(fields['rejected'])}")
+    if rejected:
+        return Fault(RejectCode.ANNOTATION_REJECTED, f"annotation {uid}: {shown(fields.get('reject_reason'))}")
+    annotator = as_id(fields.get("annotator_id")) or ""
+    return _filtered(uid, annotator, descriptions, config)
+
+
+def _filtered(uid: str, annotator: str, descriptions: list[object], config: IngestConfig) -> Annotation:
+    accepted: list[AnnotatedPoint] = []
+    faults: list[tuple[int, Fault]] = []
+    for index, description in enumerate(descriptions):
+        found = read_description(description, config)
+        if isinstance(found, Fault):
+            faults.append((index, found))
+        else:
+            accepted.append(AnnotatedPoint(*found, uid, annotator, index))
+    ordered = sorted(accepted)
+    points = [p for i, p in enumerate(ordered) if i == 0 or p[:2] != ordered[i - 1][:2]]
+    double = [p for i, p in enumerate(ordered) if i > 0 and p[:2] == ordered[i - 1][:2]]
+    faults += [(p.offset, Fault(RejectCode.DUPLICATE, f"{shown(p.text)!r} at {p.time_s} s")) for p in double]
+    is_reordered = any(a.time_s > b.time_s for a, b in pairwise(accepted))
+    return Annotation(uid, points, sorted(faults), len(descriptions), is_reordered)
+
+
+def read_description(value: object, config: IngestConfig) -> tuple[float, str] | Fault:
+    """Return (time in seconds, text) of a description that passes the filters, or why it does not."""
+    fields = as_object(value)
+    text = as_text(fields.get("text")) if fields is not None else None
+    if fields is None or text is None or "timestamp" not in fields:
+        return Fault(MALFORMED, f"a description lacks text or timestamp, or holds a key twice: {shown(value)}")
+    time_s = as_seconds(fields["timestamp"])
+    if time_s is None:
+        return Fault(RejectCode.TS_INVALID, f"timestamp is {shown(fields['timestamp'])}")
+    if "subject" not in fields and "narration_subject" not in fields:
+        return Fault(MALFORMED, "a description lacks subject and narration_subject")
+    flags = {name: as_bool(fields.get(name)) for name in ("unsure", "ego_visible")}
+    for name, flag in flags.items():
+        if flag is None and fields.get(name) is not None:
+            return Fault(MALFORMED, f"`{name}` is {shown(fields[name])}, expected true, false, 0, 1 or null")
+    subject = fields["subject"] if "subject" in fields else fields["narration_subject"]
+    fault = _filter_fault(subject, flags["unsure"], flags["ego_visible"], config)
+    return fault or (time_s, text)
+
+
+def _filter_fault(subject: object, unsure: bool | None, visible: bool | None, config: IngestConfig) -> Fault | None:
+    """Return the filter that the description fails. A null `unsure` is no doubt; a null `ego_visible` is no sight."""
+    if not isinstance(subject, str) or subject.strip() not in config.subjects:
+        return Fault(RejectCode.NOT_WEARER, f"subject is {shown(subject)}")
+    if config.drop_unsure and unsure:
+        return Fault(RejectCode.UNSURE, "unsure is true")
+    if config.require_ego_visible and not visible:
+        return Fault(RejectCode.NOT_EGO_VISIBLE, f"ego_visible is {visible}")
+    return None
+
+
+def _rejects_of(annotation: Annotation, take: str, path: str) -> list[Reject]:
+    rejects = [fault.reject(take, 1, path, index) for index, fault in annotation.faults]
+    if annotation.is_reordered:
+        detail = f"annotation {annotation.uid}: {len(annotation.points)} descriptions were sorted by time"
+        rejects.append(Fault(RejectCode.TS_REORDERED, detail).reject(take, 0, path))
+    return rejects
+
+
+def _count(entry: object) -> int:
+    descriptions = entry.get("descriptions") if isinstance(entry, dict) else None
+    return len(descriptions) if isinstance(descriptions, list) else 0
 
 
 def read_one(found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:

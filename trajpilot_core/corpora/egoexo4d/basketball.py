@@ -15,26 +15,15 @@ import numpy as np
 from schemas.annotation import CorpusCount, Details
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import (
-    AnnotatedPoint,
-    Candidate,
-    CorpusReading,
-    Fault,
-    Published,
-    Released,
-    TakeFiles,
-    count,
-)
-from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, read_one
-from trajpilot_core.corpora.egoexo4d.descriptions import count_descriptions, read_annotation
-from trajpilot_core.corpora.egoexo4d.download import download_of
-from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, list_release, read_release
+from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, CorpusReading, Fault, Published, Released, count
+from trajpilot_core.corpora.egoexo4d.atomic import ATOMIC_FILE, count_descriptions, read_annotation, read_one
+from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.fields import as_id, as_object, as_text
-from trajpilot_core.corpora.records.balance import Counts, draw_test, surplus
 from trajpilot_core.corpora.records.corpus_statistics import TEST_TAKES, TRAIN_TAKES
 from trajpilot_core.corpora.records.segments import midpoint_intervals
+from trajpilot_core.corpora.records.splits import Counts, draw_test, surplus
 from trajpilot_core.corpora.records.tables import subject_phrases
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.store.corpus_files import Corpus
@@ -84,7 +73,9 @@ class _Mined:
     def read(self, found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
         """Return a take with all points of its chosen annotator."""
         take = found.take.take_id
-        if config.basketball.takes == "basketball" and not is_basketball(found.take):
+        by_id = any(number // 1000 == DOMAIN for number in found.take.task_ids)
+        is_basketball = by_id or any("basketball" in name.lower() for name in found.take.task_names)
+        if config.basketball.takes == "basketball" and not is_basketball:
             fault = Fault(RejectCode.FILTERED, "its task is none of basketball (ingest.basketball.takes)")
             return None, [fault.reject(take, count_descriptions(found.value), found.path)]
         self.scenarios.add(found.take.scenario)
@@ -92,12 +83,6 @@ class _Mined:
         if candidate is not None:
             self.following[take] = _following(found.value, candidate.points, config)
         return candidate, rejects
-
-
-def is_basketball(take: TakeFiles) -> bool:
-    """Return whether a take is of a basketball task, by the ids of its tasks or by their names."""
-    by_id = any(number // 1000 == DOMAIN for number in take.task_ids)
-    return by_id or any("basketball" in name.lower() for name in take.task_names)
 
 
 def _following(entries: object, points: Sequence[AnnotatedPoint], config: IngestConfig) -> dict[int, AnnotatedPoint]:
@@ -112,17 +97,17 @@ def _following(entries: object, points: Sequence[AnnotatedPoint], config: Ingest
     own = {point.offset for point in points}
     after = {a.offset: b for a, b in pairwise(everyone)}
     mine = subject_phrases(config)
+
+    def states_shot(text: str) -> bool:
+        """Return whether a description of another person states a shot, whatever name precedes the verb."""
+        words = text.split()
+        return any(attempt_of(" ".join(words[i:]), config.basketball, mine) for i in range(min(4, len(words))))
+
     return {
         offset: point
         for offset, point in after.items()
-        if offset in own and (point.offset in own or not _states_shot(point.text, config, mine))
+        if offset in own and (point.offset in own or not states_shot(point.text))
     }
-
-
-def _states_shot(text: str, config: IngestConfig, mine: Sequence[str]) -> bool:
-    """Return whether a description of another person states a shot, whatever name precedes the verb."""
-    words = text.split()
-    return any(attempt_of(" ".join(words[i:]), config.basketball, mine) for i in range(min(4, len(words))))
 
 
 def _subjects(entry: object) -> Iterator[str]:
@@ -137,8 +122,7 @@ def _subjects(entry: object) -> Iterator[str]:
 def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Mine the descriptions of the splits that are used, draw the test takes, and balance.
 
-    Raises:
-        InputError: takes.json, splits.json or an annotation file cannot be used.
+    Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
     mined = _Mined()
     found = read_release(corpus, config, _kind(mined))

@@ -23,8 +23,7 @@ from trajpilot_core.corpora.base import (
     count,
     span_point,
 )
-from trajpilot_core.corpora.egoexo4d.download import download_of
-from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, list_release, read_release
+from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_span, as_text, shown
 from trajpilot_core.corpora.records.candidates import drop_rare, overlap_fault, overlaps
@@ -190,8 +189,7 @@ def _kind(files: _Files) -> AnnotationKind:
 def read_keystep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read the keysteps of the splits that are used.
 
-    Raises:
-        InputError: takes.json, splits.json or an annotation file cannot be used.
+    Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
     files = _Files()
     found = read_release(corpus, config, _kind(files))

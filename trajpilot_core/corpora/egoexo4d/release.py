@@ -16,6 +16,7 @@ from trajpilot_core.corpora.egoexo4d.takes import (
     CAPTURES,
     SPLITS,
     TAKES,
+    TRAJECTORY,
     Takes,
     read_splits,
     read_takes,
@@ -24,6 +25,7 @@ from trajpilot_core.corpora.egoexo4d.takes import (
 )
 from trajpilot_core.corpora.formats.folders import Folders, leftover_rejects, read_document
 from trajpilot_core.corpora.formats.strict_json import FileFaultError, Repeated, parse
+from trajpilot_core.corpora.spec import EGO4D_KEYS, Download, FileKind
 from trajpilot_core.store.corpus_files import Corpus, leftovers
 
 
@@ -69,10 +71,9 @@ class _KnownRelease(NamedTuple):
 def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> CorpusReading:
     """Read the annotations of the splits that are used.
 
-    Raises:
-        InputError: takes.json, splits.json or an annotation file cannot be used.
+    Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
-    known = _known(corpus, config, kind)
+    known = _KnownRelease(read_takes(corpus, config), read_splits(corpus), Folders(corpus), config, kind)
     candidates: list[Candidate] = []
     rejects: list[Reject] = [*known.takes.rejects]
     seen: set[str] = set()
@@ -89,11 +90,16 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     unsplit = Fault(RejectCode.NO_SPLIT, "splits.json does not name the take, whose record cannot be used either")
     rejects += [unsplit.reject(take_id(uid), 0, SPLITS) for uid in sorted(known.takes.faults.keys() - known.splits)]
     rejects += leftover_rejects(sorted(_leftovers(known)))
-    return _reading(known, candidates, rejects, n_in)
-
-
-def _known(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> _KnownRelease:
-    return _KnownRelease(read_takes(corpus, config), read_splits(corpus), Folders(corpus), config, kind)
+    roles = {uid: used_split(split, config) for uid, split in known.splits.items()}
+    named = {take_id(uid): role for uid, role in roles.items() if role is not None}
+    return CorpusReading(
+        candidates=tuple(sorted(candidates, key=lambda c: c.take.take_id)),
+        rejects=tuple(rejects),
+        n_in=n_in,
+        released=named,
+        wanted=frozenset(named.values()),
+        scenarios=frozenset(t.scenario for uid, t in known.takes.usable.items() if roles.get(uid) is not None),
+    )
 
 
 def _annotation_files(known: _KnownRelease) -> list[tuple[str, str]]:
@@ -103,26 +109,12 @@ def _annotation_files(known: _KnownRelease) -> list[tuple[str, str]]:
     return [(split, path) for split, path in paths if split in named or known.folders.is_there(path)]
 
 
-def _reading(known: _KnownRelease, candidates: list[Candidate], rejects: list[Reject], n_in: int) -> CorpusReading:
-    roles = {uid: used_split(split, known.config) for uid, split in known.splits.items()}
-    released = {take_id(uid): role for uid, role in roles.items() if role is not None}
-    return CorpusReading(
-        candidates=tuple(sorted(candidates, key=lambda c: c.take.take_id)),
-        rejects=tuple(rejects),
-        n_in=n_in,
-        released=released,
-        wanted=frozenset(released.values()),
-        scenarios=frozenset(t.scenario for uid, t in known.takes.usable.items() if roles.get(uid) is not None),
-    )
-
-
 def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> Listing:
     """List what `read_release` and the probing of its videos read, without opening an annotation or a video.
 
-    Raises:
-        InputError: takes.json or splits.json cannot be used.
+    Raises InputError: takes.json or splits.json cannot be used.
     """
-    known = _known(corpus, config, kind)
+    known = _KnownRelease(read_takes(corpus, config), read_splits(corpus), Folders(corpus), config, kind)
     takes = [t for uid, t in known.takes.usable.items() if used_split(known.splits.get(uid), config) is not None]
     files = {TAKES, CAPTURES, SPLITS, *(path for _, path in _annotation_files(known))}
     files |= {take.video for take in takes if config.video != "none"}
@@ -131,31 +123,20 @@ def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     return Listing(tuple(sorted(files)), tuple(sorted(present)), found, len(takes))
 
 
-_TakeValues = list[tuple[str, object, Fault | None]]
-"""(take uid, its value, why it cannot be used or None) in order of uid."""
+def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], list[tuple[str, object, Fault | None]]]:
+    """Return an annotation file, and (take uid, its value, why it cannot be used or None) in order of uid.
 
-
-def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], _TakeValues]:
-    """Return an annotation file and its takes.
-
-    Raises:
-        InputError: it is absent, no JSON, or JSON of another shape: what it would cost cannot be counted.
+    Raises InputError: it is absent, no JSON, or JSON of another shape: what it would cost cannot be counted.
     """
     document = parse(read_document(corpus, path), path, refuse_nan=False)
     annotations = document.get("annotations") if isinstance(document, dict) else None
     if not isinstance(document, dict) or not isinstance(annotations, dict) or isinstance(document, Repeated):
         raise FileFaultError(path, "expected one object with one object `annotations`")
-    return document, sorted(_takes_of(annotations), key=lambda row: row[0])
-
-
-def _takes_of(annotations: dict[str, object]) -> Iterator[tuple[str, object, Fault | None]]:
-    if not isinstance(annotations, Repeated):
-        yield from ((uid, value, None) for uid, value in annotations.items())
-        return
-    times = Counter(uid for uid, _ in annotations.pairs)
-    fault = Fault(RejectCode.RECORD_MALFORMED, "the annotation file holds the take uid more than once")
-    for uid, value in annotations.pairs:
-        yield uid, value, fault if times[uid] > 1 else None
+    pairs = annotations.pairs if isinstance(annotations, Repeated) else list(annotations.items())
+    times = Counter(uid for uid, _ in pairs)
+    twice = Fault(RejectCode.RECORD_MALFORMED, "the annotation file holds the take uid more than once")
+    rows = [(uid, value, twice if times[uid] > 1 else None) for uid, value in pairs]
+    return document, sorted(rows, key=lambda row: row[0])
 
 
 def _read_take(
@@ -166,8 +147,15 @@ def _read_take(
     fault = fault or _take_fault(known, released, uid)
     if fault is not None:
         return None, [fault.reject(take_id(uid), known.kind.count(value), path)]
-    take = _as_on_disk(known.takes.usable[uid], known.folders)
-    take = replace(take, video="") if known.config.video == "none" else take
+    take = known.takes.usable[uid]
+    there = {path: path for path in take.optional() if known.folders.is_there(path)}
+    take = replace(
+        take,
+        video="" if known.config.video == "none" else take.video,
+        trajectory=there.get(take.trajectory or ""),
+        timesync=there.get(take.timesync or ""),
+        calibration=there.get(take.calibration or ""),
+    )
     role: Released = "train" if released == "train" else "test"
     return known.kind.read(Annotated(take, role, value, path, document), known.config)
 
@@ -198,17 +186,6 @@ def _missing_files(known: _KnownRelease, take: TakeFiles) -> Fault | None:
     return None
 
 
-def _as_on_disk(take: TakeFiles, folders: Folders) -> TakeFiles:
-    """Return the take with None for each optional file that is absent."""
-    there = {path: path for path in take.optional() if folders.is_there(path)}
-    return replace(
-        take,
-        trajectory=there.get(take.trajectory or ""),
-        timesync=there.get(take.timesync or ""),
-        calibration=there.get(take.calibration or ""),
-    )
-
-
 def _without_annotation(known: _KnownRelease, seen: set[str]) -> Iterator[Reject]:
     """Yield one row, which costs nothing, for each take without annotations that takes.json or splits.json name."""
     for uid in sorted({*known.takes.usable, *known.takes.faults, *known.splits} - seen):
@@ -232,3 +209,23 @@ def _leftovers(known: _KnownRelease) -> Iterator[tuple[str, str]]:
             folders |= {path.rpartition("/")[0]: "" if path == take.timesync else take.take_id for path in paths}
     for folder, owner in folders.items():
         yield from ((owner, f"{folder}/{name}") for name in leftovers(known.folders.names(folder)))
+
+
+PARTS = "metadata annotations captures take_trajectory"
+
+
+def download_of(file: str) -> Download:
+    """Return the download of a task."""
+    paths = [file.format(split) for split in ("train", "val")]
+    return Download(
+        kinds=(
+            FileKind("takes", (TAKES,)),
+            FileKind("splits", (SPLITS,)),
+            *(FileKind(path.rpartition("/")[2], (path,)) for path in paths),
+        ),
+        commands=(f"egoexo -o ROOT --parts {PARTS} downscaled_takes/448",),
+        access=f"sign the licence at https://ego4d.dev/request/ego-exo4d (two days), {EGO4D_KEYS}",
+        pose_file=TRAJECTORY,
+        dispensable=(CAPTURES,),
+        without_videos=(f"egoexo -o ROOT --parts {PARTS} features/omnivore_video",),
+    )

@@ -52,7 +52,6 @@ def found_at(pattern: str, words: Sequence[str]) -> int | None:
     """Return where a pattern begins in a text, None where it does not stand there.
 
     Args:
-        pattern: words in order.
         words: of the text, see `words_of`.
     """
     wanted = words_of(pattern)
@@ -72,8 +71,6 @@ def attempt_of(text: str, config: BasketballConfig, subjects: Sequence[str]) -> 
     Its verb opens the description or a part of it after `and`: who watches another one shoot does not shoot.
 
     Args:
-        text: raw description.
-        config: patterns `verb object`.
         subjects: phrases for the wearer that are dropped from the front, in normal form.
     """
     words = words_of(text, subjects)
@@ -96,7 +93,8 @@ def verdict_of(text: str, config: BasketballConfig) -> ShotVerdict | None:
     """
     words = words_of(text)
     hits = [at for pattern in config.made if (at := found_at(pattern, words)) is not None]
-    is_made = any(not _is_denied(words, at) for at in hits)
+    denials = {at for at, word in enumerate(words) if word in DENIALS or stem(word) in DENIALS}
+    is_made = any(denials.isdisjoint(range(max(0, at - NEAR), at)) for at in hits)
     is_missed = any(found_at(pattern, words) is not None for pattern in config.missed)
     if is_made and is_missed:
         return config.both
@@ -105,17 +103,11 @@ def verdict_of(text: str, config: BasketballConfig) -> ShotVerdict | None:
     return "made" if is_made else "ambiguous" if hits else None
 
 
-def _is_denied(words: Sequence[str], at: int) -> bool:
-    return any(word in DENIALS or stem(word) in DENIALS for word in words[max(0, at - NEAR) : at])
-
-
 def outcome_of(own: str, following: str | None, config: BasketballConfig) -> DescribedShot | None:
     """Return what became of a shot, from the descriptions that the setting `evidence` asks, in its order.
 
     Args:
-        own: the description of the shot.
         following: the next one; None where there is none, or it describes another person's shot.
-        config: patterns and rules.
     """
     for which in config.evidence:
         text = own if which == "own" else following

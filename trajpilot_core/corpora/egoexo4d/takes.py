@@ -5,7 +5,6 @@ uid, and takes.json joins them. The head camera is the one with `is_ego` whose i
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -48,15 +47,6 @@ def take_id(uid: str) -> str:
     return f"{CORPUS}:{shown(uid)}"
 
 
-def read_metadata(corpus: Corpus, path: str) -> object:
-    """Read a metadata file that nothing goes without.
-
-    Raises:
-        InputError: the file is absent or is no JSON.
-    """
-    return parse(_metadata_bytes(corpus, path), path, refuse_nan=True)
-
-
 def _metadata_bytes(corpus: Corpus, path: str) -> bytes:
     try:
         return read_whole(corpus, path)
@@ -67,8 +57,7 @@ def _metadata_bytes(corpus: Corpus, path: str) -> bytes:
 def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
     """Read takes.json; a bad record costs its take only.
 
-    Raises:
-        InputError: takes.json is absent, no JSON, or no list.
+    Raises InputError: takes.json is absent, no JSON, or no list.
     """
     content = _metadata_bytes(corpus, TAKES)
     captures = cache(partial(_captures, corpus))
@@ -93,27 +82,21 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
 def read_splits(corpus: Corpus) -> dict[str, str | None]:
     """Return take uid -> released split; None where splits.json contradicts itself.
 
-    Raises:
-        InputError: splits.json is absent, no JSON, or lacks `take_uid_to_split`.
+    Raises InputError: splits.json is absent, no JSON, or lacks `take_uid_to_split`.
     """
-    document = as_object(read_metadata(corpus, SPLITS))
+    document = as_object(parse(_metadata_bytes(corpus, SPLITS), SPLITS, refuse_nan=True))
     mapping = document.get("take_uid_to_split") if document is not None else None
     if not isinstance(mapping, dict) or not mapping:
         raise InputError(f"{SPLITS} lacks the object take_uid_to_split, or it is empty; {ADVICE}")
-    named: dict[str, set[object]] = defaultdict(set)
+    named: dict[str, set[str | None]] = defaultdict(set)
     for uid, split in mapping.pairs if isinstance(mapping, Repeated) else mapping.items():
         named[uid].add(as_text(split))
-    return {uid: _only(splits) for uid, splits in sorted(named.items())}
+    return {uid: next(iter(splits)) if len(splits) == 1 else None for uid, splits in sorted(named.items())}
 
 
 def used_split(released: str | None, config: IngestConfig) -> Released | None:
     """Return what a released split is used as; the published test labels are `val` (config.test_split)."""
     return "train" if released == "train" else "test" if released == config.test_split else None
-
-
-def _only(values: set[object]) -> str | None:
-    value = next(iter(values)) if len(values) == 1 else None
-    return value if isinstance(value, str) else None
 
 
 def _captures(corpus: Corpus) -> dict[str, object]:
@@ -139,13 +122,33 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
     take = as_object(record)
     if take is None:
         raise _Unusable(RejectCode.RECORD_MALFORMED, "the record of the take holds a key twice")
-    name, folder = _folder(uid, take)
-    _check_released(take, config)
+    name = as_text(take.get("take_name"))
+    if name is None:
+        raise _Unusable(RejectCode.RECORD_MALFORMED, "the take has no take_name")
+    folder = take.get("root_dir") or f"takes/{name}"
+    for what, value, is_safe in (
+        ("take_uid", uid, SAFE_NAME.fullmatch(uid)),
+        ("take_name", name, SAFE_NAME.fullmatch(name)),
+        ("root_dir", folder, safe_path(folder)),
+    ):
+        if not is_safe:
+            allowed = "1 to 128 of A-Z a-z 0-9 _ . -, no dot in front, no '..'"
+            raise _Unusable(RejectCode.TAKE_NAME_INVALID, f"{what} is {shown(value)!r}, allowed are {allowed}")
+    if as_bool(take.get("is_dropped")):
+        raise _Unusable(RejectCode.TAKE_DROPPED, "is_dropped is true")
+    if not config.keep_unvalidated and as_bool(take.get("validated")) is not True:
+        raise _Unusable(RejectCode.TAKE_DROPPED, f"validated is {shown(take.get('validated'))}")
     capture = as_object(take.get("capture", captures.get(as_id(take.get("capture_uid")) or "")))
     if capture is None:
         raise _Unusable(RejectCode.RECORD_MALFORMED, "the take has no usable capture record")
     participant = as_id(take.get("participant_uid"))
     camera, stream = _head_camera(take, capture)
+    relative = safe_path(stream.get("relative_path"))
+    if relative is None:
+        said = shown(stream.get("relative_path"))
+        raise _Unusable(RejectCode.TAKE_NAME_INVALID, f"the video's relative_path is {said!r}")
+    video = PurePosixPath(str(folder), relative)
+    video = video if config.video == "full" else video.parent / "downscaled" / "448" / video.name
     capture_name, capture_root = _capture_folder(capture)
     capture_key = capture_name or as_id(take.get("capture_uid"))
     stand_in = f"participant:{participant}" if participant else f"take:{uid}"
@@ -159,7 +162,7 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
         participant=participant,
         capture=capture_key or stand_in,
         camera=f"{camera}_{as_text(stream.get('stream_id')) or '214-1'}",
-        video=_video_path(folder, stream, config),
+        video=str(video),
         trajectory=f"{folder}/{TRAJECTORY}" if has_trajectory else None,
         timesync=f"{capture_root}/timesync.csv" if capture_root else None,
         calibration=f"{folder}/{CALIBRATION}",
@@ -172,62 +175,21 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
     )
 
 
-def _folder(uid: str, take: dict[str, object]) -> tuple[str, str]:
-    """Return the take's name and folder, each of whose parts may be a folder name."""
-    name = as_text(take.get("take_name"))
-    if name is None:
-        raise _Unusable(RejectCode.RECORD_MALFORMED, "the take has no take_name")
-    folder = take.get("root_dir") or f"takes/{name}"
-    for what, value, is_safe in (
-        ("take_uid", uid, SAFE_NAME.fullmatch(uid)),
-        ("take_name", name, SAFE_NAME.fullmatch(name)),
-        ("root_dir", folder, safe_path(folder)),
-    ):
-        if not is_safe:
-            allowed = "1 to 128 of A-Z a-z 0-9 _ . -, no dot in front, no '..'"
-            raise _Unusable(RejectCode.TAKE_NAME_INVALID, f"{what} is {shown(value)!r}, allowed are {allowed}")
-    return name, str(folder)
-
-
-def _check_released(take: dict[str, object], config: IngestConfig) -> None:
-    if as_bool(take.get("is_dropped")):
-        raise _Unusable(RejectCode.TAKE_DROPPED, "is_dropped is true")
-    if not config.keep_unvalidated and as_bool(take.get("validated")) is not True:
-        raise _Unusable(RejectCode.TAKE_DROPPED, f"validated is {shown(take.get('validated'))}")
-
-
 def _head_camera(take: dict[str, object], capture: dict[str, object]) -> tuple[str, dict[str, object]]:
     """Return the id of the head camera and its RGB stream of `frame_aligned_videos`."""
-    cameras = capture.get("cameras")
-    found = sorted(_ego_ids(cameras)) if isinstance(cameras, list) else []
+    listed = capture.get("cameras")
+    cameras = [as_object(camera) or {} for camera in (listed if isinstance(listed, list) else ())]
+    names = (as_text(camera.get("cam_id")) for camera in cameras if as_bool(camera.get("is_ego")))
+    found = sorted(name for name in names if name and name.lower().startswith("aria") and SAFE_NAME.fullmatch(name))
     if not found:
-        raise _Unusable(
-            RejectCode.RECORD_MALFORMED, "the capture has no camera with is_ego and an id that begins with aria"
-        )
+        said = "the capture has no camera with is_ego and an id that begins with aria"
+        raise _Unusable(RejectCode.RECORD_MALFORMED, said)
     videos = as_object(take.get("frame_aligned_videos")) or {}
     for camera in found:
         stream = as_object((as_object(videos.get(camera)) or {}).get("rgb"))
         if stream is not None and stream.get("relative_path") is not None:
             return camera, stream
     raise _Unusable(RejectCode.VIDEO_MISSING, f"takes.json names no RGB video of {', '.join(found)}")
-
-
-def _ego_ids(cameras: list[object]) -> Iterator[str]:
-    for camera in cameras:
-        fields = as_object(camera) or {}
-        name = as_text(fields.get("cam_id"))
-        if name and as_bool(fields.get("is_ego")) and name.lower().startswith("aria") and SAFE_NAME.fullmatch(name):
-            yield name
-
-
-def _video_path(folder: str, stream: dict[str, object], config: IngestConfig) -> str:
-    relative = safe_path(stream.get("relative_path"))
-    if relative is None:
-        raise _Unusable(
-            RejectCode.TAKE_NAME_INVALID, f"the video's relative_path is {shown(stream.get('relative_path'))!r}"
-        )
-    path = PurePosixPath(folder, relative)
-    return str(path if config.video == "full" else path.parent / "downscaled" / "448" / path.name)
 
 
 def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]:

@@ -71,8 +71,7 @@ def participant_of(video_id: str) -> str | None:
 def parse_annotation(content: bytes, where: str) -> EgoPerFile:
     """Parse annotation.json: action indices count per task, so steps are joined by name.
 
-    Raises:
-        FileFaultError: the file is no such JSON, or a task of it has no list of videos, so that they cannot be counted.
+    Raises FileFaultError: the file is no such JSON, or a task of it has no list of videos, so that none can be counted.
     """
     document = as_object(parse(content, where, refuse_nan=False))
     if not document:
@@ -197,8 +196,7 @@ def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegme
 def parse_split(content: bytes, where: str) -> list[str]:
     """Parse a list of video ids, one per line, without suffix; empty lines and a suffix .mp4 do no harm.
 
-    Raises:
-        FileFaultError: not UTF-8, or lines of which none can be a video id.
+    Raises FileFaultError: not UTF-8, or lines of which none can be a video id.
     """
     lines = text_of(content.removeprefix(BOM), where).splitlines()
     ids = [line.strip().removesuffix(".mp4") for line in lines if line.strip()]

@@ -14,7 +14,6 @@ from trajpilot_core.corpora.base import (
     AnnotatedPoint,
     CorpusReading,
     Fault,
-    Listing,
     Published,
     Released,
     TakeFiles,
@@ -32,7 +31,7 @@ from trajpilot_core.corpora.egoper.files import (
 )
 from trajpilot_core.corpora.formats.fields import shown
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
-from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, listing_of
+from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, listed_by
 from trajpilot_core.corpora.records.corpus_statistics import (
     LABELS,
     TEST_SEGMENTS,
@@ -59,8 +58,8 @@ class _Splits(NamedTuple):
     """Video ids in more than one list."""
     unused: frozenset[str]
     """Video ids in a list that is not used."""
-    files: tuple[str, ...]
-    """Lists that were looked for."""
+    files: frozenset[str]
+    """Lists that are there."""
 
 
 def take_id(video_id: str) -> str:
@@ -85,19 +84,16 @@ def split_files(folders: Folders, tasks: Sequence[str], config: EgoPerConfig) ->
 def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Splits:
     """Read the lists of video ids; every list counts, so that a video in two of them is noticed.
 
-    Raises:
-        InputError: a list that is used is absent, or one cannot be read.
+    Raises InputError: a list that is used is absent, or one cannot be read.
     """
     of: dict[str, set[str]] = {}
     files = split_files(folders, tasks, config.egoper)
-    asked = [path for split in ("train", config.test_split) for path in files[split]]
-    for path in asked:
+    for path in (path for split in ("train", config.test_split) for path in files[split]):
         needed(folders, [path], f"{ADVICE}, or set ingest.egoper.splits")
-    for split, paths in files.items():
-        for path in paths:
-            if folders.is_there(path):
-                for video_id in parse_split(read_document(folders.corpus, path), path):
-                    of.setdefault(video_id, set()).add(split)
+    there = {path: split for split, paths in files.items() for path in paths if folders.is_there(path)}
+    for path, split in there.items():
+        for video_id in parse_split(read_document(folders.corpus, path), path):
+            of.setdefault(video_id, set()).add(split)
     roles: dict[str, Released] = {"train": "train", config.test_split: "test"}
     used = {
         v: roles[split] for v, (split, *more) in ((v, sorted(s)) for v, s in of.items()) if not more and split in roles
@@ -107,17 +103,19 @@ def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Sp
         for v, splits in of.items()
         if len(splits) > 1
     }
-    return _Splits(used, faults, frozenset(of) - set(used) - set(faults), tuple(asked))
+    return _Splits(used, faults, frozenset(of) - set(used) - set(faults), frozenset(there))
 
 
 def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read annotation.json and the lists of the splits.
 
-    Raises:
-        InputError: annotation.json or a list that is used is absent or cannot be read.
+    Raises InputError: annotation.json or a list that is used is absent or cannot be read.
     """
     folders, gathered = Folders(corpus), ReaderState()
-    document, splits = _documents(folders, config)
+    needed(folders, [ANNOTATION], ADVICE)
+    document = parse_annotation(read_document(corpus, ANNOTATION), ANNOTATION)
+    splits = _splits(folders, sorted(document.steps), config)
+    gathered.files |= {ANNOTATION, *splits.files}
     known = {video.video_id for video in document.videos}
     for video_id, n_units, fault in document.lost:
         gathered.reject(fault, take_id(video_id) if video_id else "", n_units, ANNOTATION)
@@ -132,17 +130,15 @@ def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     return gathered.reading(folders, document.n_units, tasks, _counts(document, gathered))
 
 
-def _documents(folders: Folders, config: IngestConfig) -> tuple[EgoPerFile, _Splits]:
-    needed(folders, [ANNOTATION], ADVICE)
-    document = parse_annotation(read_document(folders.corpus, ANNOTATION), ANNOTATION)
-    return document, _splits(folders, sorted(document.steps), config)
-
-
 def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Folders, gathered: ReaderState) -> None:
     take = _take(video, folders)
     role = splits.used.get(video.video_id)
     if role is None:
-        return gathered.reject(_unused(video.video_id, splits), take.take_id, video.n_units, ANNOTATION)
+        fault = splits.faults.get(video.video_id, Fault(RejectCode.NO_SPLIT, "no list of a split names it"))
+        if video.video_id in splits.unused:
+            fault = Fault(RejectCode.SPLIT_UNUSED, "it is in the list of a split that is not used")
+        return gathered.reject(fault, take.take_id, video.n_units, ANNOTATION)
+    gathered.files.add(take.video)
     for offset, fault in video.faults:
         gathered.reject(fault, take.take_id, 1, ANNOTATION, offset)
     found = ((s.offset, _filter_fault(s, config) or _point(s)) for s in video.segments)
@@ -151,12 +147,6 @@ def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Fol
     gathered.counts["segments with an error"] += sum(s.error_type != NORMAL for s in video.segments)
     gathered.counts[f"videos without an error, {role}"] += all(s.error_type == NORMAL for s in video.segments)
     return gathered.add(take, role, points, ANNOTATION, folders)
-
-
-def _unused(video_id: str, splits: _Splits) -> Fault:
-    if video_id in splits.unused:
-        return Fault(RejectCode.SPLIT_UNUSED, "it is in the list of a split that is not used")
-    return splits.faults.get(video_id, Fault(RejectCode.NO_SPLIT, "no list of a split names it"))
 
 
 def _filter_fault(segment: EgoPerSegment, config: EgoPerConfig) -> Fault | None:
@@ -200,21 +190,6 @@ def _counts(document: EgoPerFile, gathered: ReaderState) -> tuple[CorpusCount, .
     )
 
 
-def list_egoper(corpus: Corpus, config: IngestConfig) -> Listing:
-    """List what `read_egoper` and the probing of its videos read, without opening a video.
-
-    Raises:
-        InputError: annotation.json or a list that is used is absent or cannot be read.
-    """
-    folders = Folders(corpus)
-    document, splits = _documents(folders, config)
-    used = [v for v in document.videos if v.video_id in splits.used]
-    videos = {_take(video, folders).video for video in used}
-    lists = {p for paths in split_files(folders, sorted(document.steps), config.egoper).values() for p in paths}
-    there = {path for path in lists if folders.is_there(path)} | set(splits.files)
-    return listing_of(folders, {ANNOTATION, *there, *videos})
-
-
 FILTERS = "ingest.egoper: splits, keep_background, leave_out; ingest.test_split"
 PUBLISHED = {
     TRAIN_TAKES: Published(149, FILTERS),
@@ -229,7 +204,7 @@ EGOPER = CorpusSpec(
     title="EgoPER",
     ids=CORPUS,
     read=read_egoper,
-    listing=list_egoper,
+    listing=listed_by(read_egoper),
     published=PUBLISHED,
     splits="the split lists",
     unit="segments",

@@ -63,8 +63,7 @@ def seconds_of(timestamp: str) -> float | None:
 def parse_actions(content: bytes, where: str) -> EpicFile:
     """Parse EPIC_100_train.csv or EPIC_100_validation.csv.
 
-    Raises:
-        FileFaultError: the file is no such table, or it is cut off.
+    Raises FileFaultError: the file is no such table, or it is cut off.
     """
     rows = parse_table(content, where, COLUMNS, ends_lines=True)
     times = Counter(row.cells["narration_id"] for row in rows if row.cells is not None)
@@ -109,8 +108,7 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
 def parse_classes(content: bytes, where: str) -> dict[int, str]:
     """Parse EPIC_100_verb_classes.csv or EPIC_100_noun_classes.csv: id -> key.
 
-    Raises:
-        FileFaultError: the file is no such table, or ids are not 0, 1, 2 and so on, each once.
+    Raises FileFaultError: the file is no such table, or ids are not 0, 1, 2 and so on, each once.
     """
     rows = [row.cells for row in parse_table(content, where, ("id", "key"))]
     names = {int(r["id"]): r["key"] for r in rows if r is not None and CLASS.fullmatch(r["id"]) and r["key"]}
@@ -121,52 +119,12 @@ def parse_classes(content: bytes, where: str) -> dict[int, str]:
     return names
 
 
-def parse_class_list(content: bytes, where: str, column: str) -> frozenset[int]:
-    """Parse EPIC_100_tail_verbs.csv or EPIC_100_tail_nouns.csv.
+def parse_column(content: bytes, where: str, column: str, form: re.Pattern[str] = CLASS) -> frozenset[str]:
+    """Parse a list of classes or participants: EPIC_100_tail_verbs.csv, and others of one column that counts.
 
-    Raises:
-        FileFaultError: the file is no such table.
+    Raises FileFaultError: the file is no such table, or nothing stands in it.
     """
-    return frozenset(int(text) for text in _column(content, where, column, CLASS))
-
-
-def parse_participants(content: bytes, where: str) -> frozenset[str]:
-    """Parse EPIC_100_unseen_participant_ids_validation.csv.
-
-    Raises:
-        FileFaultError: the file is no such table.
-    """
-    return frozenset(_column(content, where, "participant_id", SAFE_NAME))
-
-
-def parse_rates(content: bytes, where: str) -> dict[str, float]:
-    """Parse EPIC_100_video_info.csv: video id -> frames per second.
-
-    Raises:
-        FileFaultError: the file is no such table, or a rate is no number from 1 to 1,000.
-    """
-    found = {}
-    for row in parse_table(content, where, ("video_id", "fps")):
-        cells = row.cells or {"video_id": "", "fps": ""}
-        rate = float(cells["fps"]) if RATE.fullmatch(cells["fps"]) else 0.0
-        if not 1 <= rate <= 1000:
-            raise FileFaultError(where, f"fps is {shown(cells['fps'])!r}", row.line, "line")
-        found[cells["video_id"]] = rate
-    return found
-
-
-def parse_lengths(content: bytes, where: str) -> dict[str, float]:
-    """Parse EPIC_100_video_info.csv: video id -> seconds of the video; one that states none is absent.
-
-    Raises:
-        FileFaultError: the file is no such table.
-    """
-    cells = [row.cells for row in parse_table(content, where, ("video_id", "duration")) if row.cells is not None]
-    return {one["video_id"]: float(one["duration"]) for one in cells if LENGTH.fullmatch(one["duration"])}
-
-
-def _column(content: bytes, where: str, column: str, form: re.Pattern[str]) -> list[str]:
-    texts = []
+    texts = set()
     rows = parse_table(content, where, (column,))
     if not rows:
         raise FileFaultError(where, f"nothing stands below the header {column}")
@@ -174,8 +132,31 @@ def _column(content: bytes, where: str, column: str, form: re.Pattern[str]) -> l
         text = "" if row.cells is None else row.cells[column].strip()
         if not form.fullmatch(text):
             raise FileFaultError(where, f"{column} is {shown(text)!r}", row.line, "line")
-        texts.append(text)
-    return texts
+        texts.add(text)
+    return frozenset(texts)
+
+
+class VideoInfo(NamedTuple):
+    """What EPIC_100_video_info.csv states of a video."""
+
+    fps: float
+    duration_s: float | None
+
+
+def parse_videos(content: bytes, where: str, *, has_lengths: bool = False) -> dict[str, VideoInfo]:
+    """Parse EPIC_100_video_info.csv: video id -> its rate, and its length where that is asked for and stated.
+
+    Raises FileFaultError: the file is no such table, or a rate is no number from 1 to 1,000.
+    """
+    found = {}
+    for row in parse_table(content, where, ("video_id", "fps", *(["duration"] if has_lengths else []))):
+        cells = row.cells or {"video_id": "", "fps": ""}
+        rate = float(cells["fps"]) if RATE.fullmatch(cells["fps"]) else 0.0
+        if not 1 <= rate <= 1000:
+            raise FileFaultError(where, f"fps is {shown(cells['fps'])!r}", row.line, "line")
+        length = cells.get("duration", "") if has_lengths else ""
+        found[cells["video_id"]] = VideoInfo(rate, float(length) if LENGTH.fullmatch(length) else None)
+    return found
 
 
 def words(key: str) -> str:

@@ -11,34 +11,25 @@ from schemas.annotation import SIMULATED, CorpusCount, Details
 from schemas.config import IngestConfig
 from schemas.corpora import EpicConfig
 from schemas.rejects import RejectCode
-from trajpilot_core.corpora.base import (
-    AnnotatedPoint,
-    CorpusReading,
-    Fault,
-    Listing,
-    Released,
-    TakeFiles,
-    count,
-)
+from trajpilot_core.corpora.base import AnnotatedPoint, CorpusReading, Fault, Released, TakeFiles, count
 from trajpilot_core.corpora.epic_kitchens.files import (
     Action,
     EpicFile,
+    VideoInfo,
     parse_actions,
-    parse_class_list,
     parse_classes,
-    parse_lengths,
-    parse_participants,
-    parse_rates,
+    parse_column,
+    parse_videos,
     words,
 )
 from trajpilot_core.corpora.formats.fields import shown
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
-from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listing_of
+from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
 from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.corpora.released import EPIC_SLOWFAST
 from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind, places
 from trajpilot_core.errors import InputError
-from trajpilot_core.store.corpus_files import Corpus
+from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus
 
 CORPUS = "epic"
 SCENARIO = "kitchen"
@@ -79,10 +70,9 @@ class _KnownEpic(NamedTuple):
     class_paths: tuple[str, ...]
     """Tables of classes and sets."""
     tables: dict[Released, str]
-    rates_hz: dict[str, float] | None
-    """Video id -> its rate, where the context counts frames."""
-    lengths: dict[str, tuple[float, float]] | None
-    """Video id -> its length in seconds and its rate, where no video is read."""
+    videos: dict[str, VideoInfo]
+    """Video id -> what is stated of it, where the context counts frames or no video is read."""
+    reads_videos: bool
 
 
 class _SplitRows(NamedTuple):
@@ -104,19 +94,21 @@ def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
         _refuse_cut(epic.observed_s, config)
     folders = Folders(corpus)
     tables = {role: needed(folders, places(PLACES, name), ADVICE) for role, name in TABLES.items()}
-    paths = {name: needed(folders, places(PLACES, name), ADVICE) for name in CLASS_FILES}
-    classes = _classes(corpus, paths)
     counts_frames, without = epic.context == "vjepa2_frames", config.video == "none"
-    if not counts_frames and not without:
-        return _KnownEpic(folders, epic, classes, tuple(paths.values()), tables, None, None)
-    path = paths[VIDEO_INFO] = needed(folders, places(PLACES, VIDEO_INFO), ADVICE)
-    content = read_document(corpus, path)
-    rates_hz, length_s = parse_rates(content, path), parse_lengths(content, path) if without else {}
+    names = (*CLASS_FILES, *([VIDEO_INFO] if counts_frames or without else []))
+    paths = {name: needed(folders, places(PLACES, name), ADVICE) for name in names}
+    content = {name: (read_document(corpus, path), path) for name, path in paths.items()}
+    classes = EpicClasses(
+        parse_classes(*content[VERBS]),
+        parse_classes(*content[NOUNS]),
+        frozenset(map(int, parse_column(*content[TAIL_VERBS], "verb"))),
+        frozenset(map(int, parse_column(*content[TAIL_NOUNS], "noun"))),
+        parse_column(*content[UNSEEN], "participant_id", SAFE_NAME),
+    )
+    videos = parse_videos(*content[VIDEO_INFO], has_lengths=without) if VIDEO_INFO in content else {}
     if counts_frames:
-        _refuse_cut(max(map(frames_s, rates_hz.values()), default=0.0), config)
-    lengths = {name: (length_s[name], rates_hz[name]) for name in length_s} if without else None
-    known = tuple(paths.values())
-    return _KnownEpic(folders, epic, classes, known, tables, rates_hz if counts_frames else None, lengths)
+        _refuse_cut(max((frames_s(video.fps) for video in videos.values()), default=0.0), config)
+    return _KnownEpic(folders, epic, classes, tuple(paths.values()), tables, videos, not without)
 
 
 def _refuse_cut(length_s: float, config: IngestConfig) -> None:
@@ -130,33 +122,17 @@ def _refuse_cut(length_s: float, config: IngestConfig) -> None:
         )
 
 
-def _classes(corpus: Corpus, paths: dict[str, str]) -> EpicClasses:
-    content = {name: read_document(corpus, path) for name, path in paths.items()}
-    return EpicClasses(
-        parse_classes(content[VERBS], paths[VERBS]),
-        parse_classes(content[NOUNS], paths[NOUNS]),
-        parse_class_list(content[TAIL_VERBS], paths[TAIL_VERBS], "verb"),
-        parse_class_list(content[TAIL_NOUNS], paths[TAIL_NOUNS], "noun"),
-        parse_participants(content[UNSEEN], paths[UNSEEN]),
-    )
-
-
-def _files(known: _KnownEpic) -> list[_SplitRows]:
-    corpus = known.folders.corpus
-    return [
-        _SplitRows(role, path, parse_actions(read_document(corpus, path), path)) for role, path in known.tables.items()
-    ]
-
-
 def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read the action tables of training and validation.
 
-    Raises:
-        InputError: a table is absent or cannot be read, or settings contradict each other.
+    Raises InputError: a table is absent or cannot be read, or settings contradict each other.
     """
     gathered = ReaderState()
     known = _known(corpus, config)
-    files = _files(known)
+    gathered.files |= {*known.tables.values(), *known.class_paths}
+    files = [
+        _SplitRows(role, path, parse_actions(read_document(corpus, path), path)) for role, path in known.tables.items()
+    ]
     labels = [label_id_of(a, known.config) for rows in files if rows.released == "train" for a in rows.file.actions]
     frequent = kept_labels(labels, known.config.min_label_train)
     shared = claimed_twice(
@@ -184,6 +160,7 @@ def _add_videos(
     for (participant, video_id), actions in of.items():
         take = _take(known, participant, video_id)
         gathered.released[take.take_id] = rows.released
+        gathered.files |= {take.video} - {""}
         if take.take_id in shared:
             gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
             continue
@@ -213,10 +190,10 @@ def _point(
     if action.span_s[1] <= action.span_s[0]:
         return Fault(RejectCode.SEGMENT_EMPTY, f"{action.narration_id} is of {action.span_s} s")
     length_s = config.observed_s
-    if known.rates_hz is not None:
-        if action.video_id not in known.rates_hz:
+    if config.context == "vjepa2_frames":
+        if action.video_id not in known.videos:
             return Fault(RejectCode.TAKE_UNKNOWN, f"{VIDEO_INFO} has no rate of {shown(action.video_id)}")
-        length_s = frames_s(known.rates_hz[action.video_id])
+        length_s = frames_s(known.videos[action.video_id].fps)
     window_s = observed(action.span_s[0 if config.anchor == "start" else 1], config.gap_s, length_s)
     if window_s is None and config.segment == "observed":
         gathered.counts[f"actions that start too early, {released}"] += 1
@@ -275,7 +252,8 @@ def video_path(folders: Folders, participant: str, video_id: str) -> str:
 
 
 def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
-    stated_s, stated_fps = (known.lengths or {}).get(video_id, (None, None))
+    stated = None if known.reads_videos else known.videos.get(video_id)
+    has_length = stated is not None and stated.duration_s is not None
     return TakeFiles(
         uid=video_id,
         corpus=SIMULATED if known.folders.is_simulated else CORPUS,
@@ -284,9 +262,9 @@ def _take(known: _KnownEpic, participant: str, video_id: str) -> TakeFiles:
         scenario=SCENARIO,
         participant=participant,
         capture=video_id,
-        video=video_path(known.folders, participant, video_id) if known.lengths is None else "",
-        stated_s=stated_s,
-        stated_fps=stated_fps,
+        video=video_path(known.folders, participant, video_id) if known.reads_videos else "",
+        stated_s=stated.duration_s if stated else None,
+        stated_fps=stated.fps if stated and has_length else None,
     )
 
 
@@ -306,25 +284,12 @@ def _counts(known: _KnownEpic, files: Sequence[_SplitRows], gathered: ReaderStat
     return *rows, count(OVERLAPS, gathered.counts[OVERLAPS])
 
 
-def list_epic(corpus: Corpus, config: IngestConfig) -> Listing:
-    """List what `read_epic` and the probing of its videos read, without opening a video.
-
-    Raises:
-        InputError: a table is absent or cannot be read, or settings contradict each other.
-    """
-    known = _known(corpus, config)
-    ids = {(a.participant, a.video_id) for rows in _files(known) for a in rows.file.actions}
-    videos = {video_path(known.folders, *one) for one in ids} if known.lengths is None else set()
-    files = {*known.tables.values(), *known.class_paths}
-    return listing_of(known.folders, files | videos)
-
-
 EPIC_KITCHENS = CorpusSpec(
     name="epic_kitchens",
     title="EPIC-KITCHENS-100",
     ids=CORPUS,
     read=read_epic,
-    listing=list_epic,
+    listing=listed_by(read_epic),
     splits="the action tables",
     unit="rows",
     download=Download(

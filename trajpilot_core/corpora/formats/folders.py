@@ -59,11 +59,7 @@ class Folders:
 
 
 def needed(folders: Folders, paths: Iterable[str], advice: str) -> str:
-    """Return the first of the paths that is there.
-
-    Raises:
-        InputError: none is.
-    """
+    """Return the first of the paths that is there. Raises InputError: none is."""
     tried = list(paths)
     found = folders.first(tried)
     if found is None:
@@ -74,8 +70,7 @@ def needed(folders: Folders, paths: Iterable[str], advice: str) -> str:
 def read_document(corpus: Corpus, path: str) -> bytes:
     """Return the content of a file that nothing goes without.
 
-    Raises:
-        InputError: it is not there, or changed while it was read.
+    Raises InputError: it is not there, or changed while it was read.
     """
     try:
         return read_whole(corpus, path)

@@ -25,14 +25,11 @@ def parse_table(
     """Parse a table with a header; further columns than those asked for do no harm.
 
     Args:
-        content: the whole file; a byte order mark is passed over.
-        where: its name, for the message.
         columns: what the header must name.
         delimiter: between cells.
         ends_lines: the release ends its last line too, so that a file which does not is cut off.
 
-    Raises:
-        FileFaultError: not UTF-8, no table, a column absent or named twice, or the last row is cut off.
+    Raises FileFaultError: not UTF-8, no table, a column absent or named twice, or the last row is cut off.
     """
     text = text_of(content.removeprefix(BOM), where)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)

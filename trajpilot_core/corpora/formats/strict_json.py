@@ -31,13 +31,10 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
     """Parse a JSON file; an object with a repeated key comes out as `Repeated`.
 
     Args:
-        content: the whole file.
-        where: its name, for the message.
         refuse_nan: a NaN or Infinity literal (no JSON, but Python writes it) is an error; else it becomes a float that
             the reader of the record has to refuse.
 
-    Raises:
-        FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
+    Raises FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
     """
     refuse = _refuse(content, where) if refuse_nan else None
     try:
@@ -53,13 +50,11 @@ def parse_records(content: bytes, where: str) -> Iterator[object]:
 
     Args:
         content: the whole file; a NaN or Infinity literal in it is an error.
-        where: its name, for the message.
 
     Yields:
         The records, each as `parse` returns it; none where the file holds something else than a list.
 
-    Raises:
-        FileFaultError: as of `parse`; the records before the fault were yielded by then.
+    Raises FileFaultError: as of `parse`; the records before the fault were yielded by then.
     """
     text = text_of(content, where)
     decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse(content, where))
@@ -84,11 +79,7 @@ def _after_space(text: str, at: int) -> int:
 
 
 def text_of(content: bytes, where: str) -> str:
-    """Decode a file of a corpus.
-
-    Raises:
-        FileFaultError: not UTF-8, or a byte order mark.
-    """
+    """Decode a file of a corpus. Raises FileFaultError: not UTF-8, or a byte order mark."""
     try:
         return decode_text(content, where)
     except TextFaultError as error:

@@ -67,13 +67,13 @@ class Document(NamedTuple):
 def parse_goalstep(content: bytes, where: str, level: Level) -> Document:
     """Parse goalstep_train.json, or goalstep_valid.json, which a download calls goalstep_val.json.
 
-    Raises:
-        FileFaultError: the file is no such JSON.
+    Raises FileFaultError: the file is no such JSON.
     """
     videos = _videos(parse(content, where, refuse_nan=False), where)
     times = Counter(as_id(video.get("video_uid")) for video in videos if isinstance(video, dict))
     entries, faults = parted((index, _entry(video, level, times)) for index, video in enumerate(videos))
-    lost = tuple((_uid(videos[index]), index, count_segments(videos[index], level), fault) for index, fault in faults)
+    uids = [(as_id(video.get("video_uid")) if isinstance(video, dict) else None) or "" for video in videos]
+    lost = tuple((uids[index], index, count_segments(videos[index], level), fault) for index, fault in faults)
     return Document(entries, lost, sum(count_segments(video, level) for video in videos))
 
 
@@ -82,10 +82,6 @@ def _videos(document: object, where: str) -> list[object]:
     if not isinstance(videos, list):
         raise FileFaultError(where, "expected one object with the list `videos`")
     return videos
-
-
-def _uid(video: object) -> str:
-    return (as_id(video.get("video_uid")) if isinstance(video, dict) else None) or ""
 
 
 def count_segments(video: object, level: Level) -> int:
@@ -140,7 +136,9 @@ def _step(value: object, parent: object, offset: int) -> Step | Fault:
     relevance = known["is_relevant"]
     if is_continued is None or is_procedural is None or not isinstance(relevance, str) or relevance not in RELEVANCE:
         return Fault(MALFORMED, f"flags are {shown(known)}, is_relevant may be {', '.join(RELEVANCE)}")
-    outer = as_object(parent)
+    outer = as_object(parent) or {}
+    whole = as_span(outer.get("start_time"), outer.get("end_time"))
+    is_outside = whole is not None and (span_s[0] < whole[0] - SLACK_S or span_s[1] > whole[1] + SLACK_S)
     return Step(
         offset,
         span_s,
@@ -150,21 +148,15 @@ def _step(value: object, parent: object, offset: int) -> Step | Fault:
         is_procedural,
         relevance,
         missing,
-        as_text(outer.get("step_category")) if outer else None,
-        _is_outside(span_s, outer),
+        as_text(outer.get("step_category")),
+        is_outside,
     )
-
-
-def _is_outside(span_s: tuple[float, float], parent: dict[str, object] | None) -> bool:
-    outer = as_span(parent.get("start_time"), parent.get("end_time")) if parent is not None else None
-    return outer is not None and (span_s[0] < outer[0] - SLACK_S or span_s[1] > outer[1] + SLACK_S)
 
 
 def parse_groups(content: bytes, where: str) -> dict[str, tuple[str, ...] | None]:
     """Parse goalstep_video_groups.tsv: group id -> its videos in order; None where the table contradicts itself.
 
-    Raises:
-        FileFaultError: the file is no such table, or it is cut off.
+    Raises FileFaultError: the file is no such table, or it is cut off.
     """
     groups: dict[str, tuple[str, ...] | None] = {}
     for row in parse_table(content, where, ["video_group"], "\t", ends_lines=True):
@@ -189,8 +181,7 @@ class Ego4dVideo(NamedTuple):
 def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
     """Parse ego4d.json: video uid -> length and participant; a record that cannot be used is as if absent.
 
-    Raises:
-        FileFaultError: the file is no such JSON.
+    Raises FileFaultError: the file is no such JSON.
     """
     found: dict[str, Ego4dVideo] = {}
     for video in _videos(parse(content, where, refuse_nan=True), where):

@@ -15,7 +15,6 @@ from trajpilot_core.corpora.base import (
     AnnotatedPoint,
     CorpusReading,
     Fault,
-    Listing,
     Published,
     Released,
     TakeFiles,
@@ -32,7 +31,7 @@ from trajpilot_core.corpora.goalstep.files import (
     parse_goalstep,
     parse_groups,
 )
-from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listing_of
+from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
 from trajpilot_core.corpora.records.corpus_statistics import LABELS, TEST_SEGMENTS, TRAIN_SEGMENTS
 from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO_SWINL
@@ -75,8 +74,6 @@ class _Known(NamedTuple):
     config: GoalStepConfig
     annotations: dict[Released, str]
     """How a split is used -> its annotation file."""
-    joined: tuple[str, str]
-    """Metadata and table of groups, which a group's steps cannot be placed without."""
     groups: dict[str, tuple[str, ...] | None]
     videos: dict[str, Ego4dVideo]
 
@@ -96,34 +93,23 @@ def take_id(entry: str, uid: str) -> str:
     return f"{CORPUS}:{entry}:{uid}"
 
 
-def _known(corpus: Corpus, config: IngestConfig) -> _Known:
-    """Read what the annotations are joined with.
+def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
+    """Read the annotations of the splits that are used, and what they are joined with.
 
-    Raises:
-        InputError: the test split was asked for, or a file is absent.
+    Raises InputError: a file of the annotations cannot be read or is absent, or the test split was asked for.
     """
-    folders = Folders(corpus)
+    folders, gathered = Folders(corpus), ReaderState()
     if config.test_split == "test":
         raise InputError("goalstep_test.json holds no times to test on; set ingest.test_split to val")
     annotations = {role: needed(folders, places(PLACES, *names), ADVICE) for role, names in FILES.items()}
     metadata, table = needed(folders, METADATA, ADVICE), needed(folders, places(PLACES, GROUPS), ADVICE)
+    gathered.files |= {*annotations.values(), metadata, table}
     videos = parse_ego4d(read_document(corpus, metadata), metadata)
     groups = parse_groups(read_document(corpus, table), table)
-    return _Known(folders, config.goalstep, annotations, (metadata, table), groups, videos)
-
-
-def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
-    """Read the annotations of the splits that are used.
-
-    Raises:
-        InputError: a file of the annotations cannot be read or is absent, or the test split was asked for.
-    """
-    gathered = ReaderState()
-    known = _known(corpus, config)
+    known = _Known(folders, config.goalstep, annotations, groups, videos)
     annotated, n_in = _annotated(known, gathered)
     labels = _cut(known, annotated, gathered)
-    counts = _counts(annotated, gathered, known.config, labels)
-    return gathered.reading(known.folders, n_in, gathered.scenarios, counts)
+    return gathered.reading(folders, n_in, gathered.scenarios, _counts(annotated, gathered, known.config, labels))
 
 
 def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], int]:
@@ -216,7 +202,8 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
     shared = claimed_twice(claims)
     for one in annotated:
         home = _home(one.entry, one.parts)
-        rest = gathered.kept(((s.offset, _rare_fault(s, frequent, config) or s) for s in one.kept), home, one.path)
+        found = ((s.offset, s if frequent is None else _unless_rare(s, frequent, config)) for s in one.kept)
+        rest = gathered.kept(found, home, one.path)
         if 0 < len(rest) < config.min_segments:
             fault = Fault(RejectCode.TAKE_SHORT, f"{len(rest)} segments are left, wanted are {config.min_segments}")
             gathered.reject(fault, home, len(rest), one.path)
@@ -226,12 +213,10 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
     return Counter(labels)
 
 
-def _rare_fault(step: Step, frequent: frozenset[str] | None, config: GoalStepConfig) -> Fault | None:
+def _unless_rare(step: Step, frequent: frozenset[str], config: GoalStepConfig) -> Step | Fault:
     text = text_of(step, config)
-    if frequent is None or normalise(text, ()) in frequent:
-        return None
     detail = f"{text!r} stands less than {config.min_label_train} times in training"
-    return Fault(RejectCode.LABEL_RARE, detail[:200])
+    return step if normalise(text, ()) in frequent else Fault(RejectCode.LABEL_RARE, detail[:200])
 
 
 def _add(
@@ -245,20 +230,18 @@ def _add(
     gathered.scenarios.add(one.entry.goal_category)
     placed: dict[str, list[AnnotatedPoint]] = {part.uid: [] for part in one.parts}
     for step in steps:
-        part = next((p for p in one.parts if p.end_s is None or _middle(step) < p.end_s), one.parts[-1])
+        middle_s = (step.span_s[0] + step.span_s[1]) / 2
+        part = next((p for p in one.parts if p.end_s is None or middle_s < p.end_s), one.parts[-1])
         placed[part.uid].append(_point(known, one, step, part, gathered))
     for part in one.parts:
         take, points = _take(known, one.entry, part.uid), placed[part.uid]
         gathered.released[take.take_id] = one.released
+        gathered.files.add(take.video)
         if take.take_id in shared:
             gathered.reject(shared[take.take_id], take.take_id, len(points), one.path)
         else:
             gathered.add(take, one.released, points, one.path, known.folders)
     return None
-
-
-def _middle(step: Step) -> float:
-    return (step.span_s[0] + step.span_s[1]) / 2
 
 
 def _point(known: _Known, one: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
@@ -329,21 +312,6 @@ def _counts(
     return *rows, *(count(what, gathered.counts[what]) for what in own)
 
 
-def list_goalstep(corpus: Corpus, config: IngestConfig) -> Listing:
-    """List what `read_goalstep` and the probing of its videos read, without opening a video.
-
-    Raises:
-        InputError: a file of the annotations cannot be read or is absent, or the test split was asked for.
-    """
-    gathered = ReaderState()
-    known = _known(corpus, config)
-    annotated, _ = _annotated(known, gathered)
-    files = {*known.annotations.values(), *known.joined}
-    parts = [part for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
-    videos = {video_path(known, part.uid) for part in parts}
-    return listing_of(known.folders, {*files, *videos})
-
-
 PUBLISHED = {
     TRAIN_SEGMENTS: Published(9137, FILTERS),
     TEST_SEGMENTS: Published(2709, FILTERS),
@@ -355,7 +323,7 @@ GOALSTEP = CorpusSpec(
     title="Ego4D GoalStep",
     ids=CORPUS,
     read=read_goalstep,
-    listing=list_goalstep,
+    listing=listed_by(read_goalstep),
     published=PUBLISHED,
     splits="the annotation files",
     unit="segments",

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from schemas.annotation import CorpusCount
+from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import (
     AnnotatedPoint,
     Candidate,
+    CorpusLister,
+    CorpusReader,
     CorpusReading,
     Fault,
     Item,
@@ -20,6 +23,7 @@ from trajpilot_core.corpora.base import (
     parted,
 )
 from trajpilot_core.corpora.formats.folders import WORLD_FILE, Folders, leftover_rejects
+from trajpilot_core.store.corpus_files import Corpus
 
 OVERLAPS = "neighbours that overlap"
 
@@ -34,6 +38,8 @@ class ReaderState:
     scenarios: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     """What the reader alone can count."""
+    files: set[str] = field(default_factory=set)
+    """Files that are read, videos among them."""
 
     def reject(self, fault: Fault, take: str, n_units: int, path: str | None = None, offset: int | None = None) -> None:
         """Add one row."""
@@ -44,8 +50,6 @@ class ReaderState:
 
         Args:
             found: place in the source file, and what was read there.
-            take: id of the take that the rows belong to.
-            path: the source file.
         """
         good, faults = parted(found)
         for offset, fault in faults:
@@ -57,7 +61,7 @@ class ReaderState:
     ) -> None:
         """Add a take with its points in order of the file, or say why none of them can be used."""
         ordered = by_start(points)
-        n_turned, n_overlaps = sum(_start(a) > _start(b) for a, b in pairwise(points)), overlaps(ordered)
+        n_turned, n_overlaps = sum(a.start_s > b.start_s for a, b in pairwise(points)), overlaps(ordered)
         self.counts[OVERLAPS] += n_overlaps
         if not points:
             return self.reject(Fault(RejectCode.UNLABELLED, "no segment of it can be used"), take.take_id, 0, path)
@@ -78,18 +82,17 @@ class ReaderState:
         """Return what was found, with a warning for each file that a broken download left.
 
         Args:
-            folders: those that were looked into.
-            n_in: units of the files that were read.
             scenarios: of the takes whose metadata can be used.
-            counts: what the reader alone can count.
         """
+        leftovers = leftover_rejects(("", path) for path in folders.leftovers())
         return CorpusReading(
             candidates=tuple(sorted(self.candidates, key=lambda c: c.take.take_id)),
-            rejects=(*self.rejects, *leftover_rejects(("", path) for path in folders.leftovers())),
+            rejects=(*self.rejects, *leftovers),
             n_in=n_in,
             released=self.released,
             scenarios=frozenset(scenarios),
             counts=counts,
+            listing=listing_of(folders, self.files),
         )
 
 
@@ -99,6 +102,17 @@ def listing_of(folders: Folders, files: Iterable[str]) -> Listing:
     for path in every:
         folders.is_there(path)  # so that what a broken download left next to it is found
     return Listing(tuple(sorted(every)), (), tuple(sorted(folders.leftovers())))
+
+
+def listed_by(read: CorpusReader) -> CorpusLister:
+    """Return what lists the files that a reader notes while it reads; no video is opened."""
+
+    def listing(corpus: Corpus, config: IngestConfig) -> Listing:
+        found = read(corpus, config).listing
+        assert found is not None
+        return found
+
+    return listing
 
 
 def overlap_fault(n: int) -> Fault:
@@ -113,15 +127,10 @@ def overlaps(ordered: Sequence[AnnotatedPoint]) -> int:
     return sum(a[1] > b[0] for a, b in pairwise(known))
 
 
-def _start(point: AnnotatedPoint) -> float:
-    return point.time_s if point.span_s is None else point.span_s[0]
-
-
 def kept_labels(labels: Iterable[str], least: int) -> frozenset[str] | None:
     """Return the training labels that stand there at least so often; None where nothing is cut.
 
     Args:
-        labels: of every training segment.
         least: 0 for no cut. A corpus without training segments is not cut: there is nothing to count.
     """
     times = Counter(labels)

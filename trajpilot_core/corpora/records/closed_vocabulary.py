@@ -77,7 +77,6 @@ def choose_classes(trained: Mapping[str, int], every: Iterable[str], wanted: int
 
     Args:
         trained: label -> training segments, at least one label.
-        every: all labels.
         wanted: number of classes that is aimed at; of two numbers as near, the larger.
     """
     times: Counter[VerbNoun] = Counter()

@@ -43,7 +43,6 @@ def _digests(table: pa.Table, id_column: str, content: pa.ChunkedArray) -> Mappi
 
     Args:
         table: with take_id and the column of ids.
-        id_column: its name.
         content: what else a row says, one text per row.
     """
     order = pc.sort_indices(table, [("take_id", "ascending"), (id_column, "ascending")])

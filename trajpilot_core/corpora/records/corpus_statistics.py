@@ -21,7 +21,6 @@ def details_of(cut: Sequence[CutTake], segments: pa.Table) -> pa.Table:
 
     Args:
         cut: the takes that `segments` was built from, in its order.
-        segments: the table of segments.
     """
     empty = Details()
     rows = [point.details or empty for take in cut for point in take.points]
@@ -36,7 +35,6 @@ def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | N
     """Return one row per scenario and label that stands there or is allowed there, in order.
 
     Args:
-        tables: what ingest writes.
         allowed: scenario -> label ids that its mask lets through; None: those seen there in training. A label that no
             segment of the corpus has is left out, because it has no row in `labels`.
     """

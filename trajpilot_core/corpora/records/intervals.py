@@ -12,11 +12,7 @@ INTERVAL = ("take_id", "segment_id", "start_s", "end_s")
 
 
 def intervals_by_take(segments: pa.Table) -> dict[str, list[JsonValue]]:
-    """Return take -> [segment id, start, end] of its segments, in order of their ids.
-
-    Args:
-        segments: table with the columns INTERVAL.
-    """
+    """Return take -> [segment id, start, end] of its segments, in order of their ids."""
     found: dict[str, list[JsonValue]] = {}
     ordered = segments.sort_by([("take_id", "ascending"), ("segment_id", "ascending")])
     takes, *columns = (ordered[name].to_numpy().tolist() for name in INTERVAL)  # to_pylist takes four times as long

@@ -40,7 +40,6 @@ def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
     Idempotent: the label of a label is the label itself. Empty where nothing is left.
 
     Args:
-        text: raw description.
         subjects: phrases in normal form that are dropped from the front, as often as they stand there.
     """
     before = None
@@ -63,8 +62,7 @@ def _normalise_once(text: str, subjects: Sequence[str]) -> str:
 def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
     """Read a table of paraphrases, CSV with the columns text and label_id; return normalised text -> label id.
 
-    Raises:
-        InputError: not UTF-8, no such columns, an empty cell, or one text in two groups.
+    Raises InputError: not UTF-8, no such columns, an empty cell, or one text in two groups.
     """
     text = decode_text(content.removeprefix(BOM), where)
     try:
@@ -89,9 +87,6 @@ def _add_paraphrase(groups: dict[str, str], row: dict[str, str | None], where: s
 
 def label_rows(texts: Iterable[tuple[str, str, Split]]) -> list[Label]:
     """Return one row per label id, in order of id.
-
-    Args:
-        texts: (label id, normalised text, split) of every segment.
 
     The label is the text that is most frequent in training (ties: first in order), else the first in order.
     """

@@ -38,7 +38,6 @@ def midpoint_intervals(anchor_s: Array, duration_s: float, cap_s: float | None) 
 
     Args:
         anchor_s: (N,) time points in seconds, not falling; equal ones get intervals that only touch.
-        duration_s: length of the video.
         cap_s: longest reach, None for no cap.
     """
     if len(anchor_s) == 0:

@@ -1,9 +1,55 @@
-"""Which training captures are held out as dev, by a rule that no order and no history changes."""
+"""Which captures, takes and shots are held out, by rules that no order and no history changes.
 
+Dev: training captures. Basketball: a take-disjoint split with as many made as missed shots on both sides.
+"""
+
+import hashlib
 from collections.abc import Iterable, Mapping
 
 from schemas.config import IngestConfig
-from trajpilot_core.corpora.records.balance import rank
+from schemas.corpora import BasketballConfig
+
+Counts = tuple[int, int]
+"""Made and missed shots."""
+
+
+def rank(seed: int, name: str) -> str:
+    """Return what a capture, a take or a shot is sorted by, so that no order decides which ones are sampled."""
+    return hashlib.sha256(f"{seed}:{name}".encode()).hexdigest()
+
+
+def draw_test(shots: Mapping[str, Counts], config: BasketballConfig) -> frozenset[str]:
+    """Return the takes that are tested.
+
+    Of all numbers of made and missed shots that whole takes can give, those are used that lose fewest shots to
+    balancing and come nearest to `test_share`: one shot lost weighs as much as half a shot too many or too few.
+    """
+    reached: dict[Counts, tuple[str, ...]] = {(0, 0): ()}
+    for take in sorted(shots, key=lambda name: rank(config.seed, name)):
+        made, missed = shots[take]
+        for (m, n), takes in list(reached.items()):
+            reached.setdefault((m + made, n + missed), (*takes, take))
+    total = (sum(m for m, _ in shots.values()), sum(n for _, n in shots.values()))
+    best = min(reached, key=lambda test: (_cost(test, total, config), test))
+    return frozenset(reached[best])
+
+
+def _cost(test: Counts, total: Counts, config: BasketballConfig) -> float:
+    train = (total[0] - test[0], total[1] - test[1])
+    n_test, n_train = (2 * min(side) if config.balance else sum(side) for side in (test, train))
+    return (sum(total) - n_test - n_train) + 2 * abs(n_test - config.test_share * (n_test + n_train))
+
+
+def surplus(shots: Iterable[tuple[str, str]], seed: int) -> frozenset[str]:
+    """Return the shots to leave out so that both classes are equally many.
+
+    Args:
+        shots: (id, class) of one split.
+    """
+    listed = sorted(shots, key=lambda shot: rank(seed, shot[0]))
+    made, missed = ([name for name, kind in listed if kind == wanted] for wanted in ("made", "missed"))
+    least = min(len(made), len(missed))
+    return frozenset([*made[least:], *missed[least:]])
 
 
 def dev_captures(
@@ -13,7 +59,6 @@ def dev_captures(
 
     Args:
         captures: captures of the training takes; repetitions and order do not matter.
-        config: how many, and the seed.
         known: capture -> whether another run held it out; it stays what it was there, and only others are added, as
             far as dev lacks them.
 

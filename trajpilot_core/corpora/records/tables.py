@@ -22,7 +22,6 @@ from trajpilot_core.corpora.records.segments import (
     run_numbers,
     span_intervals,
 )
-from trajpilot_core.corpora.records.windows import window_rows
 
 if TYPE_CHECKING:
     from trajpilot_core.video.probe import VideoProbe
@@ -83,11 +82,18 @@ def cut_take(
     """Cut a take's points into segments; what is lost after the filters breaks the run."""
     points = candidate.points
     anchor_s = np.array([point.time_s for point in points], np.float64)
-    found = fit_to_video(anchor_s, *_intervals(points, anchor_s, probe, config), probe.duration_s, config)
+    spans = [point.span_s for point in points if point.span_s is not None]
+    assert len(spans) in (0, len(points)), "a candidate's points are all moments or all spans"
+    if spans:
+        interval_s = span_intervals(np.array(spans, np.float64), config.interval_cap_s)
+    else:
+        interval_s = midpoint_intervals(anchor_s, probe.duration_s, config.interval_cap_s)
+    found = fit_to_video(anchor_s, *interval_s, probe.duration_s, config)
     named = [label_of.of(point) for point in points]
     is_unnamed = np.array([label == "" for label, _ in named], bool)
     is_kept = ~(is_unnamed | found.is_outside | found.is_empty)
-    kept, run = [int(i) for i in np.flatnonzero(is_kept)], run_numbers(is_kept, _begins_group(points))
+    begins_group = [i > 0 and point.group != points[i - 1].group for i, point in enumerate(points)]
+    kept, run = [int(i) for i in np.flatnonzero(is_kept)], run_numbers(is_kept, np.array(begins_group, bool))
     cut = CutTake(
         candidate,
         probe,
@@ -99,23 +105,6 @@ def cut_take(
         run,
     )
     return cut, _segment_rejects(candidate, found, is_unnamed, probe.duration_s)
-
-
-def _intervals(
-    points: Sequence[AnnotatedPoint], anchor_s: NDArray[np.float64], probe: "VideoProbe", config: IngestConfig
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (N,) starts and ends, before they are fitted to the video."""
-    spans = [point.span_s for point in points if point.span_s is not None]
-    assert len(spans) in (0, len(points)), "a candidate's points are all moments or all spans"
-    if spans:
-        return span_intervals(np.array(spans, np.float64), config.interval_cap_s)
-    return midpoint_intervals(anchor_s, probe.duration_s, config.interval_cap_s)
-
-
-def _begins_group(points: Sequence[AnnotatedPoint]) -> NDArray[np.bool_]:
-    """Return (N,) where a point's group differs from the one before."""
-    groups = [point.group for point in points]
-    return np.array([i > 0 and group != groups[i - 1] for i, group in enumerate(groups)], bool)
 
 
 def _segment_rejects(
@@ -150,10 +139,12 @@ def tables_of(
     Args:
         cut: takes with at least one segment each.
         dev: captures whose training takes are held out.
-        config: horizons.
         horizons: shortest and longest window of this corpus; None: those of the settings.
     """
-    splits: list[Split] = [_split(take, dev) for take in cut]
+    splits: list[Split] = [
+        "test" if one.candidate.released == "test" else "dev" if one.candidate.take.capture in dev else "train"
+        for one in cut
+    ]
     segments = _segments(cut, splits)
     texts = [segments.column(name).to_pylist() for name in ("label_id", "label", "split")]
     take = np.repeat(np.arange(len(cut)), [len(t.points) for t in cut])
@@ -163,12 +154,6 @@ def tables_of(
         labels=table_of(Label, label_rows(zip(*texts, strict=True))),
         windows=_windows(segments, take, horizons or (config.min_horizon, config.max_horizon)),
     )
-
-
-def _split(take: CutTake, dev: Collection[str]) -> Split:
-    if take.candidate.released == "test":
-        return "test"
-    return "dev" if take.candidate.take.capture in dev else "train"
 
 
 def _take(cut: CutTake, split: Split) -> Take:
@@ -186,9 +171,9 @@ def _segments(cut: Sequence[CutTake], splits: Sequence[Split]) -> pa.Table:
         "take_id": takes,
         "split": [split for split, c in zip(splits, cut, strict=True) for _ in c.points],
         "position": positions,
-        "run": _joined([c.run for c in cut], np.int64),
-        "start_s": _joined([c.start_s for c in cut], np.float64),
-        "end_s": _joined([c.end_s for c in cut], np.float64),
+        "run": np.concatenate([np.zeros(0, np.int64), *(c.run for c in cut)]),
+        "start_s": np.concatenate([np.zeros(0), *(c.start_s for c in cut)]),
+        "end_s": np.concatenate([np.zeros(0), *(c.end_s for c in cut)]),
         "anchor_s": [point.time_s for point in points],
         "raw_text": [point.text for point in points],
         "label": [label for c in cut for label in c.labels],
@@ -199,16 +184,26 @@ def _segments(cut: Sequence[CutTake], splits: Sequence[Split]) -> pa.Table:
     return pa.table(columns, schema=arrow_schema(Segment))
 
 
-def _joined(parts: Sequence[NDArray[np.generic]], kind: type[np.generic]) -> NDArray[np.generic]:
-    return np.concatenate([np.zeros(0, kind), *parts])
-
-
 def _windows(segments: pa.Table, take: NDArray[np.int64], horizons: tuple[int, int]) -> pa.Table:
     """Build the windows of all horizons, in order of horizon, then take and first position."""
     run = segments.column("run").to_numpy()
     columns = {name: segments.column(name).combine_chunks() for name in ("segment_id", "take_id", "split", "position")}
     parts = [_windows_of(columns, window_rows(take, run, h)) for h in range(horizons[0], horizons[1] + 1)]
     return pa.concat_tables([arrow_schema(Window).empty_table(), *parts]).combine_chunks()
+
+
+def window_rows(take: NDArray[np.int64], run: NDArray[np.int64], horizon: int) -> NDArray[np.int64]:
+    """Return (W, H) rows of the segments of all windows: consecutive, of one run of one take, with stride 1.
+
+    Source: paper, 3.1.
+
+    Args:
+        take: (N,) number of the take of each segment; the rows of one take stand together, in order of position.
+        run: (N,) run of each segment within its take.
+    """
+    first, last = slice(None, max(0, len(take) - horizon + 1)), slice(horizon - 1, None)
+    starts = np.flatnonzero((take[first] == take[last]) & (run[first] == run[last]))
+    return starts[:, None].astype(np.int64) + np.arange(horizon)
 
 
 def _windows_of(columns: dict[str, pa.Array], rows: NDArray[np.int64]) -> pa.Table:

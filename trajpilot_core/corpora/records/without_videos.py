@@ -21,8 +21,7 @@ NO_VIDEO = "no video: ingest did without (ingest.video=none)"
 def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:
     """Refuse to go without videos on a corpus whose metadata do not say how long they are.
 
-    Raises:
-        InputError: `ingest.video` is none, and the corpus is such a one.
+    Raises InputError: `ingest.video` is none, and the corpus is such a one.
     """
     if config.video == "none" and not spec.download.without_videos:
         raise InputError(
@@ -49,11 +48,9 @@ def video_of(take: Take, whose: str) -> str:
     """Return the path of a take's video.
 
     Args:
-        take: of the table of takes.
         whose: setting that asks for frames, for the message.
 
-    Raises:
-        InputError: the run does without videos.
+    Raises InputError: the run does without videos.
     """
     if not take.video:
         raise InputError(

@@ -55,8 +55,7 @@ class TextEncoderSpec:
     def files(self, cfg: TextConfig) -> tuple[str, ...]:
         """Return the absolute paths of the local files that it is made of, sorted; none where it has none.
 
-        Raises:
-            InputError: TextConfig.model is no folder, and it needs one.
+        Raises InputError: TextConfig.model is no folder, and it needs one.
         """
         return model_files(cfg) if self.needs_model and not (self.on_hub and not is_local(cfg)) else ()
 
@@ -64,8 +63,7 @@ class TextEncoderSpec:
 def model_files(cfg: TextConfig) -> tuple[str, ...]:
     """Return the absolute paths of the files of TextConfig.model that decide what it computes, sorted.
 
-    Raises:
-        InputError: it is no folder.
+    Raises InputError: it is no folder.
     """
     return tuple(sorted(str(p) for p in model_folder(cfg).iterdir() if p.suffix in WEIGHT_SUFFIXES))
 
@@ -76,11 +74,7 @@ def is_local(cfg: TextConfig) -> bool:
 
 
 def model_folder(cfg: TextConfig) -> Path:
-    """Return TextConfig.model as an absolute folder.
-
-    Raises:
-        InputError: it is not set, or no folder.
-    """
+    """Return TextConfig.model as an absolute folder. Raises InputError: it is not set, or no folder."""
     if cfg.model is None or not is_local(cfg):
         raise InputError(
             f"text_bank.model is {cfg.model!r}, but the encoder {cfg.encoder} needs a folder with its weights and "
@@ -92,8 +86,7 @@ def model_folder(cfg: TextConfig) -> Path:
 def weights_file(folder: Path) -> Path:
     """Return the file with EgoVLPv2's weights in a folder: a converted one before the released one.
 
-    Raises:
-        InputError: there is none, or more than one that could be meant.
+    Raises InputError: there is none, or more than one that could be meant.
     """
     for pattern in PATTERNS:
         found = sorted(folder.glob(pattern))
@@ -116,8 +109,7 @@ def files_digest(files: Sequence[str]) -> str:
 def unit_rows(vectors: NDArray[Any]) -> NDArray[np.float32]:
     """Return (N, E) rows scaled to unit norm in float32.
 
-    Raises:
-        InputError: a row is zero or not finite, so that it has no direction.
+    Raises InputError: a row is zero or not finite, so that it has no direction.
     """
     wide = vectors.astype(np.float64)
     norm = np.linalg.norm(wide, axis=1, keepdims=True)

@@ -38,8 +38,7 @@ class Descriptions(NamedTuple):
 def describe(labels: Sequence[str], cfg: TextConfig) -> Descriptions | None:
     """Return the sentences of every label; None where none are asked for.
 
-    Raises:
-        InputError: the file is missing, is no such JSON, or lacks a label.
+    Raises InputError: the file is missing, is no such JSON, or lacks a label.
     """
     if cfg.descriptions == "none":
         return None
@@ -52,11 +51,7 @@ def describe(labels: Sequence[str], cfg: TextConfig) -> Descriptions | None:
 
 
 def descriptions_file(cfg: TextConfig) -> Path:
-    """Return the absolute path of the file with the sentences.
-
-    Raises:
-        InputError: it is not named, or is not there.
-    """
+    """Return the absolute path of the file with the sentences. Raises InputError: it is not named, or is not there."""
     if cfg.descriptions_file is None or not Path(cfg.descriptions_file).is_file():
         raise InputError(
             f"text_bank.descriptions_file is {cfg.descriptions_file!r}, no file of sentences; name one with --set, or "
@@ -66,11 +61,7 @@ def descriptions_file(cfg: TextConfig) -> Path:
 
 
 def sentences_of(content: bytes, labels: Sequence[str], path: Path) -> dict[str, tuple[str, ...]]:
-    """Read the sentences of the labels out of a file.
-
-    Raises:
-        InputError: it is no such JSON, or lacks a label.
-    """
+    """Read the sentences of the labels out of a file. Raises InputError: it is no such JSON, or lacks a label."""
     shape = f'a label -> {{"before": [{SENTENCES} sentences], "after": [{SENTENCES} sentences]}}'
     try:
         known = parse_json(content, str(path))

@@ -81,8 +81,7 @@ def convert(source: Path, target: Path) -> dict[str, str]:
 def text_tower(state: Mapping[str, Tensor]) -> Any:
     """Build roberta-base from the `text_model.` weights, all 197 of them, none left over.
 
-    Raises:
-        CheckpointError: keys are missing or unknown.
+    Raises CheckpointError: keys are missing or unknown.
     """
     text = {key.removeprefix("text_model."): value for key, value in state.items() if key.startswith("text_model.")}
     kept = {key: value for key, value in text.items() if is_stock(key)}
@@ -100,8 +99,7 @@ def text_tower(state: Mapping[str, Tensor]) -> Any:
 def roberta_sizes(text: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return roberta-base's configuration with the widths that the weights have (a head is 64 wide).
 
-    Raises:
-        CheckpointError: the embedding table or the first layer is not there.
+    Raises CheckpointError: the embedding table or the first layer is not there.
     """
     try:
         vocabulary, width = text["embeddings.word_embeddings.weight"].shape
@@ -117,8 +115,7 @@ def roberta_sizes(text: Mapping[str, Tensor]) -> dict[str, Any]:
 def text_projection(state: Mapping[str, Tensor]) -> nn.Sequential:
     """Build the projection of EgoNCE from `txt_proj.`: linear layers with ReLU between, or ReLU and one linear layer.
 
-    Raises:
-        CheckpointError: there is no such projection.
+    Raises CheckpointError: there is no such projection.
     """
     found = {key.removeprefix("txt_proj."): value for key, value in state.items() if key.startswith("txt_proj.")}
     numbers = sorted({int(key.split(".")[0]) for key in found})

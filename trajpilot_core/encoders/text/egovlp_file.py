@@ -59,8 +59,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     Returns:
         Parameter name -> tensor, with the shape that it was saved with.
 
-    Raises:
-        CheckpointError: the file is damaged, has no weights, or needs what is not allowed; the message lists it.
+    Raises CheckpointError: the file is damaged, has no weights, or needs what is not allowed; the message lists it.
     """
     if path.suffix == ".safetensors":
         try:
@@ -105,8 +104,7 @@ def text_part(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def write_converted(part: Mapping[str, Tensor], source: Path, target: Path) -> dict[str, str]:
     """Write the text part as safetensors, whole or not at all; returns what its header says of its source.
 
-    Raises:
-        InputError: the target is there, or has a name by which it would not be found.
+    Raises InputError: the target is there, or has a name by which it would not be found.
     """
     if target.exists():
         raise InputError(f"{target} is there already; remove it, or name another file")

@@ -1,7 +1,7 @@
 """Clips through a frozen video encoder in batches of one shape, whatever memory there is."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +12,53 @@ from numpy.typing import NDArray
 
 from schemas.config import FeatureConfig
 from trajpilot_core.encoders.video.base import QueueingEncoder, VideoEncoder
-from trajpilot_core.encoders.video.host_buffers import ClipFrames, HostBuffers, Wait
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
 from trajpilot_core.memory import in_parts
 
 log = logging.getLogger("trajpilot")
+ClipFrames = Sequence[NDArray[np.uint8]] | NDArray[np.uint8]
+"""Clips (T, size, size, 3) of RGB, one by one or as one array."""
+Wait = Callable[[], NDArray[np.float16]]
+"""Waits for the vectors of a batch and returns them, (B, width); a second call returns the same."""
+
+
+class HostBuffers:
+    """Buffers for batches of clips, used in turn: on a GPU one is filled while the device reads the other.
+
+    There they are page-locked: an upload from other memory stops the host until it is over.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._n = 2 if device.startswith("cuda") else 1
+        self.page_locked = self._n > 1 and torch.cuda.is_available()
+        self._used: list[tuple[NDArray[np.uint8], Wait]] = []
+
+    def filled(self, clips: ClipFrames, batch: int) -> NDArray[np.uint8]:
+        """Return (batch, T, size, size, 3): a copy of the clips, and black ones behind them.
+
+        Args:
+            clips: one to `batch` of equal shape (T, size, size, 3).
+            batch: how many the encoder is given.
+        """
+        buffer = self._free((batch, *clips[0].shape))
+        for number, clip in enumerate(clips):
+            buffer[number] = clip
+        buffer[len(clips) :] = 0
+        return buffer
+
+    def in_use(self, buffer: NDArray[np.uint8], wait: Wait) -> None:
+        """Keep a buffer (batch, T, size, size, 3) that `filled` returned as it is until `wait` has returned."""
+        self._used.append((buffer, wait))
+
+    def _free(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+        """Return the oldest buffer once its batch is through, or a new one where that has another shape."""
+        if len(self._used) == self._n:
+            buffer, wait = self._used.pop(0)
+            wait()
+            if buffer.shape == shape:
+                return buffer
+        frames: NDArray[np.uint8] = torch.empty(shape, dtype=torch.uint8, pin_memory=self.page_locked).numpy()
+        return frames
 
 
 @dataclass
@@ -63,8 +105,7 @@ class Embedder:
         A part batch is filled up with black clips, so that every call has one shape and a segment's vector does not
         depend on its neighbours. When memory runs out the batch is halved for good, and the call repeated in parts.
 
-        Raises:
-            InputError: one clip alone does not fit into memory.
+        Raises InputError: one clip alone does not fit into memory.
         """
         what = f"one clip of {self.config.n_frames} frames of {self.config.size_px} px"
         parts = in_parts(
@@ -103,8 +144,7 @@ class Embedder:
 def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
     """Load the encoder of a configuration; one that makes its own weights writes them to `scratch`.
 
-    Raises:
-        CheckpointError: no checkpoint is configured, or it cannot be used.
+    Raises CheckpointError: no checkpoint is configured, or it cannot be used.
     """
     return Embedder(load_video_encoder(cfg, device, scratch), cfg, device, cfg.batch)
 

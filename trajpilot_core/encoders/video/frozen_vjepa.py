@@ -108,10 +108,7 @@ def last_level(ahead: VjepaPredictor, read_BNL: Tensor, places_BM: Tensor, grid:
     """Return (B, M, D): what a predictor says of the last level of the encoder, which is its output, at (B, M) places.
 
     Args:
-        ahead: the predictor.
         read_BNL: what it reads, (B, N, L D).
-        places_BM: long.
-        grid: patches on a side of a frame.
     """
     found: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
     return found
@@ -167,11 +164,7 @@ def predicted(ahead: VjepaPredictor, read_BNL: Tensor, cfg: FeatureConfig) -> Te
 
 
 def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
-    """Load a released size with the weights that are configured.
-
-    Raises:
-        CheckpointError: no checkpoint is configured, or it cannot be used.
-    """
+    """Load a released size with the weights that are configured; CheckpointError where there are none."""
     if cfg.checkpoint is None:
         raise CheckpointError(
             f"features.model is {cfg.model}, and features.checkpoint is not set; download the V-JEPA 2.1 "
@@ -183,13 +176,12 @@ def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
 def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
     """Return the network of a configuration with the weights of a file, on a device and in its arithmetic.
 
-    Raises:
-        CheckpointError: the file cannot be used, or does not fit the settings.
+    Raises CheckpointError: the file cannot be used, or does not fit the settings.
     """
     network, sha256 = load_encoder(path, cfg.model, cfg.interpolate_rope, cfg.checkpoint_sha256)
     if cfg.hierarchical and network.spec.release == "2.0":
         raise CheckpointError(f"{path} is of V-JEPA 2.0, which has one norm; set features.hierarchical=false")
-    bf16 = in_bf16(cfg, device)
+    bf16 = cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu" and gpu_has_bf16(device))
     log.info(
         "features: V-JEPA %s %s, sha256 %s, %s, torch %s",
         network.spec.release,
@@ -206,11 +198,6 @@ def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
         ahead = load_predictor(path, cfg.model, interpolate_rope=cfg.interpolate_rope)
         ahead = ahead.to(device=torch.device(device), dtype=network.patch_embed.proj.weight.dtype)
     return FrozenVjepa(network, cfg, encoder_digest(cfg, sha256, bf16), ahead)
-
-
-def in_bf16(cfg: FeatureConfig, device: str) -> bool:
-    """Return whether the network computes in bf16."""
-    return cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu" and gpu_has_bf16(device))
 
 
 def encoder_digest(cfg: FeatureConfig, checkpoint_sha256: str, bf16: bool) -> str:

@@ -64,8 +64,6 @@ def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoE
     """Return the encoder that `cfg` names.
 
     Args:
-        cfg: model, weights, arithmetic.
-        device: cpu, cuda or cuda:<number>.
         scratch: private folder, for an encoder that writes its own weights.
 
     Raises:

@@ -20,8 +20,7 @@ WRAPPER = "module.backbone."
 def load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
     """Load the demo's encoder; where no checkpoint is configured, its weights are written to `scratch` first.
 
-    Raises:
-        CheckpointError: the configured checkpoint cannot be used.
+    Raises CheckpointError: the configured checkpoint cannot be used.
     """
     path = cfg.checkpoint
     if path is None:

@@ -119,7 +119,7 @@ class VjepaEncoder(nn.Module):
             self.norms_block = nn.ModuleList(nn.LayerNorm(spec.width, eps=NORM_EPS) for _ in spec.levels)
         else:
             self.norm = nn.LayerNorm(spec.width, eps=NORM_EPS)
-        self._tables: dict[tuple[int, int, int, torch.device], tuple[Tensor, Tensor]] = {}
+        self._tables: dict[tuple[int, int, int, torch.device], tuple[Tensor, ...]] = {}
 
     def forward(self, clip_BCTHW: Tensor, hierarchical: bool = False) -> Tensor:
         """Encode normalised clips (B, 3, T, H, W); T even, or 1 for an image; H and W multiples of 16.
@@ -129,7 +129,10 @@ class VjepaEncoder(nn.Module):
         x_BND = self._embed(clip_BCTHW)
         frames = clip_BCTHW.shape[2]
         grid = (max(1, frames // TUBELET), clip_BCTHW.shape[3] // PATCH_PX, clip_BCTHW.shape[4] // PATCH_PX)
-        cos_Nd, sin_Nd = self._table(*grid, device=x_BND.device)
+        key = (*grid, x_BND.device)
+        if key not in self._tables:
+            self._tables[key] = tuple(table.to(x_BND.device) for table in rope_table(self.spec, *grid))
+        cos_Nd, sin_Nd = self._tables[key]
         levels = []
         for layer, block in enumerate(self.blocks):
             x_BND = block(x_BND, cos_Nd, sin_Nd)
@@ -154,14 +157,6 @@ class VjepaEncoder(nn.Module):
         if self.spec.release == "2.1":
             tokens = tokens + (self.img_mod_embed if is_image else self.video_mod_embed)
         return tokens
-
-    def _table(self, depth: int, rows: int, columns: int, device: torch.device) -> tuple[Tensor, Tensor]:
-        """Return the cached rotary tables of one token grid."""
-        key = (depth, rows, columns, device)
-        if key not in self._tables:
-            cos_Nd, sin_Nd = rope_table(self.spec, depth, rows, columns)
-            self._tables[key] = cos_Nd.to(device), sin_Nd.to(device)
-        return self._tables[key]
 
 
 def rope_table(spec: VjepaSpec, depth: int, rows: int, columns: int) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -23,6 +24,7 @@ ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
 """Which part of a training checkpoint is used, best first: the averaged weights before the trained ones."""
 PREFIXES = ("module.", "backbone.")
 """Left in the names by the wrappers of the distributed training."""
+WRAPPERS = rf"^({'|'.join(map(re.escape, PREFIXES))})+"
 TRANSFORMERS_PATCH = "encoder.embeddings.patch_embeddings.proj.weight"
 """By this name the layout of transformers is known."""
 
@@ -32,8 +34,7 @@ def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | No
 
     The release (2.0 or 2.1) is read off the parameter names. Returns (encoder, sha256 of the file).
 
-    Raises:
-        CheckpointError: no such file, another digest, an unsafe or unknown layout, or weights of another size.
+    Raises CheckpointError: no such file, another digest, an unsafe or unknown layout, or weights of another size.
     """
     found = file_sha256(path)
     if sha256 is not None and found != sha256:
@@ -41,7 +42,11 @@ def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | No
     state = encoder_state(read_checkpoint(path), path)
     release: Release = "2.1" if "norms_block.0.weight" in state else "2.0"
     spec = dataclasses.replace(SIZES[model], release=release, interpolate_rope=interpolate_rope)
-    fault = f"{path} does not fit {model} (V-JEPA {release}){_fitting(state)}"
+    width = len(state["patch_embed.proj.weight"])
+    depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
+    fits = [name for name, one in SIZES.items() if (one.width, one.depth) == (width, depth)]
+    hint = "".join(f": set features.model={name}" for name in fits)
+    fault = f"{path} does not fit {model} (V-JEPA {release}); they are {width} wide and {depth} deep{hint}"
     return frozen_with(lambda: VjepaEncoder(spec), state, fault), found
 
 
@@ -50,11 +55,9 @@ def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str)
 
     Args:
         build: makes the model; no memory is taken for the weights that it begins with.
-        state: parameter name -> tensor of its shape.
         fault: what is wrong, and what to do, where they do not fit.
 
-    Raises:
-        CheckpointError: they do not fit.
+    Raises CheckpointError: they do not fit.
     """
     with torch.device("meta"):
         model = build()
@@ -67,11 +70,7 @@ def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str)
 
 
 def file_sha256(path: str) -> str:
-    """Return the sha256 (hex) of a file.
-
-    Raises:
-        CheckpointError: it cannot be read.
-    """
+    """Return the sha256 (hex) of a file. Raises CheckpointError: it cannot be read."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -86,8 +85,7 @@ def file_sha256(path: str) -> str:
 def read_checkpoint(path: str) -> dict[str, Any]:
     """Read a .safetensors file, or a .pt file with weights_only=True, which runs no code of the file.
 
-    Raises:
-        CheckpointError: the file is damaged, holds more than tensors, or is no dictionary.
+    Raises CheckpointError: the file is damaged, holds more than tensors, or is no dictionary.
     """
     try:
         if path.endswith(".safetensors"):
@@ -108,8 +106,7 @@ def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
 
     Files of release 2.0 still hold the `pos_embed` of their first training, which rotary positions replaced: left out.
 
-    Raises:
-        CheckpointError: unknown layout; the message lists the keys that were found.
+    Raises CheckpointError: unknown layout; the message lists the keys that were found.
     """
     part: Any = next((content[key] for key in ENCODER_KEYS if key in content), content)
     if not isinstance(part, dict) or not all(isinstance(value, Tensor) for value in part.values()):
@@ -117,7 +114,7 @@ def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
             f"{path} has an unknown layout: found {_names(content)}, expected one of {list(ENCODER_KEYS)} "
             "with tensors, or the tensors themselves"
         )
-    state = {_bare(name): value for name, value in part.items()}
+    state = {re.sub(WRAPPERS, "", name): value for name, value in part.items()}
     if TRANSFORMERS_PATCH in part or f"vjepa2.{TRANSFORMERS_PATCH}" in part:
         state = from_transformers(state)
     if "norms_block.3.weight" not in state:
@@ -141,21 +138,6 @@ def from_transformers(part: dict[str, Tensor]) -> dict[str, Tensor]:
         thirds = [state.pop(name.replace(".query.", f".{third}.")) for third in ("query", "key", "value")]
         state[name.replace(".query.", ".qkv.")] = torch.cat(thirds)
     return state
-
-
-def _fitting(state: dict[str, Tensor]) -> str:
-    """Return which model weights of this width and depth are of, where it is a known one."""
-    width = len(state["patch_embed.proj.weight"])
-    depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
-    fits = [name for name, spec in SIZES.items() if (spec.width, spec.depth) == (width, depth)]
-    return f"; they are {width} wide and {depth} deep" + "".join(f": set features.model={name}" for name in fits)
-
-
-def _bare(name: str) -> str:
-    """Strip the wrappers' prefixes, in any order."""
-    while name.startswith(PREFIXES):
-        name = name.split(".", 1)[1]
-    return name
 
 
 def _names(content: dict[str, Any]) -> str:

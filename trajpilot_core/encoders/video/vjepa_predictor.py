@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from schemas.vjepa import TUBELET, Release
+from schemas.vjepa import Release
 from trajpilot_core.encoders.video.vjepa import NORM_EPS, SIZES, RotaryBlock, VjepaSpec, rope_table
 from trajpilot_core.encoders.video.vjepa_checkpoint import PREFIXES, frozen_with, read_checkpoint
 from trajpilot_core.errors import CheckpointError
@@ -52,13 +52,7 @@ DISTILLED = ("vit_base", "vit_large")
 
 
 def shape_of(model: str, release: Release, *, interpolate_rope: bool = True) -> VjepaPredictorShape:
-    """Return the released size of the predictor in the file of an encoder.
-
-    Args:
-        model: `FeatureConfig.model`.
-        release: of the predictor.
-        interpolate_rope: `FeatureConfig.interpolate_rope`.
-    """
+    """Return the released size of the predictor in the file of an encoder (`FeatureConfig.model`)."""
     plain = PREDICTORS.get(model, VjepaPredictorShape(SIZES[model].width))
     if release == "2.0":
         return plain
@@ -74,7 +68,11 @@ class VjepaPredictor(nn.Module):
         self.shape = shape
         sizes = (shape.width, shape.depth, shape.heads, shape.hidden)
         self.spec = VjepaSpec(*sizes, release=shape.release, interpolate_rope=shape.interpolate_rope)
-        self.predictor_embed = _embedding(shape)
+        if shape.levels == 1:
+            self.predictor_embed: nn.Module = nn.Linear(shape.embed, shape.width)
+        else:
+            read = nn.Linear(shape.levels * shape.embed, shape.embed)
+            self.predictor_embed = nn.Sequential(read, nn.GELU(), nn.Linear(shape.embed, shape.width))
         tokens = (nn.Parameter(torch.zeros(1, 1, shape.width)) for _ in range(shape.mask_tokens))
         self.mask_tokens = nn.ParameterList(tokens)
         self.predictor_blocks = nn.ModuleList(RotaryBlock(self.spec) for _ in range(shape.depth))
@@ -92,7 +90,6 @@ class VjepaPredictor(nn.Module):
         Args:
             context_BND: the encoder's tokens, at the positions 0 to N - 1; of several levels L D wide.
             target_BM: positions, long, ordered by time, row, column as tokens are.
-            grid: patches on a side of a frame.
         """
         batch, seen, _ = context_BND.shape
         asked_BMW = self.mask_tokens[MASK_INDEX % len(self.mask_tokens)].expand(batch, target_BM.shape[1], -1)
@@ -109,35 +106,8 @@ class VjepaPredictor(nn.Module):
         return out
 
 
-def _embedding(shape: VjepaPredictorShape) -> nn.Module:
-    """Return what takes the encoder's tokens, of one level or of several, to the width of the predictor."""
-    if shape.levels == 1:
-        return nn.Linear(shape.embed, shape.width)
-    read = nn.Linear(shape.levels * shape.embed, shape.embed)
-    return nn.Sequential(read, nn.GELU(), nn.Linear(shape.embed, shape.width))
-
-
-def target_places(ahead_B: Tensor, context_tokens: int, grid: int, rate_hz: float) -> Tensor:
-    """Return (B, grid x grid): the positions of one tubelet so many seconds after the context.
-
-    Args:
-        ahead_B: seconds from the end of the context.
-        context_tokens: N.
-        grid: patches on a side of a frame.
-        rate_hz: frames of the clip per second; whole tubelets are skipped, what is left over is not.
-    """
-    skipped_B = (ahead_B * rate_hz / TUBELET).to(torch.int64)
-    one_tubelet = torch.arange(grid**2, device=ahead_B.device)
-    return context_tokens + grid**2 * skipped_B[:, None] + one_tubelet
-
-
 def load_predictor(path: str, model: str, *, interpolate_rope: bool = True) -> VjepaPredictor:
     """Build the predictor in the released file of an encoder, in eval mode, float32; its release is read off the names.
-
-    Args:
-        path: of the file.
-        model: `FeatureConfig.model`, whose predictor it is.
-        interpolate_rope: `FeatureConfig.interpolate_rope`.
 
     Raises:
         CheckpointError: no such file, no predictor in it, one of another size, or one of tokens that the encoder does
@@ -156,11 +126,7 @@ def load_predictor(path: str, model: str, *, interpolate_rope: bool = True) -> V
 
 
 def predictor_state(path: str) -> dict[str, Tensor]:
-    """Return parameter name -> tensor of the predictor in a released file.
-
-    Raises:
-        CheckpointError: no such file, or no predictor in it.
-    """
+    """Return parameter name -> tensor of the predictor in a released file; CheckpointError where there is none."""
     if not Path(path).is_file():
         raise CheckpointError(f"there is no file {path}; give the downloaded V-JEPA 2 weights (docs/models.md)")
     content: Any = read_checkpoint(path).get(ENTRY)
@@ -176,11 +142,7 @@ def predictor_state(path: str) -> dict[str, Tensor]:
 
 
 def with_shape(state: dict[str, Tensor], shape: VjepaPredictorShape, path: str) -> VjepaPredictor:
-    """Return the predictor of a size with these weights.
-
-    Raises:
-        CheckpointError: they are of another size.
-    """
+    """Return the predictor of a size with these weights; CheckpointError where they are of another one."""
     fault = (
         f"the predictor of {path} is not one of V-JEPA {shape.release} with {shape.depth} blocks of {shape.width} on "
         f"{shape.levels} levels of an encoder of width {shape.embed} (give the file as it was released, or set "

@@ -91,19 +91,11 @@ def class_codes(label_ids: Sequence[str], classes: Mapping[str, str]) -> Codes |
 
 
 def decide(
-    graph: Graph,
-    evidence: StepEvidence,
-    seen: VisibleSteps,
-    classes: Codes | None = None,
-    *,
-    has_goal: bool = True,
+    graph: Graph, evidence: StepEvidence, seen: VisibleSteps, classes: Codes | None = None, *, has_goal: bool = True
 ) -> Decisions:
     """Make the optimal decision of every metric for windows of one shape.
 
     Args:
-        graph: of the world.
-        evidence: of the steps.
-        seen: the windows.
         classes: (V,) as `class_codes` returns them.
         has_goal: nobody asks for the sequence of the steps after Start alone.
     """
@@ -151,14 +143,11 @@ def answers(
     """Decide on windows of any split, for every kind of input.
 
     Args:
-        world: the world that the tables come from.
         segments: the segments table; takes of which no window is asked for cost nothing.
         windows: rows with take_id and segment_ids.
-        kinds: what is seen (see `visible.seen_by`).
         classes: label id -> class, where answers are classes; steps that the tables give one name share a class anyway.
 
-    Raises:
-        InputError: the tables are not of this world.
+    Raises InputError: the tables are not of this world.
     """
     codes = class_codes(steps_of(world).label_ids(world), classes or {})
     listed = windows.select(["take_id", "segment_ids"]).to_pylist()

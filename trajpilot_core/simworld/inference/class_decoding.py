@@ -60,10 +60,6 @@ def best_class_sequences(
     """Decode jointly the classes of the steps at `columns` (M,) of every window, rising.
 
     Args:
-        graph: of the world.
-        evidence: of the steps.
-        seen: W windows.
-        messages: of them.
         columns: a column that stands twice gets one class.
         classes: (V,) class of every label, from 0 on without a gap.
     """

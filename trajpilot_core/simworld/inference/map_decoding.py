@@ -157,9 +157,7 @@ def search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, A
     """Search with at most `width` prefixes per window and layer.
 
     Args:
-        problem: W windows.
         known: (W,) weight of a sequence that is known already, 0 for none; prefixes bounded by it are dropped.
-        width: prefixes kept.
 
     Returns:
         (W, M) best labels, (W,) their weight (0 where nothing better than `known` was found), and (W,) the highest
@@ -203,7 +201,8 @@ def advance(problem: DecodingProblem, before: Prefixes, m: int, known: Array, wi
         parts.append(
             Prefixes(before.window[kept], before.task[kept], position[kept], message[kept], bound[kept], kept, kept * 0)
         )
-    return widest(joined(parts), width, left)
+    joined = (np.concatenate([part[i] for part in parts]) for i in range(len(Prefixes._fields)))
+    return widest(Prefixes._make(joined), width, left)
 
 
 def choose(problem: DecodingProblem, moved: Prefixes, m: int, known: Array, width: int, left: Array) -> Prefixes:
@@ -225,11 +224,6 @@ def choose(problem: DecodingProblem, moved: Prefixes, m: int, known: Array, widt
     return widest(found, width, left)
 
 
-def joined(parts: list[Prefixes]) -> Prefixes:
-    """Join prefixes of one layer."""
-    return Prefixes._make(np.concatenate([part[i] for part in parts]) for i in range(len(Prefixes._fields)))
-
-
 def widest(prefixes: Prefixes, width: int, left: Array) -> Prefixes:
     """Keep the `width` highest bounds of every window; `left`, shape (W,), learns the highest one left out."""
     kept = widest_rows(prefixes.window, prefixes.bound, width, left)
@@ -241,8 +235,6 @@ def widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
 
     Args:
         windows: (N,) window of every row.
-        bound: (N,).
-        width: rows kept.
         left: (W,), learns the highest bound left out.
     """
     order = np.lexsort((-bound, windows))

@@ -75,11 +75,7 @@ def reach_s(config: WorldConfig) -> float:
 
 
 def steps_of(world: World) -> TableSteps:
-    """Return how the tables of the world's layout show its steps.
-
-    Raises:
-        InputError: they do not show them.
-    """
+    """Return how the tables of the world's layout show its steps. Raises InputError: they do not show them."""
     steps = layout_of(world.config.layout).steps
     if isinstance(steps, str):
         raise InputError(f"the layout {world.config.layout} does not show the steps of its world: {steps}")
@@ -89,13 +85,7 @@ def steps_of(world: World) -> TableSteps:
 def unshown(world: World, segments: pa.Table, *, has_classes: bool) -> str | None:
     """Return why the tables of a world have no exact ceiling; None where they have one.
 
-    Args:
-        world: in any layout.
-        segments: the segments table.
-        has_classes: answers are classes of labels.
-
-    Raises:
-        InputError: the table is not one of this world.
+    Raises InputError: the table is not one of this world.
     """
     steps = layout_of(world.config.layout).steps
     if isinstance(steps, str):
@@ -106,20 +96,14 @@ def unshown(world: World, segments: pa.Table, *, has_classes: bool) -> str | Non
     if (has_classes or not steps.are_points) and strangers.total() > most * len(ids):
         named = ", ".join(repr(label) for label, _ in strangers.most_common(3))
         return f"{strangers.total()} of {len(ids)} segments carry a label that no step of the world has ({named})"
-    return None if steps.are_points else _left_out(world, steps, segments, set(ids))
-
-
-def _left_out(world: World, steps: TableSteps, segments: pa.Table, kept: set[str]) -> str | None:
-    """Return which labels were performed in the takes of the table and stand nowhere in it; None for none.
-
-    What is left out by its label says something of the steps that are there; exact inference does not know it.
-    """
-    names, placed = steps.label_ids(world), steps.takes(world)
-    takes = [placed[take].take for take in _by_take(segments) if take in placed]
-    gone = sorted({names[step.label] for take in takes for step in take.segments} - kept)
-    if not gone:
+    if steps.are_points:
         return None
-    return f"{len(gone)} labels that were performed are left out of the tables ({', '.join(gone[:3])})"
+    # What is left out by its label says something of the steps that are there; exact inference does not know it.
+    label_of, placed = steps.label_ids(world), steps.takes(world)
+    takes = [placed[take].take for take in _by_take(segments) if take in placed]
+    gone = sorted({label_of[step.label] for take in takes for step in take.segments} - set(ids))
+    shown = ", ".join(gone[:3])
+    return f"{len(gone)} labels that were performed are left out of the tables ({shown})" if gone else None
 
 
 def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
@@ -128,8 +112,7 @@ def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
     A segment belongs to the true step whose time point is nearest to its own, or in which the middle of its interval
     lies: segments may be missing from the table.
 
-    Raises:
-        InputError: the table is not one of this world, or its layout does not show the steps.
+    Raises InputError: the table is not one of this world, or its layout does not show the steps.
     """
     steps = steps_of(world)
     placed, names = steps.takes(world), steps.label_ids(world)
@@ -206,7 +189,6 @@ def seen_by(takes: Sequence[TakeSteps], group: WindowGroup, kind: InputKind) -> 
 
     Args:
         takes: the list that the group counts segments and steps over.
-        group: the windows.
         kind: no_traj and endpoint_traj: the two end segments, whose head motion pixels show too; oracle: with the head
             motion of all segments. start and start_motion: the first segment; motion_to_goal: with the head motion of
             all segments but the last.

@@ -80,18 +80,13 @@ def annotation(
 
 
 def label_caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:
-    """Return a sentence on the label of step number i, by the wearer."""
-    return sentence(world, rng, take.segments[i].label), "C"
-
-
-def sentence(world: World, rng: np.random.Generator, label: int) -> str:
-    """Return the sentence of one description: a paraphrase of the label, now and then with a typo."""
-    texts = world.labels[label].texts
+    """Return a sentence on step number i, by the wearer: a paraphrase of its label, now and then with a typo."""
+    texts = world.labels[take.segments[i].label].texts
     weights = np.array(TEXT_WEIGHTS[: len(texts)])
     text = texts[int(rng.choice(len(texts), p=weights / weights.sum()))]
     if rng.random() < world.config.typo_share:
         text = with_typo(text, rng)
-    return f"C {text}."
+    return f"C {text}.", "C"
 
 
 def description(text: str, time_s: float, subject: str) -> Json:

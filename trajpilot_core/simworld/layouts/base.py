@@ -13,27 +13,12 @@ NamedFiles = Iterator[tuple[str, bytes]]
 """Path relative to the corpus root, content."""
 
 
-def one_file(world: World, take: TakeTruth) -> tuple[int, ...]:
-    """Return the parts of a take that is one file."""
-    return (take.n_frames,)
-
-
 class PlacedTake(NamedTuple):
     """One take of the tables in the world."""
 
     take: TakeTruth
     start_s: float = 0.0
     """When its video starts in the take, seconds: a layout may cut a take in several files."""
-
-
-def as_drawn(world: World, index: int, segments: tuple[SegmentTruth, ...]) -> tuple[SegmentTruth, ...]:
-    """Return the steps of a take as they were drawn."""
-    return segments
-
-
-def takes_by_uid(world: World) -> dict[str, PlacedTake]:
-    """Return the takes by the ids that readers of Ego-Exo4D give them."""
-    return {take_id(take.uid): PlacedTake(take) for take in world.takes}
 
 
 @dataclass(frozen=True)
@@ -45,15 +30,12 @@ class TableSteps:
 
     label_ids: Callable[[World], Sequence[str]]
     """(V,) label id of a step of each label; equal ones are one answer."""
-    takes: Callable[[World], Mapping[str, PlacedTake]] = takes_by_uid
+    takes: Callable[[World], Mapping[str, PlacedTake]] = lambda world: {
+        take_id(take.uid): PlacedTake(take) for take in world.takes
+    }
     """Take id -> what it is."""
     are_points: bool = False
     """A segment's anchor is a time point of an annotator; else it is the middle of an annotated interval."""
-
-
-def egoexo4d_name(world: World, take: TakeTruth) -> str:
-    """Return `<take_uid>_<camera>`."""
-    return f"{take.uid}_{world.captures[take.capture].camera}"
 
 
 @dataclass(frozen=True)
@@ -72,11 +54,13 @@ class Layout:
     """What its preset changes of the tiny world, so that every label occurs in both splits."""
     has_poses: bool = False
     """Whether the layout releases trajectories."""
-    parts: Callable[[World, TakeTruth], tuple[int, ...]] = one_file
+    parts: Callable[[World, TakeTruth], tuple[int, ...]] = lambda _, take: (take.n_frames,)
     """Frames in each of the consecutive video files of a take."""
-    performed: Callable[[World, int, tuple[SegmentTruth, ...]], tuple[SegmentTruth, ...]] = as_drawn
+    performed: Callable[[World, int, tuple[SegmentTruth, ...]], tuple[SegmentTruth, ...]] = lambda *drawn: drawn[2]
     """(world, number of a take, its steps as drawn) -> its steps, where more than procedure and intent decides them."""
-    released_name: Callable[[World, TakeTruth], str] = egoexo4d_name
+    released_name: Callable[[World, TakeTruth], str] = lambda world, take: (
+        f"{take.uid}_{world.captures[take.capture].camera}"
+    )
     """What the file of released features of a take is called, without its end."""
     has_unseen_wearers: bool = False
     """Whether some operators wear the glasses in tested takes only, also where operators are shared."""

@@ -93,13 +93,7 @@ def shot_at(world: World, step: int, after: int | None, draws: list[float], goes
 
 
 def release_errors(config: WorldConfig, index: int, n_steps: int) -> Array:
-    """Return standard normal errors of yaw and pitch at the release, shape (n_steps, 2); only those of shots matter.
-
-    Args:
-        config: of the world.
-        index: number of the take's own random draws.
-        n_steps: steps of the take.
-    """
+    """Return standard normal errors of yaw and pitch at the release, shape (n_steps, 2); only those of shots matter."""
     return np.asarray(stream(config, "release", index).normal(size=(n_steps, 2)))
 
 
@@ -150,28 +144,21 @@ def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> 
         return (OWN if shots[i].evidence == "own" else SHOTS[pick]), "C"
     shot = shots.get(i - 1)
     if role_of(world, label) == RESULT and shot is not None:
-        return outcome_text(shot, pick), shot.subject
+        missed = OTHER if shot.subject == "O" else MISSED[pick]
+        told = {"ambiguous": BOTH, "made": MADE[pick % len(MADE)]}.get(shot.outcome, missed)
+        return told, shot.subject
     texts = BEFORE[MOVE if role_of(world, label) == RESULT else role_of(world, label)]
     return texts[pick % len(texts)], "C"
 
 
-def outcome_text(shot: ShotAttempt, pick: int) -> str:
-    """Return the caption that states the outcome of a shot."""
-    if shot.outcome == "ambiguous":
-        return BOTH
-    if shot.outcome == "made":
-        return MADE[pick % len(MADE)]
-    return OTHER if shot.subject == "O" else MISSED[pick]
-
-
-def facts(world: World, take: TakeTruth) -> Json:
-    """Return the fields of takes.json that make a take a basketball drill."""
-    number, name = DRILLS[take.task % len(DRILLS)]
-    return {"task_id": number, "task_name": name, "parent_task_id": PARENT[0], "parent_task_name": PARENT[1]}
-
-
 def rest(world: World) -> NamedFiles:
     """Yield captures, metadata and the descriptions of the drills; of the labels of the world nothing is said here."""
+
+    def facts(world: World, take: TakeTruth) -> Json:
+        """Return the fields of takes.json that make a take a basketball drill."""
+        number, name = DRILLS[take.task % len(DRILLS)]
+        return {"task_id": number, "task_name": name, "parent_task_id": PARENT[0], "parent_task_name": PARENT[1]}
+
     return release_files(world, Tree(captions=caption, facts=facts, has_paraphrases=False))
 
 

@@ -106,19 +106,14 @@ def with_errors(spans: list[AnnotatedSpan], rank: int) -> list[AnnotatedSpan]:
     return [replace(span, error_type=kinds.get(i, 0)) for i, span in enumerate(spans)]
 
 
-def action_name(world: World, span: AnnotatedSpan) -> str:
-    """Return the name of a span's action."""
-    if span.error_type == TYPES[ADDITION]:
-        return ADDITION
-    return BACKGROUND if span.is_background else step_name(world.labels[span.label])
-
-
 def segment(world: World, take: TakeTruth) -> Json:
     """Return the annotation of one video: parallel lists."""
     spans = [] if take.fault == "unlabelled" else break_spans(world, take, tiled(world, take))
     index = action_indices(world, take.task)
     as_text = take.index % 3 == 1
-    actions: list[int | str] = [99 if s.is_nameless else index[action_name(world, s)] for s in spans]
+    names = [BACKGROUND if s.is_background else step_name(world.labels[s.label]) for s in spans]
+    names = [ADDITION if s.error_type == TYPES[ADDITION] else name for s, name in zip(spans, names, strict=True)]
+    actions: list[int | str] = [99 if s.is_nameless else index[n] for s, n in zip(spans, names, strict=True)]
     types: list[int | str] = [s.error_type for s in spans]
     times: list[list[Time]] = [[s.start] if s.is_malformed else [s.start, s.end] for s in spans]
     if as_text:
@@ -134,30 +129,6 @@ def segment(world: World, take: TakeTruth) -> Json:
     return {"video_id": video_id(world, take), "labels": labels}
 
 
-def annotation_json(world: World) -> Json:
-    """Return annotation.json."""
-    takes = [take for take in shuffled(world) if take.fault != "take_unknown"]
-    return {
-        task_key(world, task): {
-            "segments": [segment(world, take) for take in takes if take.task == task],
-            "action2idx": action_indices(world, task),
-            "actiontype2idx": TYPES,
-        }
-        for task in range(world.config.tasks)
-    }
-
-
-def split_lists(world: World, task: int) -> dict[str, list[str]]:
-    """Return list -> its video ids, of one task."""
-    lists: dict[str, list[str]] = {name: [] for name in SPLIT_FILES}
-    for take in shuffled(world):
-        if take.task == task and take.fault != "no_split":
-            lists[split_file(world, take)].append(video_id(world, take))
-            if take.fault == "two_splits":
-                lists["validation"].append(video_id(world, take))
-    return lists
-
-
 def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:
     """Yield the trimmed video of a take."""
     if content.video is not None and take.fault != "take_unknown":
@@ -165,10 +136,24 @@ def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFil
 
 
 def rest(world: World) -> NamedFiles:
-    """Yield annotations and lists."""
-    yield "annotation.json", as_json(annotation_json(world))
+    """Yield annotations, and the lists of video ids of each task."""
+    takes = shuffled(world)
+    annotated = [take for take in takes if take.fault != "take_unknown"]
+    document = {
+        task_key(world, task): {
+            "segments": [segment(world, take) for take in annotated if take.task == task],
+            "action2idx": action_indices(world, task),
+            "actiontype2idx": TYPES,
+        }
+        for task in range(world.config.tasks)
+    }
+    yield "annotation.json", as_json(document)
     for task in range(world.config.tasks):
-        for name, ids in split_lists(world, task).items():
+        lists: dict[str, list[str]] = {name: [] for name in SPLIT_FILES}
+        for take in (take for take in takes if take.task == task and take.fault != "no_split"):
+            for name in (split_file(world, take), *(["validation"] if take.fault == "two_splits" else [])):
+                lists[name].append(video_id(world, take))
+        for name, ids in lists.items():
             yield f"{task_folder(world, task)}/{name}.txt", "".join(f"{one}\n" for one in ids).encode()
 
 

@@ -12,12 +12,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from trajpilot_core.corpora.epic_kitchens.files import COLUMNS
 from trajpilot_core.simworld.faults import TakeContents
 from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, hostile
-from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, AnnotatedSpan, Time, break_spans, spans_of
+from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, Time, break_spans, spans_of
 from trajpilot_core.simworld.layouts.wording import thing_of, verbs_of
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
 from trajpilot_core.simworld.world.vocabulary import PLACES
@@ -78,19 +76,13 @@ def frame_number(seconds: Time, rate: int) -> int:
     return max(1, math.floor(round(seconds * rate, 6)))
 
 
-def overlapping(spans: list[AnnotatedSpan], rng: np.random.Generator) -> list[AnnotatedSpan]:
-    """Return the spans with some ends pushed into the next action."""
-    late = [bool(rng.random() < OVERLAP_SHARE) for _ in spans[1:]] + [False]
-    return [
-        replace(span, end=round(float(span.end) + OVERLAP_S, DECIMALS)) if is_late else span
-        for span, is_late in zip(spans, late, strict=True)
-    ]
-
-
 def rows_of(world: World, take: TakeTruth) -> list[EpicRow]:
     """Return the rows of one video."""
     rng = stream(world.config, "epic", take.index)
-    spans = break_spans(world, take, overlapping(spans_of(take, DECIMALS), rng))
+    whole = spans_of(take, DECIMALS)
+    late = [OVERLAP_S if rng.random() < OVERLAP_SHARE else 0.0 for _ in whole[1:]] + [0.0]
+    later = [replace(s, end=round(float(s.end) + by, DECIMALS)) if by else s for s, by in zip(whole, late, strict=True)]
+    spans = break_spans(world, take, later)
     rate = EXTENSION_RATE if is_extension(world, take) else RATE
     nouns, video, rows = nouns_of(world), video_id(world, take), []
     for k, (span, truth) in enumerate(zip(spans, take.segments, strict=True)):
@@ -121,12 +113,6 @@ def rows_of(world: World, take: TakeTruth) -> list[EpicRow]:
     return rows
 
 
-def split_rows(world: World, split: str) -> list[EpicRow]:
-    """Return the rows of one annotation file, in the order of their ids as texts."""
-    takes = [take for take in world.takes if annotated_in(take, split)]
-    return sorted((row for take in takes for row in rows_of(world, take)), key=lambda row: str(row[0]))
-
-
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> bytes:
     """Return a csv file."""
     text = io.StringIO()
@@ -147,55 +133,43 @@ def tail_of(counts: Counter[int], n_classes: int) -> list[int]:
     return sorted(found)
 
 
-def tails(world: World) -> tuple[list[int], list[int]]:
-    """Return the tail verbs and the tail nouns, by the unbroken training takes."""
-    labels = [world.labels[s.label] for t in world.takes if t.fault is None and t.split == "train" for s in t.segments]
-    nouns = nouns_of(world)
-    verbs_seen = Counter(label.primitive for label in labels)
-    nouns_seen = Counter(nouns.index(thing_of(label)) for label in labels)
-    return tail_of(verbs_seen, world.config.primitives), tail_of(nouns_seen, len(nouns))
-
-
-def unseen_participants(world: World) -> list[str]:
-    """Return the participants of the validation videos who appear in no training video."""
-    of = {split: {participant(world, t) for t in world.takes if annotated_in(t, split)} for split in ("train", "val")}
-    return sorted(of["val"] - of["train"])
-
-
-def class_rows(names: Iterable[Iterable[str]]) -> list[EpicRow]:
-    """Return the rows id,key,instances,category of a class file."""
-    listed = [[one.replace(" ", "-") for one in variants] for variants in names]
-    return [[i, variants[0], str(variants), "simulated"] for i, variants in enumerate(listed)]
-
-
 def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:
     """Yield the video of a take."""
     if content.video is not None and take.fault != "take_unknown":
         yield f"{participant(world, take)}/videos/{video_id(world, take)}.MP4", content.video
 
 
-def video_rows(world: World) -> list[list[object]]:
-    """Return the rows of EPIC_100_video_info.csv."""
-    side, fps = f"{world.config.size_px}x{world.config.size_px}", float(world.config.fps)
-    listed = [t for t in world.takes if t.fault not in ("take_unknown", "name_parent", "name_absolute")]
-    return sorted([video_id(world, t), round(world.take_duration_s(t), 6), fps, side] for t in listed)
-
-
 def rest(world: World) -> NamedFiles:
-    """Yield annotations, classes, lists and video facts."""
+    """Yield annotations, classes, lists and video facts; tails go by the unbroken training takes."""
+    config, nouns, head = world.config, nouns_of(world), ("id", "key", "instances", "category")
+    rows: dict[str, list[EpicRow]] = {}
+    persons: dict[str, set[str]] = {}
     for split, name in (("train", "train"), ("val", "validation")):
-        yield f"EPIC_100_{name}.csv", table(COLUMNS, split_rows(world, split))
-    head = ("id", "key", "instances", "category")
-    yield "EPIC_100_verb_classes.csv", table(head, class_rows(verbs_of(p) for p in range(world.config.primitives)))
-    yield "EPIC_100_noun_classes.csv", table(head, class_rows([noun] for noun in nouns_of(world)))
-    tail_verbs, tail_nouns = tails(world)
+        takes = [take for take in world.takes if annotated_in(take, split)]
+        rows[split] = sorted((row for take in takes for row in rows_of(world, take)), key=lambda row: str(row[0]))
+        persons[split] = {participant(world, take) for take in takes}
+        yield f"EPIC_100_{name}.csv", table(COLUMNS, rows[split])
+    known: dict[str, list[tuple[str, ...]]] = {
+        "verb": [verbs_of(primitive) for primitive in range(config.primitives)],
+        "noun": [(noun,) for noun in nouns],
+    }
+    for kind, listed in known.items():
+        names = [[one.replace(" ", "-") for one in variants] for variants in listed]
+        classes = [[i, variants[0], str(variants), "simulated"] for i, variants in enumerate(names)]
+        yield f"EPIC_100_{kind}_classes.csv", table(head, classes)
+    seen = [world.labels[s.label] for t in world.takes if t.fault is None and t.split == "train" for s in t.segments]
+    tail_verbs = tail_of(Counter(label.primitive for label in seen), config.primitives)
+    tail_nouns = tail_of(Counter(nouns.index(thing_of(label)) for label in seen), len(nouns))
     yield "EPIC_100_tail_verbs.csv", table(["verb"], [[v] for v in tail_verbs])
     yield "EPIC_100_tail_nouns.csv", table(["noun"], [[n] for n in tail_nouns])
-    unseen = [[name] for name in unseen_participants(world)]
+    unseen = [[name] for name in sorted(persons["val"] - persons["train"])]
     yield "EPIC_100_unseen_participant_ids_validation.csv", table(["participant_id"], unseen)
-    missing = [[i, row[0]] for i, row in enumerate(r for r in split_rows(world, "val") if len(r) > 3 and r[3] == "")]
+    missing = [[i, row[0]] for i, row in enumerate(row for row in rows["val"] if len(row) > 3 and row[3] == "")]
     yield "EPIC_100_validation_missing_timestamp_narrations.csv", table(["", "narration_id"], missing)
-    yield "EPIC_100_video_info.csv", table(("video_id", "duration", "fps", "resolution"), video_rows(world))
+    filmed = [t for t in world.takes if t.fault not in ("take_unknown", "name_parent", "name_absolute")]
+    side = f"{config.size_px}x{config.size_px}"
+    videos = [[video_id(world, t), round(world.take_duration_s(t), 6), float(config.fps), side] for t in filmed]
+    yield "EPIC_100_video_info.csv", table(("video_id", "duration", "fps", "resolution"), sorted(videos))
 
 
 TINY = {"train_takes": 9, "test_takes": 5, "operators": 6, "broken_segments": 7, "primitives": 12, "positions": 6}

@@ -108,25 +108,6 @@ def video_record(world: World, take: TakeTruth, uid: str, n_frames: int) -> Json
     }
 
 
-def ego4d_json(world: World) -> Json:
-    """Return ego4d.json: every file that a download would know, also of a take whose file is lost."""
-    videos = []
-    for take in shuffled(world):
-        if take.fault not in ("take_unknown", "name_parent", "name_absolute"):
-            pairs = zip(video_uids(world, take), parts(world, take), strict=True)
-            videos += [video_record(world, take, uid, n) for uid, n in pairs]
-    return {"date": "simulated", "version": "v2_1", "description": "Simulated metadata", "videos": videos}
-
-
-def groups_tsv(world: World) -> str:
-    """Return the table of groups: the files of each as a Python list."""
-    rows = ["university\tvideo_group"]
-    for take in shuffled(world):
-        if n_files(world, take) > 1 and take.fault != "group_unknown":
-            rows.append(f"simulated\t{list(video_uids(world, take))}")
-    return "\n".join(rows) + "\n"
-
-
 def category(label: LabelTruth) -> str:
     """Return the category of a step: what it is about, and its name."""
     about = "Prepare" if is_shared(label) else f"Work on the {thing_of(label)}"
@@ -155,7 +136,8 @@ def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeate
     """Return one annotated step, half of the time with substeps."""
     truth = world.labels[span.label]
     thing, relevance = thing_of(truth), [name for name, _ in RELEVANCE]
-    found = described(span, category(truth), step_description(truth))
+    times = {"start_time": span.start, "end_time": span.end}
+    found = {**times, "step_category": category(truth), "step_description": step_description(truth)}
     found |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
     found["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
     found["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
@@ -166,11 +148,6 @@ def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeate
     return {"step_category": found["step_category"]} if span.is_malformed else found
 
 
-def described(span: AnnotatedSpan, category: str, text: str) -> Json:
-    """Return the fields that steps and substeps begin with."""
-    return {"start_time": span.start, "end_time": span.end, "step_category": category, "step_description": text}
-
-
 def substeps(rng: np.random.Generator, parent: Json, thing: str) -> list[Json]:
     """Return the two halves of a step; now and then the second one ends after its step."""
     start, end = float(parent["start_time"]), float(parent["end_time"])
@@ -178,7 +155,13 @@ def substeps(rng: np.random.Generator, parent: Json, thing: str) -> list[Json]:
     halves = ((start, middle, "Take", "Takes"), (middle, round(end + late, DECIMALS), "Put down", "Puts down"))
     rest = {"is_continued": False, "is_procedural": False, "is_relevant": "essential", "summary": []}
     return [
-        described(AnnotatedSpan(0, a, b), f"Work on the {thing}: {verb} the {thing}", f"{says} the {thing}") | rest
+        {
+            "start_time": a,
+            "end_time": b,
+            "step_category": f"Work on the {thing}: {verb} the {thing}",
+            "step_description": f"{says} the {thing}",
+            **rest,
+        }
         for a, b, verb, says in halves
     ]
 
@@ -213,24 +196,27 @@ def entry(world: World, take: TakeTruth) -> Json:
     return {k: v for k, v in found.items() if k != "segments"} if take.fault == "take_malformed" else found
 
 
-def goalstep_json(world: World, split: str) -> Json:
-    """Return goalstep_<split>.json."""
-    takes = [take for take in shuffled(world) if annotated_in(take, split)]
-    return {
-        "version": "1.0",
-        "date": "simulated",
-        "description": f"Simulated Ego4D Goal-Step ({split})",
-        "split": split,
-        "videos": [entry(world, take) for take in takes],
-    }
-
-
 def rest(world: World) -> NamedFiles:
-    """Yield metadata, groups and annotations."""
-    yield "ego4d.json", as_json(ego4d_json(world))
-    yield GROUPS, groups_tsv(world).encode()
+    """Yield metadata of every file that a download would know, also of a lost one; groups; annotations."""
+    videos, groups = [], ["university\tvideo_group"]
+    for take in shuffled(world):
+        uids = video_uids(world, take)
+        if take.fault not in ("take_unknown", "name_parent", "name_absolute"):
+            videos += [video_record(world, take, *one) for one in zip(uids, parts(world, take), strict=True)]
+        if len(uids) > 1 and take.fault != "group_unknown":
+            groups.append(f"simulated\t{list(uids)}")
+    about = {"date": "simulated", "version": "v2_1", "description": "Simulated metadata"}
+    yield "ego4d.json", as_json({**about, "videos": videos})
+    yield GROUPS, ("\n".join(groups) + "\n").encode()
     for split in ("train", "val"):
-        yield f"{ANNOTATIONS}/goalstep_{split}.json", as_json(goalstep_json(world, split))
+        document = {
+            "version": "1.0",
+            "date": "simulated",
+            "description": f"Simulated Ego4D Goal-Step ({split})",
+            "split": split,
+            "videos": [entry(world, take) for take in shuffled(world) if annotated_in(take, split)],
+        }
+        yield f"{ANNOTATIONS}/goalstep_{split}.json", as_json(document)
 
 
 FAULTS: Faults = {

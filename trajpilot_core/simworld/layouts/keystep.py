@@ -10,8 +10,8 @@ from trajpilot_core.simworld.faults import TAKE_FAULTS, TEST_SPLIT, Json
 from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, TableSteps, annotated_in, as_json, rank_of
 from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
 from trajpilot_core.simworld.layouts.spans import SEGMENT_FAULTS, AnnotatedSpan, break_spans, spans_of
-from trajpilot_core.simworld.layouts.wording import names_of, step_description, step_name
-from trajpilot_core.simworld.world.truth import LabelTruth, TakeTruth, World, random_uid, stream
+from trajpilot_core.simworld.layouts.wording import step_description, step_name
+from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
 FIRST_UNIQUE_ID = 800
 DECIMALS = 5
@@ -22,24 +22,15 @@ TREE = Tree(benchmark="keystep")
 
 def unique_ids(world: World) -> dict[str, int]:
     """Return step name -> `step_unique_id`, one for all scenarios."""
-    return {name: FIRST_UNIQUE_ID + 3 * i for i, name in enumerate(names_of(world))}
+    return {
+        name: FIRST_UNIQUE_ID + 3 * i for i, name in enumerate(sorted({step_name(label) for label in world.labels}))
+    }
 
 
 def label_ids(world: World) -> list[str]:
     """Return (V,) the label ids that the reader gives: the first label of each task has one for all."""
     ids = unique_ids(world)
     return [str(ids[step_name(label)]) for label in world.labels]
-
-
-def stage_names(world: World, task: int) -> dict[int, str]:
-    """Return position -> name of the inner node of the taxonomy, of those positions that have leaves."""
-    return {p: f"{world.task_names[task]}, stage {p + 1}" for p in range(world.config.positions)}
-
-
-def is_leaf(world: World, label: LabelTruth) -> bool:
-    """Whether the label is a leaf; the last label of a task is an inner node that is annotated all the same."""
-    last = world.config.positions - 1, world.config.alternatives - 1
-    return (label.position, label.alternative) != last
 
 
 def step_ids(world: World, task: int) -> dict[int, int]:
@@ -57,32 +48,23 @@ def taxonomy(world: World, task: int) -> Json:
     """Return the taxonomy of one scenario: node id as text -> node."""
     root = {"id": 0, "is_leafnode": False, "name": world.task_names[task], "parent_id": None, "parent_name": None}
     nodes: Json = {"0": root}
-    stages = stage_names(world, task)
-    for position, name in stages.items():
-        nodes[str(position + 1)] = {
-            "id": position + 1,
-            "is_leafnode": False,
-            "name": name,
-            "parent_id": 0,
-            "parent_name": root["name"],
-        }
+    stages = [f"{world.task_names[task]}, stage {position + 1}" for position in range(world.config.positions)]
+    above = {"parent_id": 0, "parent_name": root["name"]}
+    for number, name in enumerate(stages, start=1):
+        nodes[str(number)] = {"id": number, "is_leafnode": False, "name": name, **above}
+    last = world.config.positions - 1, world.config.alternatives - 1  # an inner node, annotated all the same
     unique = unique_ids(world)
     for label, step_id in sorted(step_ids(world, task).items(), key=lambda pair: pair[1]):
         truth = world.labels[label]
         nodes[str(step_id)] = {
             "id": step_id,
-            "is_leafnode": is_leaf(world, truth),
+            "is_leafnode": (truth.position, truth.alternative) != last,
             "name": step_name(truth),
             "parent_id": truth.position + 1,
             "parent_name": stages[truth.position],
             "unique_id": unique[step_name(truth)],
         }
     return nodes
-
-
-def touching(spans: list[AnnotatedSpan]) -> list[AnnotatedSpan]:
-    """Return the spans with starts rounded further than the ends before them: neighbours almost touch."""
-    return [AnnotatedSpan(s.label, round(float(s.start), TOUCH_DECIMALS), s.end) for s in spans]
 
 
 def segment(world: World, take: TakeTruth, span: AnnotatedSpan) -> Json:
@@ -104,7 +86,9 @@ def segment(world: World, take: TakeTruth, span: AnnotatedSpan) -> Json:
 def annotation(world: World, take: TakeTruth) -> Json:
     """Return the annotation of one take."""
     rng = stream(world.config, "keystep", take.index)
-    spans = break_spans(world, take, touching(spans_of(take, DECIMALS)))
+    whole = spans_of(take, DECIMALS)
+    touching = [AnnotatedSpan(s.label, round(float(s.start), TOUCH_DECIMALS), s.end) for s in whole]
+    spans = break_spans(world, take, touching)
     meta = {"annotation_uid": random_uid(rng), "annotator_id": int(rng.integers(100, 999))}
     return {
         "take_uid": take.uid,

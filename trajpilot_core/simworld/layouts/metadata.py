@@ -98,27 +98,6 @@ def takes_json(world: World, tree: Tree = ATOMIC) -> list[Json]:
     return records
 
 
-def captures_json(world: World) -> list[Json]:
-    """Return captures.json."""
-    return [
-        {
-            "capture_uid": c.uid,
-            "capture_name": c.name,
-            "root_dir": f"captures/{c.name}",
-            "has_trajectory": True,
-            "participant_uid": world.participants[c.operator],
-            "physical_setting_uid": 1 + i,
-            "university_name": "simulated",
-        }
-        for i, c in enumerate(world.captures)
-    ]
-
-
-def participants_json(world: World) -> list[Json]:
-    """Return participants.json."""
-    return [{"participant_uid": uid, "university_name": "simulated"} for uid in sorted(world.participants)]
-
-
 def splits_json(world: World, tree: Tree = ATOMIC) -> Json:
     """Return splits.json; a take with the fault `no_split` is left out."""
     listed = sorted((t.uid, t.split) for t in world.takes if t.fault != "no_split")
@@ -154,22 +133,31 @@ def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFil
             yield name, data
 
 
-def capture_files(world: World) -> NamedFiles:
-    """Yield timesync.csv of every capture."""
-    fault_of = {take.capture: take.fault for take in world.takes}
-    for number, capture in enumerate(world.captures):
-        text = faults.break_timesync(fault_of[number], timesync_csv(world, capture), capture.camera)
-        if text is not None:
-            yield f"captures/{capture.name}/timesync.csv", text.encode()
-
-
 def release_files(world: World, tree: Tree = ATOMIC) -> NamedFiles:
     """Yield every file but those of the takes: captures, metadata, and what annotators say of the steps."""
-    yield from capture_files(world)
+    fault_of = {take.capture: take.fault for take in world.takes}
+    captures = []
+    for number, capture in enumerate(world.captures):
+        if fault_of[number] != "timesync_missing":
+            camera = "cam09_0" if fault_of[number] == "timesync_other_camera" else f"{capture.camera}_214-1"
+            text = timesync_csv(world, capture).replace(f"{capture.camera}_214-1", camera)
+            yield f"captures/{capture.name}/timesync.csv", text.encode()
+        captures.append(
+            {
+                "capture_uid": capture.uid,
+                "capture_name": capture.name,
+                "root_dir": f"captures/{capture.name}",
+                "has_trajectory": True,
+                "participant_uid": world.participants[capture.operator],
+                "physical_setting_uid": 1 + number,
+                "university_name": "simulated",
+            }
+        )
+    persons = [{"participant_uid": uid, "university_name": "simulated"} for uid in sorted(world.participants)]
     documents: dict[str, Any] = {
         "takes.json": takes_json(world, tree),
-        "captures.json": captures_json(world),
-        "participants.json": participants_json(world),
+        "captures.json": captures,
+        "participants.json": persons,
         "annotations/splits.json": splits_json(world, tree),
         "annotations/atomic_descriptions_train.json": atomic_json(world, "train", tree),
         DESCRIPTIONS: atomic_json(world, "val", tree),

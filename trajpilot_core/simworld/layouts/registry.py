@@ -11,8 +11,7 @@ from trajpilot_core.simworld.layouts.base import Layout
 def layout_of(name: str) -> Layout:
     """Return the `LAYOUT` of the module in this folder that is called as the layout.
 
-    Raises:
-        WorldError: no corpus is written in this layout.
+    Raises WorldError: no corpus is written in this layout.
     """
     if name not in layouts():
         raise WorldError(f"no simulated world is written in the layout {name!r}; there are {', '.join(layouts())}")

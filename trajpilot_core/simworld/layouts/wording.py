@@ -3,7 +3,7 @@
 Every task has one step that all tasks share, as real corpora do: the first label of each task has the same name.
 """
 
-from trajpilot_core.simworld.world.truth import LabelTruth, World
+from trajpilot_core.simworld.world.truth import LabelTruth
 from trajpilot_core.simworld.world.vocabulary import PLACES, VERBS
 
 SHARED_NAME = "Get the tools ready"
@@ -49,8 +49,3 @@ def step_name(label: LabelTruth) -> str:
 def step_description(label: LabelTruth) -> str:
     """Return a longer description of a step."""
     return label.texts[0][0].upper() + label.texts[0][1:] + "."
-
-
-def names_of(world: World) -> list[str]:
-    """Return the different step names of a world, sorted."""
-    return sorted({step_name(label) for label in world.labels})

@@ -114,11 +114,6 @@ def camera_matrix(size_px: int, view_deg: float) -> Array:
     return np.array([[focal, 0.0, centre], [0.0, focal, centre], [0.0, 0.0, 1.0]])
 
 
-def render_frames(world: World, take: TakeTruth, motion: HeadMotion) -> Iterator[Image]:
-    """Yield the take's frames (size_px, size_px, 3), uint8 RGB, upright, at times k / fps."""
-    return render_at(world, take, motion, np.arange(take.n_frames) / world.config.fps)
-
-
 def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> Iterator[Image]:
     """Yield the views, uint8 RGB of shape (size_px, size_px, 3), upright, at times `t_s` (N,) of the take."""
     config = world.config
@@ -144,8 +139,6 @@ def draw_objects(
     """Draw the objects onto `image` (S, S, 3) in place, the far ones first, each by the faces that are seen.
 
     Args:
-        image: uint8 RGB.
-        appearance: colours of the objects.
         centres: shape (places, 3), where the objects stand in the room, metres.
         camera: (3, 3) intrinsic matrix in pixels.
         rotation: (3, 3) rotation of T_room_head.

@@ -119,12 +119,7 @@ class World:
 
 
 def stream(config: WorldConfig, purpose: str, index: int = 0) -> np.random.Generator:
-    """Return the random stream of one purpose and one item; it does not depend on any other stream.
-
-    Args:
-        purpose: what is drawn, for example `layout`.
-        index: which item of it.
-    """
+    """Return the random stream of one purpose and one item; it does not depend on any other stream."""
     return np.random.default_rng([config.seed, index, *purpose.encode()])
 
 

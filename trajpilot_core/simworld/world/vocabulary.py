@@ -48,8 +48,7 @@ def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
     Returns:
         `config.n_labels()` labels, ordered by task, position, alternative.
 
-    Raises:
-        WorldError: there are more positions than things at places, so two labels would have one text.
+    Raises WorldError: there are more positions than things at places, so two labels would have one text.
     """
     if config.tasks * config.positions > len(THINGS) * config.places:
         raise WorldError(
