@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ENTRY = "outcome_models"
 """Of every chain: predictors, and of the final one the probe and the scorer."""
 PROBE = "probe"
-"""As in training/fit_shot_probe.py, which imports torch."""
+"""As in training/fit_outcome.py, which imports torch."""
 READS = ("takes", "segments", "details", "windows", "motions", "features", "text_bank", "folds", "e_tau")
 VERSION = 4  # raise when the numbers that this stage writes change
 
@@ -105,7 +105,7 @@ def run(work: Work[OutcomeConfig]) -> None:
     """Fit the predictors and probes that are asked for, of chains and seeds."""
     from trajpilot_core.data.shots import load_shots
     from trajpilot_core.stages.outcome_parts import OutcomeRun, chain_jobs
-    from trajpilot_core.training.fit_shot_probe import train_shot_model
+    from trajpilot_core.training.fit_outcome import train_shot_model
     from trajpilot_core.training.jobs import fitted_takes, hand_over, run_jobs
 
     shots, data, _ = load_shots(work.inputs)

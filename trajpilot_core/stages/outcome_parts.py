@@ -23,8 +23,8 @@ from trajpilot_core.models.outcome import ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.shots import OutcomeChain
 from trajpilot_core.stages.outcome import ENTRY, PROBE
-from trajpilot_core.training.fit_outcome import OutcomeTask, new_outcome_predictor, task_tensors
-from trajpilot_core.training.fit_shot_probe import new_shot_probe
+from trajpilot_core.training.fit_event import task_tensors
+from trajpilot_core.training.fit_outcome import OutcomeTask, new_outcome_predictor, new_shot_probe
 from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, chain_job, put_tensors
 from trajpilot_core.training.outcome_scorer import fit_shot_scorer
 

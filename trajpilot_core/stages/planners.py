@@ -70,8 +70,8 @@ def run(work: Work[PlannersConfig]) -> None:
     """Fit what is asked for, and keep the learning rate and epoch that dev chooses."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import in_classes, load_planning_data
-    from trajpilot_core.training.fit_planners import choose_trial, parts_of, train_planner
-    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, put_tensors, run_jobs
+    from trajpilot_core.training.fit_planners import parts_of, train_planner
+    from trajpilot_core.training.jobs import OWN, SHARED, best_trial, chain_job, fitted_takes, put_tensors, run_jobs
     from trajpilot_core.training.planner_task import planner_task, task_tensors
 
     if not work.pending:
@@ -94,7 +94,7 @@ def run(work: Work[PlannersConfig]) -> None:
             leave_out(work, name, shape)
 
     def ended(job: "TrainingJob") -> None:
-        chosen = choose_trial(job, work.config)
+        chosen = best_trial(job, len(work.config.rates))
         with work.sink.training(job.key) as share:
             share.model(ENTRY, job.key, {name: value.numpy() for name, value in chosen.weights.items()})
             share.table("planners_curves", table_of(CurvePoint, chosen.curve))

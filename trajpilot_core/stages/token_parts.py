@@ -36,7 +36,7 @@ from trajpilot_core.stages.action_token import ENTRY
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.action_scorer import fit_action_scorer, scored
 from trajpilot_core.training.fit_action import ActionTask, new_action_predictor
-from trajpilot_core.training.fit_action import task_tensors as action_tensors
+from trajpilot_core.training.fit_event import task_tensors as action_tensors
 from trajpilot_core.training.fit_probe import ProbeTask
 from trajpilot_core.training.fit_token_probe import (
     TokenTask,

@@ -22,6 +22,7 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
 from trajpilot_core.models.attentive_probe import AttentiveProbe, probe_loss
 from trajpilot_core.training.clip_stream import ClipStream
+from trajpilot_core.training.dev_scores import train_sample
 from trajpilot_core.training.fit_probe import (
     SELECTED,
     ChosenProbe,
@@ -33,7 +34,6 @@ from trajpilot_core.training.fit_probe import (
     shares_of,
 )
 from trajpilot_core.training.loop import EpochDone, FittedModel, TrainedPart, Training, fit, index_batches, seeded
-from trajpilot_core.training.train_sample import train_sample
 
 BETWEEN = " of trial "
 """Between a quantity and the number of its trial, in the curve of the whole grid."""

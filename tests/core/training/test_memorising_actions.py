@@ -14,7 +14,7 @@ from schemas.results import CurvePoint
 from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.training.fit_action import ActionTask, train_action
-from trajpilot_core.training.fit_action import task_tensors as action_tensors
+from trajpilot_core.training.fit_event import task_tensors as action_tensors
 from trajpilot_core.training.fit_probe import ProbeTask, choose_probe
 from trajpilot_core.training.fit_token_probe import TokenTask, train_token_probe
 from trajpilot_core.training.fit_token_probe import task_tensors as token_tensors

@@ -9,8 +9,8 @@ from shots_fixture import CFG
 from trainings_fixture import EMBED, N, drawn, ended, job_of, units, values
 
 from schemas.outcome import OutcomeConfig
-from trajpilot_core.training.fit_outcome import OutcomeTask, task_tensors
-from trajpilot_core.training.fit_shot_probe import PROBE, train_shot_model
+from trajpilot_core.training.fit_event import task_tensors
+from trajpilot_core.training.fit_outcome import PROBE, OutcomeTask, train_shot_model
 from trajpilot_core.training.jobs import OWN, SHARED, put_tensors
 
 LEARNED = 0.95

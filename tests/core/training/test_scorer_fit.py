@@ -32,9 +32,8 @@ from trajpilot_core.training.scorer import (
     inputs_at,
     queries_of,
 )
-from trajpilot_core.training.scorer_choices import choices_of
 from trajpilot_core.training.scorer_file import load_scorer
-from trajpilot_core.training.scorer_fit import fit_scorers, train_scorer
+from trajpilot_core.training.scorer_fit import choices_of, fit_scorers, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet, draw_queries
 
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)

@@ -46,18 +46,16 @@ from trajpilot_core.training import (
     fit_latent,
     fit_outcome,
     fit_probe,
-    fit_shot_probe,
     fit_token_probe,
     scorer_fit,
 )
 from trajpilot_core.training import fit_predictor as predictor_module
-from trajpilot_core.training.dev_scores import mid_accuracy
+from trajpilot_core.training.dev_scores import mid_accuracy, train_sample
 from trajpilot_core.training.fit_predictor import fitted_sample, measurer, new_predictor
 from trajpilot_core.training.jobs import OWN, SHARED, Train, TrainingJob, put_tensors
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
 from trajpilot_core.training.scorer_fit import train_scorer
-from trajpilot_core.training.train_sample import train_sample
 
 SHORT = TrainConfig(epochs=3, patience=None, batch=32, lr=3e-3, precision="fp32")
 Fitted = tuple[dict[str, Tensor], list[CurvePoint]]
@@ -145,14 +143,14 @@ def outcome(variant: str) -> Callable[[Path], Fitted]:
     config = shots_fixture.CFG.replace(train=SHORT)
     task = fit_outcome.OutcomeTask(*event_tensors(), torch.arange(EVENTS) % 2 == 0)
     return lambda folder: from_tensors(
-        folder, variant, config, fit_shot_probe.train_shot_model, fit_outcome.task_tensors(task)
+        folder, variant, config, fit_outcome.train_shot_model, fit_event.task_tensors(task)
     )
 
 
 def action(folder: Path) -> Fitted:
     task = fit_action.ActionTask(*event_tensors(), torch.arange(EVENTS) % 6, units(6, 16))
     config = TOKEN_CFG.replace(train=SHORT)
-    return from_tensors(folder, "traj", config, fit_action.train_action, fit_action.task_tensors(task))
+    return from_tensors(folder, "traj", config, fit_action.train_action, fit_event.task_tensors(task))
 
 
 def clips() -> fit_probe.ProbeTask:
@@ -189,7 +187,7 @@ TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "latent planner": latent("plan_trajectory"),
     "labels of latents": latent("latent_head"),
     "outcome": outcome("traj"),
-    "shot probe": outcome(fit_shot_probe.PROBE),
+    "shot probe": outcome(fit_outcome.PROBE),
     "action": action,
     "probe": probe,
     "token probe": token_probe,
