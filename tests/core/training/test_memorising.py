@@ -7,6 +7,7 @@ import pytest
 import torch
 from trainings_fixture import (
     E_TAU,
+    LEARNED,
     PREDICTOR,
     SCORER,
     N,
@@ -16,6 +17,7 @@ from trainings_fixture import (
     fit_e_tau,
     fit_predictor,
     memory_task,
+    noise,
     permuted,
     scorer_queries,
     segment_task,
@@ -33,19 +35,10 @@ from trajpilot_core.training.scorer_fit import train_scorer
 VARIANTS = ("traj", "endpoint_traj", "no_traj", *map(twin_of, PREDICTORS))
 """Twins are shown and asked no goal: they memorise windows by their Starts."""
 AHEAD = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True)
-LEARNED = 0.95
-"""Share of right answers that counts as memorised."""
-ERRORS = 3.0
-"""Standard errors by which a share may lie above its floor."""
 
 
 def quiet(done: int, total: int, what: str) -> None:
     """Ignore progress."""
-
-
-def noise(share: float, n: int) -> float:
-    """What a share of n answers may be above itself by chance."""
-    return ERRORS * (share * (1 - share) / n) ** 0.5
 
 
 def scored(

@@ -67,7 +67,9 @@ def quiet(done: int, total: int, what: str) -> None:
 
 def test_the_sample_is_as_large_as_dev_at_most_and_the_same_every_time() -> None:
     fitted, dev = {3: 1000, 4: 20, 5: 70}, {3: 40, 4: 50, 6: 9}
+    before = torch.get_rng_state()
     sample = train_sample(fitted, dev, seed=1)
+    assert torch.equal(before, torch.get_rng_state())
     assert {h: len(rows) for h, rows in sample.items()} == {3: 40, 4: 20}
     for h, rows in sample.items():
         assert rows.tolist() == sorted(set(rows.tolist()))
@@ -77,19 +79,13 @@ def test_the_sample_is_as_large_as_dev_at_most_and_the_same_every_time() -> None
     assert not torch.equal(other[3], sample[3])
 
 
-def test_drawing_the_sample_touches_no_random_state() -> None:
-    before = torch.get_rng_state()
-    train_sample({3: 100}, {3: 10}, seed=0)
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def e_tau(folder: Path) -> Fitted:
     return fit_e_tau(segment_task(60, 20, is_clear=True), folder, E_TAU.replace(dropout=0.2, train=SHORT))
 
 
-def predictor(variant: str) -> Callable[[Path], Fitted]:
+def predictor(folder: Path) -> Fitted:
     config = PREDICTOR.replace(dropout=0.2, trajectory_dropout=0.2, train=SHORT)
-    return lambda folder: fit_predictor(memory_task(), variant, folder, config)
+    return fit_predictor(memory_task(), "traj", folder, config)
 
 
 def scorer(folder: Path) -> Fitted:
@@ -180,9 +176,7 @@ def token_probe(folder: Path) -> Fitted:
 
 TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "e_tau": e_tau,
-    "traj": predictor("traj"),
-    "no_traj": predictor("no_traj"),
-    "endpoint_traj": predictor("endpoint_traj"),
+    "traj": predictor,
     "scorer": scorer,
     "latent planner": latent("plan_trajectory"),
     "labels of latents": latent("latent_head"),
@@ -214,13 +208,16 @@ def same(one: Fitted, other: Fitted) -> bool:
 
 
 @pytest.mark.parametrize("name", list(TRAININGS))
-def test_a_model_is_bit_for_bit_what_it_is_without_its_train_scores(
+def test_every_epoch_has_train_scores_and_the_model_is_bit_for_bit_what_it_is_without(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = TRAININGS[name](tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        without_train_scores(patch)
-        alone = TRAININGS[name](tmp_path / "alone")
+    of = {split: [(r.epoch, r.quantity) for r in whole[1] if r.split == split] for split in ("train", "dev")}
+    n_epochs = max(row.epoch for row in whole[1])
+    assert sorted(q for q in of["train"] if q[1] != "loss") == sorted(q for q in of["dev"] if q[1] != "threshold")
+    assert {epoch for epoch, _ in of["train"]} == set(range(1, n_epochs + 1))
+    without_train_scores(monkeypatch)
+    alone = TRAININGS[name](tmp_path / "alone")
     assert not [row for row in alone[1] if row.split == "train" and row.quantity != "loss"]
     assert same(whole, alone)
 
@@ -234,15 +231,6 @@ def test_a_measure_that_draws_would_be_seen(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(predictor_module, "measurer", drawing)
     assert not same(one, TRAININGS["traj"](tmp_path / "b")), "planted: a number of the dropout's generator"
-
-
-@pytest.mark.parametrize("name", list(TRAININGS))
-def test_every_epoch_has_train_scores_of_the_quantities_of_dev(name: str, tmp_path: Path) -> None:
-    curve = TRAININGS[name](tmp_path)[1]
-    of = {split: [(r.epoch, r.quantity) for r in curve if r.split == split] for split in ("train", "dev")}
-    n_epochs = max(row.epoch for row in curve)
-    assert sorted(q for q in of["train"] if q[1] != "loss") == sorted(q for q in of["dev"] if q[1] != "threshold")
-    assert {epoch for epoch, _ in of["train"]} == set(range(1, n_epochs + 1))
 
 
 def test_the_predictor_s_train_score_is_that_of_its_fitted_windows() -> None:
