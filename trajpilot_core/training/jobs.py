@@ -183,6 +183,12 @@ def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
     write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
 
 
+def put_task(shared: Path, own: Path, tensors: tuple[Mapping[str, Tensor], Mapping[str, Tensor]]) -> None:
+    """Write the inputs of the trainings of one task: what all jobs share, and what is the task's own."""
+    put_tensors(shared, SHARED, tensors[0])
+    put_tensors(own, OWN, tensors[1])
+
+
 def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
     """Read the inputs of a job onto its device: name -> tensor of the shape that `put_tensors` was given."""
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
