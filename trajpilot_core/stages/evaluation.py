@@ -213,7 +213,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
         folds_of(work.inputs),
         learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
         growth(predictions, "oracle", cfg),
-        {name: noted_fitted(work.inputs.models(name).about) or None for name in fitted_entries(work.inputs, cfg)},
+        {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
         has_heads,
         over_classes=cfg.vocabulary == "classes",
     )
@@ -286,10 +286,8 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
     scored = rows_of(CurvePoint, inputs.table("scorer_curves"))
     choices = rows_of(ScorerChoice, inputs.table("scorer_choices"))
     ranking = {("final/scorer", seed) for _, seed in models}
-    ranking |= {
-        (f"final/{SCORER_NO_GOAL}", seed)
-        for seed in seeds_of(key for key in inputs.models("scorers").keys if key.endswith(f"/{SCORER_NO_GOAL}"))
-    }
+    blind = [key for key in inputs.models("scorers").keys if key.endswith(f"/{SCORER_NO_GOAL}")]
+    ranking |= {(f"final/{SCORER_NO_GOAL}", seed) for seed in seeds_of(blind)}
     ranking |= {(row.model, row.seed) for row in choices}
     judged = [(model, seed, judge_trained(curve, model, seed)) for model, seed in models]
     for model, seed in sorted(ranking):

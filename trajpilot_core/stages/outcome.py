@@ -80,10 +80,8 @@ def trainings(known: Iterable[Chain], seeds: Iterable[int], *, has_tokens: bool)
 
 def known_trainings(inputs: Inputs) -> dict[str, tuple[Chain, int, str]]:
     """Return the trainings that folds, seeds of E_tau and tokens of the features call for."""
-    said = inputs.table("features", ["segment_id"]).schema.metadata or {}
-    return trainings(
-        chains_in(folds_of(inputs)), seeds_of(inputs.parts("e_tau")), has_tokens=int(said.get(b"tokens", b"1")) > 1
-    )
+    tokens = int((inputs.table("features", ["segment_id"]).schema.metadata or {}).get(b"tokens", b"1"))
+    return trainings(chains_in(folds_of(inputs)), seeds_of(inputs.parts("e_tau")), has_tokens=tokens > 1)
 
 
 def sources(inputs: Inputs, cfg: OutcomeConfig, data_root: str) -> list[Source]:

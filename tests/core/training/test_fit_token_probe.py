@@ -24,7 +24,7 @@ from trajpilot_core.training.fit_token_probe import (
     train_token_probe,
     tuned_probe,
 )
-from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors
+from trajpilot_core.training.jobs import TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
 
 TUNED = CFG.replace(epochs=8, rates=(1e-2,), probe=SMALL.replace(bootstrap=200))
@@ -49,8 +49,7 @@ def verdicts(folder: Path) -> dict[str, str]:
     for row in asked:
         tokens = given.get(row, np.roll(given["no_traj"], 1, axis=0)).astype(np.float16)
         task = TokenTask(clips, torch.from_numpy(tokens[rows]), begun)
-        for name, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
-            put_tensors(folder / row, name, tensors)
+        put_task(folder / row, folder / row, task_tensors(task))
         config = TUNED.model_dump_json()
         job = TrainingJob(name_of(row), 0, row, folder / row / "fit", folder / row, folder / row, config, "cpu", 1e9)
         train_token_probe(job, lambda *_: None)

@@ -17,7 +17,7 @@ from trajpilot_core.training.fit_event import task_tensors as action_tensors
 from trajpilot_core.training.fit_probe import ProbeTask, choose_probe
 from trajpilot_core.training.fit_token_probe import TokenTask, train_token_probe
 from trajpilot_core.training.fit_token_probe import task_tensors as token_tensors
-from trajpilot_core.training.jobs import OWN, SHARED, put_tensors
+from trajpilot_core.training.jobs import put_task
 from trajpilot_core.training.loop import seeded
 
 LONG = 40
@@ -54,8 +54,7 @@ def action_task(n_fit: int, n_dev: int, *, is_clear: bool) -> ActionTask:
 
 
 def fit_action(task: ActionTask, variant: str, folder: Path, config: ActionTokenConfig = LEARNING) -> list[CurvePoint]:
-    for name, tensors in zip((SHARED, OWN), action_tensors(task), strict=True):
-        put_tensors(folder, name, tensors)
+    put_task(folder, folder, action_tensors(task))
     return ended(job_of(folder, variant, config), train_action)[1]
 
 
@@ -96,8 +95,7 @@ def token_task(n_fit: int, n_dev: int, *, told: bool) -> TokenTask:
 
 
 def fit_token(task: TokenTask, row: TokenRow, folder: Path, config: ActionTokenConfig = LEARNING) -> list[float]:
-    for name, tensors in zip((SHARED, OWN), token_tensors(task), strict=True):
-        put_tensors(folder, name, tensors)
+    put_task(folder, folder, token_tensors(task))
     job = job_of(folder, row, config)
     train_token_probe(job, lambda epoch, epochs, line: None)
     curve = choose_probe(job, config.tuned).curve

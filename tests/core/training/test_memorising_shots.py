@@ -11,7 +11,7 @@ from trainings_fixture import EMBED, LEARNED, N, drawn, ended, job_of, noise, un
 from schemas.outcome import OutcomeConfig
 from trajpilot_core.training.fit_event import task_tensors
 from trajpilot_core.training.fit_outcome import PROBE, OutcomeTask, train_shot_model
-from trajpilot_core.training.jobs import OWN, SHARED, put_tensors
+from trajpilot_core.training.jobs import put_task
 
 LEARNING = CFG.replace(
     train=CFG.train.replace(epochs=40, lr=5e-3, weight_decay=0.0),
@@ -40,8 +40,7 @@ def shots(n_fit: int, n_dev: int, *, is_clear: bool) -> OutcomeTask:
 def accuracies(
     task: OutcomeTask, variant: str, folder: Path, config: OutcomeConfig = LEARNING
 ) -> tuple[list[float], list[float]]:
-    for name, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
-        put_tensors(folder, name, tensors)
+    put_task(folder, folder, task_tensors(task))
     curve = ended(job_of(folder, variant, config), train_shot_model)[1]
     return values(curve, "train", "accuracy"), values(curve, "dev", "accuracy")
 

@@ -52,7 +52,7 @@ from trajpilot_core.training import (
 from trajpilot_core.training import fit_predictor as predictor_module
 from trajpilot_core.training.dev_scores import mid_accuracy, train_sample
 from trajpilot_core.training.fit_predictor import fitted_sample, measurer, new_predictor
-from trajpilot_core.training.jobs import OWN, SHARED, Train, TrainingJob, put_tensors
+from trajpilot_core.training.jobs import Train, TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
 from trajpilot_core.training.scorer_fit import train_scorer
@@ -100,8 +100,7 @@ Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 def written(folder: Path, variant: str, config: Record, tensors: Tensors) -> TrainingJob:
     """A training that reads its tensors from files."""
-    for name, part in zip((SHARED, OWN), tensors, strict=True):
-        put_tensors(folder, name, part)
+    put_task(folder, folder, tensors)
     return job_of(folder, variant, config)
 
 
