@@ -9,7 +9,7 @@ docs/operations.md.
 
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.engine.select import selected_of
+from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import (

@@ -10,8 +10,7 @@ from toy_stages import TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, w
 
 from schemas.base import fingerprint
 from schemas.config import PipelineConfig
-from trajpilot_core.engine.planning.plan import PlanRow, plan
-from trajpilot_core.engine.planning.status import status
+from trajpilot_core.engine.planning.plan import PlanRow, plan, status
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.store import inventory, packs
