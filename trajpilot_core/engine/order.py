@@ -1,4 +1,4 @@
-"""Which stages a run asks for, and in which order: each after those that it reads, next to others where there is room."""
+"""Which stages a run asks for, and in which order: each after those that it reads, others next to it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
