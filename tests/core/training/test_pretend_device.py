@@ -148,9 +148,7 @@ def scorers(device: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> Non
 TRAININGS = {
     "alignment": alignment,
     "predictor": predictor,
-    "predictor, no_traj": lambda device, patch: predictor(device, patch, "no_traj"),
-    "predictor, endpoint_traj": lambda device, patch: predictor(device, patch, "endpoint_traj"),
-    "predictor, goal dropout": lambda device, patch: predictor(device, patch, goal_dropout=0.5),
+    "predictor of the ends, goal dropout": lambda device, patch: predictor(device, patch, "endpoint_traj", 0.5),
     "scorer and ablations": scorers,
 }
 
