@@ -42,6 +42,7 @@ from trajpilot_core.stages.token_parts import TokenRun
 from trajpilot_core.stages.trajectories import spans_of
 
 CLIPS = 12
+SHORT = CFG.replace(epochs=1, train=CFG.train.replace(epochs=1))
 
 
 @pytest.fixture(scope="module")
@@ -189,10 +190,9 @@ def test_a_clip_without_head_motion_is_kept_and_given_none(events: ActionEvents)
 
 
 def test_actions_of_a_single_video_with_head_motion_leave_nothing_to_retrieve_and_go_through(tmp_path: Path) -> None:
-    memory, one = token_kitchens(), CFG.train.replace(epochs=1)
+    memory = token_kitchens()
     memory.tables["motions"] = memory.tables["motions"].slice(0, CLIPS)
-    short = CFG.replace(epochs=1, train=one, probe=SMALL.replace(epochs=1))
-    assert with_tokens(memory, tmp_path, short).counts == (372, 372)
+    assert with_tokens(memory, tmp_path, SHORT.replace(probe=SMALL.replace(epochs=1))).counts == (372, 372)
 
 
 def test_the_predictor_sees_the_last_second_and_no_predicted_token() -> None:
@@ -234,12 +234,13 @@ def test_predictors_that_workers_share_give_the_rows_of_one_process(memory: Kitc
         for source in work.pending:
             stage.run(replace(work, pending=(source,)))
 
-    other = token_kitchens()
-    other.entries["probe_models"] = memory.entries["probe_models"]
-    run_stage(replace(stage, run=each_alone), CFG, other, tmp_path)
+    one, other = token_kitchens(), token_kitchens()
+    for number, (own, of_work) in enumerate(((one, stage), (other, replace(stage, run=each_alone)))):
+        own.entries["probe_models"] = memory.entries["probe_models"]
+        run_stage(of_work, SHORT, own, tmp_path / str(number))
     assert sorted(other.trained) == sorted(f"{c}/s0/{v}" for c in CHAINS for v in ("traj", "no_traj"))
     for name in ("token_scores", "token_answers", "token_curves", "token_tuned_curves", "token_checks"):
-        assert other.tables[name].equals(memory.tables[name]), name
+        assert other.tables[name].equals(one.tables[name]), name
 
 
 def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
@@ -249,8 +250,7 @@ def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
     monkeypatch.setattr(TokenRun, "fitted", lambda this, chain: this.events.rows(0))
     other = token_kitchens()
     other.entries["probe_models"] = memory.entries["probe_models"]
-    short = CFG.replace(epochs=1, train=CFG.train.replace(epochs=1))
-    run_stage(action_token.STAGE, short, other, tmp_path)
+    run_stage(action_token.STAGE, SHORT, other, tmp_path)
     assert judged(other)["leak: tokens are made by models that have not seen the video"] == "fails"
 
 
