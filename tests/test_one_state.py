@@ -62,7 +62,7 @@ def messy(folder: Path, conftest: str, orders: Sequence[Sequence[str]] = ORDERS)
         "-p",
         "no:cacheprovider",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(FIXTURES)}
+    environment = {**os.environ, "PYTHONPATH": str(FIXTURES), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     last = ""
     for order in orders:
         done = subprocess.run(

@@ -77,15 +77,6 @@ def test_plan_after_a_crash_counts_the_missing_shards_only(tmp_path: Path, corpu
     assert planned(run)["toy_vectors"].work() == "exactly 3"
 
 
-def test_plan_counts_removed_takes(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
-    run_toys(run)
-    (corpus / "takes.txt").write_text("take0 take1")
-    run_toys(run, until="toy_ingest")
-    row = planned(run)["toy_vectors"]
-    assert (row.removed, row.work()) == (2, "exactly 0")
-
-
 def test_status_shows_rows_and_where_they_are(tmp_path: Path, corpus: Path) -> None:
     run = options(tmp_path / "root", corpus)
     assert all(row.rows is None for row in status(TOYS, PipelineConfig(), run))

@@ -269,14 +269,6 @@ def test_features_and_trajectories_weigh_a_take_by_what_its_segments_cover() -> 
     assert weigh == {"features": 3.5, "trajectories": 3.5}
 
 
-def test_a_damaged_shard_is_made_again_by_its_group(run: RunOptions) -> None:
-    shared(run)
-    for path in (Path(run.root) / "artifacts" / "toy_vectors" / "shards").glob("*/data-*"):
-        path.unlink()
-    outcome = shared(run)
-    assert outcome.computed == 7
-
-
 def test_a_bug_in_a_stage_is_not_swallowed(run: RunOptions) -> None:
     def buggy(work: Work) -> None:
         raise ZeroDivisionError

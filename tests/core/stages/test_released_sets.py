@@ -105,6 +105,7 @@ def test_big_endian_numbers_are_read_as_what_they_say(tmp_path: Path) -> None:
 def test_a_missing_a_hostile_a_strange_and_a_short_file_cost_their_take_and_run_no_code(tmp_path: Path) -> None:
     for released in SETS:
         folder = tmp_path / released.name
+        folder.mkdir()
         target, rows = folder / "executed", planted(released)
         hostile = np.array([Hostile(target)], object)
         malicious = saved(Hostile(target)) if released is SWINL else written(released, hostile)

@@ -27,6 +27,7 @@ from trainings_fixture import (
 from schemas.results import CurvePoint
 from schemas.training import GOAL_DROPOUT
 from trajpilot_core.data.cross_fitting import is_twin, twin_of
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.training.dev_scores import floor_scores
 from trajpilot_core.training.scorer import Queries
 from trajpilot_core.training.scorer_fit import train_scorer
@@ -36,13 +37,9 @@ TWIN = twin_of("traj")
 AHEAD = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True)
 
 
-def quiet(done: int, total: int, what: str) -> None:
-    """Ignore progress."""
-
-
 def scored(train: Queries, dev: Queries, folder: Path, epochs: int = SCORER.train.epochs) -> list[CurvePoint]:
     config = SCORER.replace(train=SCORER.train.replace(epochs=epochs))
-    return train_scorer(collected(train, dev), config, None, 0, folder, "cpu", quiet).curve
+    return train_scorer(collected(train, dev), config, None, 0, folder, "cpu", no_progress).curve
 
 
 @pytest.mark.parametrize("variant", ["traj", "no_traj", TWIN])

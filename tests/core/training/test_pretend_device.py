@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from schemas.training import PredictorConfig
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models import predictor as predictor_model
 from trajpilot_core.training import fit_alignment, fit_predictor, scorer_fit
 from trajpilot_core.training.jobs import TrainingJob
@@ -22,10 +23,6 @@ from trajpilot_core.training.loop import FittedModel, Training, fit
 
 EPOCHS = TRAIN.replace(epochs=2, batch=16)
 ONE = TypeVar("ONE")
-
-
-def quiet(done: int, total: int, what: str) -> None:
-    """Ignore progress."""
 
 
 class Steps(list[ONE]):
@@ -117,7 +114,7 @@ def alignment(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tensors = {name: value.to(device) for name, value in given.items()}
     monkeypatch.setattr(fit_alignment, "job_tensors", lambda job: tensors)
     cfg = ALIGNMENT.replace(train=EPOCHS, dropout=0.1)
-    fit_alignment.train_alignment(job(device, "e_tau", cfg.model_dump_json()), quiet)
+    fit_alignment.train_alignment(job(device, "e_tau", cfg.model_dump_json()), no_progress)
 
 
 def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj", goal_dropout: float = 0.0) -> None:
@@ -135,14 +132,14 @@ def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj
     tensors = {name: value.to(device) for name, value in (shared | own).items()}
     monkeypatch.setattr(fit_predictor, "job_tensors", lambda job: tensors)
     cfg: PredictorConfig = PREDICTOR.replace(train=EPOCHS, dropout=0.1, goal_dropout=goal_dropout)
-    fit_predictor.train_predictor(job(device, variant, cfg.model_dump_json()), quiet)
+    fit_predictor.train_predictor(job(device, variant, cfg.model_dump_json()), no_progress)
 
 
 def scorers(device: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     config = SCORER.replace(train=EPOCHS, dropout=0.1, **changes)
     data = planning_data()
     with tempfile.TemporaryDirectory() as folder:
-        scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, quiet)
+        scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, no_progress)
 
 
 TRAININGS = {

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from trajpilot_core.data.chains import chains_of, query_takes
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
@@ -36,10 +37,6 @@ from trajpilot_core.training.scorer_fit import choices_of, fit_scorers, train_sc
 from trajpilot_core.training.scorer_queries import Collected, DevSet, draw_queries
 
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
-
-
-def quiet(done, total, what):
-    """Ignore progress."""
 
 
 def collected(split=0):
@@ -148,7 +145,7 @@ def test_training_learns_when_to_open_and_which_candidate(tmp_path):
     config = SCORER.replace(train=TRAIN.replace(epochs=25, lr=5e-3))
     shape = ScorerShape(train.query.shape[1], 16, 2)
     collected_ = Collected(train, DevSet(dev, torch.empty(200, 7), torch.empty(200, 7)), shape)
-    fitted = train_scorer(collected_, config, None, 0, tmp_path, "cpu", quiet)
+    fitted = train_scorer(collected_, config, None, 0, tmp_path, "cpu", no_progress)
     assert fitted.decision.dev["fallback M@1"] == pytest.approx(0.25)
     assert fitted.decision.dev["always open M@1"] < 0.55
     assert fitted.decision.dev["M@1"] > 0.55
@@ -170,7 +167,7 @@ def _scorer(fitted, config):
 
 def fitted_scorer(data, files, tmp_path, **changes):
     config = SCORER.replace(**changes)
-    return fit_scorers(data, files, config, 0, Path(tmp_path), "cpu", quiet)["scorer"], config
+    return fit_scorers(data, files, config, 0, Path(tmp_path), "cpu", no_progress)["scorer"], config
 
 
 def test_a_scorer_is_fitted_and_read_back(tmp_path):
@@ -202,7 +199,7 @@ def test_one_held_out_take_is_enough(tmp_path):
 
 def test_without_queries_the_gate_stays_shut():
     dev = DevSet(None, torch.empty(0, 7), torch.empty(0, 7))
-    fitted = train_scorer(Collected(None, dev, SHAPE), SCORER, None, 0, None, "cpu", quiet)
+    fitted = train_scorer(Collected(None, dev, SHAPE), SCORER, None, 0, None, "cpu", no_progress)
     assert fitted.decision.threshold == NEVER
     assert (fitted.decision.n_queries, fitted.curve, fitted.choices) == (0, [], ())
 

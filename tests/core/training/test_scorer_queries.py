@@ -18,6 +18,7 @@ from torch.testing import assert_close
 
 from trajpilot_core.data import row_files
 from trajpilot_core.data.chains import ModelFiles, chains_of
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.retrieval.bank import build_bank, chain_view
@@ -43,18 +44,14 @@ FOLDED = World(folds=3)
 FAST = SCORER.replace(ablations=("no_labels",), train=SCORER.train.replace(epochs=2))
 
 
-def quiet(done: int, total: int, what: str) -> None:
-    """Ignore progress."""
-
-
 def gathered(folder: Path, config=SCORER, seed: int = 0, world: World = FOLDED) -> Collected:
     data = planning_data(world)
-    return collect(data, model_files(data, world.folds, (0, 1)), config, seed, folder, "cpu", quiet)
+    return collect(data, model_files(data, world.folds, (0, 1)), config, seed, folder, "cpu", no_progress)
 
 
 def fitted(folder: Path) -> dict[str, FittedScorer]:
     data = planning_data(FOLDED)
-    return fit_scorers(data, model_files(data, 3), FAST, 0, folder, "cpu", quiet)
+    return fit_scorers(data, model_files(data, 3), FAST, 0, folder, "cpu", no_progress)
 
 
 def same(one: dict[str, FittedScorer], other: dict[str, FittedScorer]) -> bool:
@@ -214,7 +211,7 @@ def test_parts_of_another_predictor_are_made_again(tmp_path: Path, searched: lis
     for model in ("final/s0/traj", "final/s0/no_traj", "fold1/s0/traj"):
         gathered(tmp_path)
         searched.clear()
-        collect(data, with_other_weights(model_files(data, 3, (0, 1)), model), SCORER, 0, tmp_path, "cpu", quiet)
+        collect(data, with_other_weights(model_files(data, 3, (0, 1)), model), SCORER, 0, tmp_path, "cpu", no_progress)
         own = [len(part.rows) for part in parts if part.chain == model.partition("/")[0]]
         assert sorted(searched) == sorted(own), model
         assert len(own) < len(parts)

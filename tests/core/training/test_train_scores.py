@@ -33,6 +33,7 @@ from schemas.arrow import rows_of
 from schemas.base import Record
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
@@ -61,10 +62,6 @@ SHORT = TrainConfig(epochs=3, patience=None, batch=32, lr=3e-3, precision="fp32"
 Fitted = tuple[dict[str, Tensor], list[CurvePoint]]
 
 
-def quiet(done: int, total: int, what: str) -> None:
-    """Ignore progress."""
-
-
 def test_the_sample_is_as_large_as_dev_at_most_and_the_same_every_time() -> None:
     fitted, dev = {3: 1000, 4: 20, 5: 70}, {3: 40, 4: 50, 6: 9}
     before = torch.get_rng_state()
@@ -91,7 +88,7 @@ def predictor(folder: Path) -> Fitted:
 def scorer(folder: Path) -> Fitted:
     config = SCORER.replace(dropout=0.2, train=SHORT)
     queries = [scorer_queries(n, seed, is_clear=True) for n, seed in ((90, 1), (40, 11))]
-    fitted = train_scorer(collected(queries[0], queries[1]), config, None, 0, folder, "cpu", quiet)
+    fitted = train_scorer(collected(queries[0], queries[1]), config, None, 0, folder, "cpu", no_progress)
     return fitted.state, fitted.curve
 
 
