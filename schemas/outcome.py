@@ -20,8 +20,6 @@ OutcomeRow = Literal[
 """Rows that are built, in the order of the table."""
 OutcomeMetric = Literal["accuracy", "balanced", "made", "missed", "auc"]
 """Share of right outcomes, mean of both recalls, recall of made and of missed shots, area under the ROC curve."""
-OUTCOME_METRICS: tuple[OutcomeMetric, ...] = ("accuracy", "balanced", "made", "missed", "auc")
-"""All of them, in the order of the table."""
 
 
 class OutcomeConfig(WithScorer):

@@ -1,11 +1,10 @@
 """Rules of the tree that a linter does not know."""
 
 import ast
+import functools
 import importlib
 import importlib.metadata
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("schemas", "trajpilot_core", "tasks", "flows", "deployments")
@@ -37,6 +36,11 @@ BANNED_CALLS = {
 }
 MUST_BE = {"allow_pickle": "False", "shell": "False", "trust_remote_code": "False", "weights_only": "True"}
 """Keywords that open a hole: only this value may be written."""
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def imported(tree: ast.AST) -> dict[str, str]:
@@ -80,12 +84,13 @@ def reads_environment(tree: ast.AST) -> bool:
     return any(isinstance(n, ast.Attribute) and n.attr in ("environ", "getenv") for n in ast.walk(tree))
 
 
-@pytest.mark.parametrize("name", PACKAGES)
-def test_each_package_name_resolves_inside_the_checkout_and_belongs_to_one_distribution(name: str) -> None:
-    module = importlib.import_module(name)
-    assert module.__file__ is not None
-    assert Path(module.__file__).is_relative_to(ROOT)
-    assert set(importlib.metadata.packages_distributions().get(name, ["trajpilot"])) == {"trajpilot"}
+def test_each_package_name_resolves_inside_the_checkout_and_belongs_to_one_distribution() -> None:
+    distributions = importlib.metadata.packages_distributions()
+    for name in PACKAGES:
+        module = importlib.import_module(name)
+        assert module.__file__ is not None
+        assert Path(module.__file__).is_relative_to(ROOT)
+        assert set(distributions.get(name, ["trajpilot"])) == {"trajpilot"}
 
 
 def test_no_folder_of_the_tests_shadows_a_package() -> None:
@@ -103,7 +108,7 @@ def test_no_function_is_over_60_lines() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.name}"
         for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
     ]
@@ -111,67 +116,65 @@ def test_no_function_is_over_60_lines() -> None:
 
 
 def test_no_module_reads_or_writes_pickles_or_runs_text_as_code() -> None:
-    found = {str(p.relative_to(ROOT)): calls for p in FILES_THAT_RUN if (calls := banned(ast.parse(p.read_text())))}
+    found = {str(p.relative_to(ROOT)): calls for p in FILES_THAT_RUN if (calls := banned(tree_of(p)))}
     allowed = [call for path in WRITES_RELEASED_LAYOUT for call in found.pop(path)]
     assert [call.split(": ")[1] for call in allowed] == ["torch.save"] * len(WRITES_RELEASED_LAYOUT)
     assert not found
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "import pickle",
-        "import pickle as p",
-        "from pickle import loads",
-        "from pickle import UnpicklingError, load",
-        "import _pickle",
-        "import cloudpickle",
-        "import dill",
-        "import joblib",
-        "from joblib import load",
-        "import shelve",
-        "import marshal",
-        "torch.load(path)",
-        "torch.load(path, weights_only=False)",
-        "torch.load(p, weights_only=safe)",
-        "from torch import load\nload(path)",
-        "import torch as t\nt.load(path)",
-        "torch.save(x, p)",
-        "torch.hub.load(r)",
-        "torch.serialization.add_safe_globals([x])",
-        "np.load(p, allow_pickle=True)",
-        "numpy.load(p, allow_pickle=flag)",
-        "yaml.load(text)",
-        "yaml.unsafe_load(text)",
-        "from yaml import load\nload(text)",
-        "eval(text)",
-        "exec(text)",
-        "compile(text, 'x', 'exec')",
-        "os.system(text)",
-        "subprocess.run(text, shell=True)",
-        "AutoModel.from_pretrained(m, trust_remote_code=True)",
-        "f(trust_remote_code=cfg.trust)",
-    ],
-)
-def test_the_rule_against_pickles_and_code_sees_a_planted_fault(fault: str) -> None:
-    assert banned(ast.parse(fault))
+RUNS_CODE = [
+    "import pickle",
+    "import pickle as p",
+    "from pickle import loads",
+    "from pickle import UnpicklingError, load",
+    "import _pickle",
+    "import cloudpickle",
+    "import dill",
+    "import joblib",
+    "from joblib import load",
+    "import shelve",
+    "import marshal",
+    "torch.load(path)",
+    "torch.load(path, weights_only=False)",
+    "torch.load(p, weights_only=safe)",
+    "from torch import load\nload(path)",
+    "import torch as t\nt.load(path)",
+    "torch.save(x, p)",
+    "torch.hub.load(r)",
+    "torch.serialization.add_safe_globals([x])",
+    "np.load(p, allow_pickle=True)",
+    "numpy.load(p, allow_pickle=flag)",
+    "yaml.load(text)",
+    "yaml.unsafe_load(text)",
+    "from yaml import load\nload(text)",
+    "eval(text)",
+    "exec(text)",
+    "compile(text, 'x', 'exec')",
+    "os.system(text)",
+    "subprocess.run(text, shell=True)",
+    "AutoModel.from_pretrained(m, trust_remote_code=True)",
+    "f(trust_remote_code=cfg.trust)",
+]
 
 
-@pytest.mark.parametrize(
-    "innocent",
-    [
-        "from pickle import UnpicklingError",
-        "torch.load(p, weights_only=True)",
-        "np.load(p, allow_pickle=False)",
-        "re.compile(text)",
-        "model.eval()",
-        "yaml.safe_load(text)",
-        "subprocess.run([a], shell=False)",
-        "json.load(f)",
-    ],
-)
-def test_the_rule_against_pickles_and_code_leaves_the_innocent_alone(innocent: str) -> None:
-    assert banned(ast.parse(innocent)) == []
+def test_the_rule_against_pickles_and_code_sees_a_planted_fault() -> None:
+    assert [text for text in RUNS_CODE if not banned(ast.parse(text))] == []
+
+
+INNOCENT = [
+    "from pickle import UnpicklingError",
+    "torch.load(p, weights_only=True)",
+    "np.load(p, allow_pickle=False)",
+    "re.compile(text)",
+    "model.eval()",
+    "yaml.safe_load(text)",
+    "subprocess.run([a], shell=False)",
+    "json.load(f)",
+]
+
+
+def test_the_rule_against_pickles_and_code_leaves_the_innocent_alone() -> None:
+    assert [text for text in INNOCENT if banned(ast.parse(text))] == []
 
 
 def prefect_switches(tree: ast.AST) -> list[str]:
@@ -197,28 +200,27 @@ NEVER = {"result_storage", "result_serializer", "result_storage_key", "cache_key
 
 def test_every_flow_and_task_says_that_prefect_keeps_no_result() -> None:
     layers = [p for p in FILES if p.relative_to(ROOT).parts[0] in ("tasks", "flows", "deployments")]
-    assert {str(p.relative_to(ROOT)): f for p in layers if (f := prefect_switches(ast.parse(p.read_text())))} == {}
+    assert {str(p.relative_to(ROOT)): f for p in layers if (f := prefect_switches(tree_of(p)))} == {}
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "@flow\ndef f(): ...",
-        "@task(name='x')\ndef f(): ...",
-        "@task(persist_result=True)\ndef f(): ...",
-        "@flow(persist_result=False, result_storage='local')\ndef f(): ...",
-        "flow(name='x')(f)",
-        "x.with_options(persist_result=True)",
-        "x.with_options(result_serializer='pickle')",
-        "@prefect.task()\ndef f(): ...",
-    ],
-)
-def test_the_rule_of_results_sees_a_planted_fault(fault: str) -> None:
-    assert prefect_switches(ast.parse(fault))
+KEEPS_RESULTS = [
+    "@flow\ndef f(): ...",
+    "@task(name='x')\ndef f(): ...",
+    "@task(persist_result=True)\ndef f(): ...",
+    "@flow(persist_result=False, result_storage='local')\ndef f(): ...",
+    "flow(name='x')(f)",
+    "x.with_options(persist_result=True)",
+    "x.with_options(result_serializer='pickle')",
+    "@prefect.task()\ndef f(): ...",
+]
+
+
+def test_the_rule_of_results_sees_a_planted_fault() -> None:
+    assert [text for text in KEEPS_RESULTS if not prefect_switches(ast.parse(text))] == []
 
 
 def test_one_file_reads_the_environment() -> None:
-    readers = {str(p.relative_to(ROOT)) for p in FILES if reads_environment(ast.parse(p.read_text()))}
+    readers = {str(p.relative_to(ROOT)) for p in FILES if reads_environment(tree_of(p))}
     assert readers == {"deployments/settings.py"}
 
 
@@ -246,19 +248,18 @@ def is_private(name: str) -> bool:
 
 
 def test_no_module_uses_a_private_name_of_another() -> None:
-    assert {str(p.relative_to(ROOT)): f for p in FILES if (f := private_names(ast.parse(p.read_text())))} == {}
+    assert {str(p.relative_to(ROOT)): f for p in FILES if (f := private_names(tree_of(p)))} == {}
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        "from trajpilot_core.engine.key import _check_sources",
-        "def f():\n    from schemas.base import _x as x",
-        "from trajpilot_core.engine import key\nkey._check_sources(1, 2)",
-    ],
-)
-def test_the_rule_of_private_names_sees_a_planted_fault(fault: str) -> None:
-    assert private_names(ast.parse(fault))
+PRIVATE = [
+    "from trajpilot_core.engine.key import _check_sources",
+    "def f():\n    from schemas.base import _x as x",
+    "from trajpilot_core.engine import key\nkey._check_sources(1, 2)",
+]
+
+
+def test_the_rule_of_private_names_sees_a_planted_fault() -> None:
+    assert [text for text in PRIVATE if not private_names(ast.parse(text))] == []
 
 
 def type_names(tree: ast.Module) -> list[str]:
@@ -284,14 +285,12 @@ def defined_twice(modules: dict[str, ast.Module]) -> dict[str, list[str]]:
 
 def test_no_type_name_is_defined_twice_in_the_core() -> None:
     core = [p for p in FILES if p.is_relative_to(ROOT / "trajpilot_core")]
-    found = defined_twice({str(p.relative_to(ROOT)): ast.parse(p.read_text()) for p in core})
+    found = defined_twice({str(p.relative_to(ROOT)): tree_of(p) for p in core})
     assert not found, "give each a name in the field's terms, or define it once and import it"
 
 
-@pytest.mark.parametrize(
-    "second", ["class Sample:\n    pass", "Sample = dict[str, int]", "class Sample(NamedTuple):\n    take: str"]
-)
-def test_a_type_name_that_is_defined_twice_is_seen(second: str) -> None:
+def test_a_type_name_that_is_defined_twice_is_seen() -> None:
     first = ast.parse("class Sample:\n    pass\nSIZE = 3")
-    assert defined_twice({"a.py": first, "b.py": ast.parse(second)}) == {"Sample": ["a.py", "b.py"]}
+    for second in ("class Sample:\n    pass", "Sample = dict[str, int]", "class Sample(NamedTuple):\n    take: str"):
+        assert defined_twice({"a.py": first, "b.py": ast.parse(second)}) == {"Sample": ["a.py", "b.py"]}
     assert not defined_twice({"a.py": first, "b.py": ast.parse("from a import Sample\nSIZE = 3\nsample = 1")})

@@ -18,8 +18,8 @@ from schemas.config import RunOptions
 from schemas.predict import Plan, PlanQuery, PlanRow
 from schemas.released import FeatureSourceConfig, ReleasedName, released_note
 from trajpilot_core.engine.last_run import recall_run
+from trajpilot_core.engine.planning.plan import status
 from trajpilot_core.engine.planning.stated import manifests_of
-from trajpilot_core.engine.planning.status import status
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.files import Folder, open_folder

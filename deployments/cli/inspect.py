@@ -31,8 +31,8 @@ from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.last_run import LastRun, recall_run
 from trajpilot_core.engine.planning import plan as planning
-from trajpilot_core.engine.planning import status as states
 from trajpilot_core.engine.planning.estimate import NOTHING
+from trajpilot_core.engine.planning.plan import status as status_rows
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import selected, stages_of
 
@@ -65,7 +65,7 @@ def status(
     config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     options = run_options(root=located(root), **where)
     with no_collector():
-        rows = states.status(stages_of(config), config, options)
+        rows = status_rows(stages_of(config), config, options)
     columns = ("stage", "state", "rows", "rejected", "written (UTC)", "seconds", "why")
     cells = [
         (

@@ -60,8 +60,7 @@ from deployments import declared, deployed
 from flows import stages
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.engine.planning.plan import plan
-from trajpilot_core.engine.planning.status import status
+from trajpilot_core.engine.planning.plan import plan, status
 from trajpilot_core.stages import EVERY_STAGE, STAGES
 
 config, name = PipelineConfig(), "toy_census"

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pydantic import JsonValue
 
 from schemas.base import fingerprint
-from trajpilot_core.data.cross_fitting import Chain, fitted_on
+from trajpilot_core.data.cross_fitting import Chain, chains, fitted_on
 from trajpilot_core.engine.stage import Inputs
 
 CONTENTS = "take_contents"
@@ -76,6 +76,11 @@ def folds_of(inputs: Inputs) -> dict[str, int]:
     """Read training take -> its fold from the table `folds`."""
     table = inputs.table("folds", ["take_id", "fold"])
     return dict(zip(table["take_id"].to_pylist(), table["fold"].to_pylist(), strict=True))
+
+
+def chains_in(fold_of: Mapping[str, int]) -> tuple[Chain, ...]:
+    """Return the chains that folds call for, the final one first."""
+    return chains(1 + max(fold_of.values()))
 
 
 def horizons_of(inputs: Inputs) -> list[JsonValue]:

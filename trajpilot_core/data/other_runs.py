@@ -30,11 +30,11 @@ from trajpilot_core.store.manifest import (
     shards_of,
     stage_folder,
     unless_damaged,
+    verified_file,
 )
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import StageInputs, read_entry_table, refuse_mixed
 from trajpilot_core.store.tensors import Models, Tensors
-from trajpilot_core.store.verified import verified_file
 
 R = TypeVar("R", bound=Record)
 SETTING = {"ingest": "ingest.splits_of", "alignment": "alignment.pretrained", "predictor": "predictor.pretrained"}

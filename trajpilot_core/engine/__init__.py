@@ -4,6 +4,6 @@
   its version. `resolve.py`: settings left to the machine (`auto`), decided before keys are made.
 - `execution/`: run one stage: reuse what is there under its key, compute what is missing, commit one manifest.
 - `planning/`: what a run would do and why, and which outputs are fresh; nothing is computed.
-- `select.py`: which stages a run asks for. `progress.py`: how far one is. `provenance.py`, `last_run.py`: what was
+- `order.py`: which stages a run asks for. `progress.py`: how far one is. `provenance.py`, `last_run.py`: what was
   read, and what was asked for last.
 """

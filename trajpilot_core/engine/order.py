@@ -1,9 +1,39 @@
-"""In which order stages run: each after those that it reads, next to others where the machine allows it."""
+"""Which stages a run asks for, and in which order: each after those that it reads, others next to it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from schemas.config import RunOptions
 from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import AnyStage
+from trajpilot_core.errors import InputError
+
+
+def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
+    """Return the names of the stages that `run` asks for, in order.
+
+    Args:
+        stages: the names of all stages, in order.
+        run: `only`, `from_stage` and `force`; a stage that is forced is not asked for by that alone.
+
+    Raises:
+        InputError: a name is not a stage, or what is asked for contradicts itself.
+    """
+    names = list(stages)
+    if run.only and run.from_stage:
+        raise InputError(
+            f"only {', '.join(run.only)} and from {run.from_stage} exclude each other; give one of the two"
+        )
+    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    unknown = sorted(set(asked) - set(names))
+    if unknown:
+        raise InputError(f"no stage is called {', '.join(unknown)}; the stages are {', '.join(names)}")
+    chosen = [name for name in names if name in run.only] if run.only else names
+    if run.from_stage:
+        chosen = names[names.index(run.from_stage) :]
+    idle = [name for name in run.force if name not in chosen]
+    if idle:
+        raise InputError(f"force {', '.join(idle)}: this run asks only for {', '.join(chosen)}; ask for it, too")
+    return chosen
 
 
 def upstream(stages: Mapping[str, AnyStage], names: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -12,10 +12,9 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.released import released_note
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.manifest import current_manifest, stage_folder
+from trajpilot_core.store.manifest import current_manifest, stage_folder, verified_bytes, verified_file
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import table_file
-from trajpilot_core.store.verified import verified_bytes, verified_file
 
 WARNING = "SIMULATED WORLD: says nothing about real recordings, not to be set next to published figures"
 

@@ -9,7 +9,7 @@ docs/operations.md.
 
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.engine.select import selected_of
+from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import (
@@ -112,8 +112,7 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
         alone = OF_TOKENS if config.action_token.is_asked else OF_ACTIONS
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
     if config.vlm.rows:
-        vlm.refuse_classes(config)
-        vlm.refuse_server(config)
+        vlm.refuse_settings(config)
     asked = ((config.latent.is_asked, OF_LATENTS), (config.vlm.rows, OF_VLM))
     more = tuple(stage for wanted, stages in asked if wanted for stage in stages)
     if more:

@@ -13,8 +13,8 @@ from schemas.base import Record
 from schemas.config import PipelineConfig
 from schemas.probe import ProbeAnswer, ProbeScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.contributions import folds_of, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, TWINNED, Chain, chains, model_key, seeds_of
+from trajpilot_core.data.contributions import chains_in, folds_of, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, TWINNED, Chain, model_key, seeds_of
 from trajpilot_core.engine.needs import Needs, NeedsMachine
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -92,7 +92,7 @@ def sources(inputs: Inputs, cfg: ActionTokenConfig, data_root: str) -> list[Sour
         )
     facts = {name: part_of(inputs, name) for name in READS if name not in ("e_tau", probe.ENTRY)}
     e_tau, fold_of = inputs.parts("e_tau"), folds_of(inputs)
-    known = trainings(chains(1 + max(fold_of.values())), seeds_to_run(inputs))
+    known = trainings(chains_in(fold_of), seeds_to_run(inputs))
     wanted = {f"{name}{TWIN}": of for name, of in known.items()}
     begun = initial_weights(inputs, cfg.net, wanted, fold_of)
     return [

@@ -22,6 +22,7 @@ from schemas.results import (
     ScorerChoice,
     ShuffleScore,
 )
+from trajpilot_core.data.contributions import folds_of
 from trajpilot_core.data.cross_fitting import (
     FINAL,
     SCORER_NO_GOAL,
@@ -72,8 +73,6 @@ ROW_BYTES, ROW_DISK = 250, 45
 and on disk. Measured: 180 and 37."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
-OPTIONAL_MODELS = ("planner_models",)
-"""They do, too, where there are any."""
 VERSION = 9  # raise when the numbers that this stage writes change
 
 
@@ -203,7 +202,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
     steps.begin("metrics and their intervals")
     metrics = score(predictions, takes, cfg)
-    in_latents = latent_checks(work.inputs, cfg)
+    in_latents = rows_of(Judgement, work.inputs.table("latent_checks")) if plans_in_latents(cfg) else []
     has_heads = predictor_config(work.inputs.models("predictors")).head == "classes"
     learned = trained(work.inputs, cfg) + [row for row in in_latents if row.check.startswith(TRAINED)]
     evidence = CheckInputs(
@@ -211,7 +210,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
         metrics,
         {row["take_id"]: row["split"] for row in takes},
         candidate_takes(collected.candidates(), work.inputs),
-        _folds(work.inputs),
+        folds_of(work.inputs),
         learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
         growth(predictions, "oracle", cfg),
         {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
@@ -287,7 +286,8 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
     scored = rows_of(CurvePoint, inputs.table("scorer_curves"))
     choices = rows_of(ScorerChoice, inputs.table("scorer_choices"))
     ranking = {("final/scorer", seed) for _, seed in models}
-    ranking |= {(f"final/{SCORER_NO_GOAL}", seed) for seed in seeds_of(blind_scorers(inputs))}
+    blind = [key for key in inputs.models("scorers").keys if key.endswith(f"/{SCORER_NO_GOAL}")]
+    ranking |= {(f"final/{SCORER_NO_GOAL}", seed) for seed in seeds_of(blind)}
     ranking |= {(row.model, row.seed) for row in choices}
     judged = [(model, seed, judge_trained(curve, model, seed)) for model, seed in models]
     for model, seed in sorted(ranking):
@@ -300,20 +300,10 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
     return [found.replace(check=f"trained: {model}, seed {seed}") for model, seed, found in judged]
 
 
-def blind_scorers(inputs: Inputs) -> list[str]:
-    """Return the keys of the scorers that see no goal."""
-    return [key for key in inputs.models("scorers").keys if key.endswith(f"/{SCORER_NO_GOAL}")]
-
-
 def fitted_entries(inputs: Inputs, cfg: EvaluationConfig) -> tuple[str, ...]:
     """Return the entries of models that must name the takes that they were fitted on."""
-    optional = (*OPTIONAL_MODELS, *(OF_LATENTS[:1] if plans_in_latents(cfg) else ()))
+    optional = ("planner_models", *(OF_LATENTS[:1] if plans_in_latents(cfg) else ()))
     return (*FITTED, *(name for name in optional if inputs.models(name).keys))
-
-
-def latent_checks(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
-    """Return what was judged of models of latents and of their energies; none where the run has none."""
-    return rows_of(Judgement, inputs.table("latent_checks")) if plans_in_latents(cfg) else []
 
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
@@ -326,12 +316,6 @@ def candidate_takes(used: Sequence[str], inputs: Inputs) -> dict[str, str]:
     windows = inputs.table("windows", ["window_id", "take_id"])
     kept = windows.filter(pc.is_in(windows["window_id"], value_set=pa.array(used, pa.string())))
     return dict(zip(kept["window_id"].to_pylist(), kept["take_id"].to_pylist(), strict=True))
-
-
-def _folds(inputs: Inputs) -> dict[str, int]:
-    """Return training take -> fold."""
-    table = inputs.table("folds", ["take_id", "fold"])
-    return dict(zip(table["take_id"].to_pylist(), table["fold"].to_pylist(), strict=True))
 
 
 def scored_windows(metrics: pa.Table) -> int:

@@ -9,7 +9,7 @@ from trajpilot_core.encoders.video.embed import torch_threads
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.sizes import feature_shape
-from trajpilot_core.engine.stage import Inputs, Work
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.stages.probe import VARIANT, commit, refuse_late, trainings
 from trajpilot_core.training.clip_stream import ClipStream, StreamPlace, clip_stream, open_encoder
 from trajpilot_core.training.fit_full_probe import answers_of, fit_full_probe
@@ -45,18 +45,8 @@ def stream_of(work: Work[ProbeConfig], data: ClipData, encoder: FrozenVjepa, *sp
     place = StreamPlace(runtime.data_root, runtime.workers, runtime.scratch)
     action_s = dict(zip(data.segment_ids, data.action_s.tolist(), strict=True))
     ids = [data.segment_ids[row] for row in rows]
-    video = videos_of(work.inputs)
-    times = frame_times(work.inputs)
+    video = {take.take_id: take.video for take in rows_of(Take, work.inputs.table("takes"))}
+    table = work.inputs.table("features", ["segment_id", "frame_times_s"])
+    times = dict(zip(table["segment_id"].to_pylist(), table["frame_times_s"].to_pylist(), strict=True))
     facts = {one: (video[data.take_ids[row]], times[one], action_s[one]) for one, row in zip(ids, rows, strict=True)}
     return clip_stream(facts, ids, encoder, place)
-
-
-def videos_of(inputs: Inputs) -> dict[str, str]:
-    """Return take -> its video."""
-    return {take.take_id: take.video for take in rows_of(Take, inputs.table("takes"))}
-
-
-def frame_times(inputs: Inputs) -> dict[str, list[float]]:
-    """Return clip -> times of the frames of its features, seconds."""
-    table = inputs.table("features", ["segment_id", "frame_times_s"])
-    return dict(zip(table["segment_id"].to_pylist(), table["frame_times_s"].to_pylist(), strict=True))

@@ -109,12 +109,8 @@ def _write(work: Work[IngestConfig], tables: Tables, rejects: list[Reject], n_in
     work.sink.table("labels", tables.labels)
     work.sink.table("windows", tables.windows)
     work.sink.table("take_contents", contents_of(tables.takes, tables.segments, tables.windows))
-    work.sink.reject(sorted(rejects, key=_place))
+    work.sink.reject(rejects)
     work.sink.count(n_in, tables.segments.num_rows)
-
-
-def _place(row: Reject) -> tuple[str, str, str, int, str]:
-    return row.take, row.segment or "", row.code, row.source_offset or 0, row.detail
 
 
 def _paraphrases(corpus: Corpus, config: IngestConfig) -> dict[str, str]:

@@ -3,7 +3,6 @@
 Source: paper, 1 (first table) and 3.1 to 3.2; docs/decisions/latent-planning.md.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue
@@ -12,8 +11,8 @@ from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.latent import LATENT_VARIANTS, LatentConfig
 from schemas.results import CurvePoint
-from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
-from trajpilot_core.data.cross_fitting import Chain, chains, model_key
+from trajpilot_core.data.contributions import Contributions, chains_in, folds_of, horizons_of, part_of
+from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages.needs_of_latents import latent_needs
@@ -26,11 +25,6 @@ ENTRY = "latent_models"
 PLANS_ALONE = ("seeds", "search", "candidates", "key_width", "correlation_windows", "bootstrap", "confidence", "seed")
 """Settings that no training depends on; what the search keeps of head motion is no input of a model."""
 VERSION = 2  # raise when the numbers that this stage writes change
-
-
-def chain_of(fold_of: Mapping[str, int]) -> Chain:
-    """Return the final chain: these models are fitted on the takes that our own rows are."""
-    return chains(1 + max(fold_of.values()))[0]
 
 
 def trainings(chain: Chain, cfg: LatentConfig) -> dict[str, tuple[int, str]]:
@@ -64,7 +58,7 @@ def sources(inputs: Inputs, cfg: LatentConfig, data_root: str) -> list[Source]:
     if not cfg.is_asked:
         return []
     fold_of = folds_of(inputs)
-    chain = chain_of(fold_of)
+    chain = chains_in(fold_of)[0]
     facts: dict[str, JsonValue] = {
         **Contributions.read(inputs, TAKES_GIVE).facts(fold_of, chain),
         "text bank": part_of(inputs, "text_bank"),
@@ -82,7 +76,7 @@ def run(work: Work[LatentConfig]) -> None:
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.fit_latent import NEXT, latent_task, task_tensors, train_latent
-    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, hand_over, put_tensors, run_jobs
+    from trajpilot_core.training.jobs import chain_job, fitted_takes, hand_over, put_task, run_jobs
 
     if not work.pending:
         return
@@ -94,8 +88,7 @@ def run(work: Work[LatentConfig]) -> None:
             "no horizon has windows to fit on and in dev: look at the rejects of ingest, trajectories and features"
         )
     shape = task.shape().to_json()
-    for name, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
-        put_tensors(scratch, name, tensors)
+    put_task(scratch, scratch, task_tensors(task))
     asked, known = {source.shard for source in work.pending}, trainings(chain, work.config)
     jobs = [
         chain_job(work, chain, seed, variant, scratch, scratch)

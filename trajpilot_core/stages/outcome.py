@@ -9,25 +9,25 @@ from schemas.config import PipelineConfig
 from schemas.outcome import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
 from schemas.probe import ProbeConfig
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.contributions import folds_of, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, Chain, chains, model_key, seeds_of, variants_of
+from trajpilot_core.data.contributions import chains_in, folds_of, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, Chain, model_key, seeds_of, variants_of
 from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.stages.needs_of_probe import probe_needs
 from trajpilot_core.stages.needs_of_trainings import predictor_needs
+from trajpilot_core.stages.predictor import pending_of
 from trajpilot_core.stages.pretrained import initial_weights, origin_of_models
 
 if TYPE_CHECKING:
     from trajpilot_core.data.shots import Shots
-    from trajpilot_core.evaluation.shot_rows import OutcomeModels
     from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY = "outcome_models"
 """Of every chain: predictors, and of the final one the probe and the scorer."""
 PROBE = "probe"
-"""As in training/fit_shot_probe.py, which imports torch."""
+"""As in training/fit_outcome.py, which imports torch."""
 READS = ("takes", "segments", "details", "windows", "motions", "features", "text_bank", "folds", "e_tau")
 VERSION = 4  # raise when the numbers that this stage writes change
 
@@ -80,9 +80,8 @@ def trainings(known: Iterable[Chain], seeds: Iterable[int], *, has_tokens: bool)
 
 def known_trainings(inputs: Inputs) -> dict[str, tuple[Chain, int, str]]:
     """Return the trainings that folds, seeds of E_tau and tokens of the features call for."""
-    known = chains(1 + max(folds_of(inputs).values()))
-    said = inputs.table("features", ["segment_id"]).schema.metadata or {}
-    return trainings(known, seeds_of(inputs.parts("e_tau")), has_tokens=int(said.get(b"tokens", b"1")) > 1)
+    tokens = int((inputs.table("features", ["segment_id"]).schema.metadata or {}).get(b"tokens", b"1"))
+    return trainings(chains_in(folds_of(inputs)), seeds_of(inputs.parts("e_tau")), has_tokens=tokens > 1)
 
 
 def sources(inputs: Inputs, cfg: OutcomeConfig, data_root: str) -> list[Source]:
@@ -93,7 +92,8 @@ def sources(inputs: Inputs, cfg: OutcomeConfig, data_root: str) -> list[Source]:
     """
     facts = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
     known, e_tau = known_trainings(inputs), inputs.parts("e_tau")
-    wanted = {weights_key(*of): of for of in known.values() if of[2] != PROBE}
+    # the Goal of an event is masked, which only goal-dropout twins have learned
+    wanted = {f"{model_key(*of)}{TWIN}": of for of in known.values() if of[2] != PROBE}
     begun = initial_weights(inputs, cfg.net, wanted, folds_of(inputs))
     return [
         Source(name, facts={**facts, "e_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(f"{name}{TWIN}", {})})
@@ -105,16 +105,12 @@ def run(work: Work[OutcomeConfig]) -> None:
     """Fit the predictors and probes that are asked for, of chains and seeds."""
     from trajpilot_core.data.shots import load_shots
     from trajpilot_core.stages.outcome_parts import OutcomeRun, chain_jobs
-    from trajpilot_core.training.fit_shot_probe import train_shot_model
+    from trajpilot_core.training.fit_outcome import train_shot_model
     from trajpilot_core.training.jobs import fitted_takes, hand_over, run_jobs
 
     shots, data, _ = load_shots(work.inputs)
-    this, asked = OutcomeRun(work, shots, data), {source.shard for source in work.pending}
-    variants: dict[tuple[Chain, int], tuple[str, ...]] = {}
-    for name, (chain, seed, variant) in known_trainings(work.inputs).items():
-        if name in asked:
-            variants[chain, seed] = (*variants.get((chain, seed), ()), variant)
-    jobs = [job for (chain, seed), own in variants.items() for job in chain_jobs(this, chain, seed, own)]
+    this, pending = OutcomeRun(work, shots, data), pending_of(work.pending, known_trainings(work.inputs))
+    jobs = [job for (chain, seed), own in pending.items() for job in chain_jobs(this, chain, seed, own)]
 
     def ended(job: "TrainingJob") -> None:
         with work.sink.training(job.key) as share:
@@ -146,7 +142,9 @@ def conclude(work: Work[OutcomeConfig]) -> None:
             answers += answers_of(models, shots, seed)
             of_scorers += curve
             judged.append(sight_judgement(models, shots, seed))
-            keep_scorer(work, models, seed, said)
+            key = model_key(FINAL, seed, "scorer")
+            work.sink.model(ENTRY, key, {name: v.cpu().numpy() for name, v in models.scorer.state_dict().items()})
+            said[key] = models.decision.model_dump_json()
     work.sink.models(ENTRY, said)
     work.sink.table("outcome_scorer_curves", table_of(CurvePoint, of_scorers))
     work.sink.reject(rejects)
@@ -154,21 +152,6 @@ def conclude(work: Work[OutcomeConfig]) -> None:
     steps.begin("metrics, intervals and pages")
     curves += of_scorers
     write_results(work, answers, curves, judged + trained_judgements(curves, shots), shots)
-
-
-def weights_key(chain: Chain, seed: int, variant: str) -> str:
-    """Return the key of the weights with which a training begins: those of the goal-dropout twin, where there is one.
-
-    The Goal of an event is masked, which only twins have learned.
-    """
-    return f"{model_key(chain, seed, variant)}{TWIN}"
-
-
-def keep_scorer(work: Work[OutcomeConfig], models: "OutcomeModels", seed: int, said: dict[str, str]) -> None:
-    """Write the scorer that a row of a seed answers with, and what dev chose."""
-    tensors = {name: value.cpu().numpy() for name, value in models.scorer.state_dict().items()}
-    work.sink.model(ENTRY, model_key(FINAL, seed, "scorer"), tensors)
-    said[model_key(FINAL, seed, "scorer")] = models.decision.model_dump_json()
 
 
 def write_results(

@@ -4,7 +4,6 @@ Source: paper, 4.1 (baselines) and 4.3; docs/decisions/planners.md.
 """
 
 import logging
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -13,8 +12,8 @@ from pydantic import JsonValue
 from schemas.arrow import table_of
 from schemas.planners import PlannersConfig
 from schemas.results import CurvePoint
-from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
-from trajpilot_core.data.cross_fitting import Chain, chains, model_key
+from trajpilot_core.data.contributions import Contributions, chains_in, folds_of, horizons_of, part_of
+from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.stages.needs_of_planners import planners_needs
 
@@ -26,11 +25,6 @@ ENTRY = "planner_models"
 VERSION = 1  # raise when the numbers that this stage writes change
 TAKES_GIVE = ("segments", "windows", "features", "motions")
 """Entries that trainings read of each take; motions decide which windows there are, and nothing else here."""
-
-
-def chain_of(fold_of: Mapping[str, int]) -> Chain:
-    """Return the final chain: planners are fitted on the takes that our own rows are."""
-    return chains(1 + max(fold_of.values()))[0]
 
 
 def trainings(chain: Chain, horizons: list[int], cfg: PlannersConfig) -> dict[str, tuple[int, str]]:
@@ -54,7 +48,7 @@ def sources(inputs: Inputs, cfg: PlannersConfig, data_root: str) -> list[Source]
     if not cfg.methods:
         return []
     takes, fold_of = Contributions.read(inputs, TAKES_GIVE, ("scenario",)), folds_of(inputs)
-    chain = chain_of(fold_of)
+    chain = chains_in(fold_of)[0]
     facts: dict[str, JsonValue] = {
         **takes.facts(fold_of, chain),
         "text bank": part_of(inputs, "text_bank"),
@@ -70,8 +64,8 @@ def run(work: Work[PlannersConfig]) -> None:
     """Fit what is asked for, and keep the learning rate and epoch that dev chooses."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import in_classes, load_planning_data
-    from trajpilot_core.training.fit_planners import choose_trial, parts_of, train_planner
-    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, put_tensors, run_jobs
+    from trajpilot_core.training.fit_planners import parts_of, train_planner
+    from trajpilot_core.training.jobs import best_trial, chain_job, fitted_takes, put_task, run_jobs
     from trajpilot_core.training.planner_task import planner_task, task_tensors
 
     if not work.pending:
@@ -82,8 +76,7 @@ def run(work: Work[PlannersConfig]) -> None:
     chain, scratch = chains_of(data)[0], work.runtime.scratch / "planners"
     task = planner_task(work.inputs, data, chain)
     shape = task.shape().to_json()
-    for name, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
-        put_tensors(scratch, name, tensors)
+    put_task(scratch, scratch, task_tensors(task))
     asked = {source.shard for source in work.pending}
     known = trainings(chain, horizons_in(work.inputs), work.config)
     jobs = []
@@ -94,7 +87,7 @@ def run(work: Work[PlannersConfig]) -> None:
             leave_out(work, name, shape)
 
     def ended(job: "TrainingJob") -> None:
-        chosen = choose_trial(job, work.config)
+        chosen = best_trial(job, len(work.config.rates))
         with work.sink.training(job.key) as share:
             share.model(ENTRY, job.key, {name: value.numpy() for name, value in chosen.weights.items()})
             share.table("planners_curves", table_of(CurvePoint, chosen.curve))

@@ -15,8 +15,8 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.pose_sources import POSE_MODELS, PoseScore, PoseSourcesConfig
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.contributions import folds_of, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, chains, model_key, seeds_of
+from trajpilot_core.data.contributions import chains_in, folds_of, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, model_key, seeds_of
 from trajpilot_core.engine.needs import Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.sizes import CorpusSizes
@@ -77,8 +77,8 @@ def sources(inputs: Inputs, cfg: PoseSourcesConfig, data_root: str) -> list[Sour
         InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
     """
     facts = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
-    known = trainings(seeds_of(inputs.parts("e_tau")))
-    begun = initial_weights(inputs, cfg.net, weights_of(known, chain_of(inputs)), folds_of(inputs))
+    known, fold_of = trainings(seeds_of(inputs.parts("e_tau"))), folds_of(inputs)
+    begun = initial_weights(inputs, cfg.net, weights_of(known, chains_in(fold_of)[0]), fold_of)
 
     def facts_of(name: str) -> dict[str, JsonValue]:
         seed, model = known[name]
@@ -92,11 +92,6 @@ def weights_of(known: Mapping[str, tuple[int, str]], chain: Chain) -> dict[str, 
     """Return key of the weights with which trainings begin, where they are another run's -> chain, seed, variant."""
     wanted = [(seed, variant_of(model)) for seed, model in known.values()]
     return {model_key(chain, seed, variant): (chain, seed, variant) for seed, variant in wanted}
-
-
-def chain_of(inputs: Inputs) -> Chain:
-    """Return the final chain of the folds."""
-    return chains(1 + max(folds_of(inputs).values()))[0]
 
 
 def variant_of(model: str) -> str:
@@ -237,12 +232,11 @@ def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: 
         task: its tensors.
     """
     from trajpilot_core.training.fit_predictor import task_tensors
-    from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors
+    from trajpilot_core.training.jobs import TrainingJob, put_task
 
     seed, model = of
     cfg, folder = work.config.net, work.runtime.scratch / "pose-sources" / f"s{seed}" / model
-    for part, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
-        put_tensors(folder, part, tensors)
+    put_task(folder, folder, task_tensors(task))
     if model == "both_equal":
         cfg = cfg.replace(train=cfg.train.replace(epochs=max(1, cfg.train.epochs // 2)))
     return TrainingJob(

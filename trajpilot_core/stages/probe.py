@@ -194,7 +194,8 @@ def commit(
         share.table("probe_scores", table_of(ProbeScore, scores))
         share.table("probe_answers", answer_table(answered[0], data, rows))
         share.table("probe_checks", table_of(Judgement, checks))
-        share.models(ENTRY, {"classes": columns_text(task)})
+        classes = {part: found.tolist() for part, found in task.classes.items()}  # of each column, by `pair_codes`
+        share.models(ENTRY, {"classes": json.dumps(classes)})
 
 
 def answer_table(answered: "AnsweredRow", data: "ClipData", rows: Codes) -> pa.Table:
@@ -220,11 +221,6 @@ def answer_table(answered: "AnsweredRow", data: "ClipData", rows: Codes) -> pa.T
             for at, row in enumerate(rows.tolist())
         ),
     )
-
-
-def columns_text(task: "ProbeTask") -> str:
-    """Return the class of each column of the heads as JSON, of actions by `pair_codes`."""
-    return json.dumps({part: classes.tolist() for part, classes in task.classes.items()})
 
 
 def conclude(work: Work[ProbeConfig]) -> None:

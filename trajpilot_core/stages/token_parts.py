@@ -36,7 +36,7 @@ from trajpilot_core.stages.action_token import ENTRY
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.action_scorer import fit_action_scorer, scored
 from trajpilot_core.training.fit_action import ActionTask, new_action_predictor
-from trajpilot_core.training.fit_action import task_tensors as action_tensors
+from trajpilot_core.training.fit_event import task_tensors as action_tensors
 from trajpilot_core.training.fit_probe import ProbeTask
 from trajpilot_core.training.fit_token_probe import (
     TokenTask,
@@ -45,7 +45,7 @@ from trajpilot_core.training.fit_token_probe import (
     train_token_probe,
     tuned_probe,
 )
-from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, chain_job, put_tensors, run_jobs
+from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, chain_job, put_task, put_tensors, run_jobs
 
 Makers = Mapping[Chain, TokenMaker]
 """Chain -> what its tokens are made with."""
@@ -147,8 +147,7 @@ def predictor_jobs(this: TokenRun, asked: Mapping[str, tuple[Chain, int, str]]) 
         if not len(task.fit):
             raise TrainingError(f"chain {chain.name}: no clip to fit on; look at the rejects of ingest")
         own = shared / chain.name
-        for folder, name, tensors in zip((shared, own), (SHARED, OWN), action_tensors(task), strict=True):
-            put_tensors(folder, name, tensors)
+        put_task(shared, own, action_tensors(task))
         variants = [variant for of_chain, of_seed, variant in asked.values() if (of_chain, of_seed) == (chain, seed)]
         jobs += [chain_job(this.work, chain, seed, variant, own, shared) for variant in variants]
     return jobs

@@ -170,25 +170,17 @@ def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reje
     return [*rejects, reject(NAME, code, source.shard, detail, n_units=n_units, source_file=source.files[0])]
 
 
-def refuse_classes(config: PipelineConfig) -> None:
-    """Refuse to ask where answers are classes, or where there is no video.
+def refuse_settings(config: PipelineConfig) -> None:
+    """Refuse to ask where answers are classes, where there is no video, or a server that frames may not be sent to.
 
     Raises:
         InputError: names the settings.
     """
-    if config.vlm.rows and config.evaluation.vocabulary == "classes":
+    if config.evaluation.vocabulary == "classes":
         raise InputError("vlm.rows answers with labels, and evaluation.vocabulary says classes; ask in a run on labels")
-    if config.vlm.rows and config.features.source == "released":
+    if config.features.source == "released":
         raise InputError("vlm.rows needs the videos, and features.source=released does without them")
-
-
-def refuse_server(config: PipelineConfig) -> None:
-    """Refuse a server that frames of the corpus may not be sent to.
-
-    Raises:
-        InputError: names the settings.
-    """
-    if config.vlm.rows and config.vlm.backend == "http":
+    if config.vlm.backend == "http":
         from trajpilot_core.vlm.clients.server import check_server
 
         check_server(config.vlm.server, config.ingest.corpus)

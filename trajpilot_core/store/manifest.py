@@ -22,8 +22,9 @@ from schemas.artifacts import ArtifactRef, Entry, FileEntry, Manifest, RunRecord
 from schemas.base import Record, fingerprint
 from trajpilot_core.errors import InputError, StoreError, VersionError
 from trajpilot_core.incoming import parse_json
-from trajpilot_core.store.files import Folder
+from trajpilot_core.store.files import Folder, naming_failures
 from trajpilot_core.store.locations import check_name
+from trajpilot_core.store.parquet import Readable
 
 FORMAT = 1
 ARTIFACTS = "artifacts"
@@ -197,6 +198,43 @@ def write_data(folder: Folder, stage: str, below: str, suffix: str, content: byt
     name = f"{below}/data-{sha256}.{suffix}"
     folder.replace(f"{stage_folder(stage)}/{name}", content)
     return FileEntry(name=name, sha256=sha256, bytes=len(content), rows=rows)
+
+
+def verified_bytes(folder: Folder, base: str, file: FileEntry) -> bytes:
+    """Read a whole file and check its digest before anybody parses it.
+
+    Raises:
+        StoreError: absent, or other bytes than were committed.
+    """
+    content = folder.read(f"{base}/{file.name}")
+    _compare(f"{folder.url}/{base}/{file.name}", hashlib.sha256(content).hexdigest(), file)
+    return content
+
+
+def verified_file(folder: Folder, base: str, file: FileEntry) -> Readable:
+    """Return a file whose digest was checked: its path on this machine, or its bytes from an object store.
+
+    Page checksums alone leave page headers and the footer open, so that the whole file is hashed with every opening
+    (docs/decisions/store.md has the cost).
+
+    Raises:
+        StoreError: absent, or other bytes than were committed.
+    """
+    path = folder.local(f"{base}/{file.name}")
+    if path is None:
+        return verified_bytes(folder, base, file)
+    with naming_failures("read", path), path.open("rb") as handle:
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+    _compare(str(path), digest, file)
+    return path
+
+
+def _compare(where: str, digest: str, file: FileEntry) -> None:
+    if digest != file.sha256:
+        raise StoreError(
+            f"{where} is damaged: sha256 {digest[:12]}, committed was {file.sha256[:12]}; "
+            "`verify --repair` drops what is damaged, the next run makes it again"
+        )
 
 
 def entry_of(kind: str, files: Sequence[FileEntry]) -> Entry:

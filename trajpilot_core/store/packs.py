@@ -11,9 +11,8 @@ from schemas.artifacts import Entry, FileEntry
 from schemas.base import Record
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.manifest import PACKS, read_sealed, seal, stage_folder, write_data
+from trajpilot_core.store.manifest import PACKS, read_sealed, seal, stage_folder, verified_file, write_data
 from trajpilot_core.store.parquet import Readable, open_parquet, read_table, tables_bytes
-from trajpilot_core.store.verified import verified_file
 
 
 class Pack(Record):

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from schemas.artifacts import Entry, Manifest
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.manifest import is_of_shard, stage_folder
+from trajpilot_core.store.manifest import is_of_shard, stage_folder, verified_bytes, verified_file
 from trajpilot_core.store.packs import pack_of
 from trajpilot_core.store.parquet import Readable, read_table, read_vectors
 from trajpilot_core.store.tensors import Models, Tensors, parse_tensors
-from trajpilot_core.store.verified import verified_bytes, verified_file
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from trajpilot_core.store.manifest import (
     read_sealed,
     shard_path,
     stage_folder,
+    verified_bytes,
 )
-from trajpilot_core.store.verified import verified_bytes
 
 R = TypeVar("R", bound=Record)
 CheckedFiles = dict[str, tuple[str, bool] | None]

@@ -1,9 +1,10 @@
-"""Dev scores that select an epoch, computed on the device.
+"""Dev scores that select an epoch, computed on the device, and which of the fitted rows are scored next to dev.
 
 Shapes: N rows, V labels, E text width, H horizon. The tables of the report come from trajpilot_core.evaluation.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from trajpilot_core.memory import in_parts
 from trajpilot_core.models.ranking import ranks_of
 
 ROWS_PER_CALL = 2048
+SampledGroup = TypeVar("SampledGroup")
 
 
 def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequence[int]) -> dict[int, float]:
@@ -82,3 +84,28 @@ def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels:
     majority = {h: torch.full_like(labels[:, 1:-1], int(most)) for h, labels in dev.items()}
     previous = {h: labels[:, :-2] for h, labels in dev.items()}
     return {"majority": mid_accuracy(majority, dev), "previous": mid_accuracy(previous, dev)}
+
+
+def train_sample(
+    n_fitted: Mapping[SampledGroup, int], n_dev: Mapping[SampledGroup, int], seed: int
+) -> dict[SampledGroup, Tensor]:
+    """Draw what is scored on the training side: per group at most as many as dev has, so that it costs no more.
+
+    A generator of its own draws, so no random state is touched and the training goes as it would without the measure.
+    What is kept are row numbers, 8 bytes each: at any scale the sample needs a share of what dev needs.
+
+    Args:
+        n_fitted: group, such as a horizon -> how many were fitted.
+        n_dev: group -> how many dev has. A group that dev lacks is left out.
+        seed: of the training; what differs in nothing but the variant is scored on the same sample.
+
+    Returns:
+        Group -> (n,) long, ascending rows among the fitted ones of that group, on the CPU; groups without any left out.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    found = {}
+    for group, n in n_fitted.items():
+        rows = torch.randperm(n, generator=generator)[: n_dev.get(group, 0)]
+        if len(rows):
+            found[group] = rows.sort().values
+    return found

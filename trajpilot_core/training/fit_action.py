@@ -3,7 +3,6 @@
 Shapes: N clips, B batch, C tokens of a clip, D feature width, V labels, E text width.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -14,10 +13,6 @@ from trajpilot_core.training.fit_event import EventTask, fit_event, start_backbo
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
-
-QUANTITY = "action"
-"""Share of actions whose text is the nearest."""
-SELECTED = f"dev/{QUANTITY}"
 
 
 @dataclass(frozen=True)
@@ -38,10 +33,15 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
         model = new_action_predictor(task, cfg).to(job.device)
     start_backbone(model.backbone, cfg.net, job)
 
+    def right(rows: Tensor) -> Tensor:
+        """Return where the action's text is the nearest."""
+        predicted_BE = model(task.context[rows], task.given(rows, job.variant))
+        return (predicted_BE @ task.bank.T).argmax(1) == task.labels[rows]
+
     def loss(rows: Tensor) -> Tensor:
         return action_loss(model, task, cfg, job.variant, rows)
 
-    fit_event(job, task, cfg.train, model, loss, measurer(model, task, job), SELECTED, epoch_done)
+    fit_event(job, task, cfg.train, model, loss, right, "action", epoch_done)
 
 
 def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPredictor:
@@ -64,27 +64,3 @@ def action_loss(model: ActionPredictor, task: ActionTask, cfg: ActionTokenConfig
     cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
     loss: Tensor = cfg.net.cosine_weights[1] * cosine + cfg.net.infonce_weight * pooled
     return loss
-
-
-def measurer(model: ActionPredictor, task: ActionTask, job: TrainingJob) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: the share of actions whose text is the nearest, on dev and on as many fitted.
-
-    Args:
-        model: what is measured.
-        task: its clips.
-        job: whose variant decides what the model is given, and whose seed samples the fitted clips.
-    """
-    scored = task.scored(job.seed)
-
-    def right(rows: Tensor) -> float:
-        predicted_BE = model(task.context[rows], task.given(rows, job.variant))
-        nearest_B = (predicted_BE @ task.bank.T).argmax(1)
-        return float((nearest_B == task.labels[rows]).double().mean()) if len(rows) else 0.0
-
-    return lambda: {f"{split}/{QUANTITY}": right(rows) for split, rows in scored.items()}
-
-
-def task_tensors(task: ActionTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in ActionTask: those that all chains share, and its own."""
-    shared = {"context": task.context, "labels": task.labels, "bank": task.bank}
-    return shared, {"latents": task.latents, "fit": task.fit, "dev": task.dev}

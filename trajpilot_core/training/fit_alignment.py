@@ -10,11 +10,10 @@ from torch import Tensor
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
-from trajpilot_core.training.dev_scores import recalls_at
+from trajpilot_core.training.dev_scores import recalls_at, train_sample
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
-from trajpilot_core.training.train_sample import train_sample
 
 E_TAU = "e_tau"
 

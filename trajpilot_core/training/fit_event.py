@@ -13,11 +13,11 @@ from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import TWIN
 from trajpilot_core.models.outcome import EVENT
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
+from trajpilot_core.training.dev_scores import train_sample
 from trajpilot_core.training.fit_predictor import kept, variant_latents
 from trajpilot_core.training.initial_weights import places_for, start_weights
 from trajpilot_core.training.jobs import TrainingJob
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches
-from trajpilot_core.training.train_sample import train_sample
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,6 @@ class EventTask:
         for name, value in (("feature_mean", mean), ("feature_scale", scale)):
             module.get_buffer(name).copy_(value)
 
-    def scored(self, seed: int) -> dict[str, Tensor]:
-        """Return split -> long rows that are scored after every epoch: those of dev, and as many fitted ones."""
-        sample = train_sample({"train": len(self.fit)}, {"train": len(self.dev)}, seed)
-        return {"dev": self.dev, **{split: self.fit[rows.to(self.fit.device)] for split, rows in sample.items()}}
-
     def given(self, rows: Tensor, variant: str) -> Tensor:
         """Return what a variant is given of the latents of `rows` (B,): all, the first, or none, of shape (B, 2, E).
 
@@ -71,14 +66,20 @@ def start_backbone(backbone: CausalPredictor, net: PredictorConfig, job: Trainin
     start_weights(backbone, net, f"{job.key}{TWIN}")
 
 
+def task_tensors(task: EventTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tensors of a task by name, shapes as in its class: those that all chains share, and its own."""
+    shared = dict(vars(task))
+    return shared, {name: shared.pop(name) for name in ("latents", "fit", "dev")}
+
+
 def fit_event(
     job: TrainingJob,
     task: EventTask,
     train: TrainConfig,
     model: nn.Module,
     loss: Callable[[Tensor], Tensor],
-    measure: Callable[[], dict[str, float]],
-    selected: str,
+    right: Callable[[Tensor], Tensor],
+    quantity: str,
     epoch_done: EpochDone,
     keeps_last: bool = False,
 ) -> None:
@@ -90,11 +91,14 @@ def fit_event(
         train: epochs, batch, rates.
         model: on the job's device.
         loss: of events (B,), long; a scalar.
-        measure: quantity -> value, after each epoch.
-        selected: the quantity that chooses the epoch.
+        right: of events (B,), long, whether the model is right, (B,) bool: its share on dev, and on as many fitted
+            ones, is measured after each epoch, and that of dev chooses the epoch.
+        quantity: name of that share.
         epoch_done: called after each epoch.
         keeps_last: the last epoch is kept, whatever was measured.
     """
+    sample = train_sample({"train": len(task.fit)}, {"train": len(task.dev)}, job.seed)
+    scored = {"dev": task.dev, **{split: task.fit[rows.to(task.fit.device)] for split, rows in sample.items()}}
     training = Training(
         name=job.name,
         seed=job.seed,
@@ -103,8 +107,11 @@ def fit_event(
             task.fit[rows] for rows in index_batches(len(task.fit), train.batch, generator, job.device)
         ],
         loss=loss,
-        measure=measure,
-        selected=selected,
+        measure=lambda: {
+            f"{split}/{quantity}": float(right(rows).double().mean()) if len(rows) else 0.0
+            for split, rows in scored.items()
+        },
+        selected=f"dev/{quantity}",
         keeps_last=keeps_last,
     )
     fit(training, train, job.folder, job.device, epoch_done, job.checkpoint_s)

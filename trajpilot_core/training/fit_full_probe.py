@@ -9,7 +9,6 @@ Shapes: M clips, B clips of a batch, N tokens, D width, K ranked classes.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
 from trajpilot_core.models.attentive_probe import AttentiveProbe, probe_loss
 from trajpilot_core.training.clip_stream import ClipStream
+from trajpilot_core.training.dev_scores import train_sample
 from trajpilot_core.training.fit_probe import (
     SELECTED,
     ChosenProbe,
@@ -33,7 +33,6 @@ from trajpilot_core.training.fit_probe import (
     shares_of,
 )
 from trajpilot_core.training.loop import EpochDone, FittedModel, TrainedPart, Training, fit, index_batches, seeded
-from trajpilot_core.training.train_sample import train_sample
 
 BETWEEN = " of trial "
 """Between a quantity and the number of its trial, in the curve of the whole grid."""
@@ -48,13 +47,6 @@ class ProbeGrid(nn.Module):
         for _ in grid(cfg):
             with seeded(seed):
                 self.probes.append(AttentiveProbe(task.shape(cfg)))
-
-
-class FullBatch(NamedTuple):
-    """A batch of an epoch; its tokens come from the stream."""
-
-    rows: Tensor
-    """(B,) long, clips of the task."""
 
 
 @dataclass
@@ -72,18 +64,18 @@ class FullFit:
     lost: list[Tensor] = field(default_factory=list)
     """Loss of each trial, (trials,), of the batches of this epoch that are."""
 
-    def begin(self, generator: torch.Generator) -> list[FullBatch]:
+    def begin(self, generator: torch.Generator) -> list[Tensor]:
         """Sample the batches and views of an epoch, and begin to decode them."""
         fitted = torch.nonzero(~self.task.is_dev)[:, 0].cpu()
         batches = [fitted[rows] for rows in index_batches(len(fitted), self.cfg.batch, generator)]
         views = [[self.stream.sampled(row, self.cfg, generator) for row in rows.tolist()] for rows in batches]
         self.under_way, self.lost = self.stream.tokens(views), []
-        return [FullBatch(rows) for rows in batches]
+        return batches
 
-    def loss(self, batch: FullBatch) -> Tensor:
+    def loss(self, rows_B: Tensor) -> Tensor:
         """Return the sum of the losses of all trials, a scalar; of few clips and one trial at a time activations are
         kept."""
-        tokens_BND, columns_B3 = next(self.under_way), self.task.columns[batch.rows.to(self.task.columns.device)]
+        tokens_BND, columns_B3 = next(self.under_way), self.task.columns[rows_B.to(self.task.columns.device)]
         lost = torch.stack([self._trial_loss(probe, tokens_BND, columns_B3) for probe in self.grid.probes])
         self.lost.append(lost.detach())
         return lost.sum()

@@ -24,10 +24,10 @@ from trajpilot_core.models.latent import (
     targets_of,
 )
 from trajpilot_core.models.latent_search import Controls, fit_controls
+from trajpilot_core.training.dev_scores import train_sample
 from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches
-from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.jobs import TrainingJob, job_tensors, named_windows, windows_of
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
-from trajpilot_core.training.train_sample import train_sample
 
 M = TypeVar("M", bound=nn.Module)
 NEXT = 2
@@ -109,20 +109,14 @@ def latent_task(data: PlanningData, chain: Chain) -> LatentTask:
 
 def task_tensors(task: LatentTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the tensors of a task by name, shapes as in LatentTask: what is read, and what is fitted and measured."""
-    windows = {f"{part}/{h}": rows for part in ("fit", "dev") for h, rows in getattr(task, part).items()}
     read: dict[str, Tensor] = {name: getattr(task, name) for name in READ}
-    return read, {"fit_rows": task.fit_rows, "dev_rows": task.dev_rows, **windows}
+    return read, {"fit_rows": task.fit_rows, "dev_rows": task.dev_rows, **named_windows(task.fit, task.dev)}
 
 
 def task_of(tensors: Mapping[str, Tensor]) -> LatentTask:
     """Build the task back from its tensors by name."""
-    parts: dict[str, dict[int, Tensor]] = {"fit": {}, "dev": {}}
-    for name in sorted(tensors):
-        part, _, horizon = name.partition("/")
-        if horizon:
-            parts[part][int(horizon)] = tensors[name]
     rows = {name: tensors[name] for name in (*READ, "fit_rows", "dev_rows")}
-    return LatentTask(**rows, fit=parts["fit"], dev=parts["dev"])
+    return LatentTask(**rows, fit=windows_of(tensors, "fit"), dev=windows_of(tensors, "dev"))
 
 
 @dataclass(frozen=True)

@@ -1,24 +1,24 @@
-"""Fit one predictor of outcomes: all epochs, the last is kept (D 39; docs/decisions/outcome.md).
+"""Fit one predictor of outcomes, or the attentive probe of shots: all epochs, the last is kept (D 39).
+
+The probe has the shots, epochs and rate of its neighbours. It reads tokens: where features hold one vector a clip there
+is nothing to attend to, and no probe. Source: docs/decisions/outcome.md.
 
 Shapes: N shots, B batch, C tokens of a clip, D feature width, E text width.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.outcome import OutcomeConfig
-from trajpilot_core.models.outcome import MADE, OutcomePredictor
+from trajpilot_core.models.outcome import MADE, OutcomePredictor, ShotProbe
 from trajpilot_core.training.fit_event import EventTask, fit_event, start_backbone
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, seeded
 
-QUANTITY = "accuracy"
-"""Share of right outcomes."""
-SELECTED = f"dev/{QUANTITY}"
-"""Shown as it goes; it selects nothing."""
+PROBE = "probe"
+"""Name of its training, of the chain `final` alone: nothing rests on it, so no fold has one."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,30 @@ class OutcomeTask(EventTask):
     """(N,) bool."""
 
 
-def train_outcome(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit the variant that the job names and leave it in the job's checkpoint."""
+def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fit the variant or the probe that the job names and leave it in the job's checkpoint."""
     cfg = OutcomeConfig.model_validate_json(job.config)
     task = OutcomeTask(**job_tensors(job))
     with seeded(job.seed):
-        model = new_outcome_predictor(task, cfg).to(job.device)
-    start_backbone(model.backbone, cfg.net, job)
+        model = (new_shot_probe if job.variant == PROBE else new_outcome_predictor)(task, cfg).to(job.device)
+    if isinstance(model, OutcomePredictor):
+        start_backbone(model.backbone, cfg.net, job)
+
+    def logits(rows: Tensor, *, is_step: bool) -> Tensor:
+        """Return (B, 2); in a step with dropout of trajectories (D 13)."""
+        given: tuple[Tensor, ...] = (task.context[rows],)
+        if job.variant != PROBE:
+            given += (task.dropped(rows, job.variant, cfg.net) if is_step else task.given(rows, job.variant),)
+        logits_B2: Tensor = model(*given)
+        return logits_B2
 
     def loss(rows: Tensor) -> Tensor:
-        return outcome_loss(model, task, cfg, job.variant, rows)
+        return F.cross_entropy(logits(rows, is_step=True), task.made[rows].long())
 
-    measure = measurer(model, task, job)
-    fit_event(job, task, cfg.train, model, loss, measure, SELECTED, epoch_done, keeps_last=True)
+    def right(rows: Tensor) -> Tensor:
+        return (logits(rows, is_step=False).argmax(1) == MADE) == task.made[rows]
+
+    fit_event(job, task, cfg.train, model, loss, right, "accuracy", epoch_done, keeps_last=True)
 
 
 def new_outcome_predictor(task: OutcomeTask, cfg: OutcomeConfig) -> OutcomePredictor:
@@ -51,30 +62,8 @@ def new_outcome_predictor(task: OutcomeTask, cfg: OutcomeConfig) -> OutcomePredi
     return model
 
 
-def outcome_loss(model: OutcomePredictor, task: OutcomeTask, cfg: OutcomeConfig, variant: str, rows: Tensor) -> Tensor:
-    """Return the cross-entropy, a scalar, of shots `rows`, long of shape (B,), with dropout of trajectories (D 13)."""
-    logits_B2 = model(task.context[rows], task.dropped(rows, variant, cfg.net))
-    return F.cross_entropy(logits_B2, task.made[rows].long())
-
-
-def measurer(model: OutcomePredictor, task: OutcomeTask, job: TrainingJob) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: the share of right outcomes on dev and on as many fitted shots.
-
-    Args:
-        model: what is measured.
-        task: its shots.
-        job: whose variant decides what the model is given, and whose seed samples the fitted shots.
-    """
-
-    def accuracy(rows: Tensor) -> float:
-        logits_B2 = model(task.context[rows], task.given(rows, job.variant))
-        return float((logits_B2.argmax(1) == MADE).eq(task.made[rows]).double().mean()) if len(rows) else 0.0
-
-    scored = task.scored(job.seed)
-    return lambda: {f"{split}/{QUANTITY}": accuracy(rows) for split, rows in scored.items()}
-
-
-def task_tensors(task: OutcomeTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in OutcomeTask: those that all chains share, and its own."""
-    shared = {"context": task.context, "made": task.made}
-    return shared, {"latents": task.latents, "fit": task.fit, "dev": task.dev}
+def new_shot_probe(task: OutcomeTask, cfg: OutcomeConfig) -> ShotProbe:
+    """Build a probe from the global random state, with the feature scale of the fitting takes."""
+    model = ShotProbe(cfg, task.context.shape[2])
+    task.standardise(model)
+    return model

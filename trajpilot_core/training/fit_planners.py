@@ -6,25 +6,23 @@ Source: docs/decisions/planners.md.
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from schemas.planners import PlannerName, PlannersConfig, PlannerTraining
-from schemas.results import CurvePoint
 from schemas.training import TrainConfig
-from trajpilot_core.errors import TrainingError
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.planners.decoding import clamped_prior
 from trajpilot_core.models.planners.matched import MatchedPlanner, decode
 from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
 from trajpilot_core.models.predictor import feature_scales
-from trajpilot_core.training.checkpoint import TrainingProgress, read_progress
-from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.jobs import TrainingJob, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.planner_task import PlannerTask, task_of
-from trajpilot_core.training.train_sample import train_sample
 
 AT_ONCE = 512
 """Windows that are planned at once."""
@@ -47,16 +45,15 @@ def train_planner(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit every learning rate of the method and horizon that the job names; each leaves a checkpoint of its own."""
     cfg = PlannersConfig.model_validate_json(job.config)
     task = task_of(job_tensors(job))
-    for number, rate in enumerate(cfg.rates):
 
-        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
-            epoch_done(number * epochs + epoch, len(cfg.rates) * epochs, line)
+    def train(number: int, folder: Path, report: EpochDone) -> None:
+        train_at(job, task, cfg, cfg.rates[number], folder, report)
 
-        train_at(job, task, cfg, number, rate, report)
+    run_trials(job, len(cfg.rates), train, epoch_done)
 
 
 def train_at(
-    job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, number: int, rate: float, epoch_done: EpochDone
+    job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: float, folder: Path, epoch_done: EpochDone
 ) -> None:
     """Fit one learning rate; the models of all rates begin alike."""
     method, horizon = parts_of(job.variant)
@@ -88,7 +85,7 @@ def train_at(
         rate=rate_of(own, each),
         stepped=model.after_step,
     )
-    fit(training, train, job.folder / f"rate{number}", job.device, epoch_done, job.checkpoint_s)
+    fit(training, train, folder, job.device, epoch_done, job.checkpoint_s)
 
 
 def settings_of(cfg: PlannersConfig, method: PlannerName) -> PlannerTraining:
@@ -166,34 +163,3 @@ def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) 
         return float((decoded[:, 1:-1] == task.labels[segments_NH][:, 1:-1]).double().mean())
 
     return lambda: {f"{split}/Mid mAcc": accuracy(windows) for split, windows in scored.items()}
-
-
-class ChosenTrial(NamedTuple):
-    """What a training of several rates leaves."""
-
-    number: int
-    """Of the learning rate that dev chose."""
-    weights: dict[str, Tensor]
-    """Of its best epoch, on the CPU."""
-    curve: list[CurvePoint]
-    """Of all learning rates."""
-
-
-def choose_trial(job: TrainingJob, cfg: PlannersConfig) -> ChosenTrial:
-    """Return the learning rate with the highest dev score, ties to the first, and the curves of all.
-
-    The curve of the chosen one has the name of the training, those of the others name their rate.
-
-    Raises:
-        TrainingError: one has not ended.
-    """
-    found: list[TrainingProgress] = []
-    for number in range(len(cfg.rates)):
-        folder = job.folder / f"rate{number}"
-        if not folder.is_dir():
-            raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
-        found.append(read_progress(folder))
-    best = max(range(len(found)), key=lambda number: (found[number].best_score, -number))
-    curve = [point.replace(model=job.name) for point in found[best].curve]
-    curve += [point for number, one in enumerate(found) if number != best for point in one.curve]
-    return ChosenTrial(best, found[best].best, curve)

@@ -14,12 +14,11 @@ from schemas.training import HeadKind, PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import is_twin, original_of
 from trajpilot_core.data.planning import MANY_WINDOWS
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels
+from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels, train_sample
 from trajpilot_core.training.initial_weights import start_weights
-from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.jobs import TrainingJob, job_tensors, named_windows, windows_of
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
-from trajpilot_core.training.train_sample import train_sample
 
 PredictorBatch = list[tuple[int, Tensor]]
 """Horizon and (B,) long numbers of its fitted windows, for each horizon that the batch holds."""
@@ -261,15 +260,11 @@ def task_tensors(task: PredictorTask) -> tuple[dict[str, Tensor], dict[str, Tens
     """Return the tensors of a task by name, shapes as in PredictorTask: those that all chains share, and its own."""
     shared = {"features": task.features, "labels": task.labels, "bank": task.bank}
     own = {"latents": task.latents, "fit_rows": task.fit_rows, "max_horizon": torch.tensor(task.max_horizon)}
-    own |= {f"fit/{h}": segments for h, segments in task.fit.items()}
-    return shared, own | {f"dev/{h}": segments for h, segments in task.dev.items()}
+    return shared, own | named_windows(task.fit, task.dev)
 
 
 def task_of(tensors: dict[str, Tensor]) -> PredictorTask:
     """Build the task back from its tensors by name."""
-    windows = {
-        part: {int(k.split("/")[1]): v for k, v in sorted(tensors.items()) if k.startswith(f"{part}/")}
-        for part in ("fit", "dev")
-    }
     plain = {name: tensors[name] for name in ("features", "latents", "labels", "bank", "fit_rows")}
-    return PredictorTask(**plain, fit=windows["fit"], dev=windows["dev"], max_horizon=int(tensors["max_horizon"]))
+    windows = [windows_of(tensors, part) for part in ("fit", "dev")]
+    return PredictorTask(**plain, fit=windows[0], dev=windows[1], max_horizon=int(tensors["max_horizon"]))

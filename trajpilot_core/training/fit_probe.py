@@ -20,7 +20,6 @@ from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_clips import ClipData
-from trajpilot_core.errors import TrainingError
 from trajpilot_core.memory import in_parts
 from trajpilot_core.metrics.epic_kitchens import (
     ACTION,
@@ -33,10 +32,9 @@ from trajpilot_core.metrics.epic_kitchens import (
     ranked,
 )
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
-from trajpilot_core.training.checkpoint import TrainingProgress, read_progress
-from trajpilot_core.training.jobs import TrainingJob, job_tensors
+from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.jobs import TrainingJob, best_trial, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
-from trajpilot_core.training.train_sample import train_sample
 
 AT_ONCE = 512
 """Clips that are answered at once."""
@@ -107,13 +105,8 @@ def grid(cfg: ProbeConfig) -> list[Trial]:
 def train_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit every trial of the grid from the same initial weights; each leaves a checkpoint of its own."""
     cfg = ProbeConfig.model_validate_json(job.config)
-    task, trials = task_of_tensors(job_tensors(job)), grid(cfg)
-    for number, trial in enumerate(trials):
-
-        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
-            epoch_done(number * epochs + epoch, len(trials) * epochs, line)
-
-        train_trial(job, task, cfg, trial, number, report)
+    task = task_of_tensors(job_tensors(job))
+    fit_grid(job, task, cfg, lambda: AttentiveProbe(task.shape(cfg)), epoch_done)
 
 
 def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
@@ -132,33 +125,50 @@ def original_training(cfg: ProbeConfig, trial: Trial) -> TrainConfig:
     )
 
 
-def train_trial(
-    job: TrainingJob, task: ProbeTask, cfg: ProbeConfig, trial: Trial, number: int, epoch_done: EpochDone
+def fit_grid(
+    job: TrainingJob,
+    task: ProbeTask,
+    cfg: ProbeConfig,
+    build: Callable[[], nn.Module],
+    epoch_done: EpochDone,
+    *more: Tensor,
 ) -> None:
-    """Fit one trial."""
-    with seeded(job.seed):
-        model = AttentiveProbe(task.shape(cfg)).to(job.device)
-    fitted = torch.nonzero(~task.is_dev)[:, 0]
-    training = Training(
-        name=f"{job.name}, {trial.name}",
-        seed=job.seed,
-        model=model,
-        batches=lambda generator: [
-            fitted[rows] for rows in index_batches(len(fitted), cfg.batch, generator, fitted.device)
-        ],
-        loss=lambda rows: probe_loss(model(task.tokens[rows].float()), task.columns[rows]),
-        measure=measurer(model, task, job.seed),
-        selected=SELECTED,
-        rate=cosine,
-        decays_all=True,
-    )
-    train = original_training(cfg, trial)
-    fit(training, train, trial_folder(job, number), job.device, epoch_done, job.checkpoint_s)
+    """Fit every trial of a grid, each of a probe that `build` makes from the global random state.
 
+    Args:
+        job: names the training, its folder and device.
+        task: its clips.
+        cfg: the grid.
+        build: makes a probe.
+        epoch_done: called after each epoch.
+        more: (N, ...) what else the probe is given of each clip.
+    """
+    trials, fitted = grid(cfg), torch.nonzero(~task.is_dev)[:, 0]
 
-def trial_folder(job: TrainingJob, number: int) -> Path:
-    """Return where a trial's checkpoint lies."""
-    return job.folder / f"trial{number}"
+    def train_trial(number: int, folder: Path, report: EpochDone) -> None:
+        with seeded(job.seed):
+            model = build().to(job.device)
+
+        def loss(rows: Tensor) -> Tensor:
+            given = (one[rows].float() for one in (task.tokens, *more))
+            return probe_loss(model(*given), task.columns[rows])
+
+        training = Training(
+            name=f"{job.name}, {trials[number].name}",
+            seed=job.seed,
+            model=model,
+            batches=lambda generator: [
+                fitted[rows] for rows in index_batches(len(fitted), cfg.batch, generator, fitted.device)
+            ],
+            loss=loss,
+            measure=measurer(model, task, job.seed, *more),
+            selected=SELECTED,
+            rate=cosine,
+            decays_all=True,
+        )
+        fit(training, original_training(cfg, trials[number]), folder, job.device, report, job.checkpoint_s)
+
+    run_trials(job, len(trials), train_trial, epoch_done)
 
 
 def cosine(step: int, total: int, cfg: TrainConfig) -> float:
@@ -247,16 +257,8 @@ def choose_probe(job: TrainingJob, cfg: ProbeConfig) -> ChosenProbe:
     Raises:
         TrainingError: one has not ended.
     """
-    found: list[TrainingProgress] = []
-    for number in range(len(grid(cfg))):
-        folder = trial_folder(job, number)
-        if not folder.is_dir():
-            raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
-        found.append(read_progress(folder))
-    best = max(range(len(found)), key=lambda number: (found[number].best_score, -number))
-    curve = [point.replace(model=job.name) for point in found[best].curve]
-    curve += [point for number, one in enumerate(found) if number != best for point in one.curve]
-    return ChosenProbe(grid(cfg)[best], found[best].best, curve)
+    best = best_trial(job, len(grid(cfg)))
+    return ChosenProbe(grid(cfg)[best.number], best.weights, best.curve)
 
 
 def load_probe(chosen: ChosenProbe, task: ProbeTask, cfg: ProbeConfig, device: str) -> AttentiveProbe:

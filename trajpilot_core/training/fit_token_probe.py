@@ -8,27 +8,19 @@ Shapes: N clips (fitted ones and dev), T tokens, D width, E text width.
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from schemas.action_token import TOKEN_ROWS, ActionTokenConfig, TokenRow
 from trajpilot_core.models.action_token import TokenProbe
-from trajpilot_core.models.attentive_probe import probe_loss
 from trajpilot_core.training.fit_probe import (
-    SELECTED,
     ChosenProbe,
     ProbeTask,
-    Trial,
     choose_probe,
-    cosine,
-    grid,
-    measurer,
-    original_training,
+    fit_grid,
     task_of_tensors,
-    trial_folder,
 )
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, seeded
 
 BEGUN = "begun/"
 """Begins the names of the visual probe's weights among the tensors of a job."""
@@ -63,38 +55,8 @@ def new_token_probe(row: TokenRow, task: TokenTask, cfg: ActionTokenConfig) -> T
 def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fine-tune every trial of the row that the job names; each leaves a checkpoint of its own."""
     cfg = ActionTokenConfig.model_validate_json(job.config)
-    task, trials = task_of(job_tensors(job)), grid(cfg.tuned)
-    for number, trial in enumerate(trials):
-
-        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
-            epoch_done(number * epochs + epoch, len(trials) * epochs, line)
-
-        tune(job, task, cfg, trial, number, report)
-
-
-def tune(
-    job: TrainingJob, task: TokenTask, cfg: ActionTokenConfig, trial: Trial, number: int, epoch_done: EpochDone
-) -> None:
-    """Fine-tune one trial."""
-    with seeded(job.seed):
-        model = new_token_probe(token_row(job.variant), task, cfg).to(job.device)
-    clips, token = task.clips, task.token
-    fitted = torch.nonzero(~clips.is_dev)[:, 0]
-    training = Training(
-        name=f"{job.name}, {trial.name}",
-        seed=job.seed,
-        model=model,
-        batches=lambda generator: [
-            fitted[rows] for rows in index_batches(len(fitted), cfg.tuned.batch, generator, fitted.device)
-        ],
-        loss=lambda rows: probe_loss(model(clips.tokens[rows].float(), token[rows].float()), clips.columns[rows]),
-        measure=measurer(model, clips, job.seed, token),
-        selected=SELECTED,
-        rate=cosine,
-        decays_all=True,
-    )
-    train = original_training(cfg.tuned, trial)
-    fit(training, train, trial_folder(job, number), job.device, epoch_done, job.checkpoint_s)
+    task, row = task_of(job_tensors(job)), token_row(job.variant)
+    fit_grid(job, task.clips, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
 
 
 def task_tensors(task: TokenTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

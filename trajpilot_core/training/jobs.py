@@ -126,9 +126,67 @@ def run_jobs(
         ended(job)
 
 
+def run_trials(
+    job: TrainingJob, n_trials: int, train: Callable[[int, Path, EpochDone], None], epoch_done: EpochDone
+) -> None:
+    """Fit the trials of a job one after the other, each in a folder of its own; progress counts the epochs of all."""
+    for number in range(n_trials):
+
+        def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
+            epoch_done(number * epochs + epoch, n_trials * epochs, line)
+
+        train(number, job.folder / f"trial{number}", report)
+
+
+class BestTrial(NamedTuple):
+    """What a training of several trials leaves."""
+
+    number: int
+    """Of the trial that dev chose."""
+    weights: dict[str, Tensor]
+    """Of its best epoch, on the CPU."""
+    curve: list[CurvePoint]
+    """Of all trials; that of the chosen one has the name of the training, those of the others name their trial."""
+
+
+def best_trial(job: TrainingJob, n_trials: int) -> BestTrial:
+    """Return the trial with the highest dev score, ties to the first.
+
+    Raises:
+        TrainingError: one has not ended.
+    """
+    found: list[TrainingProgress] = []
+    for number in range(n_trials):
+        folder = job.folder / f"trial{number}"
+        if not folder.is_dir():
+            raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
+        found.append(read_progress(folder))
+    best = max(range(n_trials), key=lambda number: (found[number].best_score, -number))
+    curve = [point.replace(model=job.name) for point in found[best].curve]
+    curve += [point for number, one in enumerate(found) if number != best for point in one.curve]
+    return BestTrial(best, found[best].best, curve)
+
+
+def named_windows(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor]) -> dict[str, Tensor]:
+    """Return windows (N, H) by horizon, long, as the tensors `fit/<H>` and `dev/<H>`."""
+    return {f"{part}/{h}": rows for part, of_part in (("fit", fit), ("dev", dev)) for h, rows in of_part.items()}
+
+
+def windows_of(tensors: Mapping[str, Tensor], part: str) -> dict[int, Tensor]:
+    """Return horizon -> windows (N, H), long, of `fit` or `dev`, as `named_windows` was given them."""
+    named = sorted(name for name in tensors if name.startswith(f"{part}/"))
+    return {int(name.removeprefix(f"{part}/")): tensors[name] for name in named}
+
+
 def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
     """Write the inputs of trainings, so that a process can read them."""
     write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
+
+
+def put_task(shared: Path, own: Path, tensors: tuple[Mapping[str, Tensor], Mapping[str, Tensor]]) -> None:
+    """Write the inputs of the trainings of one task: what all jobs share, and what is the task's own."""
+    put_tensors(shared, SHARED, tensors[0])
+    put_tensors(own, OWN, tensors[1])
 
 
 def job_tensors(job: TrainingJob) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.models.planners.matched import PlannerInputs
 from trajpilot_core.models.planners.planner import PlannerShape
+from trajpilot_core.training.jobs import named_windows, windows_of
 
 READ = ("features", "labels", "tasks", "descriptions", "transition")
 
@@ -114,15 +115,11 @@ def read_descriptions(table: pa.Table, label_ids: tuple[str, ...]) -> Tensor:
 def task_tensors(task: PlannerTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the tensors of a task by name, shapes as in PlannerTask: what is read, and what is fitted and scored."""
     read = {name: getattr(task, name) for name in READ} | {"n_tasks": torch.tensor(task.n_tasks)}
-    windows = {f"{part}/{h}": rows for part in ("fit", "dev") for h, rows in getattr(task, part).items()}
-    return read, {"fit_rows": task.fit_rows} | windows
+    return read, {"fit_rows": task.fit_rows} | named_windows(task.fit, task.dev)
 
 
 def task_of(tensors: dict[str, Tensor]) -> PlannerTask:
     """Build the task back from its tensors by name."""
-    windows = {
-        part: {int(k.split("/")[1]): v for k, v in sorted(tensors.items()) if k.startswith(f"{part}/")}
-        for part in ("fit", "dev")
-    }
     plain = {name: tensors[name] for name in (*READ, "fit_rows")}
-    return PlannerTask(**plain, fit=windows["fit"], dev=windows["dev"], n_tasks=int(tensors["n_tasks"]))
+    windows = [windows_of(tensors, part) for part in ("fit", "dev")]
+    return PlannerTask(**plain, fit=windows[0], dev=windows[1], n_tasks=int(tensors["n_tasks"]))

@@ -3,7 +3,7 @@
 Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.progress import Progress, portion
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
+from trajpilot_core.training.dev_scores import train_sample
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import (
     NEVER,
@@ -32,9 +33,7 @@ from trajpilot_core.training.scorer import (
     scorer_loss,
     scores_at,
 )
-from trajpilot_core.training.scorer_choices import choices_of
 from trajpilot_core.training.scorer_queries import Collected, DevSet, collect
-from trajpilot_core.training.train_sample import train_sample
 
 QUERIES = "queries"
 """Folder of a seed's queries below its scratch."""
@@ -227,6 +226,51 @@ def measurer(
         return found
 
     return measure
+
+
+@torch.no_grad()
+def choices_of(
+    scorer: GateThenRankScorer,
+    state: Mapping[str, Tensor],
+    dev: Queries | None,
+    config: ScorerConfig,
+    model: str,
+    seed: int,
+) -> list[ScorerChoice]:
+    """Return what a trained scorer decides on each of N dev queries: whether it ranks and gates better than chance is
+    read off it.
+
+    Args:
+        scorer: takes the weights on, and stays so.
+        state: weights of the epoch that was kept.
+        dev: the queries.
+        config: margin and batch.
+        model: `final/<variant>`.
+        seed: of the training.
+    """
+    if dev is None:
+        return []
+    scorer.load_state_dict(state)
+    scorer.eval()
+    gate_N, choice_N = decide(scorer, dev, config.train.batch)
+    best_NK = dev.valid & (dev.utility == dev.utility.amax(dim=1, keepdim=True))
+    first_N = best_NK.gather(1, choice_N[:, None])[:, 0]
+    chance_N = best_NK.sum(1).double() / dev.valid.sum(1).clamp_min(1)
+    opens_N = gate_targets(dev, config.margin)
+    columns = (dev.take, dev.n_mids, gate_N, opens_N, dev.valid.any(1), first_N, chance_N)
+    return [
+        ScorerChoice(
+            model=model,
+            seed=seed,
+            take=take,
+            horizon=n_mids + 2,
+            gate=gate,
+            should_open=opens,
+            is_best=first if some else None,
+            chance=chance if some else None,
+        )
+        for take, n_mids, gate, opens, some, first, chance in zip(*(one.tolist() for one in columns), strict=True)
+    ]
 
 
 def _decision(

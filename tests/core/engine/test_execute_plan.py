@@ -10,8 +10,7 @@ from toy_stages import TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, w
 
 from schemas.base import fingerprint
 from schemas.config import PipelineConfig
-from trajpilot_core.engine.planning.plan import PlanRow, plan
-from trajpilot_core.engine.planning.status import status
+from trajpilot_core.engine.planning.plan import PlanRow, plan, status
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import StoreError, StoreIOError, VersionError
 from trajpilot_core.store import inventory, packs
@@ -76,15 +75,6 @@ def test_plan_after_a_crash_counts_the_missing_shards_only(tmp_path: Path, corpu
     with pytest.raises(KeyError):
         run_toys(run, toys_with(VECTOR, run=crash))
     assert planned(run)["toy_vectors"].work() == "exactly 3"
-
-
-def test_plan_counts_removed_takes(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
-    run_toys(run)
-    (corpus / "takes.txt").write_text("take0 take1")
-    run_toys(run, until="toy_ingest")
-    row = planned(run)["toy_vectors"]
-    assert (row.removed, row.work()) == (2, "exactly 0")
 
 
 def test_status_shows_rows_and_where_they_are(tmp_path: Path, corpus: Path) -> None:

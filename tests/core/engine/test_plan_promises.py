@@ -140,9 +140,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inventory, "SETTLE_S", 0.0)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_exactly_is_exact_and_at_most_is_a_bound_after_any_history(tmp_path: Path, seed: int) -> None:
-    assert promises(tmp_path / "history", seed) == []
+def test_exactly_is_exact_and_at_most_is_a_bound_after_any_history(tmp_path: Path) -> None:
+    assert [promises(tmp_path / "history", seed) for seed in range(2)] == [[], []]
 
 
 def test_a_plan_that_overlooks_outputs_of_before_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,9 +45,9 @@ def test_a_changed_setting_changes_the_digest_wherever_it_stands() -> None:
     assert len(digests) == 4
 
 
-@pytest.mark.parametrize("record", [Grown(), Grown(kind="x"), Grown(inner=InnerGrown(heads=4))])
-def test_a_sealed_record_is_read_back(record: Grown) -> None:
-    assert unseal(Grown, seal(record), "made") == record
+def test_a_sealed_record_is_read_back() -> None:
+    for record in (Grown(), Grown(kind="x"), Grown(inner=InnerGrown(heads=4))):
+        assert unseal(Grown, seal(record), "made") == record
 
 
 def test_what_was_sealed_without_a_setting_is_of_another_version() -> None:

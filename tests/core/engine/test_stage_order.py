@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.config import PipelineConfig, RunOptions, TextConfig
+from schemas.config import PipelineConfig, TextConfig
 from trajpilot_core.engine import capacity
 from trajpilot_core.engine.capacity import stages_at_once, usable_cores, usable_memory
 from trajpilot_core.engine.key import rejects_entry
@@ -30,13 +30,6 @@ def test_a_stage_waits_for_exactly_those_whose_entries_it_reads() -> None:
 
 def test_what_a_run_does_not_ask_for_is_not_waited_for() -> None:
     assert upstream(STAGES, ["features", "scorer"]) == {"features": (), "scorer": ("features",)}
-
-
-def test_every_stage_stands_behind_those_that_it_reads() -> None:
-    names = list(STAGES)
-    assert all(
-        names.index(other) < names.index(name) for name, read in upstream(STAGES, names).items() for other in read
-    )
 
 
 @given(data=st.data(), limit=st.integers(1, 4))
@@ -99,8 +92,3 @@ def test_a_container_that_may_use_less_than_the_machine_has_less(tmp_path: Path)
     assert usable_cores(tmp_path) == 1
     assert usable_memory(listing, tmp_path) == 8 * GB
     assert usable_memory(tmp_path / "none", tmp_path / "none") == 0
-
-
-def test_how_many_run_at_a_time_is_no_part_of_what_is_computed() -> None:
-    assert "stages_at_once" in RunOptions.model_fields
-    assert "stages_at_once" not in PipelineConfig().model_dump_json()

@@ -115,12 +115,6 @@ def test_without_notes_the_takes_are_still_named(run: RunOptions, corpus: Path) 
         assert why(run, "toy_vectors") == "1 take touched: take1 (take1.txt)"
 
 
-def test_takes_that_changed_beside_a_setting_are_told_apart_from_it(run: RunOptions, corpus: Path) -> None:
-    (corpus / "take1.txt").write_text("4 4")
-    text = why(run, "toy_vectors", config=features_config(batch=3))
-    assert text == "batch 8 -> 3; 1 take touched: take1 (take1.txt)"
-
-
 def test_an_input_from_a_stage_is_named_with_the_takes_in_which_it_changed(run: RunOptions, corpus: Path) -> None:
     (corpus / "take1.txt").write_text("4 4")
     run_toys(run, until="toy_vectors")

@@ -128,6 +128,7 @@ def test_an_update_computes_what_it_touches_and_ends_with_the_bytes_of_a_run_fro
 
 
 @pytest.mark.slow
+@pytest.mark.campaign
 def test_three_updates_at_once_compute_what_each_touches_and_their_reversal_computes_nothing(
     base: Base, tmp_path: Path, delivered: dict[str, list[str]]
 ) -> None:

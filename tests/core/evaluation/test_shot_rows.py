@@ -15,7 +15,6 @@ from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, SaidOfShots, ShotMethod, check_sight, not_run
 from trajpilot_core.models.outcome import OutcomePredictor
 from trajpilot_core.retrieval.shots import find_shots
-from trajpilot_core.training.fit_shot_probe import has_tokens
 from trajpilot_core.training.outcome_scorer import permuted
 
 SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)
@@ -139,7 +138,6 @@ def test_a_probe_finds_what_a_token_before_the_shot_shows_and_sees_nothing_else(
 
 
 def test_without_tokens_there_is_no_probe_and_the_table_says_which_setting_gives_one() -> None:
-    assert not has_tokens(SHOTS.context)
     assert "attentive_probe" not in shares(untrained(SHOTS), SHOTS)
     (said,) = not_run([row for row in ALL if row != "attentive_probe"])
     assert said.startswith("Visual probe: not run")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pyarrow.compute as pc
@@ -10,7 +11,7 @@ import pytest
 from synthetic_corpus import corpus, predictions
 
 from schemas.config import EvaluationConfig
-from schemas.outcome import OUTCOME_METRICS
+from schemas.outcome import OutcomeMetric
 from trajpilot_core.evaluation.ceiling import row_scores
 from trajpilot_core.evaluation.checks import identity_checks
 from trajpilot_core.evaluation.prediction_arrays import predictions_of
@@ -83,7 +84,7 @@ def test_every_table_of_scores_names_metrics_of_the_one_list():
     named = {
         "windows": {spec.id for spec in METRICS.values()} | {*pose_metric_names(is_closed=True)},
         "actions": set(ACTION_SCORES.metrics.values()),
-        "shots": {*OUTCOME_METRICS, *SHOT_SCORES.metrics.values()},
+        "shots": {*get_args(OutcomeMetric), *SHOT_SCORES.metrics.values()},
     }
     listed = {"windows": set(METRICS), "actions": set(EPIC_METRICS), "shots": set(SHOT_METRICS)}
     for scored, family in listed.items():

@@ -12,7 +12,6 @@ from action_token_fixture import CFG, CHAINS, TEXT, token_kitchens, with_tokens
 from epic_probe_fixture import SMALL, VIDEOS, Kitchens
 from planning_world import run_stage
 
-from deployments.recipes import recipe
 from schemas.action_token import TOKEN_CONTROLS, TOKEN_ROWS, ActionTokenConfig, TokenContrast
 from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
@@ -43,6 +42,7 @@ from trajpilot_core.stages.token_parts import TokenRun
 from trajpilot_core.stages.trajectories import spans_of
 
 CLIPS = 12
+SHORT = CFG.replace(epochs=1, train=CFG.train.replace(epochs=1))
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +70,9 @@ def test_every_row_is_scored_in_every_metric_and_answers_every_tested_clip(memor
     for one in contrasts:
         assert one.difference == pytest.approx(value[one.row, one.metric] - value[one.against, one.metric])
     assert memory.counts == (372, 372)
-
-
-def test_all_that_must_hold_holds(memory: Kitchens) -> None:
-    found = judged(memory)
-    assert {verdict for check, verdict in found.items() if check.startswith(("leak", "length", "sight"))} == {"holds"}
-    assert len([check for check in found if check.startswith("token: ")]) == 3
+    checks = judged(memory)
+    assert {verdict for check, verdict in checks.items() if check.startswith(("leak", "length", "sight"))} == {"holds"}
+    assert len([check for check in checks if check.startswith("token: ")]) == 3
 
 
 def test_the_rows_start_with_the_weights_of_the_visual_probe(memory: Kitchens) -> None:
@@ -168,27 +165,21 @@ def some_models(events: ActionEvents) -> token_rows.TokenModels:
     return token_rows.TokenModels(TokenMaker(chain, scorer, decision, CFG), probes, classes)  # type: ignore[arg-type]
 
 
-def test_no_row_sees_more_than_it_says(events: ActionEvents) -> None:
-    check_sight(METHODS, some_models(events), events, events.rows(TEST))
+def test_no_row_sees_more_than_it_says_and_one_that_peeks_is_named(events: ActionEvents) -> None:
+    """Planted: a token with the action, its text, its duration or its head motion in it, and the oracle's."""
+    models, rows = some_models(events), events.rows(TEST)
+    check_sight(METHODS, models, events, rows)
+    honest, oracle = (next(one for one in METHODS if one.id == id_) for id_ in ("no_traj", "oracle"))
+    for field in ("labels", "classes", "seconds", "motions"):
 
+        def peeks(maker: TokenMaker, events: ActionEvents, rows: torch.Tensor, field: str = field) -> torch.Tensor:
+            seen = getattr(events, field)[rows].float().reshape(len(rows), -1)
+            return honest.token(maker, events, rows) + 1e-3 * seen[:, -1:]
 
-@pytest.mark.parametrize("field", ["labels", "classes", "seconds", "motions"])
-def test_a_row_that_peeks_is_named(events: ActionEvents, field: str) -> None:
-    """Planted: a token with the action, its text, its duration or its head motion in it."""
-    honest = next(one for one in METHODS if one.id == "no_traj")
-
-    def peeks(maker: TokenMaker, events: ActionEvents, rows: torch.Tensor) -> torch.Tensor:
-        seen = getattr(events, field)[rows].float().reshape(len(rows), -1)
-        return honest.token(maker, events, rows) + 1e-3 * seen[:, -1:]
-
-    with pytest.raises(LeakError, match="'No-Traj' says that it sees 'pixels'"):
-        check_sight([replace(honest, token=peeks)], some_models(events), events, events.rows(TEST))
-
-
-def test_the_oracle_under_the_sight_of_the_scorer_is_named(events: ActionEvents) -> None:
-    oracle = next(one for one in METHODS if one.id == "oracle")
+        with pytest.raises(LeakError, match="'No-Traj' says that it sees 'pixels'"):
+            check_sight([replace(honest, token=peeks)], models, events, rows)
     with pytest.raises(LeakError, match="'Oracle'"):
-        check_sight([replace(oracle, sees="pixels_motion")], some_models(events), events, events.rows(TEST))
+        check_sight([replace(oracle, sees="pixels_motion")], models, events, rows)
 
 
 def test_a_clip_without_head_motion_is_kept_and_given_none(events: ActionEvents) -> None:
@@ -199,10 +190,9 @@ def test_a_clip_without_head_motion_is_kept_and_given_none(events: ActionEvents)
 
 
 def test_actions_of_a_single_video_with_head_motion_leave_nothing_to_retrieve_and_go_through(tmp_path: Path) -> None:
-    memory, one = token_kitchens(), CFG.train.replace(epochs=1)
+    memory = token_kitchens()
     memory.tables["motions"] = memory.tables["motions"].slice(0, CLIPS)
-    short = CFG.replace(epochs=1, train=one, probe=SMALL.replace(epochs=1))
-    assert with_tokens(memory, tmp_path, short).counts == (372, 372)
+    assert with_tokens(memory, tmp_path, SHORT.replace(probe=SMALL.replace(epochs=1))).counts == (372, 372)
 
 
 def test_the_predictor_sees_the_last_second_and_no_predicted_token() -> None:
@@ -244,12 +234,13 @@ def test_predictors_that_workers_share_give_the_rows_of_one_process(memory: Kitc
         for source in work.pending:
             stage.run(replace(work, pending=(source,)))
 
-    other = token_kitchens()
-    other.entries["probe_models"] = memory.entries["probe_models"]
-    run_stage(replace(stage, run=each_alone), CFG, other, tmp_path)
+    one, other = token_kitchens(), token_kitchens()
+    for number, (own, of_work) in enumerate(((one, stage), (other, replace(stage, run=each_alone)))):
+        own.entries["probe_models"] = memory.entries["probe_models"]
+        run_stage(of_work, SHORT, own, tmp_path / str(number))
     assert sorted(other.trained) == sorted(f"{c}/s0/{v}" for c in CHAINS for v in ("traj", "no_traj"))
     for name in ("token_scores", "token_answers", "token_curves", "token_tuned_curves", "token_checks"):
-        assert other.tables[name].equals(memory.tables[name]), name
+        assert other.tables[name].equals(one.tables[name]), name
 
 
 def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
@@ -259,12 +250,13 @@ def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
     monkeypatch.setattr(TokenRun, "fitted", lambda this, chain: this.events.rows(0))
     other = token_kitchens()
     other.entries["probe_models"] = memory.entries["probe_models"]
-    short = CFG.replace(epochs=1, train=CFG.train.replace(epochs=1))
-    run_stage(action_token.STAGE, short, other, tmp_path)
+    run_stage(action_token.STAGE, SHORT, other, tmp_path)
     assert judged(other)["leak: tokens are made by models that have not seen the video"] == "fails"
 
 
 def test_what_only_the_fine_tuning_reads_trains_no_predictor(memory: Kitchens) -> None:
+    with pytest.raises(InputError, match="without a probe"):
+        action_token.sources(memory, CFG.replace(probe=SMALL.replace(tokens=None)), "")
     names = {"utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"}
     assert set(action_token.STAGE.outside_shards) == names <= set(ActionTokenConfig.model_fields)
     for source in action_token.sources(memory, CFG, ""):
@@ -295,11 +287,6 @@ def test_the_page_has_the_rows_their_differences_and_the_checks(memory: Kitchens
     assert "not run: TrajPilot’s token" in without
 
 
-def test_without_a_probe_the_stage_is_refused() -> None:
-    with pytest.raises(InputError, match="without a probe"):
-        action_token.sources(token_kitchens(), CFG.replace(probe=SMALL.replace(tokens=None)), "")
-
-
 def test_only_a_given_token_is_read() -> None:
     shape = ProbeShape(16, 4, 5, 20, heads=4, blocks=1)
     tokens = torch.randn(3, 2, 16)
@@ -311,11 +298,3 @@ def test_only_a_given_token_is_read() -> None:
     zero, plain = TokenProbe("zero", shape, TEXT).eval(), AttentiveProbe(shape).eval()
     plain.load_state_dict(zero.probe.state_dict())
     assert not torch.equal(zero(tokens, one)["verb"], plain(tokens)["verb"]), "a zero token takes attention"
-
-
-def test_recipes_without_a_token_keep_the_keys_of_everything_else() -> None:
-    own = recipe("demo_epic_kitchens")
-    assert "action_token" not in recipe("demo").content()
-    assert "span" not in recipe("demo").trajectories.content()
-    assert own.trajectories.content()["span"] == "action"
-    assert own.trajectories.scale == own.video_motions.scale

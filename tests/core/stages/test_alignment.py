@@ -80,17 +80,14 @@ def test_the_stage_writes_what_it_declares(aligned: Memory) -> None:
     assert {"folds", "alignment_curves"} <= set(aligned.tables)
     assert set(aligned.entries) == {"e_tau"}
     assert aligned.counts == (200, 200)
+    fitted = [r["take_id"] for r in aligned.tables["folds"].to_pylist() if r["fold"] == -1]
+    assert told_takes(aligned) == {"final": sorted(fitted)}
     told = {(r["split"], r["quantity"]) for r in aligned.tables["alignment_curves"].to_pylist()}
     assert told == {("train", "loss"), *((s, q) for s in ("train", "dev") for q in ("R@1", "R@5"))}
 
 
 def told_takes(memory: Memory) -> dict[str, list[str]]:
     return noted_fitted(memory.models("e_tau").about)
-
-
-def test_the_model_names_the_takes_that_it_was_fitted_on(aligned: Memory) -> None:
-    fitted = [r["take_id"] for r in aligned.tables["folds"].to_pylist() if r["fold"] == -1]
-    assert told_takes(aligned) == {"final": sorted(fitted)}
 
 
 def test_a_fit_on_a_held_out_take_shows_in_the_model_though_the_folds_deny_it(
@@ -136,9 +133,6 @@ def test_folds_share_out_the_training_takes_and_only_those() -> None:
     cheap = draw_folds(takes, CFG)
     assert list(cheap.values()).count(0) == round(0.15 * 23)
     assert set(cheap.values()) == {0, -1}
-
-
-def test_too_few_takes_are_an_error_that_says_what_to_do() -> None:
     with pytest.raises(InputError, match=r"alignment\.folds"):
         draw_folds(["a", "b"], CFG.replace(folds=5))
 

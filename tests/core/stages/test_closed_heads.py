@@ -39,18 +39,13 @@ DROPOUT = {"no_traj_goal_dropout": "final/no_traj_goal_dropout", "oracle_goal_dr
 """Row of a goal-dropout twin -> its model."""
 
 
-def trained(folder: Path, predict: PredictorConfig = PREDICT) -> Memory:
-    memory = planning_world(SIZE)
-    run_stage(STAGES["alignment"], ALIGN, memory, folder / "alignment")
-    run_stage(STAGES["predictor"], predict, memory, folder / "predictor")
-    return memory
-
-
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
     """A world with everything trained, goal-dropout twins included."""
     folder = tmp_path_factory.mktemp("closed")
-    memory = trained(folder, PREDICT.replace(twin_goal_dropout=GOAL_DROPOUT))
+    memory = planning_world(SIZE)
+    run_stage(STAGES["alignment"], ALIGN, memory, folder / "alignment")
+    run_stage(STAGES["predictor"], PREDICT.replace(twin_goal_dropout=GOAL_DROPOUT), memory, folder / "predictor")
     run_stage(STAGES["scorer"], SCORE, memory, folder / "scorer")
     run_stage(STAGES["planners"], PlannersConfig(), memory, folder / "planners")
     return memory
@@ -123,10 +118,15 @@ def test_a_sequence_is_decoded_under_the_prior_and_without_it_step_by_step(predi
     assert any(a["decoded_id"] != b["decoded_id"] for a, b in zip(together, alone, strict=True))
 
 
-def test_the_bridge_changes_what_is_learned(tmp_path: Path) -> None:
-    short = PREDICT.replace(train=TRAIN.replace(epochs=1))
-    with_bridge, without = (
-        trained(tmp_path / str(weight), short.replace(bridge_weight=weight)).models("predictors").read("final/s0/traj")
-        for weight in (0.15, 0.0)
-    )
-    assert not np.array_equal(with_bridge["class_head.weight"], without["class_head.weight"])
+def test_the_bridge_changes_what_is_learned(memory: Memory, tmp_path: Path) -> None:
+    learned = []
+    for weight in (0.15, 0.0):
+        own = Memory(tables=dict(memory.tables), entries=dict(memory.entries))
+        run_stage(
+            STAGES["predictor"],
+            PREDICT.replace(bridge_weight=weight, train=TRAIN.replace(epochs=1)),
+            own,
+            tmp_path / str(weight),
+        )
+        learned.append(own.models("predictors").read("final/s0/traj")["class_head.weight"])
+    assert not np.array_equal(*learned)

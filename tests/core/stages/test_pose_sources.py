@@ -122,12 +122,6 @@ def test_where_video_gives_the_motions_of_the_files_no_row_differs_and_no_mismat
     assert by_intervals(world, f"claim: a mismatch costs accuracy ({RAW})") == "undecided"
 
 
-def test_the_mixture_has_a_row_of_as_many_steps_as_the_others() -> None:
-    many, few = (row for row in ROWS if row.model.startswith("both"))
-    assert few.name == f"{many.name}, as many steps"
-    assert set(POSE_MODELS) == {row.model for row in ROWS}
-
-
 def test_equal_answers_give_equal_rows_and_a_difference_of_nothing() -> None:
     takes = np.concatenate([np.repeat(np.arange(8), 5), np.repeat(np.arange(8), 3)])
     every = np.random.default_rng(0).integers(0, 2, (len(takes), 2)).astype(float)
@@ -141,13 +135,12 @@ def test_equal_answers_give_equal_rows_and_a_difference_of_nothing() -> None:
     assert few[0].high == np.inf
 
 
-def test_the_claim_is_judged_by_intervals() -> None:
-    def one(row: str, low: float, high: float) -> PoseScore:
-        values = {"value": (low + high) / 2, "low": low, "high": high}
-        return PoseScore(
-            sources=SOURCES, row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values
-        )
+def one(row: str, low: float, high: float) -> PoseScore:
+    values = {"value": (low + high) / 2, "low": low, "high": high}
+    return PoseScore(sources=SOURCES, row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values)
 
+
+def test_the_claim_is_judged_by_intervals() -> None:
     def verdicts(*scores: PoseScore) -> list[str]:
         return [found.verdict for found in judge_poses(scores, CFG)]
 
@@ -157,12 +150,6 @@ def test_the_claim_is_judged_by_intervals() -> None:
 
 
 def test_the_claim_is_withheld_from_predictors_that_are_not_trained_and_where_motion_tells_nothing() -> None:
-    def one(row: str, low: float, high: float) -> PoseScore:
-        values = {"value": (low + high) / 2, "low": low, "high": high}
-        return PoseScore(
-            sources=SOURCES, row=row, against=SAME, seed=None, metric="mid", n_windows=9, n_takes=9, **values
-        )
-
     def model(name: str, verdict: str) -> Judgement:
         return Judgement.model_validate(
             {"check": f"trained: {trained_on(SOURCES)[name]}, seed 0", "verdict": verdict, "detail": ""}
@@ -181,33 +168,26 @@ def test_the_claim_is_withheld_from_predictors_that_are_not_trained_and_where_mo
     assert verdicts([*scores[:2], one(NONE, -3.0, 0.5)], good) == ["underpowered", "underpowered"]
 
 
-@pytest.mark.parametrize(
-    ("sources", "same", "video"),
-    [
-        (("aria", "odometry"), "aria -> aria", "odometry -> odometry"),
+def test_pages_scores_checks_and_latex_name_rows_after_the_sources_that_ran() -> None:
+    for sources, same, video in (
         (("aria", "pi3"), "aria -> aria", "pi3 -> pi3"),
-        (("pi3", "odometry"), "pi3 -> pi3", "odometry -> odometry"),
         (("odometry", "odometry"), "odometry 1 -> odometry 1", "odometry 2 -> odometry 2"),
-    ],
-)
-def test_pages_scores_checks_and_latex_name_rows_after_the_sources_that_ran(
-    sources: tuple[str, str], same: str, video: str
-) -> None:
-    rows = pose_rows(sources)
-    assert (rows.same.name, rows.video.name) == (same, video)
-    takes = np.repeat(np.arange(9), 3)
-    scores = scores_of({(row.name, 0): np.ones((27, 2)) for row in rows}, sources, takes, CFG)
-    judged = judge_poses(scores, CFG)
-    made = documents(PoseResults(scores, judged, (), is_simulated=False, is_closed=True))
-    for name in ("pose_sources.html", "pose_sources.tex", "pose_sources.json"):
-        text = made[name].decode().replace("&gt;", ">")
-        printed = latex_text if name.endswith("tex") else str
-        assert all(printed(row.name) in text for row in (rows.same, rows.video)), name
-        assert printed("files ->") not in text
-        assert printed("video ->") not in text
-        assert "pi3" in sources or "pi3" not in text.lower()
-    assert judged[0].check.endswith(f"({video})")
-    assert {one.row for one in scores if one.against == video} == {rows.both.name, rows.both_equal.name}
+    ):
+        rows = pose_rows(sources)
+        assert (rows.same.name, rows.video.name) == (same, video)
+        takes = np.repeat(np.arange(9), 3)
+        scores = scores_of({(row.name, 0): np.ones((27, 2)) for row in rows}, sources, takes, CFG)
+        judged = judge_poses(scores, CFG)
+        made = documents(PoseResults(scores, judged, (), is_simulated=False, is_closed=True))
+        for name in ("pose_sources.html", "pose_sources.tex", "pose_sources.json"):
+            text = made[name].decode().replace("&gt;", ">")
+            printed = latex_text if name.endswith("tex") else str
+            assert all(printed(row.name) in text for row in (rows.same, rows.video)), name
+            assert printed("files ->") not in text
+            assert printed("video ->") not in text
+            assert "pi3" in sources or "pi3" not in text.lower()
+        assert judged[0].check.endswith(f"({video})")
+        assert {one.row for one in scores if one.against == video} == {rows.both.name, rows.both_equal.name}
 
 
 def test_the_papers_column_stands_next_to_recorded_takes_alone_and_to_its_own_sources() -> None:

@@ -3,7 +3,6 @@
 import json
 import logging
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -228,31 +227,23 @@ def test_other_models_there_are_other_trainings_here(other: Path, second: Path, 
 DEV = {"split": "dev"}
 
 
-@pytest.mark.parametrize(
-    ("setting", "changes", "named"),
-    [
-        ("alignment", {take(0): DEV, take(1): DEV}, "takes egoexo4d:0000 (dev here), egoexo4d:0001 (dev here)"),
-        ("predictor", {take(0): DEV, take(1): DEV}, "takes egoexo4d:0000 (dev here), egoexo4d:0001 (dev here)"),
-        ("alignment", {take(0): {"split": "test"}}, "takes egoexo4d:0000 (test here)"),
-        ("alignment", {NEW[0]: {**DEV, "capture": "c3"}}, "captures c3 (dev here)"),
-        ("predictor", {take(11): {"capture": "c3"}}, "captures c3 (test here)"),
-        (
-            "alignment",
-            {take(8): {"split": "test"}},
-            "dev takes (its epochs were chosen on them) egoexo4d:0008 (test here)",
-        ),
-    ],
+HELD_OUT: tuple[tuple[str, dict[str, dict[str, str]], str], ...] = (
+    ("alignment", {take(0): DEV, take(1): DEV}, "takes egoexo4d:0000 (dev here), egoexo4d:0001 (dev here)"),
+    ("alignment", {NEW[0]: {**DEV, "capture": "c3"}}, "captures c3 (dev here)"),
+    ("alignment", {take(8): {"split": "test"}}, "dev takes (its epochs were chosen on them) egoexo4d:0008 (test here)"),
+    ("predictor", {take(11): {"capture": "c3"}}, "captures c3 (test here)"),
 )
-def test_models_that_have_seen_what_is_held_out_here_are_refused_by_name(
-    other: Path, root: Path, setting: str, changes: dict[str, dict[str, str]], named: str
-) -> None:
-    config = started(other)
-    if setting == "predictor":  # E_tau is trained here, with folds of its own
-        config = config.replace(alignment=THERE.alignment.replace(folds=1))
-    words = fails(root, with_takes(whole(), changes), config)
-    assert words.startswith(f"{setting}.pretrained: the chain final of {other}")
-    assert named in words
-    assert "--pretrained" in words
+
+
+def test_models_that_have_seen_what_is_held_out_here_are_refused_by_name(other: Path, root: Path) -> None:
+    for setting, changes, named in HELD_OUT:
+        config = started(other)
+        if setting == "predictor":  # E_tau is trained here, with folds of its own
+            config = config.replace(alignment=THERE.alignment.replace(folds=1))
+        words = fails(root, with_takes(whole(), changes), config)
+        assert words.startswith(f"{setting}.pretrained: the chain final of {other}")
+        assert named in words
+        assert "--pretrained" in words
 
 
 def test_a_fold_whose_models_have_seen_its_takes_is_refused(
@@ -297,19 +288,14 @@ def test_what_a_run_before_the_other_one_has_seen_is_refused_too(other: Path, ro
     assert folds_of(other).items() < folds_of(root).items(), "those that were in folds before keep them"
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda c: c.replace(seeds=(0, 5)), ("lacks final/s5/e_tau", "it has the seeds 0", "alignment.seeds")),
-        (lambda c: c.replace(folds=3), ("has 2 folds and alignment.folds is 3", "set alignment.folds=2, or 1")),
-    ],
-)
-def test_models_that_the_other_run_lacks_are_refused(
-    other: Path, root: Path, change: Callable[..., object], words: tuple[str, ...]
-) -> None:
+def test_models_that_the_other_run_lacks_are_refused(other: Path, root: Path) -> None:
     config = started(other)
-    said = fails(root, whole(), config.replace(alignment=change(config.alignment)))
-    assert all(part in said for part in words)
+    for change, words in (
+        ({"seeds": (0, 5)}, ("lacks final/s5/e_tau", "it has the seeds 0", "alignment.seeds")),
+        ({"folds": 3}, ("has 2 folds and alignment.folds is 3", "set alignment.folds=2, or 1")),
+    ):
+        said = fails(root, whole(), config.replace(alignment=config.alignment.replace(**change)))
+        assert all(part in said for part in words)
 
 
 def test_another_text_space_is_refused(other: Path, root: Path) -> None:
@@ -331,25 +317,17 @@ def test_a_longer_horizon_is_refused_and_a_shorter_one_keeps_the_places(other: P
     assert shape["max_horizon"] == SIZE.max_horizon
 
 
-@pytest.mark.parametrize(
-    ("stage", "name", "key"),
-    [
-        ("alignment", "e_tau", "fold1/s0/e_tau"),
-        ("predictor", "predictors", "final/s0/endpoint_traj"),
-    ],
-)
 def test_a_flipped_byte_in_a_model_of_the_other_run_is_an_error(
-    other: Path, root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, stage: str, name: str, key: str
+    other: Path, root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     there = Path(shutil.copytree(other, tmp_path / "there"))
     config = started(there)
-    flip_a_byte(file_of_model(there, stage, name, key))
+    flip_a_byte(file_of_model(there, "predictor", "predictors", "final/s0/endpoint_traj"))
     with caplog.at_level(logging.INFO, "trajpilot"):
         words = fails(root, whole(), config)
-    if stage == "predictor":  # what was imported before is said in the log
-        assert f"3 E_tau come from {there}" in caplog.text
-        assert f"begins with the weights of {there}" in caplog.text
-    assert words.startswith(f"{stage}.pretrained: ")
+    assert f"3 E_tau come from {there}" in caplog.text
+    assert f"begins with the weights of {there}" in caplog.text
+    assert words.startswith("predictor.pretrained: ")
     assert "is damaged: sha256" in words
 
 

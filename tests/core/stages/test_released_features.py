@@ -84,15 +84,11 @@ def is_in_place(times_s: np.ndarray) -> bool:
     return bool(np.abs(times_s - middles).max() < ONE_ROW_S / 2 + 0.01)
 
 
-@pytest.mark.parametrize(
-    ("n_frames", "n_rows", "last"), [(20, 1, (0, 20)), (32, 1, (0, 32)), (39, 2, (7, 39)), (48, 2, (16, 48))]
-)
-def test_the_rows_of_a_video_are_those_of_the_extractors_formula(
-    n_frames: int, n_rows: int, last: tuple[int, int]
-) -> None:
+def test_the_rows_of_a_video_are_those_of_the_extractors_formula() -> None:
     clock = RowClock()
-    assert clock.n_rows(n_frames) == n_rows
-    assert (clock.spans_s(n_rows, n_frames)[-1] * 30).round().tolist() == list(last)
+    for n_frames, n_rows, last in ((20, 1, [0, 20]), (32, 1, [0, 32]), (39, 2, [7, 39]), (48, 2, [16, 48])):
+        assert clock.n_rows(n_frames) == n_rows
+        assert (clock.spans_s(n_rows, n_frames)[-1] * 30).round().tolist() == last
 
 
 def test_a_segment_is_the_mean_of_the_rows_inside_it_else_the_nearest_row_with_its_overhang(tmp_path: Path) -> None:
@@ -115,22 +111,11 @@ def test_a_file_that_is_shifted_by_one_row_is_seen_by_the_planted_signal(tmp_pat
     assert not is_in_place(times_of(compute(tmp_path, {PATH: saved(shifted)})))
 
 
-@pytest.mark.parametrize(
-    "as_released",
-    [
-        lambda rows: rows[:, None],
-        lambda rows: rows.half(),
-        lambda rows: rows.double(),
-        lambda rows: rows.bfloat16(),
-        lambda rows: rows.T.contiguous().T,
-    ],
-    ids=["(N, 1, D)", "float16", "float64", "bfloat16", "strided"],
-)
-def test_shape_and_dtype_of_a_file_change_no_vector(
-    as_released: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path
-) -> None:
-    found = times_of(compute(tmp_path / "a", {PATH: saved(as_released(planted()))}))
-    np.testing.assert_allclose(found, times_of(compute(tmp_path / "b", {PATH: saved(planted())})), atol=0.02)
+def test_shape_and_dtype_of_a_file_change_no_vector(tmp_path: Path) -> None:
+    rows = planted()
+    expected = times_of(compute(tmp_path, {PATH: saved(rows)}))
+    for as_released in (rows[:, None], rows.half(), rows.double(), rows.bfloat16(), rows.T.contiguous().T):
+        np.testing.assert_allclose(times_of(compute(tmp_path, {PATH: saved(as_released)})), expected, atol=0.02)
 
 
 def test_both_paths_are_read(tmp_path: Path) -> None:
@@ -164,18 +149,16 @@ BROKEN: dict[str, tuple[Callable[[Path], bytes], RejectCode]] = {
 }
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_broken_file_costs_its_take_with_a_reason_and_no_code_of_it_runs(kind: str, tmp_path: Path) -> None:
-    make, code = BROKEN[kind]
-    shards = compute(tmp_path, {PATH: make(tmp_path)})
-    assert shards.codes("egoexo4d:a") == [code]
-    assert shards.rejects["egoexo4d:a"][0].n_units == len(SPANS)
-    assert not (tmp_path / "executed").exists()
+def test_a_broken_file_costs_its_take_with_a_reason_and_no_code_of_it_runs(tmp_path: Path) -> None:
+    for kind, (make, code) in BROKEN.items():
+        shards = compute(tmp_path, {PATH: make(tmp_path)})
+        assert shards.codes("egoexo4d:a") == [code], kind
+        assert shards.rejects["egoexo4d:a"][0].n_units == len(SPANS)
+        assert not (tmp_path / "executed").exists(), kind
     with pytest.MonkeyPatch.context() as patch:  # the fault: were the file loaded without care, it would run
-        if kind == "bare pickle":
-            patch.setattr(torch, "load", lambda file, **_: pickle.load(file))
-            compute(tmp_path, {PATH: make(tmp_path)})
-            assert (tmp_path / "executed").exists()
+        patch.setattr(torch, "load", lambda file, **_: pickle.load(file))
+        compute(tmp_path, {PATH: BROKEN["bare pickle"][0](tmp_path)})
+        assert (tmp_path / "executed").exists()
 
 
 def test_a_missing_file_is_a_reject_that_names_both_places(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path
     assert known() == first
 
 
-@pytest.mark.parametrize("path", ["", "a\0", "../x", "a/../x", "a\\..\\x", "s3://b/k", "cached::x", "http://x"])
-def test_paths_of_inputs_stay_below_the_data_root(path: str) -> None:
-    with pytest.raises(StoreError):
-        check_source_path(path)
+def test_paths_of_inputs_stay_below_the_data_root() -> None:
+    for path in ("", "a\0", "../x", "a/../x", "a\\..\\x", "s3://b/k", "cached::x", "http://x"):
+        with pytest.raises(StoreError):
+            check_source_path(path)

@@ -25,10 +25,9 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder, open_folder, sweep_temporaries
 from trajpilot_core.store.locations import parse_location
 from trajpilot_core.store.lock import require_free_space
-from trajpilot_core.store.manifest import seal, unseal, write_data
+from trajpilot_core.store.manifest import seal, unseal, verified_bytes, verified_file, write_data
 from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, read_vectors, table_bytes, tables_bytes
 from trajpilot_core.store.tensors import parse_tensors, tensors_bytes
-from trajpilot_core.store.verified import verified_bytes, verified_file
 
 WIDTH = 8
 SCHEMA = pa.schema(
@@ -150,26 +149,19 @@ def same_size_overwrite(path: Path, content: bytes) -> None:
     os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
 
 
-def test_500_flipped_bits_in_parquet_are_all_noticed_by_the_readers_of_training(tmp_path: Path) -> None:
-    folder, table = open_folder(str(tmp_path)), some_table(300)
-    entry = write_data(folder, "s", "k", "parquet", table_bytes(table), table.num_rows)
-    path = tmp_path / "artifacts/s" / entry.name
-    content, chance = path.read_bytes(), random.Random(0)
-    for _ in range(500):
-        same_size_overwrite(path, flipped(content, chance.randrange(8 * len(content))))
-        with pytest.raises(StoreError):
-            read_vectors([verified_file(folder, "artifacts/s", entry)], "vector")
-
-
-def test_500_flipped_bits_in_safetensors_are_all_noticed_by_the_readers_of_training(tmp_path: Path) -> None:
-    folder = open_folder(str(tmp_path))
-    content = tensors_bytes({"w": np.random.default_rng(0).standard_normal((50, 20))})
-    entry = write_data(folder, "s", "k", "safetensors", content, 0)
-    path, chance = tmp_path / "artifacts/s" / entry.name, random.Random(0)
-    for _ in range(500):
-        same_size_overwrite(path, flipped(content, chance.randrange(8 * len(content))))
-        with pytest.raises(StoreError, match="damaged"):
-            parse_tensors(verified_bytes(folder, "artifacts/s", entry))
+def test_flipped_bits_are_all_noticed_by_the_readers_of_training(tmp_path: Path) -> None:
+    folder, table, chance = open_folder(str(tmp_path)), some_table(300), random.Random(0)
+    tensors = tensors_bytes({"w": np.random.default_rng(0).standard_normal((50, 20))})
+    for suffix, content, read in (
+        ("parquet", table_bytes(table), lambda entry: verified_file(folder, "artifacts/s", entry)),
+        ("safetensors", tensors, lambda entry: verified_bytes(folder, "artifacts/s", entry)),
+    ):
+        entry = write_data(folder, "s", "k", suffix, content, 0)
+        path = tmp_path / "artifacts/s" / entry.name
+        for _ in range(200):
+            same_size_overwrite(path, flipped(content, chance.randrange(8 * len(content))))
+            with pytest.raises(StoreError, match="damaged"):
+                read(entry)
 
 
 def test_page_checksums_alone_notice_what_a_plain_reader_believes() -> None:
@@ -198,76 +190,23 @@ def test_a_flipped_bit_in_a_sealed_record_is_noticed() -> None:
 
 
 ADDRESSES = [
-    "",
-    "\0",
-    "a\0b",
-    "..",
-    "../x",
-    "a/../../x",
-    "a\\..\\x",
-    "file://host/x",
-    "file:x",
-    "file:///a/../b",
-    "s3://",
-    "s3:///",
-    "s3://b/../c",
-    "http://x/y",
-    "https://x/y",
-    "ftp://x/y",
-    "sftp://x/y",
-    "ssh://x/y",
-    "github://o:r@main/f",
-    "git://x",
-    "memory://x",
-    "data:text/plain,x",
-    "zip://a::file://b",
-    "cached::file:///etc",
-    "simplecache::s3://b/k",
-    "filecache::x",
-    "local:///etc",
-    "hdfs://x",
-    "webhdfs://x",
-    "gs://x",
-    "gcs://x",
-    "az://x",
-    "abfs://x",
-    "adl://x",
-    "dropbox://x",
-    "smb://x",
-    "dask://x",
-    "reference://x",
-    "jupyter://x",
-    "libarchive://x",
-    "tar://x",
-    "dbfs://x",
-    "oci://x",
-    "arrow_hdfs://x",
-    "lakefs://x",
-    "root://x",
-    "hf://x",
-    "box://x",
-    "gdrive://x",
-    "wandb://x",
-    "dvc://x",
-    "blockcache::http://x",
-    "S4://x",
-    "HTTP://X",
-    "s3a://b/k",
-    "lzma::x",
-    "file::///x",
-    "javascript:alert",
-    "jar:file:/x",
-    "generic://x",
-    "asynclocal://x",
+    *("", "\0", "a\0b", "..", "../x", "a/../../x", "a\\..\\x", "file://host/x", "file:x", "file:///a/../b"),
+    *("s3://", "s3:///", "s3://b/../c", "s3a://b/k", "S4://x", "local:///etc", "data:text/plain,x", "file::///x"),
+    *("zip://a::file://b", "cached::file:///etc", "simplecache::s3://b/k", "filecache::x", "jar:file:/x", "HTTP://X"),
+    *("http://x", "https://x", "ftp://x", "sftp://x", "ssh://x", "git://x", "memory://x", "hdfs://x", "gs://x"),
+    *("abfs://x", "dropbox://x", "smb://x", "hf://x", "tar://x", "reference://x", "javascript:alert", "lzma::x"),
 ]
 
 
-@pytest.mark.parametrize("address", ADDRESSES)
-def test_other_protocols_and_ways_upwards_are_refused_before_any_library_sees_them(address: str, monkeypatch) -> None:
+def test_other_protocols_and_ways_upwards_are_refused_before_any_library_sees_them(monkeypatch) -> None:
     monkeypatch.setattr(fsspec, "filesystem", lambda *_, **__: pytest.fail("reached fsspec"))
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("opened a connection"))
-    with pytest.raises(StoreError):
-        open_folder(address)
+    for address in ADDRESSES:
+        try:
+            open_folder(address)
+        except StoreError:
+            continue
+        pytest.fail(f"{address!r} was opened")
 
 
 def test_plain_paths_and_allowed_addresses_are_understood() -> None:
@@ -279,14 +218,13 @@ def test_plain_paths_and_allowed_addresses_are_understood() -> None:
         parse_location("s3://bucket", ("file",))
 
 
-@pytest.mark.parametrize("write", ["replace", "create", "remove", "read", "size", "names"])
-def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path, write: str) -> None:
+def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path) -> None:
     root, outside = tmp_path / "a/b/root", tmp_path / "a/x"
     root.mkdir(parents=True)
     outside.write_text("untouched")
     folder, names = LocalFolder(str(root)), hostile_names()
     assert len(names) == 200
-    for name in names:
+    for name, write in itertools.product(names, ("replace", "create", "remove", "read", "size", "names")):
         arguments = (name, b"evil") if write in {"replace", "create"} else (name,)
         with pytest.raises(StoreError):
             getattr(folder, write)(*arguments)

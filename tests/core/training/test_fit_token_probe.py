@@ -2,8 +2,9 @@
 
 Both in the same probe, on clips whose own tokens tell nothing."""
 
+from pathlib import Path
+
 import numpy as np
-import pytest
 import torch
 from action_token_fixture import CFG, TEXT
 from epic_probe_fixture import SMALL, kitchens
@@ -23,16 +24,14 @@ from trajpilot_core.training.fit_token_probe import (
     train_token_probe,
     tuned_probe,
 )
-from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors
+from trajpilot_core.training.jobs import TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
 
 TUNED = CFG.replace(epochs=8, rates=(1e-2,), probe=SMALL.replace(bootstrap=200))
 
 
-@pytest.fixture(scope="module")
-def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def verdicts(folder: Path) -> dict[str, str]:
     """Check -> verdict, where Oracle's token carries the action, and that of No-Traj is noise."""
-    folder = tmp_path_factory.mktemp("tuned")
     data = load_clips(kitchens(strength=0.0))
     clips, test = probe_task(data), data.rows("test")
     rng = np.random.default_rng(0)
@@ -50,8 +49,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for row in asked:
         tokens = given.get(row, np.roll(given["no_traj"], 1, axis=0)).astype(np.float16)
         task = TokenTask(clips, torch.from_numpy(tokens[rows]), begun)
-        for name, tensors in zip((SHARED, OWN), task_tensors(task), strict=True):
-            put_tensors(folder / row, name, tensors)
+        put_task(folder / row, folder / row, task_tensors(task))
         config = TUNED.model_dump_json()
         job = TrainingJob(name_of(row), 0, row, folder / row / "fit", folder / row, folder / row, config, "cpu", 1e9)
         train_token_probe(job, lambda *_: None)
@@ -65,14 +63,8 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {one.check: one.verdict for one in judge_tokens([*contrasts, *scorer], names)}
 
 
-def test_a_token_that_carries_the_action_beats_every_control(verdicts: dict[str, str]) -> None:
-    assert verdicts["token: oracle tells more than any control"] == "holds"
-
-
-def test_a_token_without_information_does_not(verdicts: dict[str, str]) -> None:
-    """Planted: noise in the place of a prediction."""
-    assert verdicts["token: no_traj tells more than any control"] != "holds"
-
-
-def test_no_control_gains(verdicts: dict[str, str]) -> None:
-    assert {verdicts[f"control: {row} gains nothing"] for row in TOKEN_CONTROLS[1:]} == {"holds"}
+def test_a_token_that_carries_the_action_beats_every_control_and_no_control_gains(tmp_path: Path) -> None:
+    found = verdicts(tmp_path)
+    assert found["token: oracle tells more than any control"] == "holds"
+    assert found["token: no_traj tells more than any control"] != "holds", "planted: noise in the place of a prediction"
+    assert {found[f"control: {row} gains nothing"] for row in TOKEN_CONTROLS[1:]} == {"holds"}

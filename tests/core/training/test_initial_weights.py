@@ -69,11 +69,11 @@ def test_another_feature_width_names_both_shapes(cfg: PredictorConfig) -> None:
     assert str(refused.value).startswith("predictor.pretrained: final/s0/traj of ")
 
 
-@pytest.mark.parametrize(("name", "value"), [("heads", 4), ("standardise", False)])
-def test_settings_that_no_shape_shows_are_compared(cfg: PredictorConfig, name: str, value: object) -> None:
-    other = cfg.replace(**{name: value})
-    with pytest.raises(InputError, match=f"predictor.{name} is {value} here and {getattr(cfg, name)} there"):
-        start_weights(built(other), other, "final/s0/traj")
+def test_settings_that_no_shape_shows_are_compared(cfg: PredictorConfig) -> None:
+    for name, value in (("heads", 4), ("standardise", False)):
+        other = cfg.replace(**{name: value})
+        with pytest.raises(InputError, match=f"predictor.{name} is {value} here and {getattr(cfg, name)} there"):
+            start_weights(built(other), other, "final/s0/traj")
 
 
 def test_settings_of_another_version_are_refused(cfg: PredictorConfig, monkeypatch: pytest.MonkeyPatch) -> None:

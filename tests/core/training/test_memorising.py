@@ -7,6 +7,7 @@ import pytest
 import torch
 from trainings_fixture import (
     E_TAU,
+    LEARNED,
     PREDICTOR,
     SCORER,
     N,
@@ -16,6 +17,7 @@ from trainings_fixture import (
     fit_e_tau,
     fit_predictor,
     memory_task,
+    noise,
     permuted,
     scorer_queries,
     segment_task,
@@ -24,44 +26,23 @@ from trainings_fixture import (
 
 from schemas.results import CurvePoint
 from schemas.training import GOAL_DROPOUT
-from trajpilot_core.data.cross_fitting import VARIANTS as PREDICTORS
 from trajpilot_core.data.cross_fitting import is_twin, twin_of
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.training.dev_scores import floor_scores
 from trajpilot_core.training.scorer import Queries
 from trajpilot_core.training.scorer_fit import train_scorer
 
-VARIANTS = ("traj", "endpoint_traj", "no_traj", *map(twin_of, PREDICTORS))
-"""Twins are shown and asked no goal: they memorise windows by their Starts."""
+TWIN = twin_of("traj")
+"""Stands for all: twins are shown and asked no goal, they memorise windows by their Starts."""
 AHEAD = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True)
-LEARNED = 0.95
-"""Share of right answers that counts as memorised."""
-ERRORS = 3.0
-"""Standard errors by which a share may lie above its floor."""
 
 
-def quiet(done: int, total: int, what: str) -> None:
-    """Ignore progress."""
+def scored(train: Queries, dev: Queries, folder: Path, epochs: int = SCORER.train.epochs) -> list[CurvePoint]:
+    config = SCORER.replace(train=SCORER.train.replace(epochs=epochs))
+    return train_scorer(collected(train, dev), config, None, 0, folder, "cpu", no_progress).curve
 
 
-def noise(share: float, n: int) -> float:
-    """What a share of n answers may be above itself by chance."""
-    return ERRORS * (share * (1 - share) / n) ** 0.5
-
-
-def scored(
-    train: Queries, dev: Queries, folder: Path, epochs: int = SCORER.train.epochs, ends: int = 2
-) -> list[CurvePoint]:
-    config, queries = SCORER.replace(train=SCORER.train.replace(epochs=epochs)), collected(train, dev)
-    queries = queries._replace(shape=queries.shape._replace(ends=ends))
-    return train_scorer(queries, config, None, 0, folder, "cpu", quiet).curve
-
-
-OTHERS = ("no_traj_goal_dropout", "endpoint_traj_goal_dropout")
-EACH = [pytest.param(one, marks=pytest.mark.campaign) if one in OTHERS else one for one in VARIANTS]
-"""One twin stands for all in every run of the tests."""
-
-
-@pytest.mark.parametrize("variant", EACH)
+@pytest.mark.parametrize("variant", ["traj", "no_traj", TWIN])
 def test_a_predictor_memorises_64_windows_that_teach_nothing_about_others(variant: str, tmp_path: Path) -> None:
     epochs = 100 if is_twin(variant) else 60  # half of what a twin is shown has a goal, which it is not asked with
     longer = AHEAD.replace(train=PREDICTOR.train.replace(epochs=epochs))
@@ -78,16 +59,14 @@ def test_the_trajectory_encoder_memorises_64_segments(tmp_path: Path) -> None:
     assert values(curve, "dev", "R@1")[-1] < 0.3
 
 
-@pytest.mark.parametrize("ends", [2, 1])
-def test_the_scorer_memorises_which_candidate_of_64_queries_is_right(ends: int, tmp_path: Path) -> None:
-    """With Start and Goal, and without a goal."""
+def test_the_scorer_memorises_which_candidate_of_64_queries_is_right(tmp_path: Path) -> None:
     queries = scorer_queries(N, 1, is_clear=False)
-    curve = scored(queries, queries, tmp_path, ends=ends)
+    curve = scored(queries, queries, tmp_path)
     assert values(curve, "train", "fallback M@1")[-1] == 0.5
     assert values(curve, "train", "M@1")[-1] > LEARNED
 
 
-@pytest.mark.parametrize("variant", EACH)
+@pytest.mark.parametrize("variant", ["endpoint_traj", TWIN])
 def test_a_predictor_of_permuted_inputs_falls_to_the_majority(variant: str, tmp_path: Path) -> None:
     task = clear_task()
     short = AHEAD.replace(train=PREDICTOR.train.replace(epochs=10))

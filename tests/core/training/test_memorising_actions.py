@@ -3,26 +3,23 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 import torch
 from action_token_fixture import CFG
 from torch import Tensor
-from trainings_fixture import EMBED, FEATURES, LABELS, N, drawn, ended, job_of, units, values
+from trainings_fixture import EMBED, FEATURES, LABELS, LEARNED, N, drawn, ended, job_of, noise, units, values
 
 from schemas.action_token import ActionTokenConfig, TokenRow
 from schemas.results import CurvePoint
 from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.training.fit_action import ActionTask, train_action
-from trajpilot_core.training.fit_action import task_tensors as action_tensors
+from trajpilot_core.training.fit_event import task_tensors as action_tensors
 from trajpilot_core.training.fit_probe import ProbeTask, choose_probe
 from trajpilot_core.training.fit_token_probe import TokenTask, train_token_probe
 from trajpilot_core.training.fit_token_probe import task_tensors as token_tensors
-from trajpilot_core.training.jobs import OWN, SHARED, put_tensors
+from trajpilot_core.training.jobs import put_task
 from trajpilot_core.training.loop import seeded
 
-LEARNED = 0.95
-"""Share of right answers that counts as memorised."""
 LONG = 40
 """Epochs of a network that memorises."""
 SHORT = 10
@@ -37,11 +34,6 @@ LEARNING = CFG.replace(
 
 
 FEW = LEARNING.replace(train=LEARNING.train.replace(epochs=SHORT), epochs=SHORT)
-
-
-def noise(share: float, n: int) -> float:
-    """What a share of n answers may be above itself by chance: three standard errors."""
-    return 3.0 * (share * (1 - share) / n) ** 0.5
 
 
 def floor_of(labels: Tensor, fit: Tensor, dev: Tensor) -> float:
@@ -62,29 +54,24 @@ def action_task(n_fit: int, n_dev: int, *, is_clear: bool) -> ActionTask:
 
 
 def fit_action(task: ActionTask, variant: str, folder: Path, config: ActionTokenConfig = LEARNING) -> list[CurvePoint]:
-    for name, tensors in zip((SHARED, OWN), action_tensors(task), strict=True):
-        put_tensors(folder, name, tensors)
+    put_task(folder, folder, action_tensors(task))
     return ended(job_of(folder, variant, config), train_action)[1]
 
 
-@pytest.mark.parametrize("variant", ["traj", "no_traj"])
-def test_a_predictor_of_actions_memorises_64_clips_that_teach_nothing_about_others(
-    variant: str, tmp_path: Path
-) -> None:
-    curve = fit_action(action_task(N, N, is_clear=False), variant, tmp_path)
+def test_a_predictor_of_actions_memorises_64_clips_that_teach_nothing_about_others(tmp_path: Path) -> None:
+    curve = fit_action(action_task(N, N, is_clear=False), "no_traj", tmp_path)
     train, dev = (values(curve, split, "action") for split in ("train", "dev"))
     assert train[0] < 0.3
     assert train[-1] > LEARNED
     assert dev[-1] < 0.3
 
 
-@pytest.mark.parametrize("variant", ["traj", "no_traj"])
-def test_a_predictor_of_actions_with_permuted_inputs_falls_to_the_majority(variant: str, tmp_path: Path) -> None:
+def test_a_predictor_of_actions_with_permuted_inputs_falls_to_the_majority(tmp_path: Path) -> None:
     task = action_task(240, 200, is_clear=True)
     order = torch.randperm(440, generator=drawn(3))
     permuted = replace(task, context=task.context[order], latents=task.latents[order])
     clear, shuffled = (
-        values(fit_action(of, variant, tmp_path / name, FEW), "dev", "action")
+        values(fit_action(of, "traj", tmp_path / name, FEW), "dev", "action")
         for name, of in (("a", task), ("b", permuted))
     )
     floor = floor_of(task.labels, task.fit, task.dev)
@@ -108,8 +95,7 @@ def token_task(n_fit: int, n_dev: int, *, told: bool) -> TokenTask:
 
 
 def fit_token(task: TokenTask, row: TokenRow, folder: Path, config: ActionTokenConfig = LEARNING) -> list[float]:
-    for name, tensors in zip((SHARED, OWN), token_tensors(task), strict=True):
-        put_tensors(folder, name, tensors)
+    put_task(folder, folder, token_tensors(task))
     job = job_of(folder, row, config)
     train_token_probe(job, lambda epoch, epochs, line: None)
     curve = choose_probe(job, config.tuned).curve
@@ -128,20 +114,18 @@ def twice(task: TokenTask) -> TokenTask:
     return task._replace(clips=both, token=task.token.repeat(2, 1))
 
 
-ROWS: tuple[TokenRow, ...] = ("visual", "oracle")
-"""A probe without a token and one that is given a token; the other rows are one or the other."""
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_a_probe_memorises_64_clips_that_teach_nothing_about_others(row: TokenRow, tmp_path: Path) -> None:
+def test_a_probe_memorises_64_clips_that_teach_nothing_about_others(tmp_path: Path) -> None:
+    """A probe without a token and one that is given a token; the other rows are one or the other."""
     task = token_task(N, N, told=False)
     fitted = task._replace(
         clips=replace(task.clips, tokens=task.clips.tokens[:N], columns=task.clips.columns[:N]), token=task.token[:N]
     )
-    memorised, others = fit_token(twice(fitted), row, tmp_path / "a"), fit_token(task, row, tmp_path / "b", FEW)
-    assert memorised[0] < 0.5
-    assert memorised[-1] > LEARNED
-    assert others[-1] < 0.3
+    rows: tuple[TokenRow, ...] = ("visual", "oracle")
+    for row in rows:
+        memorised = fit_token(twice(fitted), row, tmp_path / f"a-{row}")
+        assert memorised[0] < 0.5, row
+        assert memorised[-1] > LEARNED, row
+        assert fit_token(task, row, tmp_path / f"b-{row}", FEW)[-1] < 0.3, row
 
 
 def test_a_probe_with_permuted_tokens_falls_to_the_majority(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from schemas.training import PredictorConfig
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models import predictor as predictor_model
 from trajpilot_core.training import fit_alignment, fit_predictor, scorer_fit
 from trajpilot_core.training.jobs import TrainingJob
@@ -22,10 +23,6 @@ from trajpilot_core.training.loop import FittedModel, Training, fit
 
 EPOCHS = TRAIN.replace(epochs=2, batch=16)
 ONE = TypeVar("ONE")
-
-
-def quiet(done: int, total: int, what: str) -> None:
-    """Ignore progress."""
 
 
 class Steps(list[ONE]):
@@ -117,7 +114,7 @@ def alignment(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     tensors = {name: value.to(device) for name, value in given.items()}
     monkeypatch.setattr(fit_alignment, "job_tensors", lambda job: tensors)
     cfg = ALIGNMENT.replace(train=EPOCHS, dropout=0.1)
-    fit_alignment.train_alignment(job(device, "e_tau", cfg.model_dump_json()), quiet)
+    fit_alignment.train_alignment(job(device, "e_tau", cfg.model_dump_json()), no_progress)
 
 
 def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj", goal_dropout: float = 0.0) -> None:
@@ -135,35 +132,32 @@ def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj
     tensors = {name: value.to(device) for name, value in (shared | own).items()}
     monkeypatch.setattr(fit_predictor, "job_tensors", lambda job: tensors)
     cfg: PredictorConfig = PREDICTOR.replace(train=EPOCHS, dropout=0.1, goal_dropout=goal_dropout)
-    fit_predictor.train_predictor(job(device, variant, cfg.model_dump_json()), quiet)
+    fit_predictor.train_predictor(job(device, variant, cfg.model_dump_json()), no_progress)
 
 
 def scorers(device: str, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     config = SCORER.replace(train=EPOCHS, dropout=0.1, **changes)
     data = planning_data()
     with tempfile.TemporaryDirectory() as folder:
-        scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, quiet)
+        scorer_fit.fit_scorers(data.to(device), model_files(data), config, 0, Path(folder), device, no_progress)
 
 
 TRAININGS = {
     "alignment": alignment,
     "predictor": predictor,
-    "predictor, no_traj": lambda device, patch: predictor(device, patch, "no_traj"),
-    "predictor, endpoint_traj": lambda device, patch: predictor(device, patch, "endpoint_traj"),
-    "predictor, goal dropout": lambda device, patch: predictor(device, patch, goal_dropout=0.5),
+    "predictor of the ends, goal dropout": lambda device, patch: predictor(device, patch, "endpoint_traj", 0.5),
     "scorer and ablations": scorers,
 }
 
 
-@pytest.mark.parametrize("name", TRAININGS)
-def test_a_training_stays_on_its_device_and_no_step_waits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_training_stays_on_its_device_and_no_step_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two epochs with their measures."""
-    run = TRAININGS[name]
-    there = seen_on("cuda", lambda device: run(device, monkeypatch), monkeypatch)
-    assert there.n_steps >= 4
-    assert not there.in_steps
-    here = seen_on("cpu", lambda device: run(device, monkeypatch), monkeypatch)
-    assert_close(there.values(), here.values(), atol=1e-6, rtol=1e-6)
+    for name, run in TRAININGS.items():
+        there = seen_on("cuda", lambda device, run=run: run(device, monkeypatch), monkeypatch)
+        assert there.n_steps >= 4, name
+        assert not there.in_steps, name
+        here = seen_on("cpu", lambda device, run=run: run(device, monkeypatch), monkeypatch)
+        assert_close(there.values(), here.values(), atol=1e-6, rtol=1e-6, msg=lambda said, name=name: f"{name}: {said}")
 
 
 def test_a_value_that_a_step_reads_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,48 +185,45 @@ def test_a_tensor_that_a_step_leaves_on_the_cpu_is_refused(monkeypatch: pytest.M
         seen_on("cuda", lambda device: predictor(device, monkeypatch), monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("kind", "act"),
-    [
-        ("item", lambda x: x.sum().item()),
-        ("item", lambda x: bool((x > 0).all())),
-        ("equal", lambda x: torch.equal(x, x)),
-        ("tolist", lambda x: x.tolist()),
-        ("download", lambda x: x.cpu()),
-        ("download", lambda x: torch.zeros(3, 4).copy_(x)),
-        ("upload", lambda x: torch.ones(3, 4).to(x.device)),
-        ("upload", lambda x: torch.tensor([1.0], device=x.device)),
-        ("nonzero", lambda x: (x > 0).nonzero()),
-        ("unique", torch.unique),
-        ("masked_select", lambda x: x.masked_select(x > 0)),
-        ("index by bool", lambda x: x[x > 0]),
-        ("index on the host", lambda x: x[[0, -1]]),
-        ("index on the host", lambda x: x[torch.tensor([0, 1])]),
-        ("to_sparse", lambda x: x.to_sparse()),
-    ],
+WAITS: tuple[tuple[str, Callable[[Tensor], Any]], ...] = (
+    ("item", lambda x: x.sum().item()),
+    ("item", lambda x: bool((x > 0).all())),
+    ("equal", lambda x: torch.equal(x, x)),
+    ("tolist", lambda x: x.tolist()),
+    ("download", lambda x: x.cpu()),
+    ("download", lambda x: torch.zeros(3, 4).copy_(x)),
+    ("upload", lambda x: torch.ones(3, 4).to(x.device)),
+    ("upload", lambda x: torch.tensor([1.0], device=x.device)),
+    ("nonzero", lambda x: (x > 0).nonzero()),
+    ("unique", torch.unique),
+    ("masked_select", lambda x: x.masked_select(x > 0)),
+    ("index by bool", lambda x: x[x > 0]),
+    ("index on the host", lambda x: x[[0, -1]]),
+    ("index on the host", lambda x: x[torch.tensor([0, 1])]),
+    ("to_sparse", lambda x: x.to_sparse()),
 )
-def test_every_way_to_wait_is_counted(kind: str, act: Callable[[Tensor], Any]) -> None:
-    with pretend_cuda() as stalls:
-        x = torch.arange(12.0, device="cuda").view(3, 4)
-        assert stalls == Counter()
-        act(x)
-        assert kinds(stalls) == {kind: 1}
-        assert {stall.where.split(":")[0] for stall in stalls} == {Path(__file__).name}
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
+def test_every_way_to_wait_is_counted() -> None:
+    for kind, act in WAITS:
+        with pretend_cuda() as stalls:
+            x = torch.arange(12.0, device="cuda").view(3, 4)
+            assert stalls == Counter()
+            act(x)
+            assert kinds(stalls) == {kind: 1}
+            assert {stall.where.split(":")[0] for stall in stalls} == {Path(__file__).name}
+
+
+def test_tensors_of_two_devices_are_refused() -> None:
+    for act in (
         lambda x: x + torch.arange(4),
         lambda x: torch.cat([x, torch.zeros(1, 4)]),
         lambda x: torch.where(x > 0, x, torch.zeros(4)),
         lambda x: nn.Linear(4, 2)(x),
         lambda x: x.gather(1, torch.zeros(3, 1, dtype=torch.long)),
-    ],
-)
-def test_tensors_of_two_devices_are_refused(act: Callable[[Tensor], Any]) -> None:
-    with pretend_cuda(), pytest.raises(MixedDevicesError):
-        act(torch.ones(3, 4, device="cuda"))
+    ):
+        with pretend_cuda(), pytest.raises(MixedDevicesError):
+            act(torch.ones(3, 4, device="cuda"))
 
 
 def test_numbers_gradients_and_weights_are_those_of_the_cpu() -> None:

@@ -24,10 +24,6 @@ from trajpilot_core.training.scorer_fit import best_temperature
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
 
 
-def quiet(done, total, what):
-    """Ignore progress."""
-
-
 def random_inputs(b=3, k=5, seed=0):
     g = torch.Generator().manual_seed(seed)
     n_mids = torch.tensor([1, 3, 4])[:b]

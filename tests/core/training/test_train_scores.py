@@ -33,6 +33,7 @@ from schemas.arrow import rows_of
 from schemas.base import Record
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
+from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
@@ -46,30 +47,26 @@ from trajpilot_core.training import (
     fit_latent,
     fit_outcome,
     fit_probe,
-    fit_shot_probe,
     fit_token_probe,
     scorer_fit,
 )
 from trajpilot_core.training import fit_predictor as predictor_module
-from trajpilot_core.training.dev_scores import mid_accuracy
+from trajpilot_core.training.dev_scores import mid_accuracy, train_sample
 from trajpilot_core.training.fit_predictor import fitted_sample, measurer, new_predictor
-from trajpilot_core.training.jobs import OWN, SHARED, Train, TrainingJob, put_tensors
+from trajpilot_core.training.jobs import Train, TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
 from trajpilot_core.training.scorer_fit import train_scorer
-from trajpilot_core.training.train_sample import train_sample
 
 SHORT = TrainConfig(epochs=3, patience=None, batch=32, lr=3e-3, precision="fp32")
 Fitted = tuple[dict[str, Tensor], list[CurvePoint]]
 
 
-def quiet(done: int, total: int, what: str) -> None:
-    """Ignore progress."""
-
-
 def test_the_sample_is_as_large_as_dev_at_most_and_the_same_every_time() -> None:
     fitted, dev = {3: 1000, 4: 20, 5: 70}, {3: 40, 4: 50, 6: 9}
+    before = torch.get_rng_state()
     sample = train_sample(fitted, dev, seed=1)
+    assert torch.equal(before, torch.get_rng_state())
     assert {h: len(rows) for h, rows in sample.items()} == {3: 40, 4: 20}
     for h, rows in sample.items():
         assert rows.tolist() == sorted(set(rows.tolist()))
@@ -79,25 +76,19 @@ def test_the_sample_is_as_large_as_dev_at_most_and_the_same_every_time() -> None
     assert not torch.equal(other[3], sample[3])
 
 
-def test_drawing_the_sample_touches_no_random_state() -> None:
-    before = torch.get_rng_state()
-    train_sample({3: 100}, {3: 10}, seed=0)
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def e_tau(folder: Path) -> Fitted:
     return fit_e_tau(segment_task(60, 20, is_clear=True), folder, E_TAU.replace(dropout=0.2, train=SHORT))
 
 
-def predictor(variant: str) -> Callable[[Path], Fitted]:
+def predictor(folder: Path) -> Fitted:
     config = PREDICTOR.replace(dropout=0.2, trajectory_dropout=0.2, train=SHORT)
-    return lambda folder: fit_predictor(memory_task(), variant, folder, config)
+    return fit_predictor(memory_task(), "traj", folder, config)
 
 
 def scorer(folder: Path) -> Fitted:
     config = SCORER.replace(dropout=0.2, train=SHORT)
     queries = [scorer_queries(n, seed, is_clear=True) for n, seed in ((90, 1), (40, 11))]
-    fitted = train_scorer(collected(queries[0], queries[1]), config, None, 0, folder, "cpu", quiet)
+    fitted = train_scorer(collected(queries[0], queries[1]), config, None, 0, folder, "cpu", no_progress)
     return fitted.state, fitted.curve
 
 
@@ -106,8 +97,7 @@ Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
 
 def written(folder: Path, variant: str, config: Record, tensors: Tensors) -> TrainingJob:
     """A training that reads its tensors from files."""
-    for name, part in zip((SHARED, OWN), tensors, strict=True):
-        put_tensors(folder, name, part)
+    put_task(folder, folder, tensors)
     return job_of(folder, variant, config)
 
 
@@ -145,14 +135,14 @@ def outcome(variant: str) -> Callable[[Path], Fitted]:
     config = shots_fixture.CFG.replace(train=SHORT)
     task = fit_outcome.OutcomeTask(*event_tensors(), torch.arange(EVENTS) % 2 == 0)
     return lambda folder: from_tensors(
-        folder, variant, config, fit_shot_probe.train_shot_model, fit_outcome.task_tensors(task)
+        folder, variant, config, fit_outcome.train_shot_model, fit_event.task_tensors(task)
     )
 
 
 def action(folder: Path) -> Fitted:
     task = fit_action.ActionTask(*event_tensors(), torch.arange(EVENTS) % 6, units(6, 16))
     config = TOKEN_CFG.replace(train=SHORT)
-    return from_tensors(folder, "traj", config, fit_action.train_action, fit_action.task_tensors(task))
+    return from_tensors(folder, "traj", config, fit_action.train_action, fit_event.task_tensors(task))
 
 
 def clips() -> fit_probe.ProbeTask:
@@ -182,14 +172,12 @@ def token_probe(folder: Path) -> Fitted:
 
 TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "e_tau": e_tau,
-    "traj": predictor("traj"),
-    "no_traj": predictor("no_traj"),
-    "endpoint_traj": predictor("endpoint_traj"),
+    "traj": predictor,
     "scorer": scorer,
     "latent planner": latent("plan_trajectory"),
     "labels of latents": latent("latent_head"),
     "outcome": outcome("traj"),
-    "shot probe": outcome(fit_shot_probe.PROBE),
+    "shot probe": outcome(fit_outcome.PROBE),
     "action": action,
     "probe": probe,
     "token probe": token_probe,
@@ -216,13 +204,16 @@ def same(one: Fitted, other: Fitted) -> bool:
 
 
 @pytest.mark.parametrize("name", list(TRAININGS))
-def test_a_model_is_bit_for_bit_what_it_is_without_its_train_scores(
+def test_every_epoch_has_train_scores_and_the_model_is_bit_for_bit_what_it_is_without(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = TRAININGS[name](tmp_path / "whole")
-    with monkeypatch.context() as patch:
-        without_train_scores(patch)
-        alone = TRAININGS[name](tmp_path / "alone")
+    of = {split: [(r.epoch, r.quantity) for r in whole[1] if r.split == split] for split in ("train", "dev")}
+    n_epochs = max(row.epoch for row in whole[1])
+    assert sorted(q for q in of["train"] if q[1] != "loss") == sorted(q for q in of["dev"] if q[1] != "threshold")
+    assert {epoch for epoch, _ in of["train"]} == set(range(1, n_epochs + 1))
+    without_train_scores(monkeypatch)
+    alone = TRAININGS[name](tmp_path / "alone")
     assert not [row for row in alone[1] if row.split == "train" and row.quantity != "loss"]
     assert same(whole, alone)
 
@@ -236,15 +227,6 @@ def test_a_measure_that_draws_would_be_seen(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(predictor_module, "measurer", drawing)
     assert not same(one, TRAININGS["traj"](tmp_path / "b")), "planted: a number of the dropout's generator"
-
-
-@pytest.mark.parametrize("name", list(TRAININGS))
-def test_every_epoch_has_train_scores_of_the_quantities_of_dev(name: str, tmp_path: Path) -> None:
-    curve = TRAININGS[name](tmp_path)[1]
-    of = {split: [(r.epoch, r.quantity) for r in curve if r.split == split] for split in ("train", "dev")}
-    n_epochs = max(row.epoch for row in curve)
-    assert sorted(q for q in of["train"] if q[1] != "loss") == sorted(q for q in of["dev"] if q[1] != "threshold")
-    assert {epoch for epoch, _ in of["train"]} == set(range(1, n_epochs + 1))
 
 
 def test_the_predictor_s_train_score_is_that_of_its_fitted_windows() -> None:

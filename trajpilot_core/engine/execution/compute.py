@@ -27,10 +27,9 @@ from trajpilot_core.engine.stage import Runtime, Source, Work
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder, naming_failures
 from trajpilot_core.store.inventory import UNSTABLE, Inventory, moved
-from trajpilot_core.store.manifest import FORMAT, entry_of, stage_folder
+from trajpilot_core.store.manifest import FORMAT, entry_of, stage_folder, verified_bytes, verified_file
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import StageInputs
-from trajpilot_core.store.verified import verified_bytes, verified_file
 
 LIBRARIES = ("av", "numpy", "opencv-python-headless", "pyarrow", "safetensors", "scipy", "torch", "transformers")
 """Versions that a manifest records: they can change the last digit of what a stage computes."""

@@ -31,9 +31,9 @@ from trajpilot_core.store.manifest import (
     ref_of,
     stage_folder,
     unless_damaged,
+    verified_file,
 )
 from trajpilot_core.store.parquet import read_table
-from trajpilot_core.store.verified import verified_file
 
 __all__ = ["Outcome", "execute"]
 COUNTS = "counts"

@@ -105,8 +105,8 @@ def share_out(
     split = balance(video_s, target_s) if video_s else in_pairs(names, workers)
     if len(split) < 2:
         return ()
-    for name in names:
-        _forget(job.folder, stage.name, work.shard_keys[name])
+    for name in names:  # so that the presence of a marker shows that its shard was made again
+        job.folder.remove(shard_path(stage.name, work.shard_keys[name]))
     write_notes(job.folder, work.resolved, work.key, job.digest_of)
     return tuple(
         ShardGroup(
@@ -121,13 +121,6 @@ def share_out(
         )
         for number, group in enumerate(split, start=1)
     )
-
-
-def _forget(folder: Folder, stage: str, key: str) -> None:
-    """Remove the marker of a shard that is to be made again, so that its presence shows that it was."""
-    path = shard_path(stage, key)
-    if folder.size(path) is not None:
-        folder.remove(path)
 
 
 def handed(work: KeyedStage, job: ComputeContext, config: PipelineConfig) -> tuple[PipelineConfig, RunOptions]:

@@ -18,9 +18,9 @@ from trajpilot_core.store.manifest import (
     shard_path,
     stage_folder,
     unless_damaged,
+    verified_file,
 )
 from trajpilot_core.store.parquet import read_table
-from trajpilot_core.store.verified import verified_file
 
 
 def finished_shards(work: KeyedStage, folder: Folder) -> dict[str, ShardRecord]:

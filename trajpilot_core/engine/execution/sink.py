@@ -207,13 +207,13 @@ def joined(stage: str, facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 def write_rejects(folder: Folder, stage: str, below: str, rejects: Iterable[Reject]) -> FileEntry:
     """Write a rejects table, in a fixed order."""
-    rows = sorted(rejects, key=_order)
+
+    def order(row: Reject) -> tuple[str, str, str, str, int, str]:
+        offset = -1 if row.source_offset is None else row.source_offset
+        return (row.take, row.segment or "", row.code, row.source_file or "", offset, row.detail)
+
+    rows = sorted(rejects, key=order)
     return write_data(folder, stage, below, "parquet", table_bytes(table_of(Reject, rows)), len(rows))
-
-
-def _order(row: Reject) -> tuple[str, str, str, str, int, str]:
-    offset = -1 if row.source_offset is None else row.source_offset
-    return (row.take, row.segment or "", row.code, row.source_file or "", offset, row.detail)
 
 
 def count_codes(rejects: Iterable[Reject]) -> dict[str, int]:

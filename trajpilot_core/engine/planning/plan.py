@@ -1,4 +1,4 @@
-"""What a run would do, from looks alone: files are stat'ed, not read. Imports neither torch nor Prefect."""
+"""What a run would do, and what is there: from looks alone, files are not read. Imports neither torch nor Prefect."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +10,7 @@ from trajpilot_core.engine.execution.execute import removed_shards, usable_manif
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.shard_reuse import finished_shards
 from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, producers, resolve_stage
+from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.engine.planning.estimate import NOTHING, UNKNOWN, CostEstimate, estimate
 from trajpilot_core.engine.planning.staleness import (
@@ -22,13 +23,21 @@ from trajpilot_core.engine.planning.staleness import (
 )
 from trajpilot_core.engine.provenance import read_notes
 from trajpilot_core.engine.resolve import resolve_config
-from trajpilot_core.engine.select import selected_of
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.history import keys_of
 from trajpilot_core.store.inventory import Inventory, load_inventory
-from trajpilot_core.store.manifest import SHARDS, current_manifest, lacking_entries, missing_files, stage_folder
+from trajpilot_core.store.manifest import (
+    SHARDS,
+    current_manifest,
+    lacking_entries,
+    manifest_path,
+    missing_files,
+    read_run_record,
+    stage_folder,
+    unless_damaged,
+)
 
 Freshness = Literal["fresh", "stale", "missing", "unknown"]
 CountBound = Literal["exactly", "at most", "unknown"]
@@ -216,16 +225,7 @@ def _fresh(stage: AnyStage, current: Manifest) -> PlanRow:
     n_units = 1 if stage.shard_by is None else sum(name.startswith("shard:") for name in current.inputs)
     lost = units_lost(current.rejected)
     return PlanRow(
-        current.stage,
-        "fresh",
-        "nothing changed",
-        0,
-        "exactly",
-        0,
-        n_units,
-        lost,
-        cost=NOTHING,
-        current=current,
+        current.stage, "fresh", "nothing changed", 0, "exactly", 0, n_units, lost, cost=NOTHING, current=current
     )
 
 
@@ -241,14 +241,11 @@ def _stale(
         is_whole = work.resolved.stage.shard_by is None
         why = [*why, "an output of before fits" if is_whole else "a run only puts it together again"]
     cost = estimate(context.folder, name, current, n_units - done, removed)
-    bound: CountBound = "at most" if unread and not forced and _has_outputs(context.folder, name) else "exactly"
+    # a touched file could turn out to fit what the stage finished before
+    finished = keys_of(context.folder, name) or context.folder.names(f"{stage_folder(name)}/{SHARDS}")
+    bound: CountBound = "at most" if unread and not forced and finished else "exactly"
     text = "; ".join(why)
     return PlanRow(name, state, text, n_units - done, bound, removed, done, lost, cost=cost, current=current)
-
-
-def _has_outputs(folder: Folder, stage: str) -> bool:
-    """Return whether a stage ever finished anything that a touched file could turn out to fit."""
-    return bool(keys_of(folder, stage) or folder.names(f"{stage_folder(stage)}/{SHARDS}"))
 
 
 def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> tuple[int, int]:
@@ -261,3 +258,36 @@ def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> tuple[int, int]
     touched = {source.shard for source in work.resolved.sources if not unread.isdisjoint(source.files)}
     done = {shard: record for shard, record in finished_shards(work, folder).items() if shard not in touched}
     return len(done), sum(units_lost(record.rejected) for record in done.values())
+
+
+@dataclass(frozen=True)
+class StatusRow:
+    """One stage as it stands."""
+
+    plan: PlanRow
+    rows: int | None
+    """Rows out of the output that counts; None where there is none."""
+    rejected: int | None
+    started: str | None
+    """When it was computed, ISO 8601 in UTC."""
+    seconds: float | None
+    uri: str | None
+
+
+def status(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> list[StatusRow]:
+    """Return the state of every stage, in order; files are looked at, not read."""
+    folder = open_folder(run.root, run.protocols)
+    return [_status_row(folder, row) for row in plan(stages, config, run)]
+
+
+def _status_row(folder: Folder, row: PlanRow) -> StatusRow:
+    manifest = row.current
+    ran = None if manifest is None else unless_damaged(read_run_record, folder, manifest.stage, manifest.key)
+    return StatusRow(
+        plan=row,
+        rows=None if manifest is None else manifest.n_out,
+        rejected=None if manifest is None else units_lost(manifest.rejected),
+        started=None if ran is None else ran.started,
+        seconds=None if ran is None else ran.seconds,
+        uri=None if manifest is None else f"{folder.url}/{manifest_path(manifest.stage, manifest.key)}",
+    )

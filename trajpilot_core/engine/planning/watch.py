@@ -8,7 +8,7 @@ from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.engine.provenance import spelled
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.store.corpus_files import open_corpus
-from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import read_sealed, seal, unless_damaged
 
 NOTE = "watch.json"
@@ -32,7 +32,8 @@ def noticed(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOpti
         StoreError: the root cannot be read or written.
     """
     folder = open_folder(run.root, run.protocols)
-    last, seen = last_look(folder), fingerprint([*listing(run)])
+    last = unless_damaged(read_sealed, folder, Watched, NOTE) or Watched(seen="", told=None)
+    seen = fingerprint([*listing(run)])
     is_news = last.seen == seen != last.told
     rows = [row for row in plan(stages, config, run) if row.state in ("stale", "missing")] if is_news else []
     folder.replace(NOTE, seal(Watched(seen=seen, told=seen if is_news else last.told)))
@@ -52,8 +53,3 @@ def listing(run: RunOptions) -> list[str]:
         f"{spelled(path)} {info.get('size')} {info.get('mtime') or info.get('ETag')}"
         for path, info in sorted(files.items())
     ]
-
-
-def last_look(folder: Folder) -> Watched:
-    """Return what was noted last; of a note that is absent or damaged nothing."""
-    return unless_damaged(read_sealed, folder, Watched, NOTE) or Watched(seen="", told=None)

@@ -130,7 +130,7 @@ def shown_rows(rows: Sequence[CurvePoint]) -> list[CurvePoint]:
     """Return the epochs that are drawn: of the chain `final` and the first seed.
 
     Of a planner's learning rates only the chosen one, whose model is not called after its rate
-    (`training.fit_planners.choose_trial`); of its horizons the shortest, the longest and one between.
+    (`training.jobs.best_trial`); of its horizons the shortest, the longest and one between.
     """
     final = [row for row in rows if row.model.startswith("final/") and "," not in row.model and row.epoch > 0]
     drawn = horizon_styles(models_of(final))
