@@ -87,12 +87,11 @@ def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[Healt
     """Compare what the stages of a run took when they last ran with this machine, and look at the root."""
     from trajpilot_core.doctor import checks as checkup
 
-    folder, stages = open_folder(options.root, options.protocols), stages_of(config)
+    folder = open_folder(options.root, options.protocols)
+    stages = {name: stage.under(config) for name, stage in stages_of(config).items()}
     outputs = [output for output in current_manifests(folder, stages).values() if output is not None]
     entries = {name: entry for output in outputs for name, entry in output.entries.items()}
-    needs = {
-        name: expected(folder, stage, rows_read(stage.under(config).reads, entries)) for name, stage in stages.items()
-    }
+    needs = {name: expected(folder, stage, rows_read(stage.reads, entries)) for name, stage in stages.items()}
     try:
         device = resolve_device(options.device)
     except InputError:  # it is not there, as its own check says
