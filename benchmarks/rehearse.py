@@ -7,8 +7,7 @@ stages with another `run`, so that keys, shards and manifests are the executor's
 is real: takes, segments, windows, labels, features, candidates. Trainings last one epoch; models are narrow where only
 arithmetic follows their width. The stages up to the scorer run twice: at the real width of the text space (`wide`), and
 in a narrow one on the way to the evaluation (`narrow`), which ranks every label at every step of every test window for
-every row. Each stage is a process of its own. Memory is what the system calls anonymous and shared, summed over the
-process and its children, sampled; what lasts shorter than a sample may be missed. Reads /proc, so Linux only.
+every row. Each stage is a process of its own; memory and disk are what its run record notes (engine/needs.py).
 """
 
 import argparse
@@ -46,9 +45,10 @@ from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.labels import label_rows
 from trajpilot_core.corpora.records.tables import window_rows
 from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.engine.sizes import feature_shape
+from trajpilot_core.engine.needs import last_note
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work
 from trajpilot_core.stages import stages_of
+from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import ARTIFACTS
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -63,9 +63,6 @@ WIDE_BATCH, NARROW_BATCH = 64, 256
 """Windows a step of the predictor: the pooled loss compares every token with the labels of its batch, half of a step in
 the wide text space."""
 QUERIES_PER_HORIZON = 1_200
-LOOK_S, LONGEST_S, AT_REST = 0.2, 3.0, 20
-"""Seconds between two looks at the memory: at least, at most, and in units of what a look takes."""
-COUNTED = ("RssAnon", "RssShmem")
 GIB = 2**30
 
 SEED = 20_260_520
@@ -115,6 +112,7 @@ class Measured:
     cpu_s: float
     """Of the process and its children."""
     peak_bytes: int
+    disk_bytes: int
     rows: int
 
 
@@ -177,27 +175,6 @@ def ways_of(config: PipelineConfig) -> dict[str, tuple[PipelineConfig, list[str]
     }
 
 
-def family(pid: int) -> list[int]:
-    """Return a process and all that it started, as far as they live."""
-    found = [pid]
-    for one in found:
-        for listing in Path(f"/proc/{one}/task").glob("*/children"):
-            try:
-                found += map(int, listing.read_text().split())
-            except OSError:
-                continue
-    return found
-
-
-def memory_of(pid: int) -> int:
-    """Return the anonymous and shared memory of one process in bytes; 0 where it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return 1024 * sum(int(line.split()[1]) for line in lines if line.split(":")[0] in COUNTED)
-
-
 def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: Sizes, workers: int) -> Measured:
     """Run one stage in a process of its own and return what it took.
 
@@ -212,15 +189,10 @@ def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: S
     request.write_text(json.dumps({"stage": stage, "sizes": astuple(sizes), "answer": str(answer), **asked}))
     with log.open("w") as output:
         command = [sys.executable, __file__, "--child", str(request)]
-        child = subprocess.Popen(command, cwd=CHECKOUT, stdout=output, stderr=subprocess.STDOUT)
-        peak = 0
-        while child.poll() is None:
-            looked = time.monotonic()
-            peak = max(peak, sum(map(memory_of, family(child.pid))))
-            time.sleep(min(LONGEST_S, max(LOOK_S, AT_REST * (time.monotonic() - looked))))
+        child = subprocess.run(command, cwd=CHECKOUT, stdout=output, stderr=subprocess.STDOUT, check=False)
     if child.returncode:
         raise StageFailed(f"{way}/{stage} ended with {child.returncode}: {log.read_text()[-2000:]}")
-    found = Measured(way=way, stage=stage, peak_bytes=peak, **json.loads(answer.read_text()))
+    found = Measured(way=way, stage=stage, **json.loads(answer.read_text()))
     print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
     return found
 
@@ -232,14 +204,17 @@ def cpu_s() -> float:
 
 
 def as_child(request: Path) -> None:
-    """Run the stage of a request and write its seconds and rows."""
+    """Run the stage of a request and write what it took."""
     asked = json.loads(request.read_text())
     config, options = PipelineConfig.model_validate(asked["config"]), RunOptions.model_validate(asked["options"])
     stages = planted(stages_of(config), Sizes(*asked["sizes"]))
     imported_s, began = cpu_s(), time.monotonic()
     outcome = execute(stages[asked["stage"]], config, options, stages)
     spent = {"seconds": time.monotonic() - began, "cpu_s": cpu_s() - imported_s}
-    took = {name: round(value, 2) for name, value in spent.items()} | {"rows": outcome.n_out}
+    note = last_note(open_folder(options.root), asked["stage"])
+    assert note is not None
+    peaks = {"peak_bytes": note[1].memory_bytes or 0, "disk_bytes": note[1].disk_bytes}
+    took = {name: round(value, 2) for name, value in spent.items()} | peaks | {"rows": outcome.n_out}
     Path(asked["answer"]).write_text(json.dumps(took))
 
 
@@ -266,9 +241,15 @@ def rehearse(config: PipelineConfig, sizes: Sizes, folder: Path, workers: int) -
 
 def table(measured: Sequence[Measured]) -> str:
     """Return what every stage took as a Markdown table."""
-    header = ["way", "stage", "seconds", "CPU s", "peak memory, GiB", "rows"]
+    header = ["way", "stage", "seconds", "CPU s", "peak memory, GiB", "disk, GB", "rows"]
     rows = [
-        [m.way, m.stage, f"{m.seconds:,.1f}", f"{m.cpu_s:,.1f}", f"{m.peak_bytes / GIB:.2f}", f"{m.rows:,}"]
+        [
+            m.way,
+            m.stage,
+            *(f"{n:,.1f}" for n in (m.seconds, m.cpu_s)),
+            *(f"{n:.2f}" for n in (m.peak_bytes / GIB, m.disk_bytes / 1e9)),
+            f"{m.rows:,}",
+        ]
         for m in measured
     ]
     return "\n".join("| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *rows))
@@ -303,11 +284,9 @@ def main() -> None:
 def planted(stages: Mapping[str, AnyStage], sizes: Sizes) -> dict[str, AnyStage]:
     """Return the same stages, of which the first three sample their output."""
     found = dict(stages)
-    found["ingest"] = replace(
-        found["ingest"], run=partial(write_tables, sizes=sizes), sources=partial(facts, sizes), needs=None
-    )
-    found["trajectories"] = replace(found["trajectories"], run=write_motions, needs=None)
-    found["features"] = replace(found["features"], run=write_features, needs=None)
+    found["ingest"] = replace(found["ingest"], run=partial(write_tables, sizes=sizes), sources=partial(facts, sizes))
+    found["trajectories"] = replace(found["trajectories"], run=write_motions)
+    found["features"] = replace(found["features"], run=write_features)
     return found
 
 
@@ -492,7 +471,7 @@ def write_motions(work: Work[TrajectoryConfig]) -> None:
 def write_features(work: Work[FeatureConfig]) -> None:
     """Deliver the features of the pending takes, as wide as those of the configured encoder, or as released ones."""
     cfg = work.config
-    width, tokens = feature_shape(cfg)
+    width, tokens = cfg.token_shape
     is_released = cfg.source == "released"
     schema = released_features_schema(width) if is_released else features_schema(width * tokens, tokens)
     for take, _, segments, labels, rng in shards(work):

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from deployments.embedded import embedded_server
-from deployments.machine_check import require_machine
 from deployments.recipes import recipe
 from deployments.server_check import require_server
 from deployments.settings import PrefectPlace, server_login
@@ -143,7 +142,6 @@ def run_session(
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     said = headline(options.recipe, changes, config)
     with interruptible(), session(root, f"TrajPilot on {what}", said, place):
-        require_machine(config, options, world)
         if world is None:
             full_pipeline(config, options)
         else:

@@ -88,7 +88,7 @@ class Manifest(Record):
 
 
 class RunRecord(Record):
-    """Side file: what depends on when and where the stage ran."""
+    """Side file: what depends on when and where the stage ran, and what it took there."""
 
     reused: int
     computed: int
@@ -97,6 +97,15 @@ class RunRecord(Record):
     started: str
     seconds: float
     host: str
+    rows: int
+    """Of all entries that the stage read."""
+    memory_bytes: int | None
+    """Peak of what its processes held that is no file's; None: the system does not report it, or other processes
+    computed shards."""
+    gpu_bytes: int
+    """Peak of what torch allocated on the GPU in the process of the stage."""
+    disk_bytes: int
+    """Of what was computed, and the peak of its scratch."""
 
 
 class UnitSources(Record):

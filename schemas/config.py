@@ -269,8 +269,6 @@ class RunOptions(Record):
     max_reject_ratio: float = Field(0.1, ge=0, le=1)
     """A stage fails if it loses a larger share of its rows to damaged input; rows that settings leave out do not
     count."""
-    ignore_needs: bool = False
-    """Begin a stage although this machine has less memory or disk than the stage says that it needs."""
     rehash: bool = False
     """Read every input file again instead of trusting size and time."""
     protocols: tuple[str, ...] = ("file", "s3")

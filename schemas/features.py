@@ -9,9 +9,12 @@ from pydantic import Field, model_validator
 
 from schemas.places import Place
 from schemas.plugins import PluginName
-from schemas.released import FeatureSourceConfig
+from schemas.released import RELEASED_WIDTHS, FeatureSourceConfig
 from schemas.training import Precision
-from schemas.vjepa import VjepaModel
+from schemas.vjepa import TUBELET, VJEPA_SIZES, VjepaModel
+
+HIERARCHY = 4
+"""Levels that a hierarchical feature joins."""
 
 
 class FeatureConfig(FeatureSourceConfig):
@@ -63,3 +66,12 @@ class FeatureConfig(FeatureSourceConfig):
                 "ahead_tubelets adds a token to those of the tubelets: set tokens to temporal and hierarchical to false"
             )
         return self
+
+    @property
+    def token_shape(self) -> tuple[int, int]:
+        """Numbers of one token of a segment's feature, and its tokens; a plugin's encoder is not known here."""
+        tokens = self.n_frames // TUBELET if self.tokens == "temporal" else 1
+        if self.source == "released":
+            return RELEASED_WIDTHS[self.released], tokens
+        tokens += self.ahead_tubelets is not None
+        return VJEPA_SIZES[self.model].width * (HIERARCHY if self.hierarchical else 1), tokens

@@ -61,8 +61,8 @@ def test_a_stage_is_sampled_in_a_process_of_its_own_and_one_that_fails_is_named(
 def test_sizes_are_scaled_together_and_the_table_has_a_row_a_stage() -> None:
     half = dataclasses.replace(PAPER, dev_share=0.5).scaled(0.1)
     assert half == Sizes(takes=255, segments=15_184, labels=847, dev_share=0.5)
-    line = table([Measured("wide", "alignment", 1.0, 1234.5, 3 * 2**30, 1000)]).splitlines()[-1]
-    assert line == "| wide | alignment | 1.0 | 1,234.5 | 3.00 | 1,000 |"
+    line = table([Measured("wide", "alignment", 1.0, 1234.5, 3 * 2**30, 2 * 10**9, 1000)]).splitlines()[-1]
+    assert line == "| wide | alignment | 1.0 | 1,234.5 | 3.00 | 2.00 | 1,000 |"
 
 
 def test_products_that_add_in_place_are_counted() -> None:

@@ -9,8 +9,8 @@ import torch
 from trajpilot_core.errors import InputError
 
 T = TypeVar("T")
-SAID = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory")
-"""What libraries report in errors of other types where they find no memory for themselves."""
+SAID = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory", "DefaultCPUAllocator")
+"""What errors of other types say where a library or a CPU found no memory."""
 DEVICE_SHARE = 0.5
 """Share of the free memory of a device that what is read again and again may take; the rest is for the work."""
 log = logging.getLogger("trajpilot")

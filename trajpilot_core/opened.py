@@ -19,10 +19,10 @@ from schemas.predict import Plan, PlanQuery, PlanRow
 from schemas.released import FeatureSourceConfig, ReleasedName, released_note
 from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.planning.plan import status
-from trajpilot_core.engine.planning.stated import manifests_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.files import Folder, open_folder
+from trajpilot_core.store.history import current_manifests
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.reading import StageInputs, read_entry_table
 from trajpilot_core.store.tensors import Models, Tensors
@@ -256,7 +256,7 @@ def open_run(root: str) -> OpenRun:
         InputError: nothing was computed there.
     """
     folder = open_folder(root, ALLOWED_PROTOCOLS)
-    outputs = {name: one for name, one in manifests_of(folder, EVERY_STAGE).items() if one is not None}
+    outputs = {name: one for name, one in current_manifests(folder, EVERY_STAGE).items() if one is not None}
     if not outputs:
         raise InputError(f"{root} holds no output of any stage; give the --root of a run")
     return OpenRun(folder, outputs)

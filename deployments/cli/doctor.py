@@ -10,14 +10,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
-from deployments.cli.needs import needs_of_run, outputs, show_needs
 from deployments.cli.options import Device, File, Root, Set, change, located, roots_below, run_options
 from deployments.cli.tables import table_of
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.engine.last_run import recall_run
+from trajpilot_core.engine.needs import expected, rows_read
+from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.errors import InputError
+from trajpilot_core.stages import stages_of
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.history import current_manifests
 
 if TYPE_CHECKING:
     from trajpilot_core.doctor.checks import HealthFinding
@@ -58,7 +62,7 @@ def doctor(
     server = check_server(server_of_deployments(), login, has_key=has_key)
     found = [checkup.check_python(), *checkup.check_packages(), checkup.check_device(device)]
     if "://" in address:
-        look = checkup.check_root(address, 0)
+        look = checkup.check_root(address)
         if any(row.verdict == "bad" for row in look):
             end(show([*found, *look, *server]))  # which corpus it is about is written there
     is_named = data is not None or recall_run(address) is not None
@@ -80,23 +84,19 @@ def doctor(
 
 
 def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[HealthFinding]":
-    """Show what every stage needs, as `plan` does, and compare it with this machine; fewer processes need less."""
+    """Compare what the stages of a run took when they last ran with this machine, and look at the root."""
     from trajpilot_core.doctor import checks as checkup
 
+    folder = open_folder(options.root, options.protocols)
+    stages = {name: stage.under(config) for name, stage in stages_of(config).items()}
+    outputs = [output for output in current_manifests(folder, stages).values() if output is not None]
+    entries = {name: entry for output in outputs for name, entry in output.entries.items()}
+    needs = {name: expected(folder, stage, rows_read(stage.reads, entries)) for name, stage in stages.items()}
     try:
-        stated = needs_of_run(config, options)
-    except InputError:  # the device is not there, as its own check says
-        options = options.replace(device="cpu")
-        stated = needs_of_run(config, options)
-    show_needs(Console(), stated)
-    stated = needs_of_run(config, options.replace(workers=1))
-    is_known = not stated.sizes.assumed
-    left = stated.of([name for name, found in outputs(options).items() if found is None])
-    return [
-        checkup.check_memory(stated),
-        *checkup.check_gpu_memory(stated, options.device),
-        *checkup.check_root(options.root, left.disk(), stated.at(), is_known=is_known),
-    ]
+        device = resolve_device(options.device)
+    except InputError:  # it is not there, as its own check says
+        device = "cpu"
+    return [*checkup.check_needs(needs, device, options.root), *checkup.check_root(options.root)]
 
 
 def look_at_download(corpus: str, folder: str, changes: list[str], file: Path | None) -> NoReturn:

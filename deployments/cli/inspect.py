@@ -3,14 +3,13 @@
 import contextlib
 import gc
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from deployments.cli.needs import show_planned
 from deployments.cli.options import (
     Device,
     File,
@@ -29,9 +28,10 @@ from deployments.cli.tables import disk, moment, number, say, show, time
 from deployments.parts import check_built
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.engine.capacity import free_memory
 from trajpilot_core.engine.last_run import LastRun, recall_run
+from trajpilot_core.engine.needs import Needs
 from trajpilot_core.engine.planning import plan as planning
-from trajpilot_core.engine.planning.estimate import NOTHING
 from trajpilot_core.engine.planning.plan import status as status_rows
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import selected, stages_of
@@ -103,10 +103,10 @@ def plan(
 
 
 def show_plan(config: PipelineConfig, options: RunOptions) -> None:
-    """Print what a run would compute, what its stages need, and how long it may take."""
+    """Print what a run would compute, and what that took when it last ran, scaled."""
     with no_collector():
         rows = planning.plan(stages_of(config), config, options)
-    columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "time", "disk", "why")
+    columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "needs", "why")
     why = ["" if row.state == "fresh" and row.compute == 0 else row.why for row in rows]
     why = [
         text if row.asked else "; ".join(filter(None, ("not asked for", text)))
@@ -114,9 +114,7 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     ]
     cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]
     console = Console()
-    todo = [row.stage for row in rows if row.asked and row.compute != 0]
     show(console, columns, cells, f"plan for {options.root}")
-    show_planned(console, todo, config, options, {row.stage: row.current for row in rows})
     say(console, total([row for row in rows if row.asked], options.root))
 
 
@@ -168,15 +166,25 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
     reused = "unknown" if row.reused is None else f"{'at least ' if at_most else ''}{row.reused:,}"
     rejected = "unknown" if row.rejected is None else f"{'' if row.compute == 0 else 'at least '}{row.rejected:,}"
     if not row.asked:
-        return reused, "-", "-", rejected, "-", "-"
-    cost = [time(row.cost.seconds), disk(row.cost.bytes)]
+        return reused, "-", "-", rejected, "-"
     return (
         reused,
         row.work(),
         "unknown" if row.removed is None else number(row.removed),
         rejected,
-        *(f"up to {text}" if at_most and text != "unknown" else text for text in cost),
+        needs_of(row),
     )
+
+
+def needs_of(row: planning.PlanRow) -> str:
+    """State what computing a row will take, as far as it is known."""
+    if row.compute == 0:
+        return "-"
+    if row.needs is None:
+        return "first run: unknown" if row.current is None else "unknown"
+    parts = [("memory", row.needs.memory), ("GPU", row.needs.gpu), ("disk", row.needs.disk)]
+    bytes_ = [f"{what} {disk(size)}" for what, size in parts if size]
+    return f"{'up to ' if row.bound == 'at most' else ''}{', '.join([time(max(row.needs.seconds, LEAST_S)), *bytes_])}"
 
 
 def total(rows: list[planning.PlanRow], root: str) -> str:
@@ -184,20 +192,27 @@ def total(rows: list[planning.PlanRow], root: str) -> str:
     todo = [row for row in rows if row.compute != 0]
     if not todo:
         return "nothing to compute"
-    cost = NOTHING
-    for row in rows:
-        cost = cost.plus(row.cost)
-    unknown = [row.stage for row in todo if None in (row.cost.seconds, row.cost.bytes)]
-    bound = "about" if all(row.bound == "exactly" for row in todo) else "up to"
-    if len(unknown) == len(todo):
-        known, rest = "in all: unknown; nothing that is to be computed ever ran below this root", ""
-    else:
-        known = f"in all: {bound} {time(max(cost.seconds or 0.0, LEAST_S))} and {disk(cost.bytes)}"
-        rest = f", and more for {', '.join(unknown)}: unknown, never ran here or waits for a stage" if unknown else ""
-    if "://" in root:
-        return known + rest
-    existing = next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())
-    return f"{known}{rest}; {disk(shutil.disk_usage(existing).free)} are free"
+    known = {row.stage: row.needs for row in todo if row.needs is not None}
+    unknown = ", ".join(row.stage for row in todo if row.needs is None)
+    said = "in all: unknown" if not known else f"in all: {sum_of(known, all(row.bound == 'exactly' for row in todo))}"
+    said += f"; first run, or waits for a stage: unknown for {unknown}" if unknown else ""
+    free = [] if "://" in root else [f"{disk(shutil.disk_usage(existing(root)).free)} of disk"]
+    memory = free_memory()
+    free += [] if memory is None else [f"{disk(memory)} of memory"]
+    return f"{said}; {' and '.join(free)} are free" if free else said
+
+
+def sum_of(known: Mapping[str, Needs], exactly: bool) -> str:
+    """State what stages take together: time and disk of all, memory of the one that takes most."""
+    seconds, size = (sum(getattr(needs, kind) for needs in known.values()) for kind in ("seconds", "disk"))
+    most = max(known, key=lambda name: known[name].memory or 0)
+    memory = f", {disk(known[most].memory)} of memory at most ({most})" if known[most].memory else ""
+    return f"{'about' if exactly else 'up to'} {time(max(seconds, LEAST_S))} and {disk(size)}{memory}"
+
+
+def existing(root: str) -> Path:
+    """Return a folder, or the nearest above it that exists."""
+    return next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())
 
 
 def coloured(state: str) -> str:

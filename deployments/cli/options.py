@@ -40,9 +40,6 @@ AtOnce = Annotated[
 CheckpointS = Annotated[
     float, typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch.")
 ]
-IgnoreNeeds = Annotated[
-    bool, typer.Option("--ignore-needs", help="Begin stages that state more memory or disk than this machine has.")
-]
 CompileModels = Annotated[
     bool, typer.Option("--compile-models", help="On a GPU, compile the steps of small models (not measured).")
 ]

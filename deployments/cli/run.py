@@ -14,7 +14,6 @@ from deployments.cli.options import (
     File,
     Force,
     From,
-    IgnoreNeeds,
     MaxRejects,
     Only,
     Pretrained,
@@ -75,7 +74,6 @@ def run(
     max_rejects: MaxRejects = 0.1,
     at_once: AtOnce = None,
     checkpoint_s: CheckpointS = 60.0,
-    ignore_needs: IgnoreNeeds = False,
     compile_models: CompileModels = False,
     pretrained: Pretrained = None,
     tracker: TrackerName = None,
@@ -98,7 +96,6 @@ def run(
         stages_at_once=at_once,
         device=device,
         checkpoint_s=checkpoint_s,
-        ignore_needs=ignore_needs,
         compile_models=compile_models,
         tracker=tracker,
         max_reject_ratio=max_rejects,
@@ -137,7 +134,6 @@ def demo(
     force: Force = [],  # noqa: B006
     workers: Workers = 2,
     at_once: AtOnce = None,
-    ignore_needs: IgnoreNeeds = False,
 ) -> None:
     """Simulate a world and run the whole pipeline on it, offline."""
     if world not in WORLDS:
@@ -154,7 +150,6 @@ def demo(
         force=force,
         workers=workers,
         stages_at_once=at_once,
-        ignore_needs=ignore_needs,
         max_reject_ratio=DELIBERATE,
     )
     from trajpilot_core.simworld.write import refuse_other_world

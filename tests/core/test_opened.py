@@ -14,7 +14,7 @@ def test_outputs_of_every_stage_are_looked_for_and_an_empty_root_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(opened, "manifests_of", lambda folder, stages: asked.extend(stages) or {})
+    monkeypatch.setattr(opened, "current_manifests", lambda folder, stages: asked.extend(stages) or {})
     with pytest.raises(InputError, match="holds no output of any stage"):
         tp.open(tmp_path)
     assert asked == list(EVERY_STAGE)

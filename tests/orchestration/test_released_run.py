@@ -94,7 +94,7 @@ def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reade
     from deployments.recipes.paper import laptop
 
     (tmp_path / "data").mkdir()
-    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(tmp_path / "data"), device="cpu", ignore_needs=True)
+    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(tmp_path / "data"), device="cpu")
     with pytest.raises(InputError, match=r"released features: 0, expected files \.\.\._rgb\.pt"):
         require_outside(laptop(), run, ["features"])
     (tmp_path / "data" / "features").mkdir()

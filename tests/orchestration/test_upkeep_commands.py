@@ -232,12 +232,11 @@ def test_tables_lose_no_word_at_any_width(made: tuple[Path, Path], width: int, m
 
 def test_work_that_is_to_be_done_is_never_said_to_take_no_time() -> None:
     from deployments.cli.inspect import numbers_of
-    from trajpilot_core.engine.planning.estimate import CostEstimate
+    from trajpilot_core.engine.needs import Needs
     from trajpilot_core.engine.planning.plan import PlanRow
 
-    row = PlanRow("ingest", "stale", "", 1, "at most", 0, reused=0, rejected=0, cost=CostEstimate(0.04, 10))
-    assert "up to 1 s" in numbers_of(row)
-    assert "up to 0 s" not in numbers_of(row)
+    row = PlanRow("ingest", "stale", "", 1, "at most", 0, reused=0, rejected=0, needs=Needs(0.04, 10, 0, 10))
+    assert numbers_of(row)[-1] == "up to 1 s, memory 10 B, disk 10 B"
 
 
 def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
@@ -253,16 +252,13 @@ def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
         ask("plan", "--root", root, "--only", "cooking")
 
 
-def test_plan_and_doctor_show_what_the_stages_need_that_would_compute(made: tuple[Path, Path]) -> None:
+def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(made: tuple[Path, Path]) -> None:
     _, root = made
     forced = ask("plan", "--root", root, "--force", "ingest", "--only", "ingest").stdout
-    assert "what each stage needs at most" in forced
-    assert "less with ingest.max_horizon" in forced
-    assert "free here: " in forced
-    assert "needs at most" not in ask("plan", "--root", root, "--only", "ingest").stdout
-    looked = ask("doctor", "--root", root).stdout
-    assert all(f"│ {name} " in looked for name in ("ingest", "predictor", "report"))
-    assert "as in the paper's corpus" not in looked
+    assert re.search(r"│ \d+ s, memory \d+\.\d MB, disk ", forced)
+    assert re.search(r"in all: about .* of memory at most \(ingest\); .* of memory are free", forced)
+    assert "│ first run: unknown │" in ask("plan", "--root", root).stdout
+    assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
 
 
 def test_a_touched_and_a_gone_video_are_named(made: tuple[Path, Path]) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -21,10 +21,10 @@ from trajpilot_core.corpora.formats.folders import Folders
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.engine.capacity import free_memory
-from trajpilot_core.engine.needs import Need, size_text
-from trajpilot_core.engine.planning.stated import StatedNeeds
+from trajpilot_core.engine.needs import Needs, advice, size_text
 from trajpilot_core.engine.resolve import gpu_number, resolve_device
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
+from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.corpus_files import Corpus, open_corpus
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.lock import root_lock
@@ -137,33 +137,35 @@ def asked_driver(fields: str, form: str = "") -> list[str]:
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
-def check_memory(stated: StatedNeeds) -> HealthFinding:
-    """Look at the memory that is free, against the stage that needs most of it.
+def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> list[HealthFinding]:
+    """Compare what stages took of memory, GPU and disk when they last ran with what is free here; stops no run.
 
     Args:
-        stated: what the stages need with one process at a time: where more do not fit, a stage uses fewer.
+        needs: stage -> its last note, scaled; None: it never ran below the root.
+        device: `cpu`, `cuda` or `cuda:<number>`; the whole memory of a GPU counts.
+        root: folder or address; of an object store no room is known.
     """
-    return _compared("memory", *stated.most("host"), free_memory(), stated)
+    kinds = {"memory": free_memory()}
+    if device.startswith("cuda"):
+        kinds["gpu"] = gpu_memory(device)
+    if "://" not in root:
+        kinds["disk"] = shutil.disk_usage(_existing(root)).free
+    return [_compared(kind, needs, found, root) for kind, found in kinds.items()]
 
 
-def check_gpu_memory(stated: StatedNeeds, device: str) -> list[HealthFinding]:
-    """Look at the memory of the GPU that a run would use, against the stage that needs most; nothing on a CPU."""
-    stage, need = stated.most("device")
-    return [_compared("GPU memory", stage, need, gpu_memory(device), stated)] if need.bytes else []
-
-
-def _compared(what: str, stage: str, need: Need, found: int | None, stated: StatedNeeds) -> HealthFinding:
-    """Compare; what is less stops a run only where the sizes are known, not taken from the paper."""
-    expected = f">= {size_text(need.bytes)} for {stage}{stated.at()}"
+def _compared(kind: str, needs: Mapping[str, Needs | None], found: int | None, root: str) -> HealthFinding:
+    took: dict[str, int] = {name: getattr(one, kind) or 0 for name, one in needs.items() if one is not None}
+    most, n_unknown = max(took, key=lambda name: took[name], default=None), len(needs) - len(took)
+    unknown = f"first run: unknown for {n_unknown} of {len(needs)}" if took else "first run: unknown"
+    known = [] if most is None else [f"{size_text(took[most])} for {most}, by its last run"]
+    what, expected = {"gpu": "GPU memory"}.get(kind, kind), "; ".join([*known, *([unknown] if n_unknown else [])])
     if found is None:
         return HealthFinding(what, expected, "this system does not say", "note")
-    if need.bytes <= found:
-        return HealthFinding(what, expected, size_text(found), "ok")
-    names = " or ".join(f"--set {name}" for name in need.lower if not name.startswith("--"))
-    todo = (
-        f"ask for less with {names}, or use another machine" if names else "end other programs, or use another machine"
-    )
-    return HealthFinding(what, expected, size_text(found), "note" if stated.sizes.assumed else "bad", todo)
+    if most is None or took[most] <= found:
+        return HealthFinding(what, expected, f"{size_text(found)} free", "ok")
+    todo = f"free some, `{command('gc', '--root', shown(Path(root)))}` for one, or choose another --root"
+    todo = todo if kind == "disk" else advice(EVERY_STAGE[most])
+    return HealthFinding(what, expected, f"{size_text(found)} free", "note", todo)
 
 
 def gpu_memory(device: str) -> int | None:
@@ -178,42 +180,25 @@ def gpu_memory(device: str) -> int | None:
     return int(found) << 20 if found.isdigit() else None
 
 
-def check_root(address: str, needed_bytes: int, at: str = "", *, is_known: bool = True) -> list[HealthFinding]:
-    """Look at the folder that a run writes to: room, permission, and who else is at it.
+def _existing(root: str) -> Path:
+    """Return a folder, or the nearest above it that exists."""
+    return next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())
 
-    Args:
-        address: it need not exist yet; of an object store nothing is known but that it answers.
-        needed_bytes: what a run still writes.
-        at: at which sizes, as it is shown.
-        is_known: those are the corpus's own; else too little room is noted and stops nothing.
-    """
+
+def check_root(address: str) -> list[HealthFinding]:
+    """Look at the folder that a run writes to, which need not exist yet: permission, and who else is at it."""
     if "://" in address:
         try:
             open_folder(address)
         except (InputError, StoreError) as error:
             return [HealthFinding("root", "an answer", "none", "bad", str(error))]
         return [HealthFinding("root", "can be written", f"{address}: only a run finds out", "note")]
-    root = Path(address)
-    place = next(folder for folder in (root, *root.parents) if folder.exists())
-    free = shutil.disk_usage(place).free
-    room = free >= needed_bytes
-    found = [
-        HealthFinding(
-            "disk",
-            f">= {needed_bytes / 1e9:.1f} GB under {root}{at}",
-            f"{free / 1e9:.1f} GB",
-            "ok" if room else "bad" if is_known else "note",
-            "" if room else f"free some, `{command('gc', '--root', shown(root))}` for one, or choose another --root",
-        )
-    ]
+    root, place = Path(address), _existing(address)
     try:
         with tempfile.TemporaryFile(dir=place):
-            found.append(HealthFinding("root", f"{place} can be written", "it can", "ok"))
+            found = [HealthFinding("root", f"{place} can be written", "it can", "ok")]
     except OSError as error:
-        return [
-            *found,
-            HealthFinding("root", f"{place} can be written", str(error.strerror), "bad", "fix its permissions"),
-        ]
+        return [HealthFinding("root", f"{place} can be written", str(error.strerror), "bad", "fix its permissions")]
     return [*found, *(_holder(root) if root.exists() else [])]
 
 

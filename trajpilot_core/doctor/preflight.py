@@ -12,15 +12,15 @@ import numpy as np
 from schemas.artifacts import Manifest
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TextConfig
 from schemas.vjepa import VJEPA_SIZES, n_parameters
-from trajpilot_core.doctor.checks import HealthFinding, check_gpu_memory, check_memory
+from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.doctor.weights import check_released_files, check_weights
 from trajpilot_core.encoders.text.registry import load_text_encoder, text_encoder_spec
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
-from trajpilot_core.engine.planning.stated import manifests_of, stated_needs
 from trajpilot_core.engine.resolve import resolve_config, resolve_device
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.history import current_manifests
 
 SENTENCE = "C opens the door"
 MOST_ON_CPU = 400_000_000
@@ -28,7 +28,7 @@ MOST_ON_CPU = 400_000_000
 
 
 def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> None:
-    """Refuse a run that would fail later for want of weights or memory.
+    """Refuse a run that would fail later for want of weights.
 
     Args:
         config: of the run.
@@ -45,26 +45,20 @@ def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[s
 
 
 def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> list[HealthFinding]:
-    """Look at what the asked stages need and have no output for: memory, weights, and one trial of each encoder.
-
-    Memory is compared only where the sizes of the corpus are known; every stage looks again before it begins.
+    """Look at what the asked stages need and have no output for: weights, and one trial of each encoder.
 
     Args:
         config: of the run.
         run: of the run.
         names: the stages that it asks for.
     """
-    folder = open_folder(run.root, run.protocols)
     stages = stages_of(config)
-    outputs = manifests_of(folder, stages)
+    outputs = current_manifests(open_folder(run.root, run.protocols), stages)
     wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
     found = check_weights(config, wanted)
     found += check_released_files(config, run.data_root) if "features" in wanted else []
     if not any(one.verdict == "bad" for one in found):
         found += try_encoders(config, run.device, wanted)
-    stated = stated_needs(stages, config, run.replace(workers=1), outputs, folder).of(wanted)
-    if stated.by_stage and not (stated.sizes.assumed or run.ignore_needs):
-        found += [check_memory(stated), *check_gpu_memory(stated, run.device)]
     return found
 
 

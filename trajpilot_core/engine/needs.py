@@ -1,143 +1,127 @@
-"""What a stage needs of a machine before it begins, what the machine has, and what to change where that is less.
+"""What a stage will take of a machine: what its run record notes, scaled; and what to lower where that is too much.
 
-Needs are stated by the stages (`Stage.needs`) from the sizes at hand; this file compares and words them. Bytes on the
-host are anonymous memory of all processes of the stage: what files map can be dropped and counts for nothing. Imports
-neither torch nor Prefect.
+Source: docs/decisions/needs.md. Imports neither torch nor Prefect.
 """
 
-from collections.abc import Callable
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from schemas.artifacts import Entry, RunRecord
+from schemas.config import RunOptions
+from trajpilot_core.engine.capacity import free_memory
+from trajpilot_core.engine.execution.measured import anonymous_bytes, scratch_bytes
+from trajpilot_core.engine.key import KeyedStage
+from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
+from trajpilot_core.store.files import Folder
+from trajpilot_core.store.history import run_records_of
+from trajpilot_core.store.lock import require_free_space
+from trajpilot_core.store.manifest import ARTIFACTS, read_manifest, unless_damaged
 
-GB, MB = 10**9, 10**6
-WORTH_SAYING = GB
-"""Bytes from which on a line of the log says what a stage needs."""
-
-
-class NeedsMachine(NamedTuple):
-    """What of a machine decides how much a stage needs of it."""
-
-    device: str
-    """`cpu`, `cuda` or `cuda:<number>`."""
-    workers: int
-    """Processes at a time."""
-
-    @property
-    def is_gpu(self) -> bool:
-        """Whether tensors of the models lie on a GPU and not on the host."""
-        return self.device.startswith("cuda")
-
-
-@dataclass(frozen=True)
-class Need:
-    """So many bytes at most, and what lowers them."""
-
-    bytes: int = 0
-    lower: tuple[str, ...] = ()
-    """Settings as they are written, `predictor.train.batch`, or options, `--workers`; () where none lowers it."""
-
-
-NOTHING_NEEDED = Need()
+log = logging.getLogger("trajpilot")
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a stage needs at its peak."""
+    """What a stage is expected to take: its last note, scaled."""
 
-    host: Need
-    """Anonymous memory of all its processes."""
-    device: Need = NOTHING_NEEDED
-    """Memory of the GPU; on a CPU nothing."""
-    disk: Need = NOTHING_NEEDED
-    """What it writes below the root."""
-    scratch: Need = NOTHING_NEEDED
-    """What it writes below the root's scratch, or below the system's where the root is remote, until it ends."""
-
-    @property
-    def largest(self) -> int:
-        """The most bytes of any kind."""
-        return max(self.host.bytes, self.device.bytes, self.disk.bytes + self.scratch.bytes)
+    seconds: float
+    memory: int | None
+    """Bytes; None: nobody measured it."""
+    gpu: int
+    disk: int
 
 
-@dataclass(frozen=True)
-class MachineFree:
-    """What is free; None where the system does not say, and nothing is refused for it."""
-
-    host: int | None = None
-    device: int | None = None
-    disk: int | None = None
-    scratch: int | None = None
-    """Where that is another place than `disk`; None: the same."""
+def last_note(folder: Folder, stage: str) -> tuple[str, RunRecord] | None:
+    """Return key and record of the run that computed most of a stage, the last of equals; None: it never ran."""
+    ran = [(key, record) for key, record in run_records_of(folder, stage) if record.computed]
+    return max(ran, key=lambda one: one[1].computed, default=None)
 
 
-def needs_fit(stated: Callable[[int], Needs], workers: int, free: MachineFree) -> int:
-    """Return how many processes at a time fit the host, at most `workers` and at least one.
+def rows_read(reads: Iterable[str], entries: Mapping[str, Entry]) -> int | None:
+    """Return the rows of the entries that a stage reads; None where one is not there."""
+    found = [entries[name].rows if name in entries else None for name in reads]
+    return None if None in found else sum(n for n in found if n is not None)
+
+
+def expected(folder: Folder, stage: AnyStage, rows: int | None = None, units: int | None = None) -> Needs | None:
+    """Return what a stage will take: its last note, scaled by rows; None: its first run, nothing is known.
 
     Args:
-        stated: number of processes -> needs.
-        workers: how many were asked for.
-        free: what is there.
+        folder: the root.
+        stage: which.
+        rows: that it reads now; None: as many as then.
+        units: that it computes; None: as many as then.
     """
-    if free.host is None:
-        return workers
-    fitting = (n for n in range(workers, 1, -1) if stated(n).host.bytes <= free.host)
-    return next(fitting, 1)
+    note = last_note(folder, stage.name)
+    return None if note is None else scaled(stage, note[1], rows, units)
 
 
-def require_needs(stage: str, needs: Needs, free: MachineFree) -> None:
-    """Check that a machine has what a stage needs.
+def scaled(stage: AnyStage, noted: RunRecord, rows: int | None, units: int | None) -> Needs:
+    """Return what a run noted, scaled.
 
-    Args:
-        stage: its name.
-        needs: what it needs.
-        free: what is there.
+    Time and disk grow with the units that are computed and the rows that each reads (a take reads its own). Memory
+    grows with the rows that are read, and fewer than noted need as much: models, batches and libraries stay.
+    """
+    growth = rows / noted.rows if rows and noted.rows else 1.0
+    work = (noted.computed if units is None else units) / noted.computed * (1.0 if stage.shard_by == "take" else growth)
+    at_least = max(1.0, growth)
+    memory = None if noted.memory_bytes is None else round(noted.memory_bytes * at_least)
+    return Needs(noted.seconds * work, memory, round(noted.gpu_bytes * at_least), round(noted.disk_bytes * work))
+
+
+def require_room(work: KeyedStage, folder: Folder, run: RunOptions, units: int) -> None:
+    """Refuse a stage that is about to compute where the disk lacks what it took; warn where the memory does.
+
+    A note of other settings refuses nothing: whoever lowers a setting must not be stopped by what it was.
 
     Raises:
-        InputError: of something it has less; says of what, how much, and what to change.
+        StoreError: too little of the disk is free.
     """
-    missing = lacks(needs, free)
-    if missing:
-        anyway = "`--ignore-needs`, run.ignore_needs, begins all the same"
-        raise InputError(f"stage {stage} cannot begin here: {'; '.join(missing)} ({anyway})")
+    stage, own = work.resolved.stage, work.resolved.config
+    entries = {name: entry for name, (_, entry) in work.resolved.inputs.entries.items()}
+    note = last_note(folder, stage.name)
+    if note is None:
+        return
+    needs = scaled(stage, note[1], rows_read(entries, entries), units)
+    free, held = free_memory(), anonymous_bytes(os.getpid())
+    if free is not None and needs.memory is not None and needs.memory - held > free:
+        figures = f"{size_text(needs.memory)} of memory by its last run, and {size_text(free)} is free"
+        log.warning("%-13s takes about %s; if it runs out, %s", stage.name, figures, advice(stage))
+    root, manifest = folder.local(ARTIFACTS), unless_damaged(read_manifest, folder, stage.name, note[0])
+    if root is not None and manifest is not None and manifest.config == own.content():
+        lacking = max(0, needs.disk - scratch_bytes(run, stage.name))
+        lower = f", or lower {' or '.join(stage.lowers)}" if stage.lowers else ""
+        what, remedy = f"stage {stage.name}, by its last run,", f"free some space or choose another --root{lower}"
+        require_free_space(root.parent, lacking, what, remedy)
 
 
-def lacks(needs: Needs, free: MachineFree) -> list[str]:
-    """Return what a machine lacks for a stage: one phrase each, with both figures and what to change."""
-    disk, scratch = needs.disk.bytes, needs.scratch.bytes
-    lower_disk = needs.scratch.lower + needs.disk.lower
-    kinds = [
-        ("memory", needs.host, free.host, "end other programs"),
-        ("GPU memory", needs.device, free.device, "choose another --device"),
-    ]
-    if free.scratch is None:
-        kinds.append(("disk", Need(disk + scratch, lower_disk), free.disk, "free some, or choose another --root"))
-    else:
-        kinds.append(("disk", needs.disk, free.disk, "free some, or choose another --root"))
-        kinds.append(("temporary disk", needs.scratch, free.scratch, "free some, or set TMPDIR to another disk"))
-    return [_lack(what, need, found, otherwise) for what, need, found, otherwise in kinds if _is_less(need, found)]
+@contextmanager
+def naming_settings(stage: AnyStage) -> Iterator[None]:
+    """Turn a lack of memory inside the block into an error that names what to lower.
+
+    Raises:
+        InputError: memory ran out, and nothing could be halved.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError):
+            from trajpilot_core.memory import is_out_of_memory
+
+            if not is_out_of_memory(error):
+                raise
+        raise InputError(f"stage {stage.name} ran out of memory ({error}); {advice(stage)}") from error
 
 
-def _is_less(need: Need, found: int | None) -> bool:
-    return found is not None and need.bytes > found
-
-
-def _lack(what: str, need: Need, found: int | None, otherwise: str) -> str:
-    names = " or ".join(name if name.startswith("--") else f"--set {name}" for name in need.lower)
-    todo = f"ask for less with {names}, or {otherwise}" if names else otherwise
-    return f"it needs {size_text(need.bytes)} of {what}, and {size_text(found or 0)} is free: {todo}"
+def advice(stage: AnyStage) -> str:
+    """State what lowers the memory that a stage takes."""
+    return f"lower {', '.join([*stage.lowers, '--workers'])}, or choose another --device"
 
 
 def size_text(n_bytes: int) -> str:
     """Write a number of bytes in gigabytes as people read it; small ones in megabytes."""
-    return f"{n_bytes / GB:.1f} GB" if n_bytes >= GB else f"{-(-n_bytes // MB)} MB"
-
-
-def needs_text(needs: Needs) -> str:
-    """State in a few words what a stage needs."""
-    parts = [f"{size_text(needs.host.bytes)} of memory"]
-    if needs.device.bytes:
-        parts.append(f"{size_text(needs.device.bytes)} of GPU memory")
-    parts.append(f"{size_text(needs.disk.bytes + needs.scratch.bytes)} of disk")
-    return ", ".join(parts)
+    return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 10**9 else f"{-(-n_bytes // 10**6)} MB"

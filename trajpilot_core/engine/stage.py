@@ -18,8 +18,6 @@ from pydantic import JsonValue
 from schemas.base import Record, canonical_json
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject
-from trajpilot_core.engine.needs import Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.tensors import Models, Tensors
 
@@ -219,9 +217,8 @@ class Stage(Generic[Config]):
     """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
     narrowed: Callable[[PipelineConfig], tuple[str, ...] | None] | None = None
     """(all settings) -> what it reads under them in place of `reads`; None: `reads`."""
-    needs: Callable[[CorpusSizes, Config, NeedsMachine], Needs] | None = None
-    """What it needs at most at sizes at hand, under its own config, on a machine; it is checked before it begins.
-    None: nothing that a machine could lack."""
+    lowers: tuple[str, ...] = ()
+    """Settings, as `--set` names them, that lower what it takes of memory or disk: errors name them."""
 
     def __post_init__(self) -> None:
         if settings_field(self.config) is None:

@@ -15,13 +15,10 @@ from schemas.probe import ProbeAnswer, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.contributions import chains_in, folds_of, part_of
 from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, TWINNED, Chain, model_key, seeds_of
-from trajpilot_core.engine.needs import Needs, NeedsMachine
 from trajpilot_core.engine.progress import portion
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import probe
-from trajpilot_core.stages.needs_of_probe import token_needs
 from trajpilot_core.stages.pretrained import initial_weights
 
 if TYPE_CHECKING:
@@ -58,11 +55,6 @@ def completed(config: PipelineConfig) -> ActionTokenConfig:
     """Return the settings of the stage with those of predictor, scorer and probe that it works with."""
     scorer = config.scorer.replace(ablations=())
     return config.action_token.replace(predictor=config.predictor, scorer=scorer, probe=config.probe)
-
-
-def needs(sizes: CorpusSizes, cfg: ActionTokenConfig, machine: NeedsMachine) -> Needs:
-    """State what fitting predictors and probes needs."""
-    return token_needs(sizes, cfg, machine)
 
 
 def trainings(known: Iterable[Chain], seeds: Iterable[int]) -> dict[str, tuple[Chain, int, str]]:
@@ -229,7 +221,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=needs,
+    lowers=("action_token.train.batch",),
     conclude=conclude,
     outside_shards=("utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"),
 )

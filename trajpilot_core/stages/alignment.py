@@ -14,7 +14,6 @@ from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, draw_folds, 
 from trajpilot_core.data.imported_fits import folds_for
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.stages.needs_of_trainings import alignment_needs
 from trajpilot_core.stages.pretrained import e_tau_sources, import_e_tau, settings_of_e_tau
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=alignment_needs,
+    lowers=("alignment.train.batch",),
     conclude=conclude,
     outside_shards=("seeds", "folds", "holdout_share", "fold_share", "fold_seed", "pretrained"),
 )

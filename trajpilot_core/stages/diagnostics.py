@@ -11,8 +11,6 @@ from schemas.arrow import table_of
 from schemas.diagnostics import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.arrays import Codes
-from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Stage, Work
 
 if TYPE_CHECKING:
@@ -22,19 +20,6 @@ VERSION = 1  # raise when the numbers that this stage writes change
 SPLITS = ("test", "train")
 SHORTEST = 3
 """Horizon of the shortest window with a middle step."""
-SEGMENT, POSITION = 500, 60
-"""Bytes of a segment's ids and codes, and of one position of a window, at the peak."""
-
-
-def needs(sizes: CorpusSizes, cfg: DiagnosticsConfig, machine: NeedsMachine) -> Needs:
-    """State the features, read whole, twice while they are put together, and a part of the windows at once."""
-    from trajpilot_core.evaluation.feature_distances import CHUNK
-
-    features = 2 * 2 * sizes.segments * sizes.feature_numbers
-    parts = 4 * 4 * CHUNK * max(1, sizes.longest) * sizes.feature_numbers
-    draws = 8 * cfg.bootstrap * sizes.takes
-    host = 150 * MB + features + parts + draws + SEGMENT * sizes.segments + POSITION * sizes.positions
-    return Needs(Need(host, ("features.tokens",)), disk=Need(1 * MB))
 
 
 def run(work: Work[DiagnosticsConfig]) -> None:
@@ -130,5 +115,5 @@ STAGE = Stage(
     run=run,
     version=VERSION,
     summary="Features -> distances between kinds of pairs of segments, and how often true plans approach the goal",
-    needs=needs,
+    lowers=("features.tokens",),
 )

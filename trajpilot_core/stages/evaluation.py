@@ -8,8 +8,6 @@ import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig, PipelineConfig
-from schemas.observation import DOF, MOTIONS
-from schemas.planners import PLANNERS
 from schemas.results import (
     CurvePoint,
     DecodingChoice,
@@ -24,20 +22,12 @@ from schemas.results import (
 )
 from trajpilot_core.data.contributions import folds_of
 from trajpilot_core.data.cross_fitting import (
-    FINAL,
     SCORER_NO_GOAL,
-    VARIANTS,
     noted_fitted,
     seeds_of,
-    twin_of,
-    twins_of,
 )
-from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
-from trajpilot_core.stages import needs_of_planners as planning
-from trajpilot_core.stages import needs_of_trainings as part
 from trajpilot_core.stages import vlm_rows
 
 if TYPE_CHECKING:
@@ -68,9 +58,6 @@ READS = (
 )
 OF_LATENTS = ("latent_models", "latent_predictions", "latent_checks")
 """What it reads in addition where a run plans in the space of the video encoder."""
-ROW_BYTES, ROW_DISK = 250, 45
-"""Of one row of the predictions (a window's position, a row of the tables, a seed), in memory at the peak of scoring
-and on disk. Measured: 180 and 37."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that name the takes that those were fitted on."""
 VERSION = 9  # raise when the numbers that this stage writes change
@@ -105,63 +92,6 @@ def plans_in_latents(cfg: EvaluationConfig) -> bool:
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
     """Name the file by which a simulated corpus describes itself; recorded ones have none, which is an input too."""
     return [Source("", files=("world.json",))]
-
-
-def needs(sizes: CorpusSizes, cfg: EvaluationConfig, machine: NeedsMachine) -> Needs:
-    """State what answering and scoring the test windows needs: the predictions of every row, and one seed's models."""
-    n_rows = answered_rows(sizes, cfg)
-    test, scorer = sizes.windows.get("test", 0), sizes.config.scorer
-    positions = sizes.positions * test // max(1, sizes.all_windows)
-    rows = positions * n_rows * len(sizes.config.alignment.seeds)
-    models = part.planning_tensors(sizes) + part.view_bytes(sizes) + sequence_models(sizes)
-    at_once = min(part.ANSWERED_AT_ONCE, sizes.of_a_horizon("test"))
-    work = part.candidate_bytes(sizes, scorer, at_once, part.ANSWERED) + part.retrieval_bytes(sizes)
-    work = max(work + joint_decoding(sizes, cfg, at_once), fitting_discriminants(sizes))
-    if scorer.anticipates:
-        work += part.candidate_bytes(sizes, scorer, at_once, part.COLLECTED)
-    models += planning.answering_bytes(sizes, sizes.config.planners) + part.twin_bytes(sizes)
-    scored, disk = ROW_BYTES * rows, Need(ROW_DISK * rows)
-    if machine.is_gpu:
-        on_gpu = Need(part.GPU_PROCESS + models + work, ("scorer.candidates",))
-        return Needs(Need(part.after_loading(sizes, part.GPU_PROCESS + scored)), on_gpu, disk)
-    return Needs(Need(part.after_loading(sizes, models + work + scored), ("scorer.candidates",)), disk=disk)
-
-
-def answered_rows(sizes: CorpusSizes, cfg: EvaluationConfig) -> int:
-    """Return how many rows of the tables a run answers, those of other stages included."""
-    from trajpilot_core.methods import METHODS
-    from trajpilot_core.methods.planners import DDPM
-
-    planners = sizes.config.planners
-    absent: set[str] = {name for name in PLANNERS if name not in planners.methods}
-    absent |= {twin_of(variant) for variant in VARIANTS} - set(twins_of(FINAL, sizes.config.predictor))
-    rows = [one for one in METHODS if not absent & set(one.models) and (one is not DDPM or planners.answers_ddpm)]
-    rows = [one for one in rows if one.predictions is None or one.predictions in completed(sizes.config).brought]
-    if not completed(sizes.config).anticipates:
-        rows = [one for one in rows if not one.anticipates]
-    elif not sizes.config.scorer.anticipates:
-        rows = [one for one in rows if SCORER_NO_GOAL not in one.models]
-    return len(rows) + len(cfg.plugin_rows)
-
-
-def sequence_models(sizes: CorpusSizes) -> int:
-    """Return the bytes of both discriminants of the hidden Markov model, which stand next to what rows answer with."""
-    width = sizes.feature_width + MOTIONS * DOF
-    return 2 * part.FLOAT * sizes.labels * width
-
-
-def joint_decoding(sizes: CorpusSizes, cfg: EvaluationConfig, windows: int) -> int:
-    """Return what decoding steps together takes at its peak: probabilities of all labels, and pairs of kept ones."""
-    kept = min(cfg.joint.shortlist, sizes.labels)
-    all_labels = 8 * part.FLOAT * min(part.LOGIT_CHUNK, windows * sizes.longest * sizes.labels)
-    pairs = windows * kept**2 * (2 * part.FLOAT * sizes.longest + 4 * part.DOUBLE)
-    return all_labels + pairs
-
-
-def fitting_discriminants(sizes: CorpusSizes) -> int:
-    """Return what fitting the discriminants takes at its peak, before any candidate is there."""
-    width = sizes.feature_width + MOTIONS * DOF
-    return part.DOUBLE * (4 * sizes.labels + 3 * width) * width + part.FLOAT * sizes.segments * width
 
 
 def run(work: Work[EvaluationConfig]) -> None:
@@ -348,6 +278,6 @@ STAGE = Stage(
     version=VERSION,
     summary="Predicts every row on the test windows, scores it with intervals over takes, and checks the result",
     uses_gpu=True,
-    needs=needs,
+    lowers=("scorer.candidates",),
     output=Output("test windows", "metrics", ("pooling", "n_windows"), scored_windows),
 )

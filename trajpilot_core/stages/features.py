@@ -13,14 +13,10 @@ from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
 from schemas.observation import features_schema
-from schemas.plugins import is_plugin
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES, VjepaSize, n_parameters
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.corpora.records.without_videos import video_of
 from trajpilot_core.encoders.video.registry import video_encoder_files
-from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.stages import released_features
 
@@ -29,12 +25,8 @@ if TYPE_CHECKING:
     from trajpilot_core.video.isolate import Event
 
 NAME, VERSION = "features", 1
-TORCH, DECODER = 300 * MB, 120 * MB
-"""Anonymous memory of a process with torch, and of a decoder. Measured: 280 MB, and 30 MB with videos of 448 px."""
 WAITING = 2
 """Batches of decoded clips that may wait for the encoder."""
-AHEAD, LEVELS = 59_433_472, 4
-"""Parameters of the largest predictor, that of V-JEPA 2.1 ViT-G, and the levels of the encoder that it reads."""
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
@@ -58,38 +50,9 @@ def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
     ]
 
 
-def needs(sizes: CorpusSizes, cfg: FeatureConfig, machine: NeedsMachine) -> Needs:
-    """State what the decoders, the clips on their way and the encoder need; of a batch that does not fit a GPU, half.
-
-    So a GPU must have room for the weights and one clip. On a CPU the whole batch is counted, in fp32.
-    """
-    if cfg.source == "released":
-        return released_features.needs(sizes)
-    size, weights = _network(cfg)
-    clip = 3 * cfg.n_frames * cfg.size_px**2
-    tokens = cfg.n_frames // TUBELET * (cfg.size_px // PATCH_PX) ** 2
-    levels = LEVELS if cfg.ahead_tubelets is not None else 0
-    activations = tokens * (2 * size.hidden + (9 + levels) * size.width) + 2 * clip
-    clips = (WAITING * cfg.batch + 2 * machine.workers + 2 * cfg.batch) * clip
-    host = TORCH + machine.workers * DECODER + clips + sizes.segments * 700
-    disk = Need(2 * (2 * sizes.segments * sizes.feature_numbers) + sizes.takes * 12_000)  # with the pack
-    if machine.is_gpu:
-        number = 4 if cfg.precision == "fp32" else 2
-        gpu = 1_000 * MB + number * weights + 4 * activations
-        return Needs(Need(host + 1_000 * MB, ("--workers", "features.batch")), Need(gpu, ("features.model",)), disk)
-    return Needs(Need(host + 4 * (weights + cfg.batch * activations), ("features.batch",)), disk=disk)
-
-
 def on_gpu(cfg: FeatureConfig) -> bool:
     """Return whether an encoder runs; released files are read."""
     return cfg.source == "encoded"
-
-
-def _network(cfg: FeatureConfig) -> tuple[VjepaSize, int]:
-    """Return the size of the encoder and its parameters; nobody knows those of a plugin: it counts as the tiny one."""
-    if is_plugin(cfg.model):
-        return VJEPA_SIZES["tiny"], n_parameters("tiny", "2.1")
-    return VJEPA_SIZES[cfg.model], n_parameters(cfg.model, "2.1") + (AHEAD if cfg.ahead_tubelets is not None else 0)
 
 
 @dataclass
@@ -265,7 +228,7 @@ STAGE = Stage(
     shard_by="take",
     sources=sources,
     pure_sources=True,
-    needs=needs,
+    lowers=("features.batch", "features.model"),
     uses_gpu=on_gpu,
     video_s=covered_s,
     output=Output("segments", "features", ("segment_id",)),

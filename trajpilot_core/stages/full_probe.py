@@ -8,7 +8,6 @@ from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.encoders.video.embed import torch_threads
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa
 from trajpilot_core.engine.progress import portion
-from trajpilot_core.engine.sizes import feature_shape
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.stages.probe import VARIANT, commit, refuse_late, trainings
 from trajpilot_core.training.clip_stream import ClipStream, StreamPlace, clip_stream, open_encoder
@@ -20,7 +19,7 @@ def run_full(work: Work[ProbeConfig]) -> None:
     """Fit the grids of the seeds that are asked for, one seed after the other, and answer the tested clips."""
     cfg, runtime = work.config, work.runtime
     assert cfg.encoder is not None
-    data = load_clips(work.inputs, feature_shape(cfg.encoder)[0])
+    data = load_clips(work.inputs, cfg.encoder.token_shape[0])
     refuse_late(data, cfg)
     task, asked = probe_task(data), [source.shard for source in work.pending]
     with torch_threads(cfg.encoder):

@@ -22,8 +22,6 @@ from trajpilot_core.corpora.records.without_videos import refuse_unstated, state
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.data.imported_fits import dev_of_captures
-from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 VERSION = 2  # raise when the tables that this module writes change
 LATE_START_S = 0.5
 """A video whose first picture comes later in its file's clock is warned of; annotations may count from that clock."""
-PROCESS, DECODER = 80 * MB, 60 * MB
-"""Anonymous memory of a process without torch, and of a decoder that probes. Measured: 70 MB and 35 MB."""
 NO_WINDOWS = (1, 0)
 """Shortest and longest window where there is none."""
 LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
@@ -62,13 +58,6 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     if not spec_of(config.corpus).has_plans:
         facts["windows"] = "none"
     return [Source(shard="", files=tuple(sorted({*found.files, *table})), facts=facts)]
-
-
-def needs(sizes: CorpusSizes, config: IngestConfig, machine: NeedsMachine) -> Needs:
-    """State what the tables take: 1 KB a window was measured on tables of the paper's size; annotations come on top."""
-    host = PROCESS + machine.workers * DECODER + sizes.segments * 2_000 + sizes.all_windows * 1_200
-    disk = sizes.segments * 60 + sizes.all_windows * 25 + sizes.labels * 100
-    return Needs(Need(host, ("ingest.max_horizon",)), disk=Need(disk))
 
 
 def run(work: Work[IngestConfig]) -> None:
@@ -254,6 +243,6 @@ STAGE = Stage(
     version=VERSION,
     summary="Annotations, splits, video headers -> takes, segments, labels, planning windows",
     sources=sources,
-    needs=needs,
+    lowers=("ingest.max_horizon",),
     output=Output("action segments", "segments", ("split",)),
 )

@@ -15,7 +15,6 @@ from trajpilot_core.data.contributions import Contributions, chains_in, folds_of
 from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError, TrainingError
-from trajpilot_core.stages.needs_of_latents import latent_needs
 from trajpilot_core.stages.predictor import TAKES_GIVE
 
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=latent_needs,
+    lowers=("latent.train.batch",),
     conclude=conclude,
     outside_shards=PLANS_ALONE,
     may_be_empty=True,

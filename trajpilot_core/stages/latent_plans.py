@@ -14,7 +14,6 @@ from schemas.results import CurvePoint, Judgement, Prediction
 from trajpilot_core.data.cross_fitting import seeds_of
 from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.stages.latent import completed
-from trajpilot_core.stages.needs_of_latents import latent_plans_needs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.planning import PlanningData
@@ -149,5 +148,5 @@ STAGE = Stage(
     summary="Searches head motion in the space of the video encoder, and measures what its energy and conditions tell",
     completed=completed,
     uses_gpu=True,
-    needs=latent_plans_needs,
+    lowers=("latent.search.samples",),
 )

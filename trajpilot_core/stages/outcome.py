@@ -7,16 +7,11 @@ from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.outcome import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
-from schemas.probe import ProbeConfig
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.contributions import chains_in, folds_of, part_of
 from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, Chain, model_key, seeds_of, variants_of
-from trajpilot_core.engine.needs import Need, Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
-from trajpilot_core.stages.needs_of_probe import probe_needs
-from trajpilot_core.stages.needs_of_trainings import predictor_needs
 from trajpilot_core.stages.predictor import pending_of
 from trajpilot_core.stages.pretrained import initial_weights, origin_of_models
 
@@ -37,32 +32,6 @@ def completed(config: PipelineConfig) -> OutcomeConfig:
     scorer = config.scorer.replace(ablations=())
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     return config.outcome.replace(predictor=config.predictor, scorer=scorer, **measured)
-
-
-def needs(sizes: CorpusSizes, cfg: OutcomeConfig, machine: NeedsMachine) -> Needs:
-    """State what fitting predictors needs, as those of planning, of windows of three positions, and probes."""
-    found = predictor_needs(sizes, sizes.config.predictor.replace(train=cfg.train), machine)
-    if sizes.tokens == 1:
-        return found
-    probes = probe_needs(sizes, probe_settings(sizes, cfg), machine)
-    host, device, scratch = (
-        max((getattr(one, kind) for one in (found, probes)), key=lambda need: need.bytes)
-        for kind in ("host", "device", "scratch")
-    )
-    return Needs(host, device, Need(found.disk.bytes + probes.disk.bytes), scratch)
-
-
-def probe_settings(sizes: CorpusSizes, cfg: OutcomeConfig) -> ProbeConfig:
-    """Return the probe of shots as one of actions: one training a seed."""
-    return ProbeConfig(
-        tokens="temporal",
-        seeds=sizes.config.alignment.seeds,
-        heads=cfg.probe_heads,
-        blocks=cfg.probe_blocks,
-        rates=(cfg.train.lr,),
-        decays=(cfg.train.weight_decay,),
-        batch=cfg.train.batch,
-    )
 
 
 def trainings(known: Iterable[Chain], seeds: Iterable[int], *, has_tokens: bool) -> dict[str, tuple[Chain, int, str]]:
@@ -213,7 +182,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=needs,
+    lowers=("outcome.train.batch",),
     conclude=conclude,
     outside_shards=("utility", "shuffle_seed", "bootstrap", "confidence", "seed", "scorer"),
     output=Output("test shots", "shot_answers", ("shot_id",), lambda table: len(set(table["shot_id"].to_pylist()))),

@@ -15,7 +15,6 @@ from schemas.results import CurvePoint
 from trajpilot_core.data.contributions import Contributions, chains_in, folds_of, horizons_of, part_of
 from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
-from trajpilot_core.stages.needs_of_planners import planners_needs
 
 if TYPE_CHECKING:
     from trajpilot_core.training.jobs import TrainingJob
@@ -137,7 +136,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=planners_needs,
+    lowers=tuple(f"planners.{name}.train.batch" for name in ("schema_net", "pdpp", "viterbi_plan_net")),
     conclude=conclude,
     outside_shards=("seeds", "methods", "has_ddpm_row", "samplings"),
     may_be_empty=True,

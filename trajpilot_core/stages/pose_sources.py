@@ -17,11 +17,8 @@ from schemas.pose_sources import POSE_MODELS, PoseScore, PoseSourcesConfig
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.contributions import chains_in, folds_of, part_of
 from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, model_key, seeds_of
-from trajpilot_core.engine.needs import Needs, NeedsMachine
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
-from trajpilot_core.stages.needs_of_trainings import predictor_needs
 from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.stages.pretrained import initial_weights, origin_of_models
 
@@ -58,11 +55,6 @@ def completed(config: PipelineConfig) -> PoseSourcesConfig:
     predictor = config.predictor.replace(twin_goal_dropout=None)
     own = config.pose_sources.replace(predictor=predictor, decoding=config.scorer.decoding, **measured)
     return own.replace(judges_training=True)
-
-
-def needs(sizes: CorpusSizes, cfg: PoseSourcesConfig, machine: NeedsMachine) -> Needs:
-    """State what fitting the predictors needs: as those of planning."""
-    return predictor_needs(sizes, sizes.config.predictor, machine)
 
 
 def trainings(seeds: Iterable[int]) -> dict[str, tuple[int, str]]:
@@ -340,7 +332,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=needs,
+    lowers=("predictor.train.batch",),
     conclude=conclude,
     outside_shards=("margin", "judges_training", "decoding", "bootstrap", "confidence", "seed"),
 )

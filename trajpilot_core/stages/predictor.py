@@ -25,7 +25,6 @@ from trajpilot_core.data.cross_fitting import (
 from trajpilot_core.data.imported_fits import with_imported
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.stages.needs_of_trainings import predictor_needs
 from trajpilot_core.stages.pretrained import initial_fits, initial_weights
 
 if TYPE_CHECKING:
@@ -209,7 +208,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=predictor_needs,
+    lowers=("predictor.train.batch",),
     conclude=conclude,
     outside_shards=("pretrained", "twin_goal_dropout", "anticipates", "masked_goal_target"),
 )

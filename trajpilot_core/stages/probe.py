@@ -23,7 +23,6 @@ from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.metrics.epic_kitchens import PAIRS, ActionPart
-from trajpilot_core.stages.needs_of_probe import probe_needs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
@@ -245,7 +244,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=probe_needs,
+    lowers=("probe.batch", "probe.clips_at_once", "probe.rates"),
     conclude=conclude,
     completed=completed,
     narrowed=reads,

@@ -16,8 +16,6 @@ from schemas.observation import released_features_schema
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.intervals import INTERVAL, intervals_by_take
 from trajpilot_core.corpora.released import RELEASED
-from trajpilot_core.engine.needs import MB, Need, Needs
-from trajpilot_core.engine.sizes import CorpusSizes, feature_shape
 from trajpilot_core.engine.stage import Inputs, Source, Work
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole, safe_path
@@ -26,10 +24,6 @@ if TYPE_CHECKING:
     from trajpilot_core.encoders.released import SegmentRows
 
 STAGE_NAME, VERSION = "features", 1  # raise when the numbers that this module writes change; a golden test watches
-FILE = 300 * MB
-"""Memory that one file takes while it is read: the bytes, the tensor and its copy in float32 of two hours of video."""
-TORCH = 300 * MB
-"""Of a process with torch, as in the stage `features`."""
 SegmentSpans = list[tuple[str, float, float]]
 """Segments of a take: id, start and end in seconds."""
 TOKENS_VERSION = 1
@@ -56,15 +50,7 @@ def sources(inputs: Inputs, cfg: FeatureConfig) -> list[Source]:
 
 def n_tokens(cfg: FeatureConfig) -> int:
     """Return how many rows of a file are kept for a segment, next to one another; 1: their mean."""
-    return feature_shape(cfg)[1]
-
-
-def needs(sizes: CorpusSizes) -> Needs:
-    """State what reading one file after the other needs; no GPU."""
-    return Needs(
-        Need(TORCH + FILE + sizes.segments * 700),
-        disk=Need(2 * (2 * sizes.segments * sizes.feature_numbers) + sizes.takes * 12_000),
-    )
+    return cfg.token_shape[1]
 
 
 def run(work: Work[FeatureConfig]) -> None:

@@ -7,8 +7,6 @@ from schemas.closed import ClassHeadSettings
 from schemas.config import PipelineConfig, ReportConfig
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
-from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
 VERSION = 10  # raise when what this stage writes changes
@@ -110,18 +108,6 @@ def plans_of(cfg: ReportConfig) -> bool:
     return cfg.corpus is None or spec_of(cfg.corpus).has_plans
 
 
-def needs(sizes: CorpusSizes, cfg: ReportConfig, machine: NeedsMachine) -> Needs:
-    """State what the figures read: takes, segments and motions as objects, and the outcomes of the test windows.
-
-    On the disk are the page and, next to it, a copy of the evaluation's tables.
-    """
-    from trajpilot_core.stages import evaluation
-
-    host = 150 * MB + sizes.segments * 3_000 + sizes.all_windows * 1_100 + machine.workers * 80 * MB
-    copied = evaluation.needs(sizes, sizes.config.evaluation, machine).disk.bytes if plans_of(cfg) else 0
-    return Needs(Need(host, ("report.examples",)), disk=Need(20 * MB + copied))
-
-
 def run(work: Work[ReportConfig], stages: Sequence[AnyStage], others: Sequence[AnyStage]) -> None:
     """Build the report; see `trajpilot_core.report` for the parts.
 
@@ -174,5 +160,5 @@ def report_on(stages: Sequence[AnyStage], others: Sequence[AnyStage] = ()) -> St
         sources=sources,
         pure_sources=True,
         narrowed=partial(narrowed, reads=reads, more={stage.name: entries_of(stage) for stage in others}),
-        needs=needs,
+        lowers=("report.examples",),
     )

@@ -13,7 +13,6 @@ from trajpilot_core.data.cross_fitting import is_twin, seeds_of
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages.needs_of_trainings import scorer_needs
 
 if TYPE_CHECKING:
     from trajpilot_core.store.tensors import Models
@@ -171,7 +170,7 @@ STAGE = Stage(
     sources=sources,
     pure_sources=True,
     uses_gpu=True,
-    needs=scorer_needs,
+    lowers=("scorer.candidates", "scorer.max_queries", "scorer.train.batch"),
     conclude=conclude,
     outside_shards=("anticipates",),
 )

@@ -9,30 +9,12 @@ from schemas.observation import descriptions_schema, text_bank_schema
 from trajpilot_core.encoders.text.base import TextEncoder
 from trajpilot_core.encoders.text.descriptions import SENTENCES, Descriptions, describe, descriptions_file
 from trajpilot_core.encoders.text.registry import encoder_files, load_text_encoder
-from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 
 BATCHES = 16
 """Batches between two reports of progress; whole batches, so that padding stays what it is."""
-WEIGHTS = 600 * MB
-"""Of a text encoder of RoBERTa's size, EgoVLPv2's; a larger one of the hub needs more than is stated."""
 VERSION = 1  # raise when the numbers that this module writes change
-
-
-def needs(sizes: CorpusSizes, cfg: TextConfig, machine: NeedsMachine) -> Needs:
-    """State what the bank takes, five times, and where a model embeds the texts its weights and a batch."""
-    vectors = 4 * sizes.labels * sizes.text_width
-    host = 60 * MB + 5 * vectors + sizes.labels * 1_000
-    disk = Need(vectors + sizes.labels * 100)
-    if not on_gpu(cfg):
-        return Needs(Need(host), disk=disk)
-    model = WEIGHTS + 4 * cfg.batch * cfg.max_tokens * 20 * sizes.text_width
-    if machine.is_gpu:
-        gpu = Need(1_000 * MB + model, ("text_bank.batch",))
-        return Needs(Need(host + 1_300 * MB + WEIGHTS), gpu, disk)
-    return Needs(Need(host + 300 * MB + model, ("text_bank.batch",)), disk=disk)
 
 
 def run(work: Work[TextConfig]) -> None:
@@ -109,7 +91,7 @@ STAGE = Stage(
     version=VERSION,
     summary="Labels -> unit vectors of a frozen text encoder",
     sources=sources,
-    needs=needs,
+    lowers=("text_bank.batch",),
     uses_gpu=on_gpu,
     output=Output("labels", "text_bank", ("label_id",)),
 )

@@ -11,23 +11,17 @@ from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
-from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.poses.sources.base import Done, TakeJob
 from trajpilot_core.poses.sources.registry import pose_source, source_of
 
 VERSION = 1
-READER = {"aria": 130 * MB, "odometry": 600 * MB, "pi3": 600 * MB}
-"""Pose source -> anonymous memory of a process that reads one take or decodes a clip."""
 ENDS = {
     "action": ("annotated_start_s", "annotated_end_s"),
     "gap": ("observed_end_s", "annotated_start_s"),
 }
 """Span -> the columns of details with its ends, seconds."""
-PI3_WEIGHTS, PI3_CLIP = 5_400 * MB, 6_000 * MB
-"""Of Pi3X in fp32, and of a clip of sixteen frames. Not measured: no GPU has run this project."""
 
 
 def sources(inputs: Inputs, cfg: TrajectoryConfig, data_root: str) -> list[Source]:
@@ -78,20 +72,6 @@ def on_gpu(cfg: TrajectoryConfig) -> bool:
     return "pi3" in cfg.sources()
 
 
-def needs(sizes: CorpusSizes, cfg: TrajectoryConfig, machine: NeedsMachine) -> Needs:
-    """State what the readers of poses need, one per worker; Pi3 needs its weights as well."""
-    readers = (machine.workers + 1) * max(READER[name] for name in cfg.sources())
-    host, gpu = 100 * MB + readers + sizes.segments * 1_500, 0
-    if on_gpu(cfg):
-        gpu = PI3_WEIGHTS + PI3_CLIP
-    disk = Need(sizes.segments * 600 + sizes.takes * 12_000)
-    if machine.is_gpu:
-        return Needs(
-            Need(host + 1_300 * MB, ("--workers",)), Need(1_000 * MB + gpu, ("trajectories.pi3.pixel_limit",)), disk
-        )
-    return Needs(Need(host + gpu, ("--workers",)), disk=disk)
-
-
 def run(work: Work[TrajectoryConfig]) -> None:
     """Compute the motions of the pending takes and commit one shard for each."""
     takes = {take.take_id: take for take in rows_of(Take, work.inputs.table("takes"))}
@@ -120,7 +100,7 @@ STAGE = Stage(
     shard_by="take",
     sources=sources,
     pure_sources=True,
-    needs=needs,
+    lowers=("trajectories.pi3.pixel_limit",),
     uses_gpu=on_gpu,
     video_s=covered_s,
     narrowed=with_details,

@@ -39,7 +39,7 @@ STAGE = Stage(
     shard_by="take",
     sources=sources,
     pure_sources=True,
-    needs=trajectories.needs,
+    lowers=("video_motions.pi3.pixel_limit",),
     uses_gpu=True,
     output=Output("segments", ENTRY, ("source", "frame", "scale")),
 )

@@ -13,8 +13,6 @@ from schemas.vlm import VlmAnswer, VlmConfig, VlmReply
 from trajpilot_core.corpora.records.intervals import covered_s
 from trajpilot_core.data.contributions import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
-from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.clients.stub import NAME as STUB
@@ -77,16 +75,6 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
         }
         found.append(Source(take["take_id"], (take["video"], *files), facts))
     return found
-
-
-def needs(sizes: CorpusSizes, cfg: VlmConfig, machine: NeedsMachine) -> Needs:
-    """State what the frames of a take and the answers need."""
-    a_segment = 3 * cfg.n_frames * cfg.size_px**2
-    segments = sizes.segments // max(1, sizes.takes) * 4
-    words = 60 * sizes.labels + 200 * sizes.all_windows
-    return Needs(
-        Need(800 * MB + segments * a_segment + words, ("vlm.size_px",)), disk=Need(2 * 400 * sizes.all_windows)
-    )
 
 
 def run(work: Work[VlmConfig]) -> None:
@@ -198,7 +186,7 @@ STAGE = Stage(
     shard_by="take",
     sources=sources,
     pure_sources=True,
-    needs=needs,
+    lowers=("vlm.size_px",),
     video_s=covered_s,
     outside_shards=OUTSIDE,
 )

@@ -5,14 +5,10 @@ from schemas.config import PipelineConfig
 from schemas.results import Prediction
 from schemas.vlm import EndpointScore, VlmAnswer, VlmConfig, VlmCount, VlmServer
 from trajpilot_core.encoders.text.registry import encoder_files
-from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.stages import vlm
 
 ENTRY = "vlm_predictions"
-ROW_BYTES = 900
-"""Of one prediction as a record. Not measured."""
 VERSION = 2  # raise when the numbers that this stage writes change
 
 
@@ -24,13 +20,6 @@ def completed(config: PipelineConfig) -> VlmConfig:
 def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
     """Name the text encoder's local files: it places what is no label of the bank."""
     return [Source("", encoder_files(cfg.text))]
-
-
-def needs(sizes: CorpusSizes, cfg: VlmConfig, machine: NeedsMachine) -> Needs:
-    """State what the predictions need as records, next to the bank."""
-    rows = sizes.positions * len(cfg.rows) * len(cfg.seeds) * (2 if cfg.anticipates else 1)
-    bank = 8 * sizes.labels * sizes.text_width
-    return Needs(Need(900 * MB + ROW_BYTES * rows + bank), disk=Need(45 * rows))
 
 
 def run(work: Work[VlmConfig]) -> None:
@@ -65,5 +54,4 @@ STAGE = Stage(
     completed=completed,
     sources=sources,
     pure_sources=True,
-    needs=needs,
 )

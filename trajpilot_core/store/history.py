@@ -1,6 +1,6 @@
 """What a root remembers besides current outputs: earlier outputs of a stage, and what an output was made from."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from schemas.artifacts import Manifest, RunRecord
 from trajpilot_core.store.files import Folder
@@ -39,6 +39,11 @@ def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:
         if run_record is not None:
             found.append((key, run_record))
     return sorted(found, key=lambda item: item[1].started, reverse=True)
+
+
+def current_manifests(folder: Folder, stages: Iterable[str]) -> dict[str, Manifest | None]:
+    """Return stage -> its output that counts; None where there is none, or it is damaged."""
+    return {name: unless_damaged(current_manifest, folder, name) for name in stages}
 
 
 def manifests_of(folder: Folder, stage: str) -> Iterator[Manifest]:

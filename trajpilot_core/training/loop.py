@@ -33,7 +33,6 @@ from torch import Tensor, nn
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.memory import is_out_of_memory
 from trajpilot_core.training.checkpoint import CheckpointWriter, Trained, TrainingProgress, load_checkpoint
 from trajpilot_core.training.compiled import Compiled
 
@@ -160,18 +159,17 @@ def run_epoch(
     loss_sum = torch.zeros((), device=device)
     rate = training.rate or learning_rate
     training.model.train()
-    with naming_batch(training.name, cfg, device):
-        for batch in batches:
-            for group in optimizer.param_groups:
-                group["lr"] = rate(step, total_steps, cfg) * group["times"]
-            loss = gradients(training, cfg, optimizer, batch, device)
-            if cfg.clip is not None:
-                nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
-            optimizer.step()
-            if training.stepped is not None:
-                training.stepped()
-            loss_sum += loss
-            step += 1
+    for batch in batches:
+        for group in optimizer.param_groups:
+            group["lr"] = rate(step, total_steps, cfg) * group["times"]
+        loss = gradients(training, cfg, optimizer, batch, device)
+        if cfg.clip is not None:
+            nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
+        optimizer.step()
+        if training.stepped is not None:
+            training.stepped()
+        loss_sum += loss
+        step += 1
     note_epoch(training, state, loss_sum.item() / len(batches))
 
 
@@ -189,20 +187,6 @@ def gradients(
         return loss.detach()
 
     return work(training.loss) if training.step is None else training.step.use(work)
-
-
-@contextmanager
-def naming_batch(name: str, cfg: TrainConfig, device: str) -> Iterator[None]:
-    """Turn a lack of memory inside the block into an error that names the setting: half a batch is another training."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise TrainingError(
-            f"{name}: a step with batches of {cfg.batch} does not fit into the memory of {device} ({error}); lower the "
-            "batch of its stage, for example with --set predictor.train.batch, or choose a device with more memory"
-        ) from error
 
 
 def note_epoch(training: Training, state: TrainingProgress, loss: float) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import egoexo_fixture as egoexo
@@ -25,9 +24,7 @@ from trajpilot_core.doctor.weights import (
 )
 from trajpilot_core.encoders.video import registry
 from trajpilot_core.engine import resolve
-from trajpilot_core.engine.needs import Need, Needs
-from trajpilot_core.engine.planning.stated import StatedNeeds
-from trajpilot_core.engine.sizes import paper_sizes
+from trajpilot_core.engine.needs import Needs
 from trajpilot_core.store.lock import root_lock
 
 SMALL = IngestConfig(dev_min=1)
@@ -66,20 +63,19 @@ def test_a_gpu_is_bad_only_where_it_is_asked_for_and_noted_where_it_lies_idle(mo
     resolve.resolve_device.cache_clear()
 
 
-def test_disk_permission_and_another_run_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permission_and_another_run_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "runs" / "new"
-    assert verdicts(checks.check_root(str(root), 1)) == {"disk": "ok", "root": "ok"}
+    assert verdicts(checks.check_root(str(root))) == {"root": "ok"}
     assert not root.exists()
-    assert verdicts(checks.check_root(str(root), 10**18))["disk"] == "bad"
     root.mkdir(parents=True)
     with root_lock(str(root), 0.0):
-        assert verdicts(checks.check_root(str(root), 1))["run"] == "note"
+        assert verdicts(checks.check_root(str(root)))["run"] == "note"
 
     def refused(**_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(checks.tempfile, "TemporaryFile", refused)
-    assert verdicts(checks.check_root(str(root), 1))["root"] == "bad"
+    assert verdicts(checks.check_root(str(root)))["root"] == "bad"
 
 
 def test_a_whole_corpus_is_ok_and_each_missing_part_is_named(tmp_path: Path) -> None:
@@ -189,27 +185,29 @@ def test_the_folder_of_a_text_encoder_is_looked_at_for_weights_and_tokenizer(tmp
     assert check_text_weights(on_hub).verdict == "note"
 
 
-def stated(host: int, device: int = 0, assumed: tuple[str, ...] = ()) -> StatedNeeds:
-    """One stage that needs so much."""
-    sizes = replace(paper_sizes(PipelineConfig()), assumed=assumed)
-    return StatedNeeds({"scorer": Needs(Need(host, ("scorer.candidates", "--workers")), Need(device))}, sizes)
+def took(memory: int, gpu: int = 0, disk: int = 0) -> dict[str, Needs | None]:
+    """Two stages, of which one ran here."""
+    return {"scorer": Needs(1.0, memory, gpu, disk), "report": None}
 
 
-def test_memory_is_read_and_held_against_what_the_stages_state() -> None:
-    if not os.path.exists("/proc/meminfo"):  # noqa: PTH110
-        pytest.skip("this system does not say")
-    assert checks.check_memory(stated(1)).verdict == "ok"
-    short = checks.check_memory(stated(10**18))
-    assert (short.verdict, short.expected) == ("bad", ">= 1000000000.0 GB for scorer")
-    assert short.todo == "ask for less with --set scorer.candidates, or use another machine"
-    assumed = checks.check_memory(stated(10**18, assumed=("segments",)))
-    assert (assumed.verdict, assumed.expected) == ("note", ">= 1000000000.0 GB for scorer, at the paper's sizes")
-
-
-def test_the_memory_of_the_gpu_is_held_against_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checks.check_gpu_memory(stated(1), "cpu") == []
+def test_memory_disk_and_gpu_are_compared_with_what_stages_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "free_memory", lambda: 10**9)
+    root = str(tmp_path / "runs" / "new")
+    assert verdicts(checks.check_needs(took(1), "cpu", root)) == {"memory": "ok", "disk": "ok"}
+    memory, disk = checks.check_needs(took(2 * 10**9, disk=10**18), "cpu", root)
+    assert (memory.verdict, memory.found, disk.verdict) == ("note", "1.0 GB free", "note")
+    assert memory.expected == "2.0 GB for scorer, by its last run; first run: unknown for 1 of 2"
+    assert memory.todo.startswith("lower scorer.candidates, scorer.max_queries, scorer.train.batch, --workers, or")
+    never = checks.check_needs({"scorer": None}, "cpu", "s3://bucket/run")
+    assert [(row.what, row.expected, row.verdict) for row in never] == [("memory", "first run: unknown", "ok")]
     monkeypatch.setattr(checks, "asked_driver", lambda fields, form: ["24000", "80000"])
-    assert checks.check_gpu_memory(stated(1, 20 * 10**9), "cuda")[0].verdict == "ok"
-    assert checks.check_gpu_memory(stated(1, 30 * 10**9), "cuda")[0].verdict == "bad"
-    assert checks.check_gpu_memory(stated(1, 30 * 10**9), "cuda:1")[0].verdict == "ok"
-    assert checks.check_gpu_memory(stated(1, 30 * 10**9), "cuda:2")[0].verdict == "note"
+    found = {
+        device: checks.check_needs(took(1, 30 * 10**9), device, root)[1] for device in ("cuda", "cuda:1", "cuda:2")
+    }
+    assert [(row.what, row.verdict) for row in found.values()] == [
+        ("GPU memory", "note"),
+        ("GPU memory", "ok"),
+        ("GPU memory", "note"),
+    ]

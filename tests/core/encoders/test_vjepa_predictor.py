@@ -30,7 +30,6 @@ from trajpilot_core.encoders.video.vjepa_predictor import (
     shape_of,
     with_shape,
 )
-from trajpilot_core.engine.sizes import feature_shape
 from trajpilot_core.errors import CheckpointError
 
 RECORDED = json.loads((DATA / "epic_probe" / "vjepa2.json").read_text())
@@ -135,7 +134,7 @@ def test_the_predicted_token_stands_behind_those_of_the_tubelets(tmp_path: Path)
     assert not np.array_equal(found[:, 2 * 256 :], other[:, 2 * 256 :])
     assert len({plain.digest, ahead.digest, later.digest}) == 3
     cfg = ahead.config
-    assert feature_shape(cfg) == (256, 3)
+    assert cfg.token_shape == (256, 3)
 
 
 def test_a_predictor_of_four_levels_reads_them_all_and_adds_the_last(

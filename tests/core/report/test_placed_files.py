@@ -15,7 +15,8 @@ from trajpilot_core.store.manifest import commit_manifest, entry_of, stage_folde
 from trajpilot_core.store.parquet import table_bytes
 
 PAGE = ArtifactRef(stage="report", uri="", fingerprint="f", rows=0)
-RAN = RunRecord(reused=0, computed=1, removed=0, rejected=0, started="", seconds=0.0, host="")
+TOOK = {"rows": 0, "memory_bytes": None, "gpu_bytes": 0, "disk_bytes": 0}
+RAN = RunRecord(reused=0, computed=1, removed=0, rejected=0, started="", seconds=0.0, host="", **TOOK)
 
 
 def numbers(*values: int) -> pa.Table:

@@ -33,7 +33,7 @@ def write_something(work: Work[Any], stage: AnyStage) -> None:
 def pretended(stage: AnyStage) -> AnyStage:
     """The stage with its own settings, inputs and version; whole, and its run writes something."""
     run = partial(write_something, stage=stage)
-    return replace(stage, run=run, sources=None, shard_by=None, conclude=None, video_s=None, needs=None)
+    return replace(stage, run=run, sources=None, shard_by=None, conclude=None, video_s=None)
 
 
 STAGES_HERE = {name: pretended(stage) for name, stage in STAGES.items()}
@@ -45,7 +45,7 @@ def planned(config: PipelineConfig, run: RunOptions) -> dict[str, PlanRow]:
 
 def test_the_other_vocabulary_under_the_same_root_reuses_every_stage_up_to_the_evaluation(tmp_path: Path) -> None:
     first, second = "atomic", "atomic_closed"
-    run = RunOptions(root=str(tmp_path / "root"), data_root=str(tmp_path), device="cpu", ignore_needs=True)
+    run = RunOptions(root=str(tmp_path / "root"), data_root=str(tmp_path), device="cpu")
     for stage in STAGES_HERE.values():
         execute(stage, recipe(first), run, STAGES_HERE)
     assert {row.state for row in planned(recipe(first), run).values()} == {"fresh"}

@@ -12,19 +12,14 @@ from pydantic import ValidationError
 from stored_world import SETTINGS, SIZE, counts, options, run_world, stages_on, world
 
 from deployments.recipes import RECIPES
-from schemas.config import EvaluationConfig, PipelineConfig
+from schemas.config import PipelineConfig
 from schemas.training import GOAL_DROPOUT, PredictorConfig
 from trajpilot_core.data.chains import chains_of
-from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, TWINNED, is_twin, original_of, twin_of
+from trajpilot_core.data.cross_fitting import TWINNED, is_twin, original_of, twin_of
 from trajpilot_core.engine.key import resolve_inputs
-from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.planning.plan import PlanRow, plan
-from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.engine.stage import AnyStage, Source
-from trajpilot_core.methods import METHODS
 from trajpilot_core.stages import STAGES, predictor, scorer
-from trajpilot_core.stages.evaluation import answered_rows, needs
-from trajpilot_core.stages.needs_of_trainings import predictor_needs, predictor_parameters
 from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.training import fit_predictor
@@ -191,28 +186,3 @@ def test_recipes_of_closed_vocabularies_and_of_anticipation_have_twins_and_no_ot
     assert {name for name, cfg in found.items() if cfg.twin_goal_dropout is not None} == heads | anticipate
     assert heads > CLOSED
     assert {found[name].twin_goal_dropout for name in heads | anticipate} == {GOAL_DROPOUT}
-
-
-def test_what_twins_need_is_stated() -> None:
-    """Per seed two trainings, two models on disk, two more of them where rows are answered, and two rows."""
-    sizes, machine = paper_sizes(PipelineConfig()), NeedsMachine("cuda", 1)
-    more = replace(sizes, config=with_twins(base=sizes.config))
-    of_model, cfg = 4 * predictor_parameters(sizes.config.predictor, sizes), EvaluationConfig()
-    disk = [predictor_needs(each, each.config.predictor, machine).disk.bytes for each in (sizes, more)]
-    assert disk[1] - disk[0] == len(sizes.config.alignment.seeds) * 2 * of_model
-    device = [needs(each, cfg, machine).device.bytes for each in (sizes, more)]
-    assert device[1] - device[0] == 2 * of_model
-    assert answered_rows(more, cfg) - answered_rows(sizes, cfg) == 2
-    predicting = more.config.predictor.replace(anticipates=True)
-    ahead = replace(sizes, config=more.config.replace(predictor=predicting))
-    n_chains = 1 + sizes.config.alignment.folds
-    of_all = predictor_needs(ahead, ahead.config.predictor, machine).disk.bytes - disk[0]
-    of_ends = len(sizes.config.alignment.seeds) * of_model
-    assert of_all == n_chains * (disk[1] - disk[0]) + of_ends, "every chain has twins then, the final one of its ends"
-    unscored = [
-        row.id for row in METHODS if row.anticipates and SCORER_NO_GOAL not in row.models and row.predictions is None
-    ]
-    assert answered_rows(ahead, cfg) - answered_rows(more, cfg) == len(unscored)
-    whole = replace(ahead, config=ahead.config.replace(scorer=ahead.config.scorer.replace(anticipates=True)))
-    assert answered_rows(whole, cfg) - answered_rows(ahead, cfg) == 1
-    assert needs(whole, cfg, machine).device.bytes > needs(ahead, cfg, machine).device.bytes

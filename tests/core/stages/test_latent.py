@@ -15,9 +15,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.results import CurvePoint, Metric
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import SPLITS, PlanningData, load_planning_data, rows_of_takes
-from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.resolve import resolve_config
-from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import latent_plans
 from trajpilot_core.evaluation.latent_plans import LatentWindows, check_latent_sight, load_latents
@@ -28,7 +26,6 @@ from trajpilot_core.methods.sight import probe_rows
 from trajpilot_core.models.latent_candidates import Moves
 from trajpilot_core.retrieval.neighbours import fit_end_keys, neighbour_bank
 from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
-from trajpilot_core.stages.needs_of_latents import latent_plans_needs
 
 
 @pytest.fixture(scope="module")
@@ -94,20 +91,6 @@ def test_settings_that_do_not_fit_are_refused() -> None:
         complete(closed)
     with pytest.raises(InputError, match=r"features\.tokens=temporal"):
         complete(tokens)
-
-
-def test_the_paper_s_size_fits_the_bounds_and_few_samples_follow_many_windows_at_once() -> None:
-    config = recipe("atomic_latent")
-    sizes = CorpusSizes(config, feature_width=1664, text_width=768)
-
-    def stated(device: str, samples: int) -> tuple[int, int]:
-        search = config.latent.search.replace(samples=samples)
-        needs = latent_plans_needs(sizes, config.latent.replace(search=search), NeedsMachine(device, 1))
-        return needs.host.bytes, needs.device.bytes
-
-    assert stated("cpu", 256)[0] < 16e9
-    assert stated("cuda", 256)[1] < 22e9
-    assert stated("cuda", 256)[1] < min(stated("cuda", samples)[1] for samples in (8, 2048))
 
 
 def looked_at(made: Memory, horizon: int = 3) -> tuple[Any, ...]:

@@ -32,12 +32,9 @@ from schemas.config import PipelineConfig
 from trajpilot_core.data.chains import alignment_config
 from trajpilot_core.data.cross_fitting import CAPTURES, ELSEWHERE, draw_folds, noted_fitted, twin_of
 from trajpilot_core.engine.key import resolve_inputs
-from trajpilot_core.engine.needs import NeedsMachine
 from trajpilot_core.engine.planning.plan import plan
-from trajpilot_core.engine.sizes import paper_sizes
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES, pretrained
-from trajpilot_core.stages.needs_of_trainings import alignment_needs
 from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.store.reading import StageInputs
 from trajpilot_core.store.tensors import Models
@@ -337,11 +334,3 @@ def test_a_protocol_that_may_not_be_opened_is_refused_before_anything_is(other: 
     away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
     with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3', allowed are file"):
         run_world(root, whole(), away_too, until="alignment", protocols=("file",))
-
-
-def test_an_import_needs_a_small_part_of_what_trainings_need() -> None:
-    sizes, machine = paper_sizes(PipelineConfig()), NeedsMachine("cpu", 2)
-    trained = PipelineConfig().alignment
-    imported = trained.replace(pretrained={"place": "/elsewhere", "sha256": "0" * 64})
-    needs = [alignment_needs(sizes, cfg, machine).host.bytes for cfg in (imported, trained)]
-    assert needs[0] < needs[1] / 2

@@ -178,7 +178,8 @@ def test_page_checksums_alone_notice_what_a_plain_reader_believes() -> None:
 
 
 def test_a_flipped_bit_in_a_sealed_record_is_noticed() -> None:
-    record = RunRecord(reused=1, computed=2, removed=0, rejected=0, started="now", seconds=1.5, host="h")
+    took = {"rows": 1, "memory_bytes": 2, "gpu_bytes": 0, "disk_bytes": 3}
+    record = RunRecord(reused=1, computed=2, removed=0, rejected=0, started="now", seconds=1.5, host="h", **took)
     content, harmless = seal(record), 0
     for bit in range(8 * len(content)):
         try:

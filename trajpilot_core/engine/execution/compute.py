@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from schemas.arrow import arrow_schema, rows_of
 from schemas.artifacts import Entry, FileEntry, Manifest, ShardRecord
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import RunOptions
 from schemas.rejects import Reject
-from trajpilot_core.engine.execution.admission import admitted
 from trajpilot_core.engine.execution.scratch import leased, scratch_folder
 from trajpilot_core.engine.execution.shard_reuse import finished_shards
 from trajpilot_core.engine.execution.sink import StageSink, check_balance, count_codes, joined, write_rejects
 from trajpilot_core.engine.key import KeyedStage, key_stage, rejects_entry
+from trajpilot_core.engine.needs import naming_settings, require_room
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.engine.stage import Runtime, Source, Work
@@ -43,8 +44,6 @@ class ComputeContext:
     inventory: Inventory
     digest_of: Mapping[str, str]
     """Input file -> digest that went into the key."""
-    config: PipelineConfig
-    """All settings of the run, for the size of what the stage needs."""
     run: RunOptions
     progress: Progress
     forced: bool
@@ -58,25 +57,27 @@ Elsewhere = Callable[[KeyedStage, ComputeContext, tuple[Source, ...]], tuple[Sou
 """(the stage, its job, pending sources) -> those that are left to this process; the shards of all others are there."""
 
 
-def compute(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, int]:
-    """Run the stage on what is missing; return its manifest, not yet committed, and the number of units reused.
+class Computed(NamedTuple):
+    """What computing a stage came to."""
+
+    manifest: Manifest
+    """Not yet committed."""
+    reused: int
+    elsewhere: int
+    """Units that other processes computed."""
+
+
+def compute(work: KeyedStage, job: ComputeContext) -> Computed:
+    """Run the stage on what is missing.
 
     Raises:
-        StoreError: the stage broke its declaration.
-        InputError: the files of a stage that is not sharded changed meanwhile.
+        StoreError: the stage broke its declaration, or the disk lacks what it took before.
+        InputError: the files of a stage that is not sharded changed meanwhile, or memory ran out.
     """
     if work.resolved.stage.shard_by is None:
-        return _compute_whole(work, _with_room(work, job)), 0
+        require_room(work, job.folder, job.run, 1)
+        return Computed(_compute_whole(work, job), 0, 0)
     return _compute_sharded(work, job)
-
-
-def _with_room(work: KeyedStage, job: ComputeContext) -> ComputeContext:
-    """Return a job that is about to compute under options that fit this machine.
-
-    Raises:
-        InputError: it does not fit.
-    """
-    return replace(job, run=admitted(work, job.folder, job.config, job.run))
 
 
 def _runtime(work: KeyedStage, job: ComputeContext) -> Runtime:
@@ -91,7 +92,8 @@ def _compute_whole(work: KeyedStage, job: ComputeContext) -> Manifest:
     stage, resolved = work.resolved.stage, work.resolved
     _refuse_unstable(stage.name, [path for path, digest in job.digest_of.items() if digest.startswith(UNSTABLE)])
     sink = StageSink(job.folder, stage, work.key)
-    stage.run(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job)))
+    with naming_settings(stage):
+        stage.run(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job)))
     _refuse_unstable(stage.name, moved(job.inventory, job.digest_of))
     return _written(work, job.folder, sink)
 
@@ -117,12 +119,12 @@ def _refuse_unstable(stage: str, changed: Sequence[str]) -> None:
         raise InputError(f"{shown} changed while {stage} read it; run again when nothing writes to the corpus")
 
 
-def _compute_sharded(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, int]:
+def _compute_sharded(work: KeyedStage, job: ComputeContext) -> Computed:
     done = {} if job.forced else finished_shards(work, job.folder)
     pending = tuple(source for source in work.resolved.sources if source.shard not in done)
     here = pending
     if pending:
-        job = _with_room(work, job)
+        require_room(work, job.folder, job.run, len(pending))
         if job.elsewhere is not None:
             here = job.elsewhere(work, job, pending)
             done = finished_shards(work, job.folder)
@@ -135,9 +137,9 @@ def _compute_sharded(work: KeyedStage, job: ComputeContext) -> tuple[Manifest, i
         now = {path: f"{UNSTABLE}:{time.time_ns()}" for path in changed}
         work = key_stage(work.resolved, {**job.digest_of, **now})  # a key that no later run asks for
     records = [done[source.shard] for source in work.resolved.sources]
-    if work.resolved.stage.conclude is not None:
-        return _concluded(work, job, records), len(records) - len(pending)
-    return _fold(work, job.folder, records), len(records) - len(pending)
+    concludes = work.resolved.stage.conclude is not None
+    manifest = _concluded(work, job, records) if concludes else _fold(work, job.folder, records)
+    return Computed(manifest, len(records) - len(pending), len(pending) - len(here))
 
 
 def _refuse_gaps(work: KeyedStage, done: Mapping[str, ShardRecord]) -> None:
@@ -175,7 +177,8 @@ def compute_shards(work: KeyedStage, job: ComputeContext, pending: tuple[Source,
             for shard, key in keys.items():
                 own[shard] = leases.enter_context(leased(job.run, f"{stage.name}-{key[:16]}"))
         runtime = replace(_runtime(work, job), training_scratch=dict(own))
-        stage.run(Work(work.resolved.inputs, work.resolved.config, pending, sink, runtime))
+        with naming_settings(stage):
+            stage.run(Work(work.resolved.inputs, work.resolved.config, pending, sink, runtime))
     missing = sorted(set(files) - set(sink.shards))
     if missing:
         shown = ", ".join(repr(shard) for shard in missing[:5])
@@ -212,7 +215,8 @@ def _concluded(work: KeyedStage, job: ComputeContext, records: Sequence[ShardRec
         for record, part in zip(records, parts, strict=True)
     }
     assert stage.conclude is not None
-    stage.conclude(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job), trained))
+    with naming_settings(stage):
+        stage.conclude(Work(resolved.inputs, resolved.config, resolved.sources, sink, _runtime(work, job), trained))
     return _written(work, folder, sink)
 
 

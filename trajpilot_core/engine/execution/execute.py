@@ -10,12 +10,14 @@ from schemas.annotation import CorpusCount
 from schemas.arrow import rows_of
 from schemas.artifacts import Manifest, RunRecord
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere, compute
+from trajpilot_core.engine.execution.compute import ComputeContext, Computed, Elsewhere, compute
+from trajpilot_core.engine.execution.measured import Peaks, watched
 from trajpilot_core.engine.execution.outcome import Outcome, check_ratio, units_lost
 from trajpilot_core.engine.execution.scratch import scratch_folder
 from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, resolve_stage
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.provenance import write_notes
+from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.engine.stage import AnyStage, no_progress
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.inventory import digests, load_inventory, save_inventory
@@ -23,6 +25,7 @@ from trajpilot_core.store.lock import GC_WAIT_S, in_use, stage_lock
 from trajpilot_core.store.manifest import (
     commit_manifest,
     current_manifest,
+    files_of,
     lacking_entries,
     manifest_path,
     missing_files,
@@ -92,12 +95,13 @@ def _execute(
         point_to(folder, stage.name, found.key)
         return _outcome(folder, stage, found, work.n_units, 0, removed, clock)
     unusable = found is None and folder.size(manifest_path(stage.name, work.key)) is not None
-    manifest, reused = compute(
-        work, ComputeContext(folder, inventory, digest_of, config, run, progress, forced, elsewhere)
-    )
+    device = resolve_device(run.device) if stage.on_gpu(resolved.config) else "cpu"
+    with watched(run, stage.name, device) as peaks:
+        done = compute(work, ComputeContext(folder, inventory, digest_of, run, progress, forced, elsewhere))
+    manifest, reused = done.manifest, done.reused
     check_ratio(manifest, run.max_reject_ratio)
     computed = work.n_units - reused
-    run_record = _run_record(manifest, reused, computed, removed, clock)
+    run_record = _run_record(work, done, removed, clock, peaks)
     write_notes(folder, resolved, manifest.key, digest_of)
     manifest = commit_manifest(folder, manifest, run_record, replace=forced or unusable)
     shutil.rmtree(scratch_folder(run, f"{stage.name}-{work.key[:16]}"), ignore_errors=True)
@@ -121,17 +125,22 @@ def removed_shards(previous: Manifest | None, work: KeyedStage) -> int:
     return len(before - set(work.inputs))
 
 
-def _run_record(manifest: Manifest, reused: int, computed: int, removed: int, clock: float) -> RunRecord:
-    seconds = time.monotonic() - clock
+def _run_record(work: KeyedStage, done: Computed, removed: int, clock: float, peaks: Peaks) -> RunRecord:
+    seconds, computed = time.monotonic() - clock, work.n_units - done.reused
+    written = sum(file.bytes for file in files_of(done.manifest)) * computed // max(1, work.n_units)
     started = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=seconds)
     return RunRecord(
-        reused=reused,
+        reused=done.reused,
         computed=computed,
         removed=removed,
-        rejected=units_lost(manifest.rejected),
+        rejected=units_lost(done.manifest.rejected),
         started=started.isoformat(timespec="seconds"),
         seconds=round(seconds, 3),
         host=platform.node(),
+        rows=sum(entry.rows for _, entry in work.resolved.inputs.entries.values()),
+        memory_bytes=None if done.elsewhere or not peaks.memory else peaks.memory,
+        gpu_bytes=peaks.gpu,
+        disk_bytes=written + peaks.scratch,
     )
 
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from schemas.artifacts import UnitSources
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import ShardGroup
-from trajpilot_core.engine.execution.admission import admitted
 from trajpilot_core.engine.execution.compute import ComputeContext, compute_shards
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.scratch import scratch_folder
 from trajpilot_core.engine.execution.shard_reuse import finished_shards
 from trajpilot_core.engine.key import KeyedStage, ResolvedStage, key_stage, paths_of, resolve_stage
+from trajpilot_core.engine.needs import require_room
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.provenance import read_notes, unit_sources, write_notes
 from trajpilot_core.engine.resolve import resolve_device
@@ -202,9 +202,8 @@ def compute_group(
         digest_of = digests(inventory, paths_of(resolved), workers=run.workers, rehash=False)
         work = key_stage(resolved, digest_of)
         same = frozenset(shard for shard, key in work.shard_keys.items() if group.shards[shard] == key)
-        run = admitted(work, folder, config, run)
         scratch = scratch_folder(run, f"{stage.name}-{secrets.token_hex(8)}")
-        job = ComputeContext(folder, inventory, digest_of, config, run, progress, forced=False, scratch=scratch)
+        job = ComputeContext(folder, inventory, digest_of, run, progress, forced=False, scratch=scratch)
         outcome = _compute_missing(_narrow(work, same), job, clock)
         if len(same) < len(group.shards):
             raise InputError(_differences(folder, resolved, digest_of, group, same))
@@ -216,6 +215,7 @@ def _compute_missing(work: KeyedStage, job: ComputeContext, clock: float) -> Gro
     pending = tuple(source for source in work.resolved.sources if source.shard not in done)
     lost = 0
     if pending:
+        require_room(work, job.folder, job.run, len(pending))
         try:
             sink = compute_shards(work, job, pending)
         finally:

@@ -10,9 +10,9 @@ from trajpilot_core.engine.execution.execute import removed_shards, usable_manif
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.shard_reuse import finished_shards
 from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, producers, resolve_stage
+from trajpilot_core.engine.needs import Needs, expected, rows_read
 from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.planning.differences import flat
-from trajpilot_core.engine.planning.estimate import NOTHING, UNKNOWN, CostEstimate, estimate
 from trajpilot_core.engine.planning.staleness import (
     UNREAD,
     gone_reasons,
@@ -63,7 +63,8 @@ class PlanRow:
     """Rows lost in the units that are reused; what is computed may lose more."""
     asked: bool = True
     """The run asks for this stage (--only, --from)."""
-    cost: CostEstimate = UNKNOWN
+    needs: Needs | None = None
+    """What computing it will take; None: nothing is computed, or nobody knows how much, or it never ran here."""
     current: Manifest | None = field(default=None, repr=False)
     """The output that counts, as it was found."""
 
@@ -133,10 +134,16 @@ def _waiting(context: PlanContext, stage: AnyStage, waits: Sequence[str]) -> Pla
         sure += settled_reasons(current, _settled(context, stage, waits))
     state: Freshness = "missing" if current is None and not damage else "stale" if sure else "unknown"
     compute = 1 if whole else None
-    cost = estimate(context.folder, stage.name, current, compute, 0)
+    needs = None if compute is None else _needs(context, stage, compute)
     bound: CountBound = "unknown" if compute is None else "exactly" if forced else "at most"
     why, removed = "; ".join([*sure, f"unknown until {waits[0]} ran"]), 0 if whole or current is None else None
-    return PlanRow(stage.name, state, why, compute, bound, removed, cost=cost, current=current)
+    return PlanRow(stage.name, state, why, compute, bound, removed, needs=needs, current=current)
+
+
+def _needs(context: PlanContext, stage: AnyStage, compute: int) -> Needs | None:
+    outputs = [output for output in context.seen.values() if output is not None]
+    entries = {name: entry for output in outputs for name, entry in output.entries.items()}
+    return expected(context.folder, stage, rows_read(stage.reads, entries), compute) if compute else None
 
 
 def _current(context: PlanContext, stage: AnyStage) -> tuple[Manifest | None, list[str]]:
@@ -225,7 +232,7 @@ def _fresh(stage: AnyStage, current: Manifest) -> PlanRow:
     n_units = 1 if stage.shard_by is None else sum(name.startswith("shard:") for name in current.inputs)
     lost = units_lost(current.rejected)
     return PlanRow(
-        current.stage, "fresh", "nothing changed", 0, "exactly", 0, n_units, lost, cost=NOTHING, current=current
+        current.stage, "fresh", "nothing changed", 0, "exactly", 0, n_units, lost, current=current
     )
 
 
@@ -240,12 +247,12 @@ def _stale(
     if done == n_units:
         is_whole = work.resolved.stage.shard_by is None
         why = [*why, "an output of before fits" if is_whole else "a run only puts it together again"]
-    cost = estimate(context.folder, name, current, n_units - done, removed)
+    needs = _needs(context, work.resolved.stage, n_units - done)
     # a touched file could turn out to fit what the stage finished before
     finished = keys_of(context.folder, name) or context.folder.names(f"{stage_folder(name)}/{SHARDS}")
     bound: CountBound = "at most" if unread and not forced and finished else "exactly"
     text = "; ".join(why)
-    return PlanRow(name, state, text, n_units - done, bound, removed, done, lost, cost=cost, current=current)
+    return PlanRow(name, state, text, n_units - done, bound, removed, done, lost, needs=needs, current=current)
 
 
 def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> tuple[int, int]:
