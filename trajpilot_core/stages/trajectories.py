@@ -15,8 +15,7 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.sources.base import Done, TakeJob
-from trajpilot_core.poses.sources.registry import pose_source, source_of
+from trajpilot_core.poses.sources.base import Done, TakeJob, pose_source, source_of
 
 VERSION = 1
 READER = {"aria": 130 * MB, "odometry": 600 * MB, "pi3": 600 * MB}

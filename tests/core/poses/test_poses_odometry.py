@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from poses_fixture import SIDE, VIEW_DEG, angle_deg, frames, gray, head, times
+from trajpilot_core.poses.odometry.two_view import two_view
 
 from schemas.poses import OdometryConfig
 from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW, Lens, assumed_lens, known_lens, rays
 from trajpilot_core.poses.odometry.clip import ClipFault, ClipPoses, estimate
-from trajpilot_core.poses.odometry.two_view import two_view
 
 CFG, LENS = OdometryConfig(), assumed_lens(VIEW_DEG)
 FISHEYE = {

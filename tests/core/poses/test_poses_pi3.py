@@ -20,10 +20,10 @@ from schemas.poses import Pi3Config
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.poses.mixture import origins
+from trajpilot_core.poses.motion_table import origins
+from trajpilot_core.poses.motions import step_rms
 from trajpilot_core.poses.sources.child import patch_size
 from trajpilot_core.poses.sources.pi3_model import MODELS, Pi3Model, load_pi3
-from trajpilot_core.poses.sources.video import step_rms
 from trajpilot_core.stages import trajectories
 
 

@@ -17,8 +17,9 @@ from schemas.arrow import table_of
 from schemas.poses import OdometryConfig
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.errors import MixedSourcesError
-from trajpilot_core.poses.mixture import check_one_source, origins
-from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, scaled, step_rms, to_motions
+from trajpilot_core.poses.motion_table import check_one_source, origins
+from trajpilot_core.poses.motions import scaled, step_rms
+from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, to_motions
 from trajpilot_core.stages import trajectories
 
 ODOMETRY = TrajectoryConfig(source="odometry", odometry=OdometryConfig(size_px=256))
