@@ -44,9 +44,10 @@ def computed(folder: Path, cfg: TrajectoryConfig) -> tuple[Kept, str]:
 
 
 def test_sixteen_frames_become_sixteen_motions_whatever_world_and_scale_they_came_in(
-    tmp_path: Path, package: Path
+    tmp_path: Path, package: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept, take_id = computed(tmp_path, config(package))
+    assert "Pi3 runs on the CPU, which is slow" in caplog.text
     table, rejects, _ = kept.shards[take_id]
     assert rejects == []
     assert origins(table) == [("pi3", "camera", "arbitrary")]
@@ -58,11 +59,8 @@ def test_sixteen_frames_become_sixteen_motions_whatever_world_and_scale_they_cam
     assert_allclose(clip[0, :3] / np.linalg.norm(clip[0, :3]), [0, -1, 0], atol=0.03)
     assert table["quality"].to_pylist() == [pytest.approx(float(torch.sigmoid(torch.tensor(2.0))))]
     assert table["coverage"].to_pylist()[0] == pytest.approx(15 / 16)
-
-
-def test_pi3_on_a_cpu_says_that_it_is_slow(tmp_path: Path, package: Path, caplog: pytest.LogCaptureFixture) -> None:
-    computed(tmp_path, config(package))
-    assert "Pi3 runs on the CPU, which is slow" in caplog.text
+    digest = hashlib.sha256((package / "model.safetensors").read_bytes()).hexdigest()
+    assert table.schema.metadata[b"weights"] == digest.encode()
 
 
 def test_pi3x_says_metres_when_its_scale_is_left_alone(tmp_path: Path, package: Path) -> None:
@@ -74,11 +72,8 @@ def test_pi3x_says_metres_when_its_scale_is_left_alone(tmp_path: Path, package: 
     assert origins(computed(tmp_path, rms)[0].shards[take_id][0]) == [("pi3", "camera", "arbitrary")]
 
 
-def test_the_digest_of_the_weights_is_recorded_and_is_part_of_the_key(tmp_path: Path, package: Path) -> None:
-    kept, take_id = computed(tmp_path, config(package))
-    file = package / "model.safetensors"
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert kept.shards[take_id][0].schema.metadata[b"weights"] == digest.encode()
+def test_the_file_of_weights_is_part_of_the_key_and_its_digest_is_checked(package: Path, tmp_path: Path) -> None:
+    kept, file = of_video(video_take(tmp_path, 1.2), [(0.0, 1.0)]), package / "model.safetensors"
     (source,) = trajectories.sources(kept, config(package), "")  # type: ignore[arg-type]
     assert source.files == ("take.mp4", str(file))
     with pytest.raises(CheckpointError, match="expected was 0000"):
@@ -90,13 +85,9 @@ def test_low_confidence_is_a_reject(tmp_path: Path, package: Path) -> None:
     assert [r.code.value for r in kept.shards[take_id][1]] == ["TRAJ_LOW_QUALITY"]
 
 
-def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "pi3", None)
-    with pytest.raises(InputError, match=r"pip install .*trajpilot\[pi3\].*odometry"):
-        load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
-
-
-def test_missing_or_wrong_weights_say_what_to_do(package: Path, tmp_path: Path) -> None:
+def test_a_missing_package_and_missing_or_wrong_weights_say_what_to_do(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InputError, match=r"download model\.safetensors of yyfz233/Pi3 "):
         load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
     with pytest.raises(InputError, match="revision to the commit"):
@@ -108,6 +99,9 @@ def test_missing_or_wrong_weights_say_what_to_do(package: Path, tmp_path: Path) 
         load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
     (tmp_path / "model.safetensors").write_bytes(b"<html>")
     with pytest.raises(CheckpointError, match="does not fit Pi3"):
+        load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
+    monkeypatch.setitem(sys.modules, "pi3", None)
+    with pytest.raises(InputError, match=r"pip install .*trajpilot\[pi3\].*odometry"):
         load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
 
 
@@ -121,13 +115,13 @@ def test_an_answer_of_another_kind_is_refused() -> None:
         model.poses(np.zeros((2, 14, 14, 3), np.uint8))
 
 
-@pytest.mark.parametrize(("width", "height"), [(448, 448), (1920, 1080), (1080, 1920), (1408, 1408), (4000, 30)])
-def test_frames_get_the_largest_size_that_the_network_reads(width: int, height: int) -> None:
-    across, down = patch_size(width / height, 255_000)
-    assert across % 14 == 0 and down % 14 == 0 and across * down <= 255_000  # noqa: PT018
-    if max(width, height) < 3 * min(width, height):
-        assert abs(across / down / (width / height) - 1) < 0.03
-        assert across * down > 0.93 * 255_000
+def test_frames_get_the_largest_size_that_the_network_reads() -> None:
+    for width, height in ((448, 448), (1920, 1080), (1080, 1920), (1408, 1408), (4000, 30)):
+        across, down = patch_size(width / height, 255_000)
+        assert across % 14 == 0 and down % 14 == 0 and across * down <= 255_000  # noqa: PT018
+        if max(width, height) < 3 * min(width, height):
+            assert abs(across / down / (width / height) - 1) < 0.03
+            assert across * down > 0.93 * 255_000
 
 
 def test_precision_is_resolved_for_pi3_alone() -> None:
