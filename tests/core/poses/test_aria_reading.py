@@ -304,7 +304,7 @@ def odd_files(draw: st.DrawFn) -> tuple[bytes, np.ndarray, int]:
     return content.encode(), segments, draw(st.integers(20, 320))
 
 
-@settings(max_examples=250, derandomize=True, deadline=None)
+@settings(max_examples=100, derandomize=True, deadline=None)
 @given(odd_files())
 def test_the_sparse_reader_answers_like_the_whole_file(
     tmp_path_factory: pytest.TempPathFactory, drawn: tuple[bytes, np.ndarray, int]

@@ -24,6 +24,7 @@ from trajpilot_core.poses.motion_table import origins
 from trajpilot_core.poses.motions import step_rms
 from trajpilot_core.poses.sources.child import patch_size
 from trajpilot_core.poses.sources.pi3_model import MODELS, Pi3Model, load_pi3
+from trajpilot_core.poses.sources.video import scale_of
 from trajpilot_core.stages import trajectories
 
 
@@ -68,8 +69,7 @@ def test_pi3x_says_metres_when_its_scale_is_left_alone(tmp_path: Path, package: 
     (table, _, _) = kept.shards[take_id]
     assert origins(table) == [("pi3", "camera", "metric")]
     assert np.linalg.norm(motions(table)[0, :, :3], axis=1).sum() == pytest.approx(14.0, rel=0.02)
-    rms = config(package, model="pi3x").replace(scale="rms")
-    assert origins(computed(tmp_path, rms)[0].shards[take_id][0]) == [("pi3", "camera", "arbitrary")]
+    assert scale_of("pi3", config(package, model="pi3x").replace(scale="rms")) == "arbitrary"
 
 
 def test_the_file_of_weights_is_part_of_the_key_and_its_digest_is_checked(package: Path, tmp_path: Path) -> None:
@@ -85,9 +85,13 @@ def test_low_confidence_is_a_reject(tmp_path: Path, package: Path) -> None:
     assert [r.code.value for r in kept.shards[take_id][1]] == ["TRAJ_LOW_QUALITY"]
 
 
-def test_a_missing_package_and_missing_or_wrong_weights_say_what_to_do(
-    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pi3", None)
+    with pytest.raises(InputError, match=r"pip install .*trajpilot\[pi3\].*odometry"):
+        load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
+
+
+def test_missing_or_wrong_weights_say_what_to_do(package: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"download model\.safetensors of yyfz233/Pi3 "):
         load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
     with pytest.raises(InputError, match="revision to the commit"):
@@ -99,9 +103,6 @@ def test_a_missing_package_and_missing_or_wrong_weights_say_what_to_do(
         load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
     (tmp_path / "model.safetensors").write_bytes(b"<html>")
     with pytest.raises(CheckpointError, match="does not fit Pi3"):
-        load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
-    monkeypatch.setitem(sys.modules, "pi3", None)
-    with pytest.raises(InputError, match=r"pip install .*trajpilot\[pi3\].*odometry"):
         load_pi3(Pi3Config(weights=str(tmp_path)), "cpu")
 
 
