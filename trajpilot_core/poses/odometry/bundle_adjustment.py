@@ -34,6 +34,11 @@ class Observations(NamedTuple):
     first_ray: Array
     """(M, 3) unit, in that frame."""
 
+    def of_frames(self, frames: slice) -> "Observations":
+        """Return those of the frames start..stop - 1."""
+        shown = (self.frame >= frames.start) & (self.frame < frames.stop)
+        return Observations._make(part[shown] for part in self)
+
 
 class Solution(NamedTuple):
     """Poses and structure of a clip."""

@@ -154,9 +154,7 @@ def _refined(seen: Observations, found: Solution, sigma: float) -> Solution:
     n_frames = len(found.R)
     for end in range(WINDOW, n_frames, STRIDE):
         free = slice(max(1, end - WINDOW), end)
-        shown = (seen.frame >= free.start) & (seen.frame < end)
-        windowed = Observations._make(part[shown] for part in seen)
-        R, c, rho = refine(windowed, found, free, sigma, COARSE_GAIN)
+        R, c, rho = refine(seen.of_frames(free), found, free, sigma, COARSE_GAIN)
         R[end:] = R[end - 1] @ found.R[end - 1].T @ found.R[end:]
         c[end:] = c[end - 1]
         found = Solution(R, c, rho)
