@@ -41,7 +41,7 @@ def step(root: Root = "runs") -> None:
     import numpy as np
 
     from schemas.observation import DOF, MOTIONS
-    from trajpilot_core.poses.step_lengths import median_step_m
+    from trajpilot_core.poses.motions import median_step_m
 
     takes = {row["take_id"] for row in read(root, "ingest", "takes").to_pylist() if row["split"] == "train"}
     rows = [row for row in read(root, "trajectories", "motions").to_pylist() if row["take_id"] in takes]

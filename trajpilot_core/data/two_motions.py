@@ -17,7 +17,7 @@ from torch import Tensor
 from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.step_lengths import median_step_m, rms_scaled
+from trajpilot_core.poses.motions import median_step_m, rms_scaled
 from trajpilot_core.store.tensors import Models
 
 TRAIN, TEST = 0, 2

@@ -30,13 +30,12 @@ class ClipError(NamedTuple):
 
 def joined(motions: Array) -> Poses:
     """Return the 17 poses that (16, 6) motions lead through, the first one the identity."""
-    q, t = [np.array([0.0, 0.0, 0.0, 1.0])], [np.zeros(3)]
+    path = Poses(np.array([[0.0, 0.0, 0.0, 1.0]]), np.zeros((1, 3)))
     for step in motions:
-        here = Poses(q[-1][None], t[-1][None])
-        ahead = se3.compose(here, Poses(se3.exp_rotation(step[None, 3:]), step[None, :3]))
-        q.append(ahead.q_xyzw[0])
-        t.append(ahead.t_m[0])
-    return Poses(np.array(q), np.array(t))
+        last = se3.take(path, np.array([-1]))
+        ahead = se3.compose(last, Poses(se3.exp_rotation(step[None, 3:]), step[None, :3]))
+        path = Poses(np.vstack([path.q_xyzw, ahead.q_xyzw]), np.vstack([path.t_m, ahead.t_m]))
+    return path
 
 
 def clip_error(found: Poses, true: Poses) -> ClipError:

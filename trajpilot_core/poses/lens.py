@@ -67,15 +67,13 @@ def rays(lens: Lens, shares: Array, aspect: float) -> Array:
         return _unit(np.column_stack([plane, np.ones(len(plane))]))
     # the sensor's picture, turned clockwise, is the upright one
     raw_px = np.column_stack([shares[:, 1], 1 - shares[:, 0]]) * lens.side_px - 0.5
-    sensor = _linear(lens.params, raw_px) if lens.model == "linear" else _fisheye(lens.params, raw_px)
+    if lens.model == "linear":
+        fx, fy, cx, cy = lens.params
+        sensor = _unit(np.column_stack([(raw_px - [cx, cy]) / [fx, fy], np.ones(len(raw_px))]))
+    else:
+        sensor = _fisheye(lens.params, raw_px)
     upright: Array = sensor @ UPRIGHT_FROM_RAW.T
     return upright
-
-
-def _linear(params: tuple[float, ...], pixels: Array) -> Array:
-    """Return the rays of a pinhole's pixels (N, 2)."""
-    fx, fy, cx, cy = params
-    return _unit(np.column_stack([(pixels - [cx, cy]) / [fx, fy], np.ones(len(pixels))]))
 
 
 def _fisheye(params: tuple[float, ...], pixels: Array) -> Array:

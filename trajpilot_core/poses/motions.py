@@ -18,6 +18,8 @@ from trajpilot_core.poses.aria.closed_loop import PoseStream
 from trajpilot_core.poses.se3 import Poses
 
 MICROSECONDS = 1_000_000
+STILL = 1e-9
+"""A clip whose root mean square step is below this has no length to be divided by."""
 
 
 class Brackets(NamedTuple):
@@ -140,3 +142,28 @@ def find_fault(measures: Measures, cfg: TrajectoryConfig, at: int) -> tuple[Reje
 def inner_gap_us(cfg: TrajectoryConfig) -> int:
     """Return the longest hole allowed inside a segment, whole microseconds."""
     return round(cfg.max_inner_gap_s * MICROSECONDS)
+
+
+def scaled(steps: Array, rule: str, factor: float | None) -> Array:
+    """Apply the scale rule to the (16, 3) translations of a clip; one that stands still stays so."""
+    rms = step_rms(steps) if rule == "rms" else 1.0
+    result: Array = steps * ((1.0 if factor is None else factor) / rms) if rms > STILL else np.zeros_like(steps)
+    return result
+
+
+def step_rms(steps: Array) -> float:
+    """Return the root mean square length of (16, 3) translations."""
+    return float(np.sqrt(np.sum(steps**2, axis=-1).mean()))
+
+
+def median_step_m(motions_S: Array) -> float:
+    """Return the median of the clips' root mean square steps of (S, 16, 6) motions: the unit of their lengths."""
+    return float(np.median([step_rms(clip[:, :3]) for clip in motions_S.astype(np.float64)]))
+
+
+def rms_scaled(motions_S: Array, step_m: float) -> Array:
+    """Return (S, 16, 6) motions whose clips all have the root mean square step `step_m` (D 20)."""
+    clips = motions_S.astype(np.float64).reshape(-1, MOTIONS, DOF).copy()
+    for clip in clips:
+        clip[:, :3] = scaled(clip[:, :3], "rms", step_m)
+    return clips

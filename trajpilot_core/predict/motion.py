@@ -21,11 +21,10 @@ from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.resolve import resolve_device, resolve_precision
 from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.mixture import ORIGIN, origins
-from trajpilot_core.poses.sources.base import Done
-from trajpilot_core.poses.sources.registry import pose_source
+from trajpilot_core.poses.motion_table import ORIGIN, origins
+from trajpilot_core.poses.motions import step_rms
+from trajpilot_core.poses.sources.base import Done, pose_source
 from trajpilot_core.poses.sources.take import capture_motions
-from trajpilot_core.poses.sources.video import step_rms
 from trajpilot_core.predict.features import CLIPS
 from trajpilot_core.predict.files import HERE, PoseFiles, bare_take, found_files, given_files
 from trajpilot_core.predict.footage import Footage

@@ -13,8 +13,7 @@ from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.sources.base import Done, TakeJob
-from trajpilot_core.poses.sources.registry import pose_source, source_of
+from trajpilot_core.poses.sources.base import Done, TakeJob, pose_source, source_of
 
 VERSION = 1
 ENDS = {

@@ -48,24 +48,20 @@ def at(clock: Clock, time_s: float) -> int:
     return int(device_times(clock, np.array([time_s]), 0.1)[0][0])
 
 
-def test_frame_zero_is_the_row_after_the_start_when_the_video_has_one_frame_less(tmp_path: Path) -> None:
+def test_frame_zero_is_the_start_row_or_the_one_after_it_where_the_video_has_one_frame_less(tmp_path: Path) -> None:
+    whole = clock_of(tmp_path, timesync_text(), timesync_start=FIRST_ROW, timesync_end=FIRST_ROW + N_FRAMES)
+    assert at(whole, 0.0) == CLOCK_NS
     clock = clock_of(tmp_path, timesync_text())
     assert at(clock, 0.0) == CLOCK_NS
     assert at(clock, 7.0) == CLOCK_NS + 7_000_000_000
     assert at(clock, 0.5 / FPS) == pytest.approx(CLOCK_NS + 0.5e9 / FPS, abs=1)
 
 
-def test_frame_zero_is_the_start_row_when_the_video_has_all_frames(tmp_path: Path) -> None:
-    clock = clock_of(tmp_path, timesync_text(), timesync_start=FIRST_ROW, timesync_end=FIRST_ROW + N_FRAMES)
-    assert at(clock, 0.0) == CLOCK_NS
-
-
-@pytest.mark.parametrize("n_frames", [N_FRAMES - 1, N_FRAMES + 2, 0])
-def test_any_other_number_of_frames_is_a_mismatch(tmp_path: Path, n_frames: int) -> None:
-    assert code_of(tmp_path, timesync_text(), n_frames=n_frames) == RejectCode.TIMESYNC_MISMATCH
-
-
-def test_too_few_rows_an_index_below_zero_and_a_clock_that_stands_are_mismatches(tmp_path: Path) -> None:
+def test_another_number_of_frames_too_few_rows_an_index_below_zero_and_a_clock_that_stands_are_mismatches(
+    tmp_path: Path,
+) -> None:
+    for n_frames in (N_FRAMES - 1, N_FRAMES + 2, 0):
+        assert code_of(tmp_path, timesync_text(), n_frames=n_frames) == RejectCode.TIMESYNC_MISMATCH
     short = "".join(timesync_text().splitlines(keepends=True)[:100])
     assert code_of(tmp_path, short) == RejectCode.TIMESYNC_MISMATCH
     shifted = {"timesync_start": -2, "timesync_end": N_FRAMES - 1}
@@ -86,16 +82,13 @@ def test_absent_file_column_or_indices_are_missing_timesync(tmp_path: Path) -> N
     assert codes(compute(tmp_path, take.replace(timesync=None))) == {None: "TIMESYNC_MISSING"}
 
 
-def test_nanoseconds_near_1e18_are_exact_and_empty_cells_do_not_matter(tmp_path: Path) -> None:
+def test_nanoseconds_near_1e18_are_exact_and_empty_cells_and_floats_do_not_matter(tmp_path: Path) -> None:
     epoch = 1_686_767_222_002_923_697
     clock = clock_of(tmp_path, timesync_text({0: "nan", 1: "", 2: "NaN", FIRST_ROW + 50: "NaN"}, first_ns=epoch))
     assert at(clock, 0.0) == epoch
     assert at(clock, 3.0) == epoch + 3_000_000_000
-
-
-def test_whole_numbers_written_as_floats_are_read(tmp_path: Path) -> None:
-    rows = {FIRST_ROW + k: f"{CLOCK_NS + round(k * 1e9 / FPS)}.0" for k in range(N_FRAMES)}
-    assert at(clock_of(tmp_path, timesync_text(rows)), 1.0) == CLOCK_NS + 1_000_000_000
+    floats = {FIRST_ROW + k: f"{CLOCK_NS + round(k * 1e9 / FPS)}.0" for k in range(N_FRAMES)}
+    assert at(clock_of(tmp_path, timesync_text(floats)), 1.0) == CLOCK_NS + 1_000_000_000
 
 
 def test_the_clock_runs_through_two_empty_cells_but_a_longer_hole_costs_its_segments(tmp_path: Path) -> None:
@@ -159,15 +152,16 @@ def test_an_unreadable_calibration_line_gives_way_to_the_next_nearest() -> None:
         assert extrinsics_at(shifted_line(100, 1.0) + bad + shifted_line(400, 4.0), 205)[0, 0] == 1.0
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "<html></html>", calibration_line(5, label="camera-slam-right"), "[1]\n", '{"tracking_timestamp_us":1}\n'],
-)
-def test_a_calibration_without_the_camera_costs_the_take(tmp_path: Path, content: str) -> None:
-    take = write_take(tmp_path)
-    (tmp_path / CALIBRATION).write_text(content)
-    assert codes(compute(tmp_path, take)) == {None: "CALIBRATION_MISSING"}
+def test_a_missing_calibration_or_one_without_the_camera_costs_the_take(tmp_path: Path) -> None:
+    take: Take = write_take(tmp_path)
+    other = calibration_line(5, label="camera-slam-right")
+    for content in ("", "<html></html>", other, "[1]\n", '{"tracking_timestamp_us":1}\n'):
+        (tmp_path / CALIBRATION).write_text(content)
+        assert codes(compute(tmp_path, take)) == {None: "CALIBRATION_MISSING"}, content
     assert codes(compute(tmp_path, take, TrajectoryConfig(frame="device"))) == {}
+    (tmp_path / CALIBRATION).unlink()
+    for gone in (take, take.replace(calibration=None)):
+        assert codes(compute(tmp_path, gone)) == {None: "CALIBRATION_MISSING"}
 
 
 def test_a_segment_takes_the_calibration_nearest_to_its_middle(tmp_path: Path) -> None:
@@ -178,10 +172,3 @@ def test_a_segment_takes_the_calibration_nearest_to_its_middle(tmp_path: Path) -
     expected = motions(compute(tmp_path, take, None, segments))
     (tmp_path / CALIBRATION).write_text(shifted_line(us + 500_000, 3.0) + middle + shifted_line(us + 2_000_000, 4.0))
     assert np.array_equal(motions(compute(tmp_path, take, None, segments)), expected)
-
-
-def test_a_missing_calibration_file_costs_the_take(tmp_path: Path) -> None:
-    take: Take = write_take(tmp_path)
-    (tmp_path / CALIBRATION).unlink()
-    assert codes(compute(tmp_path, take)) == {None: "CALIBRATION_MISSING"}
-    assert codes(compute(tmp_path, take.replace(calibration=None))) == {None: "CALIBRATION_MISSING"}

@@ -2,14 +2,12 @@
 
 import cv2
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 from poses_fixture import SIDE, VIEW_DEG, angle_deg, frames, gray, head, times
 
 from schemas.poses import OdometryConfig
 from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW, Lens, assumed_lens, known_lens, rays
 from trajpilot_core.poses.odometry.clip import ClipFault, ClipPoses, estimate
-from trajpilot_core.poses.odometry.two_view import two_view
 
 CFG, LENS = OdometryConfig(), assumed_lens(VIEW_DEG)
 FISHEYE = {
@@ -33,7 +31,6 @@ def fault(images: np.ndarray) -> str:
 def test_a_moving_head_is_found_up_to_scale() -> None:
     true = head(times())
     found = poses(frames(true))
-    assert found.model in ("essential", "homography")
     assert found.quality > 0.8
     assert angle_deg(found.T_clip_camera[:, :3, :3], true.R) < 0.5
     c = found.T_clip_camera[:, :3, 3]
@@ -46,13 +43,12 @@ def test_a_moving_head_is_found_up_to_scale() -> None:
 def test_a_head_that_only_turns_has_no_translation() -> None:
     true = head(times(), move=0.0)
     found = poses(frames(true))
-    assert found.model == "turn"
     assert_allclose(found.T_clip_camera[:, :3, 3], 0.0)
     assert angle_deg(found.T_clip_camera[:, :3, :3], true.R) < 0.3
 
 
 def test_a_long_clip_keeps_one_scale_over_its_windows() -> None:
-    true = head(times(56, 5.0))
+    true = head(times(40, 3.5))
     found = poses(frames(true))
     c = found.T_clip_camera[:, :3, 3]
     wanted = (true.t_m - true.t_m[0]) @ true.R[0]
@@ -77,38 +73,18 @@ def test_a_picture_that_was_squashed_gives_the_same_turns() -> None:
     assert angle_deg(found.T_clip_camera[:, :3, :3], true.R) < 1.0
 
 
-@pytest.mark.parametrize(
-    ("what", "expected"),
-    [("two", "POSES_TOO_SHORT"), ("blank", "POSES_FEW_CORNERS"), ("cut", "POSES_LOST"), ("frozen", "POSES_STATIC")],
-)
-def test_a_clip_that_cannot_be_used_is_refused_with_its_reason(what: str, expected: str) -> None:
-    images = frames(head(times(6, 0.6)))
-    other = frames(head(times(6, 0.6)), seed=1)
-    clips = {
-        "two": images[:2],
-        "blank": np.full_like(images, 90),
-        "cut": np.concatenate([images[:3], other[3:]]),
-        "frozen": np.repeat(images[:1], 6, axis=0),
-    }
-    assert fault(clips[what]) == expected
+def test_a_clip_that_cannot_be_used_is_refused_with_its_reason() -> None:
+    images, other = (frames(head(times(6, 0.6)), seed=seed) for seed in (0, 1))
+    assert fault(images[:2]) == "POSES_TOO_SHORT"
+    assert fault(np.full_like(images, 90)) == "POSES_FEW_CORNERS"
+    assert fault(np.concatenate([images[:3], other[3:]])) == "POSES_LOST"
+    assert fault(np.repeat(images[:1], 6, axis=0)) == "POSES_STATIC"
 
 
-@pytest.mark.parametrize("noise", range(3))
-def test_noise_is_refused_or_found_but_never_a_crash(noise: int) -> None:
-    rng = np.random.default_rng(noise)
-    images = rng.integers(0, 255, (5, 64, 64), dtype=np.uint8)
-    assert isinstance(estimate(images, LENS, 1.0, CFG), ClipFault | ClipPoses)
-
-
-def test_a_plane_is_seen_by_its_homography() -> None:
-    rng = np.random.default_rng(3)
-    points = np.column_stack([rng.uniform(-2, 2, (200, 2)), np.full(200, 3.0)])
-    true = head(times(2, 1.0))
-    seen = [(points - t) @ R for R, t in zip(true.R, true.t_m, strict=True)]
-    b0, b1 = (p / np.linalg.norm(p, axis=1, keepdims=True) for p in seen)
-    found = two_view(b0, b1, 0.001, 0.002)
-    assert found.model == "homography"
-    assert min(angle_deg(np.stack([np.eye(3), R.T]), true.R) for R, _ in found.motions) < 0.1
+def test_noise_is_refused_or_found_but_never_a_crash() -> None:
+    for seed in range(3):
+        images = np.random.default_rng(seed).integers(0, 255, (5, 64, 64), dtype=np.uint8)
+        assert isinstance(estimate(images, LENS, 1.0, CFG), ClipFault | ClipPoses)
 
 
 def test_the_lens_of_a_real_kind_of_calibration_is_undone() -> None:
@@ -136,10 +112,8 @@ def project(params: list[float], ray: np.ndarray) -> np.ndarray:
     return f * (xy + tangential + prism) + [cx, cy]
 
 
-@pytest.mark.parametrize(
-    "record",
-    [None, {}, {"Name": "Spherical", "Params": [1.0] * 4}, {"Name": "Linear", "Params": "x"}]
-    + [{"Name": "Linear", "Params": params} for params in ([1, 2], [0.0] * 4, [float("nan")] * 4)],
-)
-def test_a_projection_of_no_known_kind_is_no_lens(record: object) -> None:
-    assert known_lens(record) is None
+def test_a_projection_of_no_known_kind_is_no_lens() -> None:
+    params = ([1, 2], [0.0] * 4, [float("nan")] * 4, "x")
+    linear = [{"Name": "Linear", "Params": values} for values in params]
+    for record in (None, {}, {"Name": "Spherical", "Params": [1.0] * 4}, *linear):
+        assert known_lens(record) is None, record

@@ -20,10 +20,11 @@ from schemas.poses import Pi3Config
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.poses.mixture import origins
+from trajpilot_core.poses.motion_table import origins
+from trajpilot_core.poses.motions import step_rms
 from trajpilot_core.poses.sources.child import patch_size
 from trajpilot_core.poses.sources.pi3_model import MODELS, Pi3Model, load_pi3
-from trajpilot_core.poses.sources.video import step_rms
+from trajpilot_core.poses.sources.video import scale_of
 from trajpilot_core.stages import trajectories
 
 
@@ -44,9 +45,10 @@ def computed(folder: Path, cfg: TrajectoryConfig) -> tuple[Kept, str]:
 
 
 def test_sixteen_frames_become_sixteen_motions_whatever_world_and_scale_they_came_in(
-    tmp_path: Path, package: Path
+    tmp_path: Path, package: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept, take_id = computed(tmp_path, config(package))
+    assert "Pi3 runs on the CPU, which is slow" in caplog.text
     table, rejects, _ = kept.shards[take_id]
     assert rejects == []
     assert origins(table) == [("pi3", "camera", "arbitrary")]
@@ -58,11 +60,8 @@ def test_sixteen_frames_become_sixteen_motions_whatever_world_and_scale_they_cam
     assert_allclose(clip[0, :3] / np.linalg.norm(clip[0, :3]), [0, -1, 0], atol=0.03)
     assert table["quality"].to_pylist() == [pytest.approx(float(torch.sigmoid(torch.tensor(2.0))))]
     assert table["coverage"].to_pylist()[0] == pytest.approx(15 / 16)
-
-
-def test_pi3_on_a_cpu_says_that_it_is_slow(tmp_path: Path, package: Path, caplog: pytest.LogCaptureFixture) -> None:
-    computed(tmp_path, config(package))
-    assert "Pi3 runs on the CPU, which is slow" in caplog.text
+    digest = hashlib.sha256((package / "model.safetensors").read_bytes()).hexdigest()
+    assert table.schema.metadata[b"weights"] == digest.encode()
 
 
 def test_pi3x_says_metres_when_its_scale_is_left_alone(tmp_path: Path, package: Path) -> None:
@@ -70,15 +69,11 @@ def test_pi3x_says_metres_when_its_scale_is_left_alone(tmp_path: Path, package: 
     (table, _, _) = kept.shards[take_id]
     assert origins(table) == [("pi3", "camera", "metric")]
     assert np.linalg.norm(motions(table)[0, :, :3], axis=1).sum() == pytest.approx(14.0, rel=0.02)
-    rms = config(package, model="pi3x").replace(scale="rms")
-    assert origins(computed(tmp_path, rms)[0].shards[take_id][0]) == [("pi3", "camera", "arbitrary")]
+    assert scale_of("pi3", config(package, model="pi3x").replace(scale="rms")) == "arbitrary"
 
 
-def test_the_digest_of_the_weights_is_recorded_and_is_part_of_the_key(tmp_path: Path, package: Path) -> None:
-    kept, take_id = computed(tmp_path, config(package))
-    file = package / "model.safetensors"
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert kept.shards[take_id][0].schema.metadata[b"weights"] == digest.encode()
+def test_the_file_of_weights_is_part_of_the_key_and_its_digest_is_checked(package: Path, tmp_path: Path) -> None:
+    kept, file = of_video(video_take(tmp_path, 1.2), [(0.0, 1.0)]), package / "model.safetensors"
     (source,) = trajectories.sources(kept, config(package), "")  # type: ignore[arg-type]
     assert source.files == ("take.mp4", str(file))
     with pytest.raises(CheckpointError, match="expected was 0000"):
@@ -121,13 +116,13 @@ def test_an_answer_of_another_kind_is_refused() -> None:
         model.poses(np.zeros((2, 14, 14, 3), np.uint8))
 
 
-@pytest.mark.parametrize(("width", "height"), [(448, 448), (1920, 1080), (1080, 1920), (1408, 1408), (4000, 30)])
-def test_frames_get_the_largest_size_that_the_network_reads(width: int, height: int) -> None:
-    across, down = patch_size(width / height, 255_000)
-    assert across % 14 == 0 and down % 14 == 0 and across * down <= 255_000  # noqa: PT018
-    if max(width, height) < 3 * min(width, height):
-        assert abs(across / down / (width / height) - 1) < 0.03
-        assert across * down > 0.93 * 255_000
+def test_frames_get_the_largest_size_that_the_network_reads() -> None:
+    for width, height in ((448, 448), (1920, 1080), (1080, 1920), (1408, 1408), (4000, 30)):
+        across, down = patch_size(width / height, 255_000)
+        assert across % 14 == 0 and down % 14 == 0 and across * down <= 255_000  # noqa: PT018
+        if max(width, height) < 3 * min(width, height):
+            assert abs(across / down / (width / height) - 1) < 0.03
+            assert across * down > 0.93 * 255_000
 
 
 def test_precision_is_resolved_for_pi3_alone() -> None:

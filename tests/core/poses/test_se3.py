@@ -13,7 +13,7 @@ from trajpilot_core.poses.aria.closed_loop import PoseStream
 from trajpilot_core.poses.motions import bracket, relative_motions, sample
 from trajpilot_core.poses.se3 import Poses
 
-EXAMPLES = settings(max_examples=200, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 vectors = st.floats(-3, 3, allow_subnormal=False)
 
 

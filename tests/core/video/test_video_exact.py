@@ -11,7 +11,7 @@ import pytest
 from video_fixture import burnt_in, cut_copy, frames, with_matrix, write_video
 
 from schemas.rejects import RejectCode
-from trajpilot_core.video.decode import DecodedClip, clips, frame_times_s
+from trajpilot_core.video.decode import DecodedClip, clips
 from trajpilot_core.video.probe import VideoError, probe
 
 needs_decord = pytest.mark.skipif(platform.machine() != "x86_64", reason="decord has wheels for x86-64 only")
@@ -48,7 +48,6 @@ def made(**how: object) -> Callable[[Path], Path]:
 OPEN = {"x264-params": "open-gop=1:keyint=12:bframes=3:b-adapt=0"}
 EVEN_MS = np.round(np.arange(N) * 1000 / 30).astype(int)
 CASES = {
-    "every frame a keyframe": Case(made(keyframe=1, b_frames=0)),
     "B-frames": Case(made(keyframe=25, b_frames=3)),
     "one keyframe in the whole file": Case(made(keyframe=600, b_frames=3)),
     "open GOP": Case(made(encoder=OPEN), decord=RejectCode.FRAME_MISMATCH),
@@ -59,19 +58,13 @@ CASES = {
         cut(17, encoder=OPEN), numbers=range(17, N), decord=RejectCode.FRAME_MISMATCH
     ),
     "variable rate": Case(made(pts_ms=UNEVEN_MS), times_s=(UNEVEN_MS - UNEVEN_MS[0]) / 1000),
-    "variable rate, Matroska": Case(made(pts_ms=UNEVEN_MS), ".mkv", times_s=(UNEVEN_MS - UNEVEN_MS[0]) / 1000),
     "first frame at 7.3 s": Case(made(pts_ms=EVEN_MS + 7300)),
-    "first frame at 7.3 s, Matroska": Case(made(pts_ms=EVEN_MS + 7300), ".mkv"),
     "negative first times": Case(made(pts_ms=EVEN_MS - 1000), numbers=range(30, N), decord=RejectCode.FRAME_MISMATCH),
     "no edit list": Case(made(muxer={"use_editlist": "0"})),
     "negative composition offsets": Case(made(muxer={"movflags": "negative_cts_offsets"})),
-    "fragments": Case(made(muxer={"movflags": "frag_keyframe+empty_moov"}, faststart=False)),
-    "index at the end": Case(made(faststart=False)),
     "sound next to the pictures": Case(made(audio_s=2.5)),
     "59.94 Hz, wide": Case(made(fps=Fraction(60000, 1001), width=456, height=256), fps=60000 / 1001),
-    "50 Hz, wide": Case(made(fps=50, width=456, height=256), fps=50.0),
     "23.976 Hz, upright": Case(made(fps=Fraction(24000, 1001), width=144, height=256), fps=24000 / 1001),
-    "10 Hz": Case(made(fps=10), fps=10.0),
     "H.265, open GOP": Case(
         made(codec="libx265", encoder={"x265-params": "log-level=0:pools=1"}), decord=RejectCode.FRAME_MISMATCH
     ),
@@ -86,27 +79,26 @@ def numbers(clip: DecodedClip | VideoError) -> list[int]:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", CASES)
-def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(tmp_path: Path, name: str, backend: str) -> None:
+def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(tmp_path: Path, backend: str) -> None:
     """Any few frames of a file, at times up to 0.4 frames off, alone and all in one go."""
-    case = CASES[name]
-    path = str(case.write(tmp_path / f"video{case.suffix}"))
-    shown_s, rng = case.shown_s(), np.random.default_rng(7)
-    if backend == "decord" and case.decord:
-        with pytest.raises(VideoError) as caught:
-            frames(path, shown_s[:1], 64, backend)
-        assert caught.value.code is case.decord
-        return
-    found = probe(path)
-    assert (found.n_frames, found.is_vfr) == (len(case.numbers), case.times_s is not None)
-    assert case.times_s is not None or found.fps == pytest.approx(case.fps, rel=2e-3)
-    wanted = np.stack([np.sort(rng.choice(len(shown_s), 6, replace=False)) for _ in range(6)])
-    slack_s = 0.4 * np.diff(shown_s).min()
-    times_s = shown_s[wanted] + rng.uniform(-slack_s, slack_s, wanted.shape)
-    for row, clip in clips(path, np.maximum(times_s, 0), 64, backend):
-        assert numbers(clip) == [case.numbers[at] for at in wanted[row]]
-        np.testing.assert_allclose(clip.pts_s, shown_s[wanted[row]], atol=1e-3)  # type: ignore[union-attr]
-    assert numbers(frames(path, shown_s, 64, backend)) == list(case.numbers)
+    for name, case in CASES.items():
+        path = str(case.write(tmp_path / f"video{case.suffix}"))
+        shown_s, rng = case.shown_s(), np.random.default_rng(7)
+        if backend == "decord" and case.decord:
+            with pytest.raises(VideoError) as caught:
+                frames(path, shown_s[:1], 64, backend)
+            assert caught.value.code is case.decord, name
+            continue
+        found = probe(path)
+        assert (found.n_frames, found.is_vfr) == (len(case.numbers), case.times_s is not None), name
+        assert case.times_s is not None or found.fps == pytest.approx(case.fps, rel=2e-3), name
+        wanted = np.stack([np.sort(rng.choice(len(shown_s), 6, replace=False)) for _ in range(6)])
+        slack_s = 0.4 * np.diff(shown_s).min()
+        times_s = shown_s[wanted] + rng.uniform(-slack_s, slack_s, wanted.shape)
+        for row, clip in clips(path, np.maximum(times_s, 0), 64, backend):
+            assert numbers(clip) == [case.numbers[at] for at in wanted[row]], name
+            np.testing.assert_allclose(clip.pts_s, shown_s[wanted[row]], atol=1e-3)  # type: ignore[union-attr]
+        assert numbers(frames(path, shown_s, 64, backend)) == list(case.numbers), name
 
 
 def test_a_video_whose_rate_changes_keeps_its_segments_when_frames_may_lie_further_off(tmp_path: Path) -> None:
@@ -124,18 +116,6 @@ def test_a_video_whose_rate_changes_keeps_its_segments_when_frames_may_lie_furth
         assert numbers(clip) == [int(np.abs(shown_ms / 1000 - time_s).argmin()) for time_s in times_s[row]]
 
 
-@pytest.mark.parametrize(("fps", "size"), [(Fraction(60000, 1001), (456, 256)), (50, (456, 256)), (10, (128, 128))])
-def test_the_sixteen_times_of_a_segment_find_their_frames_at_any_rate_and_shape(
-    tmp_path: Path, fps: int | Fraction, size: tuple[int, int]
-) -> None:
-    path = str(write_video(tmp_path / "v.mp4", N, fps=fps, width=size[0], height=size[1]))
-    found = probe(path)
-    times_s = frame_times_s(0.2, found.duration_s - 0.1, found.fps, 16)
-    clip = frames(path, times_s, 64, "pyav")
-    assert numbers(clip) == [round(time_s * found.fps) for time_s in times_s]
-    assert clip.frames.shape == (16, 64, 64, 3)
-
-
 TURNS = {
     "as it is": ((1, 0, 0, 1), 0, False),
     "quarter turn": ((0, 1, -1, 0), 3, False),
@@ -149,21 +129,20 @@ TURNS = {
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("name", TURNS)
-def test_pictures_come_out_upright(tmp_path: Path, name: str, backend: str) -> None:
-    """The display matrix (a, b, c, d) takes (x, y) to (a x + c y, b x + d y), y down."""
-    matrix, quarters, is_mirrored = TURNS[name]
-    plain = write_video(tmp_path / "plain.mp4", 10)
-    path = str(with_matrix(plain, tmp_path / "turned.mp4", matrix))
+def test_pictures_come_out_upright(tmp_path: Path, backend: str) -> None:
+    """The display matrix (a, b, c, d) maps (x, y) to (a x + c y, b x + d y), y down."""
+    plain, path = write_video(tmp_path / "plain.mp4", 10), str(tmp_path / "turned.mp4")
     stored = frames(str(plain), np.array([0.2]), 64, backend).frames[0].astype(int)
-    if backend == "decord" and is_mirrored:
-        with pytest.raises(VideoError, match="stored mirrored"):
-            frames(path, np.array([0.2]), 64, backend)
-        return
-    shown = frames(path, np.array([0.2]), 64, backend).frames[0].astype(int)
-    upright = np.rot90(stored[:, ::-1] if is_mirrored else stored, quarters)
-    assert np.abs(shown - upright).mean() < 2.0
-    assert (probe(path).rotation_deg // 90 - quarters) % 4 == 0
+    for name, (matrix, quarters, is_mirrored) in TURNS.items():
+        with_matrix(plain, Path(path), matrix)
+        if backend == "decord" and is_mirrored:
+            with pytest.raises(VideoError, match="stored mirrored"):
+                frames(path, np.array([0.2]), 64, backend)
+            continue
+        shown = frames(path, np.array([0.2]), 64, backend).frames[0].astype(int)
+        upright = np.rot90(stored[:, ::-1] if is_mirrored else stored, quarters)
+        assert np.abs(shown - upright).mean() < 2.0, name
+        assert (probe(path).rotation_deg // 90 - quarters) % 4 == 0, name
 
 
 def test_a_picture_turned_by_45_degrees_is_refused(tmp_path: Path) -> None:

@@ -63,8 +63,20 @@ def _nearest(sorted_stamps: NDArray[np.int64], times_us: NDArray[np.int64]) -> N
 
 
 def extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
-    """Return q_xyzw, shape (4,), and t_m, shape (3,), of the RGB camera in a line; None where it is not there."""
-    return _pose(camera_record(line).get("T_Device_Camera"), tolerance)
+    """Return q_xyzw, shape (4,), and t_m, shape (3,), of the RGB camera in a line; None where it is not there.
+
+    Written as {"Translation": [3], "UnitQuaternion": [w, [x, y, z]]}.
+    """
+    transform = camera_record(line).get("T_Device_Camera")
+    try:
+        w, (x, y, z) = transform["UnitQuaternion"]
+        q_xyzw, t_m = np.array([x, y, z, w], dtype=float), np.array(transform["Translation"], dtype=float)
+    except (TypeError, ValueError, KeyError):
+        return None
+    norm = np.linalg.norm(q_xyzw)
+    if t_m.shape != (3,) or not np.isfinite(t_m).all() or not abs(norm - 1) <= tolerance:
+        return None
+    return q_xyzw / norm, t_m
 
 
 def camera_record(line: bytes) -> dict[str, Any]:
@@ -94,16 +106,3 @@ def lens_of(content: bytes, path: str) -> Lens:
     known = f"none of the {len(lines)} lines holds a projection of {RGB_LABEL} that is known"
     detail = f"{known}; odometry.intrinsics can be set to assumed"
     raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
-
-
-def _pose(transform: Any, tolerance: float) -> tuple[Array, Array] | None:
-    """Read {"Translation": [3], "UnitQuaternion": [w, [x, y, z]]}; None where it is not that or not finite."""
-    try:
-        w, (x, y, z) = transform["UnitQuaternion"]
-        q_xyzw, t_m = np.array([x, y, z, w], dtype=float), np.array(transform["Translation"], dtype=float)
-    except (TypeError, ValueError, KeyError):
-        return None
-    norm = np.linalg.norm(q_xyzw)
-    if t_m.shape != (3,) or not np.isfinite(t_m).all() or not abs(norm - 1) <= tolerance:
-        return None
-    return q_xyzw / norm, t_m

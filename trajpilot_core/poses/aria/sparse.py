@@ -177,9 +177,8 @@ def fill_stretch(lines: Lines, left: PoseLine, right: PoseLine, limit_us: int) -
         low, high = open_stretches.pop()
         if high.stamp_us - low.stamp_us <= limit_us or low.after >= high.offset:
             continue
-        middle = row_at(lines, max((low.offset + high.offset) // 2, low.after))
-        if not low.stamp_us <= middle.stamp_us <= high.stamp_us:
-            raise NotInOrderError
+        inside = rows_between(lines, low, high, (low.offset + high.offset) // 2, SMALL_BLOCK)
+        middle = inside[len(inside) // 2]
         found.append(middle)
         open_stretches += [(low, middle), (middle, high)]
     return found
@@ -197,15 +196,6 @@ def rows_between(lines: Lines, low: PoseLine, high: PoseLine, offset: int, size:
     if stamps != sorted(stamps):
         raise NotInOrderError
     return inside
-
-
-def row_at(lines: Lines, offset: int) -> PoseLine:
-    """Read the line that holds a byte offset.
-
-    Raises:
-        NotInOrderError: its time stamp, or that of a line in the same block, is absent or not a whole number.
-    """
-    return next(row for row in rows_around(lines, offset, SMALL_BLOCK) if offset < row.after)
 
 
 def rows_around(lines: Lines, offset: int, size: int) -> list[PoseLine]:

@@ -77,20 +77,15 @@ def take_clock(column: pl.Series, take: Take, path: str) -> Clock:
     # one row more than frames: the end of the last frame, where the capture goes on
     stretch = column.slice(first, take.n_frames + 1)
     frame = stretch.is_not_null().arg_true().cast(pl.Int64).to_numpy()
-    clock = Clock(frame, stretch.drop_nulls().to_numpy(), take.fps)
-    _check_clock(clock, take, path)
-    return clock
-
-
-def _check_clock(clock: Clock, take: Take, path: str) -> None:
-    """Refuse a clock with fewer than two times, or one that does not rise."""
-    if len(clock.frame) < 2:
-        detail = f"{len(clock.frame)} of the take's {take.n_frames} frames have a device time"
+    ns = stretch.drop_nulls().to_numpy()
+    if len(frame) < 2:
+        detail = f"{len(frame)} of the take's {take.n_frames} frames have a device time"
         raise TakeFault(RejectCode.TIMESYNC_MISMATCH, detail, path)
-    steps = np.diff(clock.ns)
-    if (steps <= 0).any():
-        at = int(clock.frame[int((steps <= 0).argmax())])
-        raise TakeFault(RejectCode.TIMESYNC_MISMATCH, f"the device time does not rise after frame {at}", path)
+    stands = np.diff(ns) <= 0
+    if stands.any():
+        detail = f"the device time does not rise after frame {frame[stands.argmax()]}"
+        raise TakeFault(RejectCode.TIMESYNC_MISMATCH, detail, path)
+    return Clock(frame, ns, take.fps)
 
 
 def device_times(

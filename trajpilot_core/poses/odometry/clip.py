@@ -1,8 +1,7 @@
-"""Visual odometry of one clip with OpenCV: gray frames in, camera poses in upright axes and arbitrary scale out.
+"""Visual odometry of one clip: gray frames in, camera poses in upright axes and arbitrary scale out.
 
-Corners are followed through the clip; neighbouring frames give the turns; the frame with the most parallax against the
-first says whether the head only turned, and else where to begin (essential matrix or homography); then all frames and
-points are refined at once (`bundle`). Long clips are done in windows that overlap. No random choice is left open:
+Corners are followed through the clip. Frame by frame, a turn is fitted to the corners that earlier frames showed; where
+it explains them, the head only turned. Else poses and points are refined (`bundle_adjustment`). Nothing is random:
 equal frames give equal poses. docs/decisions/poses.md states how good this is.
 """
 
@@ -15,16 +14,16 @@ from numpy.typing import NDArray
 
 from schemas.poses import OdometryConfig
 from schemas.rejects import RejectCode
-from trajpilot_core.arrays import Array
+from trajpilot_core.arrays import Array, Image
 from trajpilot_core.poses.lens import Lens, rays
-from trajpilot_core.poses.odometry import bundle_adjustment
-from trajpilot_core.poses.odometry.bundle_adjustment import Rays, Solution
+from trajpilot_core.poses.odometry.bundle_adjustment import Observations, Solution, angles, refine
 from trajpilot_core.poses.odometry.tracks import Tracks, follow
-from trajpilot_core.poses.odometry.two_view import MIN_RAYS, TwoView, turn, two_view
 
-WINDOW, OVERLAP = 24, 8
-"""Frames that are refined at once, and how many of them the next window has too."""
 MIN_FRAMES = 3
+WINDOW, STRIDE = 24, 12
+"""Frames whose poses are refined at once before all of them are, and by how many the window moves on."""
+COARSE_GAIN, FINE_GAIN = 1e-2, 1e-4
+"""The refinement of a window, and that of the clip, end with a step that gains a smaller share of the cost."""
 MAX_RAY_RAD = 1.2
 """Corners further from the optical axis are not used: there is nothing but the lens's rim."""
 DARK = 3
@@ -33,10 +32,7 @@ EDGE = np.ones((9, 9), np.uint8)
 """Corners keep this far from what the lens does not see."""
 EXPLAINED = 3.0
 """An observation is explained where it is off by less than this many usual errors."""
-TURN_EXPLAINS = 0.9
-"""A turn must explain this share of the observations to be believed."""
-SHARED = 0.4
-"""The frame that is compared with the first must still show this share of the first one's corners."""
+TURN_ROUNDS = 6
 
 
 class ClipPoses(NamedTuple):
@@ -46,8 +42,6 @@ class ClipPoses(NamedTuple):
     """(T, 4, 4), upright OpenCV axes, translation in arbitrary units."""
     quality: float
     """Share of the observations that the poses explain, 0 to 1."""
-    model: str
-    """`turn`, `essential` or `homography`."""
 
 
 class ClipFault(NamedTuple):
@@ -57,7 +51,7 @@ class ClipFault(NamedTuple):
     detail: str
 
 
-def estimate(frames: NDArray[np.uint8], lens: Lens, aspect: float, cfg: OdometryConfig) -> ClipPoses | ClipFault:
+def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> ClipPoses | ClipFault:
     """Estimate the poses of a clip.
 
     Args:
@@ -66,20 +60,33 @@ def estimate(frames: NDArray[np.uint8], lens: Lens, aspect: float, cfg: Odometry
         aspect: width over height before they were squashed.
         cfg: settings.
     """
-    if len(frames) < MIN_FRAMES:
-        return ClipFault(RejectCode.POSES_TOO_SHORT, f"{len(frames)} different frames, {MIN_FRAMES} are needed")
-    mask = _usable(frames, lens, aspect)
-    tracks = follow(frames, cfg.corners, mask)
-    fault = _thin(tracks, len(frames), cfg) or _standing(frames, tracks, cfg)
+    n_frames, side = len(frames), frames.shape[1]
+    if n_frames < MIN_FRAMES:
+        return ClipFault(RejectCode.POSES_TOO_SHORT, f"{n_frames} different frames, {MIN_FRAMES} are needed")
+    tracks = follow(frames, cfg.corners, _usable(frames, lens, aspect))
+    is_first = np.diff(tracks.point, prepend=-1) > 0
+    later, first = np.flatnonzero(~is_first), np.flatnonzero(is_first)[tracks.point]
+    fault = _tracking_fault(tracks, first, later, n_frames, cfg)
     if fault is not None:
         return fault
-    side = frames.shape[1]
-    seen = rays(lens, (tracks.pixel + 0.5) / side, aspect)
-    sigma = _pixel_rad(lens, aspect, side) * cfg.sigma_px
-    return _in_windows(tracks, seen, len(frames), sigma, cfg)
+    ray = rays(lens, (tracks.pixel + 0.5) / side, aspect)
+    points, point = np.unique(tracks.point[later], return_inverse=True)
+    start_frame, start_ray = tracks.frame[first[later]], ray[first[later]]
+    seen = Observations(point, tracks.frame[later], ray[later], start_frame, start_ray)
+    pixel_rad = _pixel_rad(lens, aspect, side)
+    sigma = pixel_rad * cfg.sigma_px
+    R, parallax = _turns(seen, n_frames, sigma)
+    found = Solution(R, np.zeros((n_frames, 3)), np.ones(len(points)))
+    if parallax >= cfg.min_parallax_px * pixel_rad:
+        found = _refined(seen, found, sigma)
+    poses = np.tile(np.eye(4), (n_frames, 1, 1))
+    poses[:, :3, :3], poses[:, :3, 3] = found.R, found.c
+    if not np.isfinite(poses).all():
+        return ClipFault(RejectCode.TRAJ_NOT_FINITE, "the estimate holds NaN or infinity")
+    return ClipPoses(poses, float((angles(seen, found) < EXPLAINED * sigma).mean()))
 
 
-def _usable(frames: NDArray[np.uint8], lens: Lens, aspect: float) -> NDArray[np.uint8]:
+def _usable(frames: Image, lens: Lens, aspect: float) -> Image:
     """Return the (S, S) mask of where corners may lie: what the lens sees, without its rim."""
     wide = _rim(lens, aspect, frames.shape[1])
     dark = (frames.max(axis=0) < DARK).astype(np.uint8)
@@ -103,134 +110,64 @@ def _pixel_rad(lens: Lens, aspect: float, side: int) -> float:
     return float(np.linalg.norm(middle[1:] - middle[0], axis=1).mean())
 
 
-def _thin(tracks: Tracks, n_frames: int, cfg: OdometryConfig) -> ClipFault | None:
-    """Refuse a clip in which two neighbouring frames share too few corners."""
-    shared = [len(_pairs(tracks, at, at + 1)[0]) for at in range(n_frames - 1)]
-    worst = int(np.argmin(shared))
-    if shared[worst] >= cfg.min_corners:
-        return None
-    found = int((tracks.frame == worst).sum())
-    detail = f"{shared[worst]} of {found} corners of frame {worst} are in the next one, {cfg.min_corners} are needed"
-    code = RejectCode.POSES_FEW_CORNERS if found < 2 * cfg.min_corners else RejectCode.POSES_LOST
-    return ClipFault(code, detail)
+def _tracking_fault(
+    tracks: Tracks, first: NDArray[np.intp], later: NDArray[np.intp], n_frames: int, cfg: OdometryConfig
+) -> ClipFault | None:
+    """Refuse a clip whose neighbouring frames share too few corners, or in which nothing moves (a frozen video).
 
-
-def _standing(frames: NDArray[np.uint8], tracks: Tracks, cfg: OdometryConfig) -> ClipFault | None:
-    """Refuse a clip in which nothing moves: such poses say nothing, and a frozen video looks the same."""
-    first = _first_seen(tracks)
-    moved = np.linalg.norm(tracks.pixel - tracks.pixel[first[tracks.point]], axis=1)
-    most = max(float(np.median(moved[tracks.frame == at])) for at in range(1, len(frames)))
-    if most >= cfg.min_motion_px:
-        return None
-    return ClipFault(
-        RejectCode.POSES_STATIC, f"corners move by {most:.2f} px at most, min_motion_px is {cfg.min_motion_px:g}"
-    )
-
-
-def _first_seen(tracks: Tracks) -> NDArray[np.intp]:
-    """Return the first observation of every point, (P,)."""
-    first = np.zeros(tracks.n_points, np.intp)
-    first[tracks.point[::-1]] = np.arange(len(tracks.point))[::-1]
-    return first
-
-
-def _pairs(tracks: Tracks, one: int, other: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the observations of the points that both frames show, in one order."""
-    a, b = np.flatnonzero(tracks.frame == one), np.flatnonzero(tracks.frame == other)
-    _, at_a, at_b = np.intersect1d(tracks.point[a], tracks.point[b], assume_unique=True, return_indices=True)
-    return a[at_a], b[at_b]
-
-
-def _in_windows(tracks: Tracks, seen: Array, n_frames: int, sigma: float, cfg: OdometryConfig) -> ClipPoses | ClipFault:
-    """Refine window by window and put them together; a window's scale is that of the one before."""
-    poses = np.tile(np.eye(4), (n_frames, 1, 1))
-    good, models = [], []
-    depth: dict[int, float] = {}
-    for first in range(0, max(1, n_frames - OVERLAP), WINDOW - OVERLAP):
-        last = min(first + WINDOW, n_frames)
-        part, ids = _window(tracks, seen, first, last)
-        found, view = _solve(part, last - first, sigma, cfg)
-        scale, near = _scale(part, ids, found, depth)
-        local = np.tile(np.eye(4), (last - first, 1, 1))
-        local[:, :3, :3], local[:, :3, 3] = found.R, found.c * scale
-        poses[first:last] = poses[first] @ local
-        depth = near
-        good.append(_explained(part, found, sigma))
-        models.append(view.model)
-    if not np.isfinite(poses).all():
-        return ClipFault(RejectCode.TRAJ_NOT_FINITE, "the estimate holds NaN or infinity")
-    chosen = next((model for model in models if model != "turn"), "turn")
-    return ClipPoses(poses, float(np.concatenate(good).mean()), chosen)
-
-
-def _window(tracks: Tracks, seen: Array, first: int, last: int) -> tuple[Rays, NDArray[np.intp]]:
-    """Cut the frames first..last - 1 out; returns their rays and the number of each point in the whole clip."""
-    inside = (tracks.frame >= first) & (tracks.frame < last)
-    ids, point, counts = np.unique(tracks.point[inside], return_inverse=True, return_counts=True)
-    kept = counts[point] > 1
-    ids, point = ids[counts > 1], (np.cumsum(counts > 1) - 1)[point[kept]]
-    part = Tracks(point, tracks.frame[inside][kept] - first, tracks.pixel[inside][kept], len(ids))
-    return Rays(part.point, part.frame, seen[inside][kept], _first_seen(part)), ids
-
-
-def _solve(part: Rays, n_frames: int, sigma: float, cfg: OdometryConfig) -> tuple[Solution, TwoView]:
-    """Solve one window: turns of neighbours, the model, and the refinement from where it says to begin."""
-    tracks = Tracks(part.point, part.frame, np.zeros((len(part.point), 2)), len(part.anchor))
-    R = np.tile(np.eye(3), (n_frames, 1, 1))
-    for at in range(1, n_frames):
-        a, b = _pairs(tracks, at - 1, at)
-        R[at] = R[at - 1] @ turn(part.ray[a], part.ray[b], sigma)[0].T
-    view, far = _widest(part, tracks, n_frames, sigma, cfg)
-    start = Solution(R, np.zeros((n_frames, 3)), np.ones(len(part.anchor)), np.zeros(len(part.point)))
-    if view.model == "turn":
-        turned = bundle_adjustment.refine(part, start, sigma, move=False)
-        if _explained(part, turned, sigma).mean() >= TURN_EXPLAINS:
-            return turned, view
-        view = view._replace(model="essential")
-    step = np.clip(np.arange(n_frames) / far, 0, 1)[:, None]
-    begun = [start._replace(c=step * (-R.T @ t) * view.parallax) for R, t in view.motions]
-    found = [bundle_adjustment.refine(part, one, sigma) for one in (start, *begun)]
-    return min(found, key=lambda one: float(np.log1p((one.angle / sigma) ** 2).sum())), view
-
-
-def _explained(part: Rays, found: Solution, sigma: float) -> NDArray[np.bool_]:
-    """Return which observations a solution explains, (M',); those that points hang on are explained by themselves."""
-    tested = np.ones(len(part.point), np.bool_)
-    tested[part.anchor] = False
-    return found.angle[tested] < EXPLAINED * sigma
-
-
-def _widest(part: Rays, tracks: Tracks, n_frames: int, sigma: float, cfg: OdometryConfig) -> tuple[TwoView, int]:
-    """Compare the first frame with those that still show enough of it; the one with most parallax decides."""
-    shown = int((part.frame == 0).sum())
-    best, far = TwoView("turn", (), 0.0), 1
-    for at in range(1, n_frames):
-        a, b = _pairs(tracks, 0, at)
-        if len(a) < max(MIN_RAYS, SHARED * shown):
-            continue
-        _, angle = turn(part.ray[a], part.ray[b], sigma)
-        if float(np.median(angle)) > best.parallax:
-            best, far = TwoView("turn", (), float(np.median(angle))), at
-    a, b = _pairs(tracks, 0, far)
-    if len(a) < MIN_RAYS:
-        return best, far
-    return two_view(part.ray[a], part.ray[b], sigma, cfg.min_parallax_px * sigma / cfg.sigma_px), far
-
-
-def _scale(
-    part: Rays, ids: NDArray[np.intp], found: Solution, before: dict[int, float]
-) -> tuple[float, dict[int, float]]:
-    """Return the factor that gives the window the scale of the one before, and depths for the next window.
-
-    Depths are distances at frame WINDOW - OVERLAP, with which the next window begins.
+    Args:
+        tracks: the M observations.
+        first: (M,) first observation of the same point.
+        later: observations that are not the first of their point.
+        n_frames: of the clip.
+        cfg: the limits.
     """
-    anchor = part.anchor
-    rho = np.maximum(found.rho, 1e-6)[:, None]
-    places = np.einsum("pij,pj->pi", found.R[part.frame[anchor]], part.ray[anchor]) / rho + found.c[part.frame[anchor]]
-    here = np.linalg.norm(places, axis=1)
-    ratio = [before[key] / d for key, d in zip(ids.tolist(), here.tolist(), strict=True) if key in before and d > 0]
-    scale = float(np.median(ratio)) if len(ratio) >= MIN_RAYS else 1.0
-    if len(found.R) <= WINDOW - OVERLAP:
-        return scale, {}
-    ahead = np.linalg.norm(places - found.c[WINDOW - OVERLAP], axis=1) * scale
-    return scale, dict(zip(ids.tolist(), ahead.tolist(), strict=True))
+    frame = tracks.frame[later]
+    shared = np.bincount(frame, minlength=n_frames)[1:]
+    worst = int(shared.argmin())
+    if shared[worst] < cfg.min_corners:
+        detected = int((tracks.frame == worst).sum())
+        code = RejectCode.POSES_FEW_CORNERS if detected < 2 * cfg.min_corners else RejectCode.POSES_LOST
+        counted = f"{shared[worst]} of {detected} corners of frame {worst} are in the next one"
+        return ClipFault(code, f"{counted}, {cfg.min_corners} are needed")
+    moved = np.linalg.norm(tracks.pixel[later] - tracks.pixel[first[later]], axis=1)
+    most = max(float(np.median(moved[frame == at])) for at in range(1, n_frames))
+    if most < cfg.min_motion_px:
+        limit = f"min_motion_px is {cfg.min_motion_px:g}"
+        return ClipFault(RejectCode.POSES_STATIC, f"corners move by {most:.2f} px at most, {limit}")
+    return None
+
+
+def _turns(seen: Observations, n_frames: int, sigma: float) -> tuple[Array, float]:
+    """Fit a turn to each frame, all centres being one; returns R (T, 3, 3) and the largest median angle it leaves."""
+    R, parallax = np.tile(np.eye(3), (n_frames, 1, 1)), 0.0
+    for at in range(1, n_frames):
+        shown = seen.frame == at
+        ahead = np.einsum("mij,mj->mi", R[seen.first_frame[shown]], seen.first_ray[shown])
+        R[at], angle = _turn(seen.ray[shown], ahead, sigma)
+        parallax = max(parallax, float(np.median(angle)))
+    return R, parallax
+
+
+def _refined(seen: Observations, found: Solution, sigma: float) -> Solution:
+    """Refine window by window, where later frames begin with the pose of the last one refined; then all at once."""
+    n_frames = len(found.R)
+    for end in range(WINDOW, n_frames, STRIDE):
+        free = slice(max(1, end - WINDOW), end)
+        R, c, rho = refine(seen.of_frames(free), found, free, sigma, COARSE_GAIN)
+        R[end:] = R[end - 1] @ found.R[end - 1].T @ found.R[end:]
+        c[end:] = c[end - 1]
+        found = Solution(R, c, rho)
+    return refine(seen, found, slice(1, n_frames), sigma, FINE_GAIN)
+
+
+def _turn(b0: Array, b1: Array, sigma: float) -> tuple[Array, Array]:
+    """Fit b1 = R b0 to unit rays (N, 3) with Geman-McClure weights; returns R (3, 3) and the angles left, (N,)."""
+    weight, R, angle = np.ones(len(b0)), np.eye(3), np.zeros(len(b0))
+    for at in range(TURN_ROUNDS):
+        U, _, Vt = np.linalg.svd((b1 * weight[:, None]).T @ b0)
+        R = U @ np.diag([1.0, 1.0, np.sign(np.linalg.det(U @ Vt))]) @ Vt
+        angle = np.linalg.norm(b1 - b0 @ R.T, axis=1)
+        scale = max(sigma, 1.5 * float(np.median(angle))) if at < TURN_ROUNDS - 1 else sigma
+        weight = 1 / (1 + (angle / scale) ** 2) ** 2
+    return R, angle

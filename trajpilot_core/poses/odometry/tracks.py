@@ -1,4 +1,4 @@
-"""Points that are followed through the frames of a clip."""
+"""Corners that are followed through the frames of a clip."""
 
 from typing import NamedTuple
 
@@ -6,29 +6,29 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-Gray = NDArray[np.uint8]
+from trajpilot_core.arrays import Array, Image
+
 Floats = NDArray[np.float32]
 
 WINDOW_PX, LEVELS, CORNER_QUALITY = 15, 3, 0.01
 BACK_PX = 0.7
 """A point that is followed to the next frame and back must return this near."""
 REFILL = 0.7
-"""New points are looked for where fewer than this share of the wanted number is left."""
+"""New points are detected where fewer than this share of the wanted number is left."""
 
 
 class Tracks(NamedTuple):
-    """M observations of P points, in order of the frames."""
+    """M observations, point by point, each in order of the frames; a point is seen in neighbouring frames only."""
 
     point: NDArray[np.intp]
-    """(M,) 0..P-1."""
+    """(M,)."""
     frame: NDArray[np.intp]
     """(M,)."""
-    pixel: NDArray[np.float64]
+    pixel: Array
     """(M, 2) x, y."""
-    n_points: int
 
 
-def follow(frames: NDArray[np.uint8], wanted: int, mask: Gray) -> Tracks:
+def follow(frames: Image, wanted: int, mask: Image) -> Tracks:
     """Find corners and follow them (pyramidal Lucas-Kanade, forward and back); lost ones are replaced by new ones.
 
     Args:
@@ -40,7 +40,7 @@ def follow(frames: NDArray[np.uint8], wanted: int, mask: Gray) -> Tracks:
     seen: list[tuple[NDArray[np.intp], Floats]] = []
     n_points = 0
     for at, frame in enumerate(frames):
-        if at:
+        if len(ids):
             kept, places = _step(frames[at - 1], frame, places, mask)
             ids = ids[kept]
         if len(ids) < REFILL * wanted:
@@ -49,18 +49,14 @@ def follow(frames: NDArray[np.uint8], wanted: int, mask: Gray) -> Tracks:
             places = np.concatenate([places, fresh])
             n_points += len(fresh)
         seen.append((ids, places))
-    return Tracks(
-        np.concatenate([ids for ids, _ in seen]),
-        np.repeat(np.arange(len(frames)), [len(ids) for ids, _ in seen]),
-        np.concatenate([places for _, places in seen]).astype(np.float64),
-        n_points,
-    )
+    point = np.concatenate([ids for ids, _ in seen])
+    frame_of = np.repeat(np.arange(len(frames)), [len(ids) for ids, _ in seen])
+    order = np.argsort(point, kind="stable")
+    return Tracks(point[order], frame_of[order], np.concatenate([p for _, p in seen])[order].astype(np.float64))
 
 
-def _step(before: Gray, after: Gray, places: Floats, mask: Gray) -> tuple[NDArray[np.bool_], Floats]:
+def _step(before: Image, after: Image, places: Floats, mask: Image) -> tuple[NDArray[np.bool_], Floats]:
     """Follow points (N, 2) to the next frame; returns which are kept, (N,), and where those are."""
-    if not len(places):
-        return np.zeros(0, np.bool_), places
     there, found = _flow(before, after, places)
     back, returned = _flow(after, before, there)
     near = np.linalg.norm(back - places, axis=1) < BACK_PX
@@ -70,16 +66,15 @@ def _step(before: Gray, after: Gray, places: Floats, mask: Gray) -> tuple[NDArra
     return kept, there[kept]
 
 
-def _flow(before: Gray, after: Gray, places: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+def _flow(before: Image, after: Image, places: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Return where points (N, 2) went, and whether they were found, (N,)."""
-    window = (WINDOW_PX, WINDOW_PX)
     there, found, _ = cv2.calcOpticalFlowPyrLK(
-        before, after, places, np.empty_like(places), winSize=window, maxLevel=LEVELS
+        before, after, places, np.empty_like(places), winSize=(WINDOW_PX, WINDOW_PX), maxLevel=LEVELS
     )
     return np.asarray(there, np.float32), np.asarray(found).ravel() > 0
 
 
-def _corners(frame: Gray, wanted: int, taken: Floats, mask: Gray) -> Floats:
+def _corners(frame: Image, wanted: int, taken: Floats, mask: Image) -> Floats:
     """Return (N, 2) corners of a frame, N at most `wanted`, away from those that exist."""
     apart = max(4, len(mask) // 40)
     free = mask.copy()

@@ -1,4 +1,4 @@
-"""What a pose source is given and what it gives back.
+"""Pose sources: what each is given and gives back, which ones there are, and which one a take has.
 
 Imports nothing heavy: keys are made from it.
 """
@@ -10,6 +10,7 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from schemas.annotation import Take
+from schemas.poses import PoseSourceName
 from schemas.rejects import Reject
 from schemas.trajectories import TrajectoryConfig
 
@@ -51,3 +52,25 @@ class PoseSource(Protocol):
             WorkerError: a process crashed.
         """
         ...
+
+
+def pose_source(name: PoseSourceName) -> PoseSource:
+    """Return the source of that name."""
+    if name == "aria":
+        from trajpilot_core.poses.sources import aria
+
+        return aria
+    if name == "odometry":
+        from trajpilot_core.poses.sources import odometry
+
+        return odometry
+    from trajpilot_core.poses.sources import pi3
+
+    return pi3
+
+
+def source_of(take: Take, cfg: TrajectoryConfig) -> PoseSourceName:
+    """Return which source a take's poses come from: the one that is set, or the fallback where it has no pose file."""
+    if cfg.fallback is not None and take.trajectory is None:
+        return cfg.fallback
+    return cfg.source

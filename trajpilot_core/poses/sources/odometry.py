@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trajpilot_core.poses.sources.take import SegmentIntervals
     from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault
 
-VERSION = 1
+VERSION = 2
 """Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
 
 

@@ -95,22 +95,16 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if cfg.weights_sha256 not in (None, digest):
         raise CheckpointError(f"{path} has sha256 {digest}, expected was {cfg.weights_sha256}; download it again")
-    network = _loaded(build(), path, name)
+    network: torch.nn.Module = build()
+    try:
+        network.load_state_dict(load_file(path), strict=True)
+    except (SafetensorError, RuntimeError) as error:
+        raise CheckpointError(f"{path} does not fit {name}: {' '.join(str(error).split())[:1000]}") from error
     without_conditions: Any = getattr(network, "disable_multimodal", None)
     if cfg.model == "pi3x" and without_conditions is not None:
         without_conditions()  # depths, rays and poses are not given
     network = network.to(device).eval().requires_grad_(False)
     return Pi3Model(network, torch.device(device), cfg.precision == "bf16", digest)
-
-
-def _loaded(network: torch.nn.Module, path: Path, name: str) -> torch.nn.Module:
-    """Fill a network with the weights of a file."""
-    try:
-        network.load_state_dict(load_file(path), strict=True)
-    except (SafetensorError, RuntimeError) as error:
-        text = " ".join(str(error).split())
-        raise CheckpointError(f"{path} does not fit {name}: {text[:1000]}") from error
-    return network
 
 
 def _weights(cfg: Pi3Config) -> Path:

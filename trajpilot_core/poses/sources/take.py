@@ -153,10 +153,15 @@ def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: Traject
     """Read and measure what (S, K) knots need, in seconds of video.
 
     Raises:
-        TakeFault: the pose file cannot be used.
+        TakeFault: see `closed_loop.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
     """
     knots_ns, known = timesync.device_times(clock, knots_s, cfg.max_inner_gap_s)
-    stream = _poses(data_root, take, knots_ns, cfg)
+    if take.trajectory is None:
+        raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
+    request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
+    stream = closed_loop.read_poses(data_root, take.trajectory, cfg.reader, request)
+    if len(stream.stamp_us) < 2:
+        raise TakeFault(RejectCode.TRAJ_TRUNCATED, f"{len(stream.stamp_us)} pose rows", take.trajectory)
     brackets = bracket(stream, knots_ns)
     return KnotReading(clock, knots_ns, known, stream, brackets, measure(stream, brackets))
 
@@ -167,21 +172,6 @@ def _reject(take: Take, code: RejectCode, detail: str, segment_id: str | None = 
     return reject(STAGE_NAME, code, take.take_id, detail, segment=segment_id, source_file=file)
 
 
-def _poses(data_root: str, take: Take, knots_ns: NDArray[np.int64], cfg: TrajectoryConfig) -> PoseStream:
-    """Read the poses that the knots need.
-
-    Raises:
-        TakeFault: see `aria.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
-    """
-    if take.trajectory is None:
-        raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
-    request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
-    stream = closed_loop.read_poses(data_root, take.trajectory, cfg.reader, request)
-    if len(stream.stamp_us) < 2:
-        raise TakeFault(RejectCode.TRAJ_TRUNCATED, f"{len(stream.stamp_us)} pose rows", take.trajectory)
-    return stream
-
-
 def _segment_fault(reading: KnotReading, take: Take, cfg: TrajectoryConfig, at: int) -> tuple[RejectCode, str] | None:
     """Return why segment number `at` cannot be used, or None."""
     if not reading.known[at].all():
@@ -190,16 +180,11 @@ def _segment_fault(reading: KnotReading, take: Take, cfg: TrajectoryConfig, at: 
         return RejectCode.SEGMENT_EMPTY, "the segment ends before it starts"
     covered = reading.brackets.covered[at]
     if not covered.all():
-        detail = f"{_coverage(reading, take)}, {covered.mean():.0%} of the segment's knots"
-        return RejectCode.TRAJ_TRUNCATED, detail
+        origin_ns = int(timesync.device_times(reading.clock, np.zeros(1), np.inf)[0][0])
+        first_s, last_s = ((int(stamp) * 1000 - origin_ns) / NS_PER_S for stamp in reading.stream.stamp_us[[0, -1]])
+        part_s = f"covers {first_s:.2f}-{last_s:.2f} s of {take.duration_s:.2f} s"
+        return RejectCode.TRAJ_TRUNCATED, f"{part_s}, {covered.mean():.0%} of the segment's knots"
     return find_fault(reading.measures, cfg, at)
-
-
-def _coverage(reading: KnotReading, take: Take) -> str:
-    """Return which part of the take the pose file covers, in seconds of video."""
-    origin_ns = int(timesync.device_times(reading.clock, np.zeros(1), np.inf)[0][0])
-    first_s, last_s = ((int(stamp) * 1000 - origin_ns) / NS_PER_S for stamp in reading.stream.stamp_us[[0, -1]])
-    return f"covers {first_s:.2f}-{last_s:.2f} s of {take.duration_s:.2f} s"
 
 
 def _body_poses(

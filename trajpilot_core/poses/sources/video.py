@@ -23,7 +23,7 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.poses import se3
 from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW
 from trajpilot_core.poses.motion_table import Rows, motions_table
-from trajpilot_core.poses.motions import relative_motions
+from trajpilot_core.poses.motions import relative_motions, scaled
 from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.poses.sources.base import STAGE_NAME, Done, TakeJob
 from trajpilot_core.poses.sources.take import SegmentIntervals, intervals
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 DECODER = (sys.executable, "-P", "-m", "trajpilot_core.poses.sources.child")
 """How a decoder process of the pose sources is started."""
-STILL = 1e-9
-"""A clip whose root mean square step is below this has no length to be divided by."""
 ROTATION_ERROR = 1e-3
 """Largest deviation of R R^T from the identity that counts as rounding."""
 
@@ -237,15 +235,3 @@ def _knots(poses: Poses, pts_s: Array) -> Poses:
     high = np.clip(np.searchsorted(pts_s, times_s, side="right"), 1, len(pts_s) - 1)
     fraction = (times_s - pts_s[high - 1]) / (pts_s[high] - pts_s[high - 1])
     return se3.interpolate(se3.take(poses, high - 1), se3.take(poses, high), np.clip(fraction, 0.0, 1.0))
-
-
-def scaled(steps: Array, rule: str, factor: float | None) -> Array:
-    """Apply the scale rule to the (16, 3) translations of a clip; one that stands still stays so."""
-    rms = step_rms(steps) if rule == "rms" else 1.0
-    result: Array = steps * ((1.0 if factor is None else factor) / rms) if rms > STILL else np.zeros_like(steps)
-    return result
-
-
-def step_rms(steps: Array) -> float:
-    """Return the root mean square length of (16, 3) translations."""
-    return float(np.sqrt(np.sum(steps**2, axis=-1).mean()))
