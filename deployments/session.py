@@ -20,8 +20,7 @@ from deployments.machine_check import require_machine
 from deployments.recipes import recipe
 from deployments.server_check import require_server
 from deployments.settings import PrefectPlace, server_login
-from flows.demo import demo
-from flows.pipeline import full_pipeline
+from flows.pipeline import demo, full_pipeline
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from tasks.announce import headline
