@@ -18,16 +18,10 @@ from trajpilot_core.stages import EVERY_STAGE
 
 Group = Annotated[str, typer.Argument(help="Beginning of the settings' names: features, predictor.train; empty: all.")]
 Against = Annotated[str, typer.Option("--against", help="Recipe to compare with.")]
+settings = typer.Typer(help="Every setting: its value, what is allowed, what it is, and what a change makes stale.")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    group = typer.Typer(help="Every setting: its value, what is allowed, what it is, and what a change makes stale.")
-    group.command()(show)
-    group.command()(diff)
-    app.add_typer(group, name="config")
-
-
+@settings.command()
 def show(
     group: Group = "",
     recipe: Recipe = "atomic",
@@ -48,6 +42,7 @@ def show(
     say(console, "Decisions (D 2 and so on): docs/reproduction.md. Change a setting with --set or --config.")
 
 
+@settings.command()
 def diff(
     recipe: Recipe = "demo",
     against: Against = "atomic",

@@ -18,11 +18,6 @@ LOOK_EVERY_S = 2.0
 """How often the UI looks for a newer report."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(ui)
-
-
 def ui(
     root: Root = "runs",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 4200,

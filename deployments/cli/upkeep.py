@@ -29,12 +29,6 @@ KeepH = Annotated[
 Paths = Annotated[bool, typer.Option("--paths", help="Print every path.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command()(verify)
-    app.command()(gc)
-
-
 def verify(root: Root = "runs", repair: Repair = False, inputs: Inputs = False) -> None:
     """Read and hash everything that was written under a root; damage is listed and ends with status 1."""
     address = located(root)
