@@ -1,13 +1,10 @@
 """Which deployments there are, and their forms: those of deployments/prefect.yaml, and of each stage that it lacks.
 
 The file names every stage of this checkout (a test compares), so that Prefect's own commands find them there and
-schedules can be added. A stage that is new to the list is deployed all the same. `python -m deployments.declared`
-applies them.
+schedules can be added. A stage that is new to the list is deployed all the same. `python -m deployments.declared` is
+Prefect's own command, except that equal parameters are described once.
 """
 
-import json
-import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from pathlib import Path
@@ -116,17 +113,8 @@ def once(describe: Describe) -> Describe:
     return described
 
 
-def apply() -> None:
-    """Deploy all of them with Prefect's own command, in this process, which ends with it."""
+if __name__ == "__main__":
     callables.generate_parameter_schema = once(callables.generate_parameter_schema)  # type: ignore[assignment]
     from prefect.cli import app
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "prefect.yaml"
-        file.write_text(json.dumps(prefect_file(), indent=1))
-        sys.argv[1:] = ["--no-prompt", "deploy", "--all", "--prefect-file", str(file)]
-        app()
-
-
-if __name__ == "__main__":
-    apply()
+    app()

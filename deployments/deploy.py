@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from prefect.events.actions import ChangeFlowRunState
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
 
-from deployments.declared import pools_by_recipe
+from deployments.declared import pools_by_recipe, prefect_file
 from deployments.recipes import recipe
 from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, deploying_environment
 from trajpilot_core.errors import InputError
@@ -82,8 +83,12 @@ def job_template(name: str, kind: PoolKind) -> dict[str, Any]:
 def declare(place: dict[str, str]) -> None:
     """Apply deployments/prefect.yaml, and what it lacks of the list of stages, with Prefect's own command."""
     environment = deploying_environment(CHECKOUT, place, pools_by_recipe(recipe(place["recipe"])))
-    command = [sys.executable, "-m", "deployments.declared"]
-    done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "prefect.yaml"
+        file.write_text(json.dumps(prefect_file(), indent=1))
+        command = [sys.executable, "-m", "deployments.declared", "--no-prompt", "deploy", "--all"]
+        command += ["--prefect-file", str(file)]
+        done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"Prefect refused the deployments:\n{done.stdout}{done.stderr}")
 

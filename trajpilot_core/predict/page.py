@@ -20,7 +20,7 @@ from trajpilot_core.report.gallery.paths import Path, integrate, path_data, thre
 from trajpilot_core.report.offline import render_offline
 
 SHOT_PX = 224
-Shots = tuple[tuple[float, Thumbnail], ...]
+ShownFrames = tuple[tuple[float, Thumbnail], ...]
 """Frames, each behind its time in seconds of its video."""
 
 
@@ -28,14 +28,14 @@ Shots = tuple[tuple[float, Thumbnail], ...]
 class Scene:
     """What the page shows in addition to words: frames of the clips and of the retrieved take, and the head paths."""
 
-    start: Shots
-    goal: Shots
+    start: ShownFrames
+    goal: ShownFrames
     aspect: float
     """Width by height of the video, upright."""
     shown: Retrieved | None
     """The window whose motion a row trusted; where none was trusted, the nearest one."""
     is_trusted: bool
-    shots: Shots
+    shots: ShownFrames
     """One frame of each segment of that window."""
     paths: tuple[Path, ...]
     unit: str
@@ -90,7 +90,7 @@ def _times(span: ClipTimes, footage: Footage) -> list[float]:
     return [begin, (begin + last) / 2, last]
 
 
-def _shots(video: FilePath | None, times_s: list[float], plan: Plan, workers: int) -> Shots:
+def _shots(video: FilePath | None, times_s: list[float], plan: Plan, workers: int) -> ShownFrames:
     """Decode frames in processes of their own; what is not decoded is its reason."""
     if not plan.query.frames or video is None or not video.is_file():
         reason = "its video is not on this machine" if plan.query.frames else "frames are switched off"
