@@ -1,7 +1,6 @@
 """Commands about settings: `config show`, `config diff`. They import neither torch nor Prefect."""
 
 import json
-from collections.abc import Sequence
 from itertools import groupby
 from typing import Annotated
 
@@ -12,7 +11,7 @@ from rich.markup import escape
 
 from deployments.cli.options import File, Recipe, Set, configure
 from deployments.cli.tables import say, table_of
-from trajpilot_core.engine.settings import ListedSetting, settings_of, values_of
+from trajpilot_core.engine.settings import settings_of, values_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
@@ -37,7 +36,11 @@ def show(
     console = Console()
     for section, some in groupby(chosen, key=lambda one: one.path.partition(".")[0]):
         of_section = list(some)
-        print_group(console, f"{section} of recipe {recipe}", of_section)
+        table = table_of(console, ("setting", "value", "allowed", "what it is"), f"{section} of recipe {recipe}")
+        for one in of_section:
+            value = text(one.value) + (f" (main experiment: {text(one.default)})" if one.is_changed else "")
+            table.add_row(one.path, escape(value), escape(one.allowed), escape(one.about))
+        console.print(table)
         say(console, f"A change of {section} makes stale at most: {', '.join(of_section[0].stages) or 'nothing'}.\n")
     say(console, "Decisions (D 2 and so on): docs/reproduction.md. Change a setting with --set or --config.")
 
@@ -69,15 +72,6 @@ def diff(
         f"stale between them: {', '.join(name for name in EVERY_STAGE if name in stale)}" if stale else "no difference"
     )
     say(console, f"{len(other) + len(gone)} settings differ; {last}.")
-
-
-def print_group(console: Console, title: str, settings: Sequence[ListedSetting]) -> None:
-    """Print the settings of one group as a table."""
-    table = table_of(console, ("setting", "value", "allowed", "what it is"), title)
-    for one in settings:
-        value = text(one.value) + (f" (main experiment: {text(one.default)})" if one.is_changed else "")
-        table.add_row(one.path, escape(value), escape(one.allowed), escape(one.about))
-    console.print(table)
 
 
 def text(value: JsonValue) -> str:
