@@ -6,7 +6,7 @@ import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from prefect.automations import AutomationCore, EventTrigger, Posture
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -49,8 +49,13 @@ def deploy(place: dict[str, str], kind: PoolKind) -> None:
         for pool in POOLS:
             make_pool(client, pool, kind)
         declare(place)
-        for automation in crash_automations():
-            install_automation(client, automation)
+        for wanted in crash_automations():  # installed once, or brought up to date; one that is paused stays so
+            present = client.read_automations_by_name(wanted.name)
+            if not present:
+                client.create_automation(wanted)
+                continue
+            stated = {**wanted.model_dump(exclude={"owner_resource"}), "enabled": present[0].enabled}
+            client.update_automation(present[0].id, AutomationCore.model_validate(stated))  # PUT needs every field
 
 
 def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
@@ -59,7 +64,10 @@ def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
     Raises:
         InputError: there is a pool of that name and another kind.
     """
-    template = job_template(name, kind)
+    if kind == "process":
+        template = ProcessWorker.get_default_base_job_template()
+    else:
+        template = json.loads((TEMPLATES / f"{kind}-{name.removeprefix('trajpilot-')}.json").read_text())
     try:
         present = client.read_work_pool(name)
     except ObjectNotFound:
@@ -73,29 +81,14 @@ def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
     client.update_work_pool(name, WorkPoolUpdate(base_job_template=template))
 
 
-def job_template(name: str, kind: PoolKind) -> dict[str, Any]:
-    """Return the job template of a pool: Prefect's own for processes, ours for containers."""
-    if kind == "process":
-        return ProcessWorker.get_default_base_job_template()
-    return dict(json.loads((TEMPLATES / f"{kind}-{name.removeprefix('trajpilot-')}.json").read_text()))
-
-
 def declare(place: dict[str, str]) -> None:
     """Apply deployments/prefect.yaml, and what it lacks of the list of stages, with Prefect's own command."""
     environment = deploying_environment(CHECKOUT, place, pools_by_recipe(recipe(place["recipe"])))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prefect.yaml"
         file.write_text(json.dumps(prefect_file(), indent=1))
-        command = [
-            sys.executable,
-            "-m",
-            "deployments.described",
-            "--no-prompt",
-            "deploy",
-            "--all",
-            "--prefect-file",
-            str(file),
-        ]
+        command = [sys.executable, "-m", "deployments.declared", "--no-prompt", "deploy", "--all"]
+        command += ["--prefect-file", str(file)]
         done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
     if done.returncode:
         raise InputError(f"Prefect refused the deployments:\n{done.stdout}{done.stderr}")
@@ -126,13 +119,3 @@ def crash_automation(name: str, after: set[str], within_s: int, message: str) ->
     )
     action = ChangeFlowRunState(state=StateType.CRASHED, message=message)
     return AutomationCore(name=name, description=message, trigger=trigger, actions=[action])
-
-
-def install_automation(client: SyncPrefectClient, wanted: AutomationCore) -> None:
-    """Install an automation once, or bring it up to date; one that the user paused stays paused."""
-    present = client.read_automations_by_name(wanted.name)
-    if not present:
-        client.create_automation(wanted)
-        return
-    stated = {**wanted.model_dump(exclude={"owner_resource"}), "enabled": present[0].enabled}
-    client.update_automation(present[0].id, AutomationCore.model_validate(stated))  # PUT needs every field stated

@@ -3,29 +3,27 @@
 Both parameters state only what differs: `config` from the recipe that `run` names, `run` from the deployment's own
 defaults, which `trajpilot deploy` sets. So `prefect deployment run full-pipeline` needs no parameters. The form in the
 UI begins with the values of the deployment's recipe; only what is changed there counts (docs/decisions/recipes.md).
+Groups of shards are the flows of `flows.groups`; they are loaded from here because flows read no environment.
 """
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from prefect import Flow, flow, runtime
 
-from deployments.forms import AskedRun
-from deployments.parts import check_built
+from deployments.declared import AskedRun
 from deployments.recipes import recipe
 from deployments.settings import deployed_place, hand_over_api_key, hand_over_store_limit
-from flows import pipeline, stages
-from flows import predict as predicting
-from flows import watch as watching
-from flows.naming import named
+from flows import groups, pipeline, stages
+from flows.pipeline import named
 from schemas.changes import over
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from tasks.announce import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
 from trajpilot_core.engine.last_run import remember_run
-from trajpilot_core.stages import EVERY_STAGE, selected
+from trajpilot_core.stages import EVERY_STAGE
 
 T = TypeVar("T")
 hand_over_api_key()
@@ -59,7 +57,6 @@ def deployed(
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:
-            check_built(run.recipe, _asked(name, run, whole))
             mark_tasks_of_crashed_runs()
             announce(run.recipe, base, whole)
             remember_run(whole, run)
@@ -69,21 +66,14 @@ def deployed(
     return flow(name=name, flow_run_name=run_name, persist_result=False)(as_asked)
 
 
-def _asked(flow_name: str, run: RunOptions, config: PipelineConfig) -> list[str]:
-    """Return the stages that a run of a flow asks for: those that `run` names, else its own stage, else all."""
-    own = flow_name.replace("-", "_")
-    alone = own in EVERY_STAGE and not run.only and run.from_stage is None
-    return selected(run.replace(only=(own,)) if alone else run, config)
-
-
 def predict_as_asked(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
     """Predict what happens between two clips of a video, with the models under the root of the deployment."""
-    return predicting.predict.fn(query, over(DEFAULTS, run))
+    return pipeline.predict.fn(query, over(DEFAULTS, run))
 
 
 OTHERS: Mapping[str, Callable[[], Flow[..., Any]]] = {
     "full_pipeline": lambda: deployed(WHOLE, pipeline.full_pipeline.fn),
-    "watch": lambda: deployed("watch", watching.watch.fn, computes=False),
+    "watch": lambda: deployed("watch", pipeline.watch.fn, computes=False),
     "predict": lambda: flow(name="predict", flow_run_name=run_name, persist_result=False)(predict_as_asked),
 }
 """Flows that are no stage. A flow is made when it is asked for: Prefect describes its parameters then, which takes a
@@ -97,4 +87,6 @@ def __getattr__(name: str) -> Flow[..., Any]:
         return OTHERS[name]()
     if name in EVERY_STAGE:
         return deployed(name.replace("_", "-"), stages.stage_body(name))
+    if name.endswith("_group"):
+        return cast("Flow[..., Any]", getattr(groups, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage or flow is called so")

@@ -50,7 +50,8 @@ def embedded_server(home: Path, ended: Callable[[str], None]) -> Iterator[None]:
             finally:
                 is_over.set()
                 watcher.join()
-                drain()
+                for worker in (APILogWorker, EventsWorker):  # what is left of logs and events
+                    worker.drain_all(timeout=DRAIN_S)
     finally:
         stop(server)
 
@@ -108,9 +109,3 @@ def answers(server: subprocess.Popen[bytes], url: str) -> bool:
             return True
         time.sleep(LOOK_EVERY_S)
     return False
-
-
-def drain() -> None:
-    """Send what is left of logs and events to the server."""
-    APILogWorker.drain_all(timeout=DRAIN_S)
-    EventsWorker.drain_all(timeout=DRAIN_S)

@@ -19,8 +19,7 @@ from deployments.embedded import embedded_server
 from deployments.recipes import recipe
 from deployments.server_check import require_server
 from deployments.settings import PrefectPlace, server_login
-from flows.demo import demo
-from flows.pipeline import full_pipeline
+from flows.pipeline import demo, full_pipeline
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from tasks.announce import headline
@@ -95,18 +94,6 @@ def logging_to(root: Path) -> Iterator[Path]:
             handler.close()
 
 
-@contextmanager
-def prefect_server(place: PrefectPlace) -> Iterator[None]:
-    """Start a server for the time of the run, unless the user has one."""
-    if place.server is not None:
-        login, has_key = server_login()
-        require_server(place.server, login, has_key=has_key)
-        yield
-        return
-    with embedded_server(place.home, end_without_server):
-        yield
-
-
 def end_without_server(said: str) -> NoReturn:
     """Write one sentence to the terminal and the log, and end at once; child processes end with this one.
 
@@ -119,18 +106,6 @@ def end_without_server(said: str) -> NoReturn:
     sys.stderr.write(f"error: {said}\n")
     sys.stderr.flush()
     os._exit(NO_SERVER)
-
-
-@contextmanager
-def patient_lock(root: Path) -> Iterator[None]:
-    """Hold the root; if another run does, say so and wait for it."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(root_lock(str(root), 0.0))
-        except StoreError as busy:
-            LOG.info("waiting: %s", busy)
-            stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
-        yield
 
 
 def run_session(
@@ -146,16 +121,8 @@ def run_session(
             full_pipeline(config, options)
         else:
             demo(world, config, options)
-        for line in next_steps(root):
-            LOG.info("%s", line)
-
-
-def next_steps(root: Path) -> list[str]:
-    """Return the last lines of a run: what can be inspected now, as commands that work where they are pasted."""
-    return [
-        f"stages, fresh or stale: {command('status', '--root', shown(root))}",
-        f"UI of this run: {command('ui', '--root', shown(root))}",
-    ]
+        LOG.info("stages, fresh or stale: %s", command("status", "--root", shown(root)))
+        LOG.info("UI of this run: %s", command("ui", "--root", shown(root)))
 
 
 @contextmanager
@@ -189,10 +156,20 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def session(root: Path, what: str, said: str, place: PrefectPlace) -> Iterator[None]:
     """Hold the root, the log and the embedded server; one line states where everything goes, one how long it took."""
     started = time.monotonic()
-    with logging_to(root) as log, patient_lock(root):
+    with logging_to(root) as log, ExitStack() as stack:
+        try:
+            stack.enter_context(root_lock(str(root), 0.0))
+        except StoreError as busy:
+            LOG.info("waiting: %s", busy)
+            stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
         LOG.info("%s; everything is written under %s; %s", what, root, place.describe())
         LOG.info("%s; log %s", said, log)
         sweep_temporaries(str(root), OLD_H)
-        with prefect_server(place):
-            yield
+        if place.server is None:
+            stack.enter_context(embedded_server(place.home, end_without_server))
+        else:
+            login, has_key = server_login()
+            require_server(place.server, login, has_key=has_key)
+        yield
+        stack.close()
         LOG.info("finished in %.0f s", time.monotonic() - started)

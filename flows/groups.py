@@ -6,8 +6,8 @@ from prefect import Flow, flow
 
 from schemas.config import PipelineConfig, RunOptions
 from schemas.groups import ShardGroup
-from tasks.group import group_output
 from tasks.group_runs import group_deployments
+from tasks.stage import group_output
 from trajpilot_core.stages import EVERY_STAGE
 
 
@@ -25,7 +25,7 @@ def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:
     """Return the flow of groups of a stage, e.g. `flows.groups.features_group` of the deployment features-group.
 
-    Deployed, it is loaded from `deployments/groups.py`.
+    Deployed, it is loaded from `deployments/deployed.py`.
     """
     deployment = name.replace("_", "-")
     if not any(deployment in group_deployments(stage) for stage in EVERY_STAGE.values()):

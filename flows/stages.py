@@ -5,7 +5,7 @@ from functools import cache
 
 from prefect import Flow, flow
 
-from flows.naming import run_name
+from flows.pipeline import run_name
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.report import PAGES, place_report

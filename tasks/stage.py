@@ -1,4 +1,4 @@
-"""The shell of every stage: ask the store, compute what is missing, say what was done. Written once."""
+"""The shell of every stage, and of a group of its shards: ask the store, compute what is missing, report the counts."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -12,10 +12,12 @@ from prefect.utilities.annotations import opaque, quote
 
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
-from tasks.artifacts import StageProgress, is_shown, picture_key, publish_outcome, publish_picture
+from schemas.groups import ShardGroup
+from tasks.artifacts import StageProgress, is_shown, log_line, picture_key, publish_outcome, publish_picture
 from tasks.fan_out import fan_out
 from tasks.tracking import track
-from trajpilot_core.engine.execution.execute import Outcome, execute
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.execution.groups import compute_group
 from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.figures import figures_of
 from trajpilot_core.report.ui.gallery import draw
@@ -31,12 +33,6 @@ def can_heal(task_: Task[..., object], run: TaskRun, state: StateObject) -> bool
     """Retry what time can heal (a disk, a network share, a store); an error in data or code comes again."""
     error = state.result(raise_on_failure=False)
     return isinstance(error, OSError)
-
-
-def as_state(outcome: Outcome) -> State[ArtifactRef]:
-    """Name the state after what happened, Cached or Completed, with the counts as its message."""
-    name = "Cached" if outcome.cached else "Completed"
-    return Completed(name=name, message=outcome.message(), data=outcome.ref)
 
 
 @task(
@@ -56,7 +52,25 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
     if not outcome.cached:
         track(outcome.ref, run)
     show_pictures(outcome.ref, config, run)
-    return as_state(outcome)
+    state_name = "Cached" if outcome.cached else "Completed"
+    return Completed(name=state_name, message=outcome.message(), data=outcome.ref)
+
+
+@task(
+    task_run_name="{group.stage}",
+    retries=len(RETRY_DELAYS_S),
+    retry_delay_seconds=RETRY_DELAYS_S,
+    retry_condition_fn=can_heal,
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> State[str]:
+    """Compute the shards of a group that are missing; the run that started the group folds them into one manifest."""
+    with StageProgress(group.stage) as progress, compiling(run.compile_models):
+        outcome = compute_group(config, run, EVERY_STAGE, group, progress)
+    log_line(group.stage, outcome.message(), outcome.seconds)
+    name = "Completed" if outcome.computed else "Cached"
+    return Completed(name=name, message=outcome.message(), data=outcome.message())
 
 
 def show_pictures(made: ArtifactRef, config: PipelineConfig, run: RunOptions) -> None:
@@ -90,3 +104,8 @@ def stage_state(
 def stage_output(name: str, config: PipelineConfig, run: RunOptions) -> ArtifactRef:
     """Run a stage as a task of the present flow and hand on the reference to what it wrote; its error is raised."""
     return stage_state(name, config, run).result()
+
+
+def group_output(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> str:
+    """Compute a group as a task of the present flow and return its counts in words; its error is raised."""
+    return cast(State[str], run_group(config, run, group, return_state=True)).result()

@@ -223,7 +223,6 @@ class Predictor:
         """
         from trajpilot_core.predict.answers import Clips, answer_with
         from trajpilot_core.predict.plan import plan_rows
-        from trajpilot_core.predict.trained import undertrained
 
         data = self.chain.view.data
         if take_id is not None and take_id not in data.take_ids:
@@ -232,7 +231,7 @@ class Predictor:
         checked = finite_array(features, (2, width), "features").astype(np.float16)
         moved = None if motions is None else finite_array(motions, (2, 16, 6), "motions").astype(np.float32)
         given = answer_with(self.chain, Clips(checked, moved), horizon, take_id)
-        return plan_rows(given, self.texts, undertrained(self.trained, given.seed))
+        return plan_rows(given, self.texts, self.trained.undertrained(given.seed))
 
 
 def finite_array(values: NDArray[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:

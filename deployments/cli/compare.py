@@ -24,11 +24,6 @@ Metrics = Annotated[
 SHOWN = 5
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(compare)
-
-
 def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:  # noqa: B006
     """Compare settings, inputs and metrics of two runs; differences are second - first, paired over takes."""
     from trajpilot_core.evaluation import comparison as comparing

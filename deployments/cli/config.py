@@ -1,7 +1,6 @@
 """Commands about settings: `config show`, `config diff`. They import neither torch nor Prefect."""
 
 import json
-from collections.abc import Sequence
 from itertools import groupby
 from typing import Annotated
 
@@ -12,22 +11,16 @@ from rich.markup import escape
 
 from deployments.cli.options import File, Recipe, Set, configure
 from deployments.cli.tables import say, table_of
-from trajpilot_core.engine.settings import ListedSetting, settings_of, values_of
+from trajpilot_core.engine.settings import settings_of, values_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
 Group = Annotated[str, typer.Argument(help="Beginning of the settings' names: features, predictor.train; empty: all.")]
 Against = Annotated[str, typer.Option("--against", help="Recipe to compare with.")]
+settings = typer.Typer(help="Every setting: its value, what is allowed, what it is, and what a change makes stale.")
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    group = typer.Typer(help="Every setting: its value, what is allowed, what it is, and what a change makes stale.")
-    group.command()(show)
-    group.command()(diff)
-    app.add_typer(group, name="config")
-
-
+@settings.command()
 def show(
     group: Group = "",
     recipe: Recipe = "atomic",
@@ -43,11 +36,16 @@ def show(
     console = Console()
     for section, some in groupby(chosen, key=lambda one: one.path.partition(".")[0]):
         of_section = list(some)
-        print_group(console, f"{section} of recipe {recipe}", of_section)
+        table = table_of(console, ("setting", "value", "allowed", "what it is"), f"{section} of recipe {recipe}")
+        for one in of_section:
+            value = text(one.value) + (f" (main experiment: {text(one.default)})" if one.is_changed else "")
+            table.add_row(one.path, escape(value), escape(one.allowed), escape(one.about))
+        console.print(table)
         say(console, f"A change of {section} makes stale at most: {', '.join(of_section[0].stages) or 'nothing'}.\n")
     say(console, "Decisions (D 2 and so on): docs/reproduction.md. Change a setting with --set or --config.")
 
 
+@settings.command()
 def diff(
     recipe: Recipe = "demo",
     against: Against = "atomic",
@@ -74,15 +72,6 @@ def diff(
         f"stale between them: {', '.join(name for name in EVERY_STAGE if name in stale)}" if stale else "no difference"
     )
     say(console, f"{len(other) + len(gone)} settings differ; {last}.")
-
-
-def print_group(console: Console, title: str, settings: Sequence[ListedSetting]) -> None:
-    """Print the settings of one group as a table."""
-    table = table_of(console, ("setting", "value", "allowed", "what it is"), title)
-    for one in settings:
-        value = text(one.value) + (f" (main experiment: {text(one.default)})" if one.is_changed else "")
-        table.add_row(one.path, escape(value), escape(one.allowed), escape(one.about))
-    console.print(table)
 
 
 def text(value: JsonValue) -> str:

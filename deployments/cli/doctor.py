@@ -35,11 +35,6 @@ MaybeCorpus = Annotated[
 STYLES = {"ok": "green", "note": "yellow", "bad": "red"}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(doctor)
-
-
 def doctor(
     data: MaybeData = None,
     root: Root = "runs",

@@ -1,4 +1,4 @@
-"""Command `export`: tables and predictions of a finished run as files, and a window of it as a recording for rerun."""
+"""Commands that write files: `export` and `paper` of finished runs, `convert` of what authors released."""
 
 import re
 from pathlib import Path
@@ -19,8 +19,6 @@ Tables = Annotated[
     list[str], typer.Option("--table", help="Table to export (repeatable); without it results, ids and rejects.")
 ]
 Formats = Annotated[list[str], typer.Option("--format", help="parquet or csv (repeatable); without it both.")]
-
-
 Rerun = Annotated[
     bool, typer.Option("--rerun", help="In place of tables, a window as .rrd for rerun (pip install '.\\[viz]').")
 ]
@@ -28,11 +26,21 @@ Data = Annotated[str, typer.Option("--data", help="Folder of the corpus, for fra
 Windows = Annotated[
     list[str], typer.Option("--window", help="Window for --rerun (repeatable), an id of the table outcomes.")
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(export)
+Roots = Annotated[
+    list[str], typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each benchmark (repeatable).")
+]
+PaperOut = Annotated[Path, typer.Option("--out", help="Folder of the tables; files of before are replaced.")]
+PaperRule = Annotated[
+    bool,
+    typer.Option(
+        "--paper-rule", help="The qualitative figure shows what the paper's rule selects, not windows that are drawn."
+    ),
+]
+Source = Annotated[Path, typer.Argument(metavar="IN.pth", help="The checkpoint as it was downloaded.")]
+Target = Annotated[
+    Path, typer.Argument(metavar="OUT.safetensors", help="The file to write; its name begins with EgoVLPv2.")
+]
+converting = typer.Typer(help="Turn released files into files that hold tensors only.", no_args_is_help=True)
 
 
 def export(
@@ -81,3 +89,42 @@ def write_recordings(run: OpenRun, windows: list[str], data: str, out: Path, con
         for sentence in missing:
             say(console, sentence)
     say(console, f"look at it with `rerun {out}/*{SUFFIX}`")
+
+
+def paper(root: Roots, out: PaperOut = Path("paper"), paper_rule: PaperRule = False) -> None:
+    """Lay finished runs out as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
+    from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
+    from trajpilot_core.studies.paper_tables.figures import FIGURES
+    from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, undrawn, write_figures
+    from trajpilot_core.studies.paper_tables.labels import LABELS
+    from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
+
+    runs = [read_run(one) for one in root]
+    with plugins_listed(runs):
+        cells = cells_of(runs)
+        made = write_tables(cells, out)
+        captions: dict[str, str] = {}
+        absent: list[str] = []
+        if can_draw():
+            drawn, captions = write_figures(FIGURES, FigureSource(cells, runs, paper_rule), out / "figures")
+            made, absent = [*made, *drawn], undrawn(FIGURES, captions)
+        made = [*made, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
+    typer.echo("\n".join([*map(str, made), *(f"{label}: {text}" for label, text in captions.items()), *absent]))
+    if not can_draw():
+        typer.echo(HINT, err=True)
+
+
+@converting.callback()
+def group() -> None:
+    """Keep the group a group while it has one command."""
+
+
+@converting.command()
+def egovlpv2(source: Source, target: Target) -> None:
+    """Write the text tower and the projection of EgoVLPv2 as safetensors; nothing in the pickled file is run."""
+    from trajpilot_core.encoders.text.egovlp import convert
+
+    about = convert(source, target)
+    size_mb = target.stat().st_size / 1e6
+    typer.echo(f"{target}: {size_mb:,.0f} MB, from {about['source']} with sha256 {about['source_sha256']}")
+    typer.echo("put roberta-base's vocab.json and merges.txt next to it, and set text_bank.model to that folder")

@@ -25,16 +25,15 @@ from deployments.cli.options import (
     run_options,
 )
 from deployments.cli.tables import disk, moment, number, say, show, time
-from deployments.parts import check_built
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.capacity import free_memory
-from trajpilot_core.engine.last_run import LastRun, recall_run
+from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.needs import Needs
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import status as status_rows
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import selected, stages_of
+from trajpilot_core.stages import stages_of
 
 MaybeData = Annotated[
     str | None, typer.Option("--data", help="Folder of the downloaded corpus; without it that of the last run here.")
@@ -45,12 +44,6 @@ MaybeRecipe = Annotated[
 STYLES = {"fresh": "green", "stale": "yellow", "missing": "red", "unknown": "magenta"}
 LEAST_S = 1.0
 """Work that is to be done never takes no time."""
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command()(status)
-    app.command()(plan)
 
 
 def status(
@@ -98,7 +91,6 @@ def plan(
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     if recipe is not None:
         options = options.replace(recipe=recipe)
-        check_built(recipe, selected(options, config))
     show_plan(config, options)
 
 
@@ -145,19 +137,10 @@ def asked(
             "--data, and the --recipe"
         )
     data_root = last.data_root if data is None and last is not None else located(data or "")
-    config = base_config(last if data is None else same_data(last, data_root), recipe)
+    is_about_it = last is not None and (data is None or last.data_root == data_root)
+    config = last.config if recipe is None and last is not None and is_about_it else named(recipe or "atomic")
     chosen = last.device if last is not None and device == "auto" else device
     return change(config, changes, file), {"data_root": data_root, "device": chosen}
-
-
-def same_data(last: LastRun | None, data_root: str) -> LastRun | None:
-    """Return the last run if it was about this corpus."""
-    return last if last is not None and last.data_root == data_root else None
-
-
-def base_config(last: LastRun | None, recipe: str | None) -> PipelineConfig:
-    """Return the settings of a named recipe, else those of the last run, else the paper's main experiment."""
-    return last.config if recipe is None and last is not None else named(recipe or "atomic")
 
 
 def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:

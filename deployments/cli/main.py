@@ -8,24 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import (
-    compare,
-    config,
-    convert,
-    deploy,
-    doctor,
-    export,
-    inspect,
-    paper,
-    poses,
-    predict,
-    run,
-    server,
-    simulate,
-    upkeep,
-    vlm,
-    workers,
-)
+from deployments.cli import compare, config, deploy, doctor, export, inspect, poses, predict, run, server, upkeep, vlm
 from deployments.settings import hand_over_store_limit
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.incoming import text_fault
@@ -36,22 +19,15 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-run.add_to(app)
-simulate.add_to(app)
-inspect.add_to(app)
-server.add_to(app)
-deploy.add_to(app)
-workers.add_to(app)
-upkeep.add_to(app)
-doctor.add_to(app)
-convert.add_to(app)
-compare.add_to(app)
-export.add_to(app)
-config.add_to(app)
-paper.add_to(app)
-predict.add_to(app)
-poses.add_to(app)
-vlm.add_to(app)
+for function in (
+    *(run.run, run.demo, run.simulate, inspect.status, inspect.plan, server.ui, deploy.deploy, deploy.workers),
+    *(upkeep.verify, upkeep.gc, doctor.doctor, compare.compare, export.export, export.paper, predict.predict),
+):
+    app.command()(function)
+app.add_typer(export.converting, name="convert")
+app.add_typer(config.settings, name="config")
+app.add_typer(poses.measuring, name="poses")
+app.add_typer(vlm.asking, name="vlm")
 
 
 def print_version(asked: bool) -> None:

@@ -110,18 +110,6 @@ def check_corpus(data: str) -> str:
     return address
 
 
-def read_value(text: str, where: str) -> object:
-    """Read a value of --set: JSON where it is JSON, else the text itself.
-
-    Raises:
-        InputError: JSON that no setting can have.
-    """
-    try:
-        return parse_json(text, where)
-    except NoJsonError:
-        return text
-
-
 def configure(name: str, changes: list[str], file: Path | None = None) -> PipelineConfig:
     """Return the recipe `name` with the settings of a file, then with `changes` such as `features.size_px=256`.
 
@@ -147,7 +135,10 @@ def change(config: PipelineConfig, changes: list[str], file: Path | None = None)
         place, leaf = found_in(values, path, where)
         if not equals:
             raise InputError(f"{where}: {without_value(path, place[leaf])}")
-        place[leaf] = read_value(text, where)
+        try:
+            place[leaf] = parse_json(text, where)
+        except NoJsonError:
+            place[leaf] = text
         check_value(place[leaf], where)
     try:
         changed = PipelineConfig.model_validate(values)

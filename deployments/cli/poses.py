@@ -1,7 +1,7 @@
 """Commands on pose sources: their accuracy, and their unit of length."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import pyarrow as pa
 import typer
@@ -10,7 +10,7 @@ from rich.console import Console
 from deployments.cli.options import Device, Root, check_corpus, run_options
 from deployments.cli.tables import say, show, time
 from deployments.recipes import recipe as named
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import PipelineConfig
 from schemas.poses import VideoSourceName
 from trajpilot_core.corpora.formats.folders import is_simulated
 from trajpilot_core.engine.execution.execute import execute
@@ -26,16 +26,10 @@ Recipe = Annotated[str, typer.Option("--recipe", help="Named experiment whose se
 Source = Annotated[str, typer.Option("--source", help="Which source reads the videos: odometry or pi3.")]
 Workers = Annotated[int, typer.Option("--workers", help="Processes.")]
 Weights = Annotated[str | None, typer.Option("--weights", help="Folder with the weights of pi3.")]
+measuring = typer.Typer(help="Where head motion comes from: accuracy, unit of length.", no_args_is_help=True)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    poses = typer.Typer(help="Where head motion comes from: accuracy, unit of length.", no_args_is_help=True)
-    poses.command()(step)
-    poses.command()(accuracy)
-    app.add_typer(poses, name="poses")
-
-
+@measuring.command()
 def step(root: Root = "runs") -> None:
     """Print the median step of the training clips from pose files, metres: trajectories.scale_factor of a fallback."""
     import numpy as np
@@ -52,6 +46,7 @@ def step(root: Root = "runs") -> None:
     say(Console(), f"{found:.4f} m, over {len(clips):,} training clips")
 
 
+@measuring.command()
 def accuracy(
     data: Data,
     root: Root = "runs",
@@ -64,37 +59,30 @@ def accuracy(
     """Estimate the poses of every segment from its video and compare them with the pose files."""
     from trajpilot_core.studies.pose_accuracy import corpus_errors, distributions
 
-    config = from_video(named(recipe), source, weights)
-    tell_simulated(data)
-    outcome = computed(config, options(other_root(root, source), data, workers, device), ("ingest", "trajectories"))
-    other = other_root(root, source)
+    config, console = from_video(named(recipe), source, weights), Console()
+    data_root, other = check_corpus(data), str(Path(root) / f"poses-{source}")
+    if is_simulated(open_corpus(data_root)):
+        say(console, "The corpus is a SIMULATED world; these numbers say nothing about real recordings.")
+    options = run_options(root=other, data_root=data_root, workers=workers, device=device, max_reject_ratio=1.0)
+    for name in ("ingest", "trajectories"):
+        outcome = execute(STAGES[name], config, options, STAGES)
+        by = f" from {config.trajectories.source}" if name == "trajectories" else ""
+        say(console, f"{name}{by}: {outcome.message()}  ({time(outcome.seconds)})")
     tables = read(other, "ingest", "takes"), read(other, "ingest", "segments"), read(other, "trajectories", "motions")
-    errors = corpus_errors(check_corpus(data), *tables, config.trajectories)
-    columns = ("clips", "n", "rotation error, deg", "position error, cm", "of the true spread", "head turned, deg")
     cells = [
         (
             d.name,
             f"{d.n:,}",
-            pair(d.rotation_deg, 2),
-            pair(d.position_cm, 2),
-            pair(d.position_share, 2),
+            *(" / ".join(f"{x:.2f}" for x in pair) for pair in (d.rotation_deg, d.position_cm, d.position_share)),
             f"{d.turned_deg:.1f}",
         )
-        for d in distributions(errors)
+        for d in distributions(corpus_errors(data_root, *tables, config.trajectories))
     ]
-    show(Console(), columns, cells, f"poses of {source} against pose files: median and 90 %")
-    say(Console(), f"{outcome}; position error after the best similarity of each clip")
-
-
-def tell_simulated(data: str) -> None:
-    """Warn where the corpus is a simulated world."""
-    if is_simulated(open_corpus(check_corpus(data))):
-        say(Console(), "The corpus is a SIMULATED world; these numbers say nothing about real recordings.")
-
-
-def other_root(root: str, source: str) -> str:
-    """Return the folder below a root where the poses from video are kept next to those of the pose files."""
-    return str(Path(root) / f"poses-{source}")
+    columns = ("clips", "n", "rotation error, deg", "position error, cm", "of the true spread", "head turned, deg")
+    show(console, columns, cells, f"poses of {source} against pose files: median and 90 %")
+    lost = f"rejected {sum(outcome.rejected.values()):,}: {dict(outcome.rejected)}"
+    counts = f"{outcome.n_out:,} of {outcome.n_in:,} clips have poses, {lost}"
+    say(console, f"{counts}; position error after the best similarity of each clip")
 
 
 def from_video(config: PipelineConfig, source: str, weights: str | None) -> PipelineConfig:
@@ -103,27 +91,10 @@ def from_video(config: PipelineConfig, source: str, weights: str | None) -> Pipe
     Raises:
         InputError: no such source reads videos.
     """
-    if source not in VideoSourceName.__args__:  # type: ignore[attr-defined]
+    if source not in get_args(VideoSourceName):
         raise InputError(f"{source} reads no videos; use odometry or pi3")
     pi3 = config.trajectories.pi3.replace(weights=weights)
     return config.replace(trajectories=config.trajectories.replace(source=source, scale="raw", pi3=pi3))
-
-
-def options(root: str, data: str, workers: int, device: str) -> RunOptions:
-    """Return the options of the stages; rejected clips are counted, not refused."""
-    return run_options(root=root, data_root=check_corpus(data), workers=workers, device=device, max_reject_ratio=1.0)
-
-
-def computed(config: PipelineConfig, run: RunOptions, stages: tuple[str, ...]) -> str:
-    """Compute stages, and report each; returns what the last one reports of its rows."""
-    said, console = "", Console()
-    for name in stages:
-        outcome = execute(STAGES[name], config, run, STAGES)
-        source = f" from {config.trajectories.source}" if name == "trajectories" else ""
-        say(console, f"{name}{source}: {outcome.message()}  ({time(outcome.seconds)})")
-        lost = sum(outcome.rejected.values())
-        said = f"{outcome.n_out:,} of {outcome.n_in:,} clips have poses, rejected {lost:,}: {dict(outcome.rejected)}"
-    return said
 
 
 def read(root: str, stage: str, entry: str) -> pa.Table:
@@ -137,8 +108,3 @@ def read(root: str, stage: str, entry: str) -> pa.Table:
     if manifest is None:
         raise InputError(f"stage {stage} has not run below {root}; run it first")
     return read_entry_table(folder, manifest, entry)
-
-
-def pair(values: tuple[float, float], digits: int) -> str:
-    """Return median and 90 % as people read them."""
-    return " / ".join(f"{value:.{digits}f}" for value in values)

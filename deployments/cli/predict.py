@@ -1,7 +1,7 @@
 """Command `predict`: a plan for a video of one's own. Needs no server."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
@@ -13,9 +13,6 @@ from deployments.cli.options import Device, Root, Workers, explain, located, roo
 from deployments.cli.tables import say, table_of
 from schemas.predict import Plan, PlanQuery
 from trajpilot_core.errors import InputError
-
-if TYPE_CHECKING:
-    from trajpilot_core.predict.run import WrittenPlan
 
 Video = Annotated[str, typer.Argument(help="Video of a head camera.")]
 Start = Annotated[str, typer.Option("--start", help="When the first action is seen, seconds: 12.0-15.5.")]
@@ -47,11 +44,6 @@ Frames = Annotated[bool, typer.Option("--frames/--no-frames", help="Show frames 
 Out = Annotated[str | None, typer.Option("--out", help="Folder for plan.json and plan.html; else below the root.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(predict)
-
-
 def predict(
     video: Video,
     start: Start,
@@ -73,23 +65,27 @@ def predict(
     workers: Workers = 2,
 ) -> None:
     """Predict what happens between two clips of a video, with the models that a run has trained under --root."""
-    query = plan_query(
-        video=video,
-        start=start,
-        goal=goal,
-        horizon=horizon,
-        trajectory=trajectory,
-        timesync=timesync,
-        timesync_start=timesync_start,
-        camera=camera,
-        calibration=calibration,
-        trajectory_offset_s=trajectory_offset,
-        poses=poses,
-        weights=weights,
-        seed=seed,
-        frames=frames,
-        out=out and located(out),
-    )
+    asked = {
+        "video": video,
+        "start": start,
+        "goal": goal,
+        "horizon": horizon,
+        "trajectory": trajectory,
+        "timesync": timesync,
+        "timesync_start": timesync_start,
+        "camera": camera,
+        "calibration": calibration,
+        "trajectory_offset_s": trajectory_offset,
+        "poses": poses,
+        "weights": weights,
+        "seed": seed,
+        "frames": frames,
+        "out": out and located(out),
+    }
+    try:
+        query = PlanQuery.model_validate(asked)
+    except ValidationError as error:
+        raise InputError(explain(error)) from None
     address = located(root)
     if "://" not in address and not Path(address).is_dir():
         raise InputError(
@@ -98,34 +94,15 @@ def predict(
     from deployments.settings import one_thread_per_process
 
     one_thread_per_process()
-    from trajpilot_core.predict import run as predicting
+    from trajpilot_core.predict.page import sentences
+    from trajpilot_core.predict.run import predict as predicted
 
-    console = Console()
-    show_made(console, predicting.predict(query, run_options(root=address, device=device, workers=workers)))
-
-
-def plan_query(**values: object) -> PlanQuery:
-    """Build the query, with a readable error."""
-    try:
-        return PlanQuery.model_validate(values)
-    except ValidationError as error:
-        raise InputError(explain(error)) from None
-
-
-def show_made(console: Console, made: "WrittenPlan") -> None:
-    """Print a plan: warnings, steps, gate, and where the page lies."""
-    plan = made.plan
-    if plan.simulated:
+    made, console = predicted(query, run_options(root=address, device=device, workers=workers)), Console()
+    if made.plan.simulated:
         console.print("[bold]SIMULATED:[/] models of a made-up world; the plan says nothing about real recordings.")
-    for note in plan.notes:
-        say(console, f"note: {note}")
-    console.print(steps_table(console, plan))
-    for row in plan.rows:
-        weak = " (UNDERTRAINED)" if row.undertrained else ""
-        say(console, f"{row.name}{weak}: {' > '.join(step.label for step in row.steps)}")
-    for line in gate_lines(plan):
+    console.print(steps_table(console, made.plan))
+    for line in (*sentences(made.plan), f"page: {made.folder}/plan.html   JSON: {made.folder}/plan.json"):
         say(console, line)
-    say(console, f"page: {made.folder}/plan.html   JSON: {made.folder}/plan.json")
 
 
 def steps_table(console: Console, plan: Plan) -> Table:
@@ -143,16 +120,3 @@ def steps_table(console: Console, plan: Plan) -> Table:
             ends = rank == len(lines) - 1
             table.add_row(name, ">" if is_chosen else "", score, escape(label), end_section=ends)
     return table
-
-
-def gate_lines(plan: Plan) -> list[str]:
-    """Print for every row with a gate what it did, and whose trajectory was trusted."""
-    from trajpilot_core.predict.page import gate_said
-
-    lines = [f"the row that decides: {plan.decided.name}"]
-    for row in plan.rows:
-        if row.gate is not None:
-            whose = row.trusted
-            of = f": that of {whose.take} ({' > '.join(whose.labels)})" if whose else ""
-            lines.append(f"{row.name}: {gate_said(row)}{of}")
-    return lines

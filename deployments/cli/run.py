@@ -1,9 +1,10 @@
-"""Commands that compute: `run` and `demo`. No server has to be started by hand."""
+"""Commands that compute: `run`, `demo`, `simulate`. No server has to be started by hand."""
 
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+from rich.console import Console
 
 from deployments.cli.options import (
     AtOnce,
@@ -29,7 +30,6 @@ from deployments.cli.options import (
     located,
     run_options,
 )
-from deployments.parts import check_built
 from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
@@ -52,12 +52,6 @@ OWN_RECIPES = {
 }
 WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS}
 """Simulated worlds, each with its recipe."""
-
-
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command()(run)
-    app.command()(demo)
 
 
 def run(
@@ -108,7 +102,6 @@ def run(
 
 def look_ahead(config: PipelineConfig, options: RunOptions) -> NoReturn:
     """Show what a run would be stopped by, what it would compute and need; ends with status 1 where it is stopped."""
-    check_built(options.recipe, selected(options, config))
     from deployments.cli.doctor import end, show
     from deployments.cli.inspect import show_plan
     from trajpilot_core.doctor.checks import check_corpus, check_device
@@ -158,6 +151,28 @@ def demo(
     start(config, options, "a SIMULATED world", simulated)
 
 
+def simulate(
+    folder: str = typer.Argument(help="Folder to write: new, empty, or begun by an earlier call."),
+    world: str = typer.Option("tiny", help=f"World to simulate: {', '.join(PRESETS)}."),
+    workers: Workers = 2,
+) -> None:
+    """Write a SIMULATED world in the file layout of a corpus; what is finished is kept."""
+    from trajpilot_core.simworld.write import write_world
+
+    if world not in PRESETS:
+        raise typer.BadParameter(f"{world!r} is not one of {', '.join(PRESETS)}", param_hint="--world")
+    config = PRESETS[world]()
+    with Console().status(f"simulating {world}") as status:
+        done = write_world(
+            config, Path(local_root(folder)), workers, lambda n, total, what: status.update(f"{what}: {n} of {total}")
+        )
+    typer.echo(
+        f"{done.folder}: SIMULATED, layout {config.layout}, {done.n_good} good takes ({done.n_test} of them tested), "
+        f"{done.n_broken} broken ones; {done.n_files} files, {done.n_bytes / 2**20:.0f} MB; "
+        f"written {done.written}, reused {done.reused}"
+    )
+
+
 def read_as(world: WorldConfig) -> list[str]:
     """Return the changes of a recipe that read the layout of a simulated world, and the features that it released."""
     spec = corpus_of_layout(world.layout)
@@ -173,7 +188,6 @@ def read_as(world: WorldConfig) -> list[str]:
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
     """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
-    check_built(options.recipe, selected(options, config))
     from deployments.settings import hand_over_api_key, one_thread_per_process, prepare_prefect
 
     one_thread_per_process()

@@ -18,11 +18,6 @@ LOOK_EVERY_S = 2.0
 """How often the UI looks for a newer report."""
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command."""
-    app.command()(ui)
-
-
 def ui(
     root: Root = "runs",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 4200,
@@ -40,7 +35,14 @@ def ui(
         raise InputError(
             f"{home} is not there: no run was made under {root}; give the --root of a run{roots_below(root)}"
         )
-    require_free_port(port)
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server: a port that was left is free
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InputError(
+                f"port {port} of 127.0.0.1 cannot be used ({error.strerror}); choose another with --port"
+            ) from error
     login = wanted_login()
     drawn = login or f"ui:{secrets.token_urlsafe(12)}"
     said = "your PREFECT_SERVER_API_AUTH_STRING" if login else drawn
@@ -65,19 +67,3 @@ def keep_pages(home: Path) -> None:
         with contextlib.suppress(OSError):
             copy_pages(home.parent / FOLDER, home)
         time.sleep(LOOK_EVERY_S)
-
-
-def require_free_port(port: int) -> None:
-    """Do nothing where a server can listen on a port of 127.0.0.1.
-
-    Raises:
-        InputError: the port is in use, or this user may not open it.
-    """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server: a port that was left is free
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            raise InputError(
-                f"port {port} of 127.0.0.1 cannot be used ({error.strerror}); choose another with --port"
-            ) from error

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from deployments.cli.options import Root, located, roots_below
 from deployments.cli.tables import disk, say, table_of
-from schemas.config import RunOptions
 from trajpilot_core.command_line import command, shown
 from trajpilot_core.errors import InputError
 from trajpilot_core.store import garbage
@@ -18,6 +17,7 @@ from trajpilot_core.store import verify as verifying
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.history import stages_of
 from trajpilot_core.store.inventory import load_inventory, recheck
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.lock import alone
 
 Repair = Annotated[bool, typer.Option("--repair", help="Drop what is damaged; the next run makes it again.")]
@@ -29,12 +29,6 @@ KeepH = Annotated[
 Paths = Annotated[bool, typer.Option("--paths", help="Print every path.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command()(verify)
-    app.command()(gc)
-
-
 def verify(root: Root = "runs", repair: Repair = False, inputs: Inputs = False) -> None:
     """Read and hash everything that was written under a root; damage is listed and ends with status 1."""
     address = located(root)
@@ -43,7 +37,12 @@ def verify(root: Root = "runs", repair: Repair = False, inputs: Inputs = False) 
     with alone(address) if repair else contextlib.nullcontext():
         damage = verifying.verify(address, repair=repair)
     sure, unsure = (damaged_files([item for item in damage if item.is_sure == is_sure]) for is_sure in (True, False))
-    read = recheck_inputs(address) if inputs else {}
+    read: dict[str, str] = {}
+    if inputs:
+        inventory = load_inventory(open_folder(address), "", ALLOWED_PROTOCOLS)
+        if not inventory.seen:
+            raise InputError(f"no file of a corpus was ever read by a run below {address}")
+        read = recheck(inventory)
     for path, problem in [*sure.items(), *unsure.items(), *read.items()]:
         typer.echo(f"{path}: {problem}")
     then = "dropped; run again" if repair else "--repair drops what needs them, the next run makes it again"
@@ -63,15 +62,6 @@ def damaged_files(damage: list[verifying.Damage]) -> dict[str, str]:
             needed.setdefault(path, []).append(item.path)
     own = {item.path: item.problem for item in damage if not item.files}
     return own | {path: f"damaged or missing, needed by {', '.join(by)}" for path, by in needed.items()}
-
-
-def recheck_inputs(address: str) -> dict[str, str]:
-    """Read the files of the corpus that runs below a root have read, and return what is wrong with them."""
-    allowed = RunOptions().protocols
-    inventory = load_inventory(open_folder(address, allowed), "", allowed)
-    if not inventory.seen:
-        raise InputError(f"no file of a corpus was ever read by a run below {address}")
-    return recheck(inventory)
 
 
 def gc(root: Root = "runs", yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths = False) -> None:

@@ -22,11 +22,6 @@ Out = Annotated[Path, typer.Option("--out", help="New folder for files of reques
 Files = Annotated[list[Path], typer.Argument(help="Files of results, as `vllm run-batch` writes them.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Register the command group."""
-    app.add_typer(asking, name="vlm")
-
-
 @asking.command()
 def requests(
     out: Out,

@@ -1,42 +1,19 @@
-"""Named experiments, by name: the only list."""
+"""Named experiments, by name: each name of `RecipeName` is a function of `paper` or of `simulated`."""
 
 from collections.abc import Callable
+from typing import get_args
 
 from deployments.recipes import paper, simulated
 from schemas.config import PipelineConfig, RecipeName
 from trajpilot_core.errors import InputError
 
 RECIPES: dict[RecipeName, Callable[[], PipelineConfig]] = {
-    "atomic": paper.atomic,
-    "atomic_closed": paper.atomic_closed,
-    "demo": simulated.demo,
-    "demo_planners": simulated.demo_planners,
-    "demo_closed": simulated.demo_closed,
-    "demo_anticipation": simulated.demo_anticipation,
-    "demo_keystep": simulated.demo_keystep,
-    "demo_goalstep": simulated.demo_goalstep,
-    "demo_egoper": simulated.demo_egoper,
-    "demo_epic_kitchens": simulated.demo_epic_kitchens,
-    "soak": simulated.soak,
-    "keystep": paper.keystep,
-    "goalstep": paper.goalstep,
-    "egoper": paper.egoper,
-    "atomic_anticipation": paper.atomic_anticipation,
-    "epic_kitchens": paper.epic_kitchens,
-    "basketball": paper.basketball,
-    "demo_basketball": simulated.demo_basketball,
-    "keystep_poses": paper.keystep_poses,
-    "demo_poses": simulated.demo_poses,
-    "laptop": paper.laptop,
-    "atomic_latent": paper.atomic_latent,
-    "demo_latent": simulated.demo_latent,
-    "vlm_zero_shot": paper.vlm_zero_shot,
-    "vlm_sft": paper.vlm_sft,
+    name: getattr(paper if name in vars(paper) else simulated, name) for name in get_args(RecipeName)
 }
 
 
 def recipe(name: str) -> PipelineConfig:
-    """Return the configuration of a named experiment; `check_built` reports which of its stages can run.
+    """Return the configuration of a named experiment.
 
     Raises:
         InputError: there is no such recipe.

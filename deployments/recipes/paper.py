@@ -1,10 +1,9 @@
 """The paper's experiments on recorded corpora: each states only what differs from the defaults, its main experiment."""
 
-from deployments.recipes.variations import anticipating, of_pose_sources, of_shots, of_tokens, on_a_laptop
 from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.config import CorpusName, PipelineConfig
 from schemas.planners import PLANNERS
-from schemas.training import GOAL_DROPOUT
+from schemas.training import GOAL_DROPOUT, TrainConfig
 from schemas.vlm import VLM_ROWS
 
 
@@ -81,7 +80,11 @@ def basketball() -> PipelineConfig:
 
     The paper's E_tau and predictor are those of `atomic`: start from such a run with --pretrained.
     """
-    return of_shots(atomic())
+    base = atomic()
+    return base.replace(
+        ingest=base.ingest.replace(corpus="egoexo4d_basketball"),
+        scorer=base.scorer.replace(candidates=32, prefetch=48),
+    )
 
 
 def vlm_zero_shot() -> PipelineConfig:
@@ -104,9 +107,52 @@ def vlm_sft() -> PipelineConfig:
 def laptop() -> PipelineConfig:
     """Planning on atomic descriptions with released features and small models: no GPU, and no weights of any encoder.
 
-    Nothing of it may stand next to the paper's numbers (docs/decisions/released-features.md).
+    Its trainings take less than two hours of two cores at the paper's size. No video need be on the disk, and none is
+    looked for: lengths are those of takes.json. Epochs and widths were chosen by what a training takes alone
+    (docs/scale.md). Nothing of it may stand next to the paper's numbers (docs/decisions/released-features.md).
     """
-    return on_a_laptop(atomic())
+    base = atomic()
+    aligned = TrainConfig(epochs=15, patience=5, batch=512, lr=2e-3, weight_decay=1.0)
+    predicted = TrainConfig(epochs=3, patience=None, batch=512, lr=1e-3)
+    scored = TrainConfig(epochs=6, patience=None, batch=256, lr=1e-3)
+    return base.replace(
+        ingest=base.ingest.replace(video="none"),
+        features=base.features.replace(source="released"),
+        text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=256),
+        alignment=base.alignment.replace(width=32, layers=2, hidden=64, folds=1, seeds=(0,), train=aligned),
+        predictor=base.predictor.replace(width=96, layers=2, heads=4, hidden=192, queries=2, train=predicted),
+        scorer=base.scorer.replace(
+            candidates=16, prefetch=32, width=64, max_queries=16_384, ablations=(), train=scored
+        ),
+    )
+
+
+def of_pose_sources(base: PipelineConfig) -> PipelineConfig:
+    """Return head motion from pose files, a second set from video, and the table of both."""
+    return base.replace(
+        ingest=base.ingest.replace(require_trajectory=True),
+        trajectories=base.trajectories.replace(source="aria"),
+        pose_sources=base.pose_sources.replace(is_asked=True),
+    )
+
+
+def of_tokens(base: PipelineConfig) -> PipelineConfig:
+    """Return the visual probe with TrajPilot's token: head motion of every action and of what is seen before it, and as
+    many candidates as the paper has. Source: docs/decisions/epic-token.md."""
+    return base.replace(
+        trajectories=base.trajectories.replace(span="action"),
+        video_motions=base.video_motions.replace(source=base.trajectories.source, scale=base.trajectories.scale),
+        scorer=base.scorer.replace(candidates=5, prefetch=8),
+        action_token=base.action_token.replace(is_asked=True),
+    )
+
+
+def anticipating(base: PipelineConfig) -> PipelineConfig:
+    """Return planning with rows that are given no goal next to its own."""
+    return base.replace(
+        predictor=base.predictor.replace(twin_goal_dropout=GOAL_DROPOUT, anticipates=True),
+        scorer=base.scorer.replace(anticipates=True),
+    )
 
 
 def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingConfig) -> PipelineConfig:

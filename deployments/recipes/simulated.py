@@ -1,7 +1,6 @@
 """The same experiments on simulated worlds, in minutes of two cores: what `trajpilot demo` runs."""
 
-from deployments.recipes.paper import egoper, epic_kitchens, goalstep, keystep
-from deployments.recipes.variations import anticipating, of_few_shots, of_few_tokens, of_odometry
+from deployments.recipes.paper import anticipating, egoper, epic_kitchens, goalstep, keystep, of_pose_sources, of_tokens
 from schemas.config import PipelineConfig
 from schemas.planners import PLANNERS, PlannerTraining
 from schemas.training import TrainConfig
@@ -116,8 +115,12 @@ def demo_keystep() -> PipelineConfig:
 
 
 def demo_poses() -> PipelineConfig:
-    """The same on a simulated world in the layout of Keystep, with odometry in the place of Pi3."""
-    return of_odometry(demo_keystep())
+    """The same on a simulated world in the layout of Keystep, with odometry in the place of Pi3, and three seeds."""
+    base = of_pose_sources(demo_keystep())
+    return base.replace(
+        alignment=base.alignment.replace(seeds=(0, 1, 2)),
+        video_motions=base.video_motions.replace(source="odometry"),
+    )
 
 
 def demo_goalstep() -> PipelineConfig:
@@ -134,18 +137,30 @@ def demo_epic_kitchens() -> PipelineConfig:
     """The attentive probe and TrajPilot's token on a simulated world in the layout of EPIC-KITCHENS-100, small and with
     a grid of four."""
     small, own = demo(), epic_kitchens()
-    return of_few_tokens(
-        small.replace(
-            ingest=own.ingest.replace(video="full"),
-            features=small.features.replace(tokens=own.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
-            probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
-        )
+    short = TrainConfig(epochs=30, patience=None, batch=32, lr=1e-3, weight_decay=1e-2)
+    base = of_tokens(small.replace(trajectories=small.trajectories.replace(source="odometry")))
+    return base.replace(
+        ingest=own.ingest.replace(video="full"),
+        features=small.features.replace(tokens=own.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
+        alignment=base.alignment.replace(folds=2),
+        probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
+        action_token=base.action_token.replace(train=short, rates=(1e-3, 3e-4)),
     )
 
 
 def demo_basketball() -> PipelineConfig:
     """Shot outcome on a simulated world of basketball, in the demo's sizes."""
-    return of_few_shots(demo())
+    base = demo()
+    short = TrainConfig(epochs=20, patience=None, batch=32, lr=1e-3, weight_decay=1e-2)
+    aligned = base.alignment.train.replace(epochs=10)
+    return base.replace(
+        ingest=base.ingest.replace(corpus="egoexo4d_basketball", paraphrase_table=None, dev_min=12),
+        features=base.features.replace(n_frames=4, size_px=64),
+        alignment=base.alignment.replace(width=128, hidden=256, folds=3, seeds=(0, 1, 2), train=aligned),
+        predictor=base.predictor.replace(width=64, hidden=128, dropout=0.1),
+        scorer=base.scorer.replace(candidates=16, prefetch=32, width=32),
+        outcome=base.outcome.replace(train=short, probe_heads=4, probe_blocks=1),
+    )
 
 
 def _small_closed(closed: PipelineConfig) -> PipelineConfig:

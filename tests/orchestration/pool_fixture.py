@@ -122,7 +122,7 @@ def deploy_groups(client: SyncPrefectClient) -> None:
             flow_id=client.create_flow(found),
             name=found.name,
             work_pool_name=pool,
-            entrypoint=f"deployments/groups.py:{found.name.replace('-', '_')}",
+            entrypoint=f"deployments/deployed.py:{found.name.replace('-', '_')}",
             parameter_openapi_schema=parameter_schema(found).model_dump(),
             enforce_parameter_schema=True,
             pull_steps=[{"prefect.deployments.steps.set_working_directory": {"directory": str(CHECKOUT)}}],

@@ -22,7 +22,7 @@ def test_a_stage_runs_with_what_its_run_asks_for(asked: bool, monkeypatch: pytes
 
     monkeypatch.setattr(shell, "execute", execute)
     monkeypatch.setattr(shell, "StageProgress", lambda name: nullcontext(SimpleNamespace(ended="")))
-    for name in ("publish_outcome", "show_pictures", "as_state", "fan_out"):
+    for name in ("publish_outcome", "show_pictures", "fan_out"):
         monkeypatch.setattr(shell, name, lambda *_: None)
     shell.run_stage.fn("alignment", PipelineConfig(), RunOptions(compile_models=asked))
     assert seen == [asked]
@@ -31,7 +31,7 @@ def test_a_stage_runs_with_what_its_run_asks_for(asked: bool, monkeypatch: pytes
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_group_of_trainings_runs_with_it_too(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    import tasks.group as shell
+    import tasks.stage as shell
 
     seen: list[bool] = []
 

@@ -18,7 +18,7 @@ from deployments.recipes.simulated import demo, soak
 from schemas.changes import over
 from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.engine.planning.differences import changed_settings
-from trajpilot_core.errors import InputError, NotBuiltError
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
 PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
@@ -117,24 +117,6 @@ def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> No
 def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
     assert tuple(RECIPES) == get_args(RecipeName)
     assert {stage.section for stage in EVERY_STAGE.values()} == set(PipelineConfig.model_fields)
-
-
-def test_a_deployed_run_of_a_stage_that_is_not_built_ends_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Planted: a recipe whose predictor is not built."""
-    from deployments.deployed import full_pipeline, predictor
-    from deployments.parts import MISSING, Waits
-
-    monkeypatch.setitem(MISSING, "keystep", Waits("cooking", {"predictor": ("a pot",)}))
-    for flow, asked in (
-        (full_pipeline, {"from_stage": "ingest"}),
-        (predictor, {}),
-        (full_pipeline, {"only": ["ingest", "predictor"]}),
-    ):
-        with pytest.raises(NotBuiltError, match="not built yet: a pot"):
-            flow.fn(run=RunOptions(recipe="keystep", root=str(tmp_path), **asked))
-    assert not list(tmp_path.iterdir())
 
 
 def test_what_is_stated_in_part_stands_over_the_recipe() -> None:
@@ -337,7 +319,7 @@ def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.
     monkeypatch.setattr(deployed, "remember_run", lambda *_: remembered.append("run"))
     monkeypatch.setattr(deployed, "announce", lambda *_: remembered.append("said"))
     monkeypatch.setattr(deployed, "mark_tasks_of_crashed_runs", lambda: None)  # asks a server
-    monkeypatch.setattr(deployed.watching.watch, "fn", lambda *_: ())
+    monkeypatch.setattr(deployed.pipeline.watch, "fn", lambda *_: ())
     monkeypatch.setattr(deployed.pipeline.full_pipeline, "fn", lambda *_: {})
     deployed.OTHERS["watch"]().fn()
     assert remembered == []

@@ -9,8 +9,7 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities import callables
 from prefect.utilities.callables import ParameterSchema, parameter_schema
 
-from deployments.declared import prefect_file
-from deployments.described import once
+from deployments.declared import once, prefect_file
 
 
 class Counted:

@@ -178,7 +178,7 @@ def without_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ended(*_: object, **__: object) -> None:
         raise SystemExit(0)
 
-    replaced = ((session, "run_session"), (poses, "computed"))
+    replaced = ((session, "run_session"), (poses, "execute"))
     for module, name in (*replaced, (subprocess, "call")):
         monkeypatch.setattr(module, name, ended)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")

@@ -43,7 +43,7 @@ def quick() -> PipelineConfig:
 
 @pytest.fixture(scope="module")
 def made(prefect_server: str, worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Made:
-    from flows.demo import demo
+    from flows.pipeline import demo
 
     root = tmp_path_factory.mktemp("root")
     run = RunOptions(root=str(root), data_root=str(root / "world"), device="cpu", max_reject_ratio=0.6)
@@ -132,10 +132,10 @@ def test_a_second_run_computes_nothing_and_its_states_are_called_cached(made: Ma
     assert {name for name, _ in states_of(made, tuple(made.refs)).values()} == {"Cached"}
 
 
-def test_the_flow_predict_writes_a_plan_and_shows_it_as_table_and_pages(made: Made) -> None:
+def test_the_flow_predict_writes_a_plan_and_shows_it_as_a_table_and_a_page(made: Made) -> None:
     from prefect.artifacts import Artifact
 
-    from flows.predict import predict
+    from flows.pipeline import predict
     from schemas.predict import Plan, PlanQuery
 
     window = next(w for w in table(made, "ingest", "windows").to_pylist() if w["split"] == "test")
@@ -148,7 +148,7 @@ def test_the_flow_predict_writes_a_plan_and_shows_it_as_table_and_pages(made: Ma
     plan = Plan.model_validate_json((folder / "plan.json").read_text())
     assert plan.own_take is not None
     assert folder.parent == Path(made.run.root)
-    shown = {key: Artifact.get(key) for key in ("predict-plan", "predict-paths", "predict-summary")}
+    shown = {key: Artifact.get(key) for key in ("predict-plan", "predict-summary")}
     assert all(shown.values())
     assert "SIMULATED" in str(shown["predict-summary"].data)  # type: ignore[union-attr]
     assert str(shown["predict-plan"].data).count("step") >= plan.horizon  # type: ignore[union-attr]

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-import typer
 from click.testing import Result
 from other_run import other_root
 from typer.testing import CliRunner
 
 from deployments.cli import run as commands
+from deployments.cli.main import app
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.data.other_runs import outputs_that_count
 from trajpilot_core.errors import InputError
@@ -28,9 +28,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[PipelineConfig]:
 
 
 def invoked(root: Path, *more: str) -> Result:
-    """The command `run`, without the others."""
-    app = typer.Typer()
-    commands.add_to(app)
+    """The command `run`."""
     return CliRunner().invoke(app, ["run", "--data", str(root), "--root", str(root / "new"), *more])
 
 

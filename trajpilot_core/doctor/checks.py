@@ -7,7 +7,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -53,12 +53,10 @@ class HealthFinding:
 
 def check_python() -> HealthFinding:
     """Look at the interpreter."""
-    found = sys.version_info[:2]
-    name = f"{found[0]}.{found[1]} at {sys.executable}"
-    verdict: HealthVerdict = "ok" if found >= PYTHON else "bad"
-    return HealthFinding(
-        "Python", f">= {PYTHON[0]}.{PYTHON[1]}", name, verdict, "" if verdict == "ok" else "install 3.11"
-    )
+    name = f"{sys.version_info[0]}.{sys.version_info[1]} at {sys.executable}"
+    if sys.version_info[:2] >= PYTHON:
+        return HealthFinding("Python", ">= 3.11", name, "ok")
+    return HealthFinding("Python", ">= 3.11", name, "bad", "install 3.11")
 
 
 def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]:
@@ -67,34 +65,24 @@ def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]
     Args:
         declared: requirements such as `numpy>=2.0`; None: those of the checkout, or of the installed project.
     """
-    try:
-        wanted = [Requirement(text) for text in (declared_here() if declared is None else declared)]
-    except metadata.PackageNotFoundError:
-        return [
-            HealthFinding("packages", f"{PROJECT} installed", "it is not", "bad", "pip install -e . in the checkout")
-        ]
-    needed = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
-    bad = [finding for one in needed if (finding := _package_fault(one)) is not None]
-    return bad or [HealthFinding("packages", f"{len(needed)} as declared", "all there", "ok")]
-
-
-def declared_here() -> list[str]:
-    """Return the requirements of this checkout; where it is installed without one, those that were declared then."""
-    if PYPROJECT.exists():
+    if declared is None and PYPROJECT.exists():
         declared = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
-        return [str(text) for text in declared]
-    return metadata.requires(PROJECT) or []
-
-
-def _package_fault(wanted: Requirement) -> HealthFinding | None:
     try:
-        found = metadata.version(wanted.name)
+        wanted = [Requirement(text) for text in declared or metadata.requires(PROJECT) or []]
     except metadata.PackageNotFoundError:
-        found = "absent"
-    if found != "absent" and wanted.specifier.contains(found.split("+")[0], prereleases=True):
-        return None
-    todo = "pip install -r requirements.lock"
-    return HealthFinding(f"package {wanted.name}", str(wanted.specifier) or "installed", found, "bad", todo)
+        todo = "pip install -e . in the checkout"
+        return [HealthFinding("packages", f"{PROJECT} installed", "it is not", "bad", todo)]
+    needed = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+    bad = []
+    for one in needed:
+        try:
+            found = metadata.version(one.name)
+        except metadata.PackageNotFoundError:
+            found = "absent"
+        if found == "absent" or not one.specifier.contains(found.split("+")[0], prereleases=True):
+            expected, todo = str(one.specifier) or "installed", "pip install -r requirements.lock"
+            bad.append(HealthFinding(f"package {one.name}", expected, found, "bad", todo))
+    return bad or [HealthFinding("packages", f"{len(needed)} as declared", "all there", "ok")]
 
 
 def check_device(device: str) -> HealthFinding:
@@ -229,21 +217,37 @@ def check_corpus(data_root: str, config: IngestConfig) -> list[HealthFinding]:
 
 
 def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFinding]:
+    """Look for the files of the takes that the metadata name; ingest ends where an annotation file is missing."""
+    folders, download = Folders(corpus), spec.download
     videos = [path for path in listed.files if path.lower().endswith(VIDEO)]
-    documents = [path for path in listed.files if not path.lower().endswith(VIDEO)]
-    documents = [path for path in documents if path not in spec.download.dispensable]
-    folders = Folders(corpus)
+    needed = [path for path in listed.files if path not in {*videos, *download.dispensable}]
     n_takes = len(videos) if listed.n_takes is None else listed.n_takes
-    found = [_annotations(documents, folders), _videos(videos, n_takes, folders)]
-    if spec.download.pose_file is not None:
-        poses = sum(path.endswith(spec.download.pose_file) for path in listed.present)
-        found.append(_share("pose files", poses, n_takes, [], "takes without one are used without trajectory only"))
+    absent = [path for path in needed if not folders.is_there(path)]
+    found = [_share("annotations", len(needed), absent, "download them; ingest needs each", is_needed=True)]
+    if n_takes and not videos:
+        by_metadata = f"{n_takes:,} takes by their metadata alone"
+        found.append(HealthFinding("videos", "none (ingest.video=none)", by_metadata, "ok"))
+    else:
+        absent = [path for path in videos if not folders.is_there(path)]
+        found.append(_share("videos", len(videos), absent, "download them; ingest rejects such takes"))
+    if download.pose_file is not None:
+        poses = sum(path.endswith(download.pose_file) for path in listed.present)
+        todo = "takes without one are used without trajectory only"
+        found.append(_share("pose files", n_takes, [""] * (n_takes - poses), todo))
     if listed.leftovers:
-        named = ", ".join(listed.leftovers[:NAMED])
-        found.append(
-            HealthFinding("leftovers", "none", f"{len(listed.leftovers):,}: {named}", "note", "download them again")
-        )
+        named = f"{len(listed.leftovers):,}: {', '.join(listed.leftovers[:NAMED])}"
+        found.append(HealthFinding("leftovers", "none", named, "note", "download them again"))
     return found
+
+
+def _share(what: str, expected: int, missing: Sequence[str], todo: str, *, is_needed: bool = False) -> HealthFinding:
+    """Report how many of some files are there; none at all stops a run, and where each is needed, one."""
+    there = expected - len(missing)
+    if not missing:
+        return HealthFinding(what, f"{expected:,}", f"{there:,}", "ok")
+    names = ", ".join(filter(None, missing[:NAMED]))
+    named = f"{there:,}; missing for one: {names}" if names else f"{there:,}"
+    return HealthFinding(what, f"{expected:,}", named, "bad" if is_needed or there == 0 else "note", todo)
 
 
 def _kinds(corpus: Corpus, spec: CorpusSpec) -> Iterator[HealthFinding]:
@@ -257,28 +261,3 @@ def _kinds(corpus: Corpus, spec: CorpusSpec) -> Iterator[HealthFinding]:
             continue
         verdict: HealthVerdict = "bad" if there is None else "ok"
         yield HealthFinding(kind.what, kind.any_of[0], there or "missing", verdict, "" if there else "download it")
-
-
-def _annotations(paths: Sequence[str], folders: Folders) -> HealthFinding:
-    """Look for the annotation files; ingest ends where one of them is missing."""
-    found = _files("annotations", paths, folders)
-    return found if found.verdict == "ok" else replace(found, verdict="bad", todo="download them; ingest needs each")
-
-
-def _videos(paths: Sequence[str], n_takes: int, folders: Folders) -> HealthFinding:
-    """Look for the videos; a run without them asks for none."""
-    if n_takes and not paths:
-        return HealthFinding("videos", "none (ingest.video=none)", f"{n_takes:,} takes by their metadata alone", "ok")
-    return _files("videos", paths, folders)
-
-
-def _files(what: str, paths: Sequence[str], folders: Folders) -> HealthFinding:
-    missing = [path for path in paths if not folders.is_there(path)]
-    return _share(what, len(paths) - len(missing), len(paths), missing, "download them; ingest rejects such takes")
-
-
-def _share(what: str, there: int, expected: int, missing: Sequence[str], todo: str) -> HealthFinding:
-    if there >= expected:
-        return HealthFinding(what, f"{expected:,}", f"{there:,}", "ok")
-    named = f"; missing for one: {', '.join(missing[:NAMED])}" if missing else ""
-    return HealthFinding(what, f"{expected:,}", f"{there:,}{named}", "bad" if there == 0 else "note", todo)

@@ -2,7 +2,7 @@
 
 import hashlib
 import importlib.util
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
@@ -19,11 +19,9 @@ from trajpilot_core.incoming import parse_json
 from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 from trajpilot_core.store.corpus_files import file_names, open_corpus
 
-HEADS = {".pt": b"PK\x03\x04", ".pth": b"PK\x03\x04"}
-"""First bytes of the formats that are read; safetensors begins with the length of its header."""
+ZIP = b"PK\x03\x04"
+"""First bytes of a file of torch; safetensors begins with the length of its header."""
 HEADER_BYTES = 100 << 20
-
-
 READERS = ("trajectories", "video_motions", "features", "text_bank")
 """Stages that load weights which no other stage has made."""
 
@@ -37,7 +35,13 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     found = [finding for cfg in weights for finding in check_pose_weights(cfg)]
     wanted = [f"poses of {name}" for one in asked for name in one.sources() if name != "aria"]
     wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
-    found += check_without_videos(config, wanted)
+    if config.ingest.video == "none" and wanted:
+        todo = (
+            "set ingest.video=downscaled_448 and fetch the videos, or features.source=released and "
+            "trajectories.source=aria (on EPIC-KITCHENS-100, which has no poses, action_token.is_asked=false)"
+        )
+        read = f"read for {', '.join(wanted)}"
+        found.append(HealthFinding("videos", "none (ingest.video=none)", read, "bad", todo))
     if "features" in stages and config.features.source == "released":
         found.append(check_released(config))
     elif "features" in stages and video_encoder_spec(config.features).has_weights:
@@ -45,22 +49,6 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     if "text_bank" in stages and text_encoder_spec(config.text_bank).needs_model:
         found.append(check_text_weights(config.text_bank))
     return found
-
-
-def check_without_videos(config: PipelineConfig, wanted: Sequence[str]) -> list[HealthFinding]:
-    """Look whether a run that does without videos asks for frames of them.
-
-    Args:
-        config: of the run.
-        wanted: settings that read frames.
-    """
-    if config.ingest.video != "none" or not wanted:
-        return []
-    todo = (
-        "set ingest.video=downscaled_448 and fetch the videos, or features.source=released and trajectories.source=aria"
-        " (on EPIC-KITCHENS-100, which has no poses, action_token.is_asked=false)"
-    )
-    return [HealthFinding("videos", "none (ingest.video=none)", f"read for {', '.join(wanted)}", "bad", todo)]
 
 
 def check_released(config: PipelineConfig) -> HealthFinding:
@@ -103,14 +91,9 @@ def check_pose_weights(cfg: Pi3Config) -> list[HealthFinding]:
         todo = f"set trajectories.pi3.weights to a folder with {WEIGHTS_FILE} of {hub} (docs/models.md), {instead}"
         return [*found, HealthFinding(what, expected, "not named", "bad", todo)]
     if not path.is_file():
-        return [
-            *found,
-            HealthFinding(what, expected, str(path), "bad", f"it is not there; download {WEIGHTS_FILE} of {hub}"),
-        ]
-    fault = format_fault(path)
-    if fault is not None:
-        return [*found, HealthFinding(what, expected, f"{path.name}: {fault}", "bad", "download it again")]
-    return [*found, pinned(what, expected, path, cfg.weights_sha256, "trajectories.pi3.weights_sha256")]
+        todo = f"it is not there; download {WEIGHTS_FILE} of {hub}"
+        return [*found, HealthFinding(what, expected, str(path), "bad", todo)]
+    return [*found, _whole(what, expected, path, cfg.weights_sha256, "trajectories.pi3.weights_sha256")]
 
 
 def check_video_weights(cfg: FeatureConfig) -> HealthFinding:
@@ -118,29 +101,33 @@ def check_video_weights(cfg: FeatureConfig) -> HealthFinding:
     spec = video_encoder_spec(cfg)
     what, expected = "weights of features", f"{spec.title} for {cfg.model}"
     if cfg.checkpoint is None:
-        return HealthFinding(
-            what, expected, "not named", "bad", "set features.checkpoint to the weights (docs/models.md)"
-        )
+        todo = "set features.checkpoint to the weights (docs/models.md)"
+        return HealthFinding(what, expected, "not named", "bad", todo)
     path = Path(cfg.checkpoint)
     if not path.is_file():
         return HealthFinding(what, expected, str(path), "bad", "it is not there; docs/models.md gives the address")
-    broken = format_fault(path)
-    fault = (broken, "download it again, or set features.model") if broken else spec.file_fault(cfg, path)
+    fault = None if format_fault(path) else spec.file_fault(cfg, path)
     if fault is not None:
-        file_and_size = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB: {fault[0]}"
-        return HealthFinding(what, expected, file_and_size, "bad", fault[1])
-    return pinned(what, expected, path, cfg.checkpoint_sha256, "features.checkpoint_sha256")
+        return HealthFinding(what, expected, f"{_named(path)}: {fault[0]}", "bad", fault[1])
+    return _whole(what, expected, path, cfg.checkpoint_sha256, "features.checkpoint_sha256")
 
 
-def pinned(what: str, expected: str, path: Path, sha256: str | None, setting: str) -> HealthFinding:
-    """Return whether a file is the one that a setting pins, by its digest."""
-    file_and_size = f"{path.name}, {path.stat().st_size / 1e9:.2f} GB"
+def _named(path: Path) -> str:
+    """Return the name of a file and its size."""
+    return f"{path.name}, {path.stat().st_size / 1e9:.2f} GB"
+
+
+def _whole(what: str, expected: str, path: Path, sha256: str | None, setting: str) -> HealthFinding:
+    """Return whether a file of weights is whole, and the one that a setting pins by its digest."""
+    fault = format_fault(path)
+    if fault is not None:
+        return HealthFinding(what, expected, f"{_named(path)}: {fault}", "bad", "download it again")
     if sha256 is None:
-        return HealthFinding(what, expected, f"{file_and_size}; not pinned by {setting}", "ok")
+        return HealthFinding(what, expected, f"{_named(path)}; not pinned by {setting}", "ok")
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest == sha256:
-        return HealthFinding(what, expected, f"{file_and_size}; sha256 as pinned", "ok")
+        return HealthFinding(what, expected, f"{_named(path)}; sha256 as pinned", "ok")
     return HealthFinding(what, f"sha256 {sha256[:12]}", f"{path.name}: {digest}", "bad", "download it again")
 
 
@@ -170,7 +157,7 @@ def format_fault(path: Path) -> str | None:
     with path.open("rb") as file:
         head = file.read(8)
         if path.suffix != ".safetensors":
-            return None if head.startswith(HEADS.get(path.suffix, HEADS[".pt"])) else "no zip file of torch"
+            return None if head.startswith(ZIP) else "no zip file of torch"
         length = int.from_bytes(head, "little")
         if length > min(HEADER_BYTES, path.stat().st_size):
             return "no safetensors file"

@@ -3,27 +3,23 @@
 rerun-sdk is the extra `viz` (docs/decisions/dependencies.md). Nothing is sent anywhere: the SDK writes a file.
 """
 
+import base64
 import importlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 
-from schemas.rejects import RejectCode
 from trajpilot_core.errors import InputError
 from trajpilot_core.export.tables import refuse_inside, replaced
 from trajpilot_core.export.window import TRUE, ShownWindow
-from trajpilot_core.video.isolate import run_jobs
+from trajpilot_core.report.gallery.frames import Wanted, thumbnails
 
 TIMELINE = "video_time"
 """Seconds of the take's video."""
 FRAMES_HZ = 4.0
 SIDE_PX = 320
 """Frames are squashed to this square, as those that the encoder sees are to theirs."""
-JPEG_QUALITY = 82
-TIMEOUT_S = 60.0
 COLOURS = {TRUE: (27, 110, 243), "retrieved": (150, 150, 150), "chosen": (230, 120, 20)}
 SUFFIX = ".rrd"
 
@@ -106,25 +102,11 @@ def frames_of(shown: ShownWindow, data_root: str) -> tuple[list[tuple[float, byt
         return [], ["no frames: the run does not say where its videos lie; give --data"]
     if "://" in data_root:
         return [], ["no frames: they are taken from a local data root only"]
-    times_s = np.arange(shown.start_s, shown.end_s, 1 / FRAMES_HZ).tolist()
-    job = {"kind": "clips", "path": f"{data_root}/{shown.video}", "times_s": [[t] for t in times_s]}
-    frames: list[tuple[float, bytes]] = []
-    faults: list[str] = []
-    for event in run_jobs([{**job, "size_px": SIDE_PX, "backend": "pyav"}], workers=1, timeout_s=TIMEOUT_S, ahead=4):
-        if event.kind == "clip" and event.frames is not None:
-            frames.append((times_s[event.values["segment"]], _jpeg(event.frames[0])))
-        elif event.kind in ("fault", "failed"):
-            faults.append(f"{RejectCode(event.values['code'])}: {event.values['detail']}")
-    return sorted(frames), _counted(faults, len(times_s) - len(frames))
-
-
-def _counted(faults: Sequence[str], n_missing: int) -> list[str]:
-    return [f"{n_missing} frames are missing: {', '.join(dict.fromkeys(faults)) or 'not decoded'}"] if n_missing else []
-
-
-def _jpeg(image: Any) -> bytes:
-    """Encode an RGB image (side, side, 3)."""
-    made, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-    if not made:
-        raise ValueError(f"an image of shape {image.shape} could not be encoded as JPEG")
-    return bytes(data.tobytes())
+    times_s = tuple(np.arange(shown.start_s, shown.end_s, 1 / FRAMES_HZ).tolist())
+    made, rejects = thumbnails([Wanted(shown.take_id, f"{data_root}/{shown.video}", times_s)], SIDE_PX, 1)
+    uris = [(time_s, made[shown.take_id, time_s].uri) for time_s in times_s]
+    frames = [(time_s, base64.b64decode(uri.partition(",")[2])) for time_s, uri in uris if uri is not None]
+    if len(frames) == len(times_s):
+        return frames, []
+    why = ", ".join(dict.fromkeys(f"{row.code}: {row.detail}" for row in rejects)) or "not decoded"
+    return frames, [f"{len(times_s) - len(frames)} frames are missing: {why}"]

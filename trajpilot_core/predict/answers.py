@@ -1,17 +1,23 @@
 """The rows of the tables on one query: retrieval, roll-out and scorers are those of the evaluation.
 
-The bank is made from the corpus alone, before the query is there. Where the video is a take of the corpus, the query
-carries that take's number, so that the exclusion of a query's own take, which retrieval always makes, holds for it.
+The query is one more planning window in addition to those of the corpus, with three segments: Start, Goal, and one
+without look or motion that represents every middle step, of which nothing is known. Rows of the corpus keep their
+numbers, so that a bank built from the corpus alone, before the query is there, serves it. Where the video is a take of
+the corpus, the query has that take's number, so that retrieval excludes it as it excludes every query's own take.
 """
 
+from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from trajpilot_core.data.chains import chains_of, open_model_files
-from trajpilot_core.data.planning import load_planning_data
+from schemas.observation import DOF, MOTIONS
+from trajpilot_core.data.chains import chains_of, open_model_files, trajectory_latents
+from trajpilot_core.data.planning import NO_FOLD, SPLITS, PlanningData, load_planning_data
 from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
@@ -19,11 +25,14 @@ from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve, without_motion
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.predict.window import with_query
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_file import scorer_config
+
+QUERY = "query"
+NO_LABEL = 0
+"""Label of the query's segments; no row reads it, because the truth is not known."""
 
 
 class Clips(NamedTuple):
@@ -56,9 +65,17 @@ class LoadedChain(NamedTuple):
     device: str
 
 
-def answer(root: TrainedRoot, clips: Clips, horizon: int, take_id: str | None, seed: int | None, device: str) -> Given:
-    """Answer one query; arguments and errors as in `load_chain` and `answer_with`."""
-    return answer_with(load_chain(root, seed, device), clips, horizon, take_id)
+def refuse_horizon(horizon: int, known: Collection[int]) -> None:
+    """Refuse a horizon that the models were not trained for.
+
+    Raises:
+        InputError: it is none of the known ones.
+    """
+    if horizon not in known:
+        raise InputError(
+            f"--horizon {horizon}: the models were trained for {', '.join(map(str, sorted(known)))}; "
+            "choose one of these (Start and Goal count)"
+        )
 
 
 def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
@@ -80,8 +97,7 @@ def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
         read = with_closed_tables(load_planning_data(root.inputs, "predict"), root.inputs, files.predictors)
         data, decoding = read.to(device), scorer_config(scorers).decoding
         known = chain_view(data, files, chains_of(data)[0], chosen, device, decoding)
-        ready = load_scorers(scorers, chosen, device)
-        return LoadedChain(chosen, known, ready, device)
+        return LoadedChain(chosen, known, load_scorers(scorers, chosen, device), device)
 
 
 def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | None) -> Given:
@@ -96,15 +112,18 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
     Raises:
         InputError: the models know no such horizon.
     """
+    refuse_horizon(horizon, chain.view.data.windows)
     with one_thread(chain.device):
-        view = with_query(chain.view, clips.features, clips.motions, horizon, take_id)
-        segments = view.data.windows[horizon].segments[-1:]
+        view = with_query(chain.view, clips, horizon, take_id)
+        windows = view.data.windows[horizon]
         if clips.motions is None:
-            return Given(chain.seed, view, answers_of(without_motion(view, segments), moving=False), None)
-        bank = build_bank(chain.view, horizon, chain.scorers.config.key)
-        row = torch.tensor([len(view.data.windows[horizon].window_ids) - 1], device=view.data.features.device)
-        batch = retrieve(view, bank, row, chain.scorers, derangement(len(bank.take), horizon))
-        return Given(chain.seed, view, answers_of(batch, moving=True), batch.candidates().found)
+            batch, found = without_motion(view, windows.segments[-1:]), None
+        else:
+            bank = build_bank(chain.view, horizon, chain.scorers.config.key)
+            row = torch.tensor([len(windows.window_ids) - 1], device=view.data.features.device)
+            batch = retrieve(view, bank, row, chain.scorers, derangement(len(bank.take), horizon))
+            found = batch.candidates().found
+        return Given(chain.seed, view, answers_of(batch, moving=clips.motions is not None), found)
 
 
 def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:
@@ -117,3 +136,56 @@ def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:
     asked = sorted((one for one in METHODS if one.plans is not None), key=lambda one: one.plans or 0)
     given = {one.id: one.answer(batch) for one in asked if one.answer and (moving or one.sees == "ends")}
     return {id_: answers for id_, answers in given.items() if answers is not None}
+
+
+def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None) -> ChainView:
+    """Return a chain's view with the query's window as the last one of its horizon.
+
+    Args:
+        view: the corpus as the chain sees it.
+        clips: features, and motions where there is head motion.
+        horizon: steps of the plan.
+        take_id: the take of the corpus that the video is; None: a take of its own.
+    """
+    data = view.data
+    looks = torch.from_numpy(clips.features).view(2, *data.features.shape[1:])
+    moves = torch.zeros(2, MOTIONS, DOF) if clips.motions is None else torch.from_numpy(clips.motions)
+    extra = torch.cat([moves, torch.zeros(1, MOTIONS, DOF)]).to(data.features.device)
+    known = data if take_id is not None else _with_take(data)
+    take = torch.tensor([known.take_ids.index(QUERY if take_id is None else take_id)])
+    windows, first = data.windows[horizon], len(data.segment_ids)
+    window = replace(
+        windows,
+        window_ids=(*windows.window_ids, QUERY),
+        take=_grown(windows.take, take),
+        split=_grown(windows.split, torch.tensor([SPLITS.index("test")])),
+        segments=_grown(windows.segments, torch.tensor([[first, *[first + 2] * (horizon - 2), first + 1]])),
+    )
+    added = replace(
+        known,
+        segment_ids=(*data.segment_ids, *(f"{QUERY}:{part}" for part in ("start", "goal", "middle"))),
+        features=_grown(data.features, torch.cat([looks, torch.zeros_like(looks[:1])])),
+        motions=_grown(data.motions, extra),
+        labels=_grown(data.labels, torch.full((3,), NO_LABEL)),
+        segment_take=_grown(data.segment_take, take.expand(3)),
+        windows=data.windows | {horizon: window},
+    )
+    latents = torch.cat([view.latents, trajectory_latents(view.models.e_tau, extra)])
+    return replace(view, data=added, latents=latents, readout=view.readout.with_takes(len(added.take_ids)))
+
+
+def _with_take(data: PlanningData) -> PlanningData:
+    """Add the query's take, which is none of the corpus."""
+    return replace(
+        data,
+        take_ids=(*data.take_ids, QUERY),
+        participants=(*data.participants, ""),
+        captures=(*data.captures, QUERY),
+        take_split=_grown(data.take_split, torch.tensor([SPLITS.index("test")])),
+        fold=_grown(data.fold, torch.tensor([NO_FOLD])),
+    )
+
+
+def _grown(known: Tensor, more: Tensor) -> Tensor:
+    """Add rows below."""
+    return torch.cat([known, more.to(known.device, known.dtype)])

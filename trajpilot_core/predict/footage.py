@@ -1,18 +1,31 @@
-"""The video of a query: its content, whether the intervals lie in it, and whether it is a take of the corpus."""
+"""The video of a query: checked, recognised where it is a take of the corpus, and the vectors of its two clips."""
 
 import hashlib
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pydantic import JsonValue
 
 from schemas.annotation import Take
-from schemas.config import IngestConfig
+from schemas.config import IngestConfig, RunOptions
 from schemas.predict import PlanQuery
+from schemas.rejects import Reject
 from trajpilot_core.engine.provenance import read_notes
-from trajpilot_core.errors import InputError
+from trajpilot_core.engine.resolve import resolve_device
+from trajpilot_core.engine.stage import Runtime, Sink, Source, Work
+from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.predict.trained import TrainedRoot
+from trajpilot_core.stages import features
 from trajpilot_core.video.probe import VideoError, VideoProbe, probe_many
 
+CLIPS = ("query:start", "query:goal")
+"""Segment ids of the two clips."""
 ClipTimes = tuple[float, float]
 
 
@@ -31,6 +44,11 @@ class Footage:
     matched: str
     """How that was found: `path`, `content` or empty."""
 
+    @property
+    def segments(self) -> JsonValue:
+        """The clips as the stages read segments."""
+        return [[name, *span] for name, span in zip(CLIPS, (self.start_s, self.goal_s), strict=True)]
+
 
 def open_footage(query: PlanQuery, root: TrainedRoot) -> Footage:
     """Probe the video of a query in a process of its own, check the intervals, and find its take.
@@ -45,8 +63,7 @@ def open_footage(query: PlanQuery, root: TrainedRoot) -> Footage:
     check_spans(query.start_s, query.goal_s, found, root.ingest)
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    own, matched = own_take(path, digest, root)
-    return Footage(path, found, digest, query.start_s, query.goal_s, own, matched)
+    return Footage(path, found, digest, query.start_s, query.goal_s, *own_take(path, digest, root))
 
 
 def local_file(place: str, what: str) -> Path:
@@ -89,13 +106,54 @@ def own_take(path: Path, sha256: str, root: TrainedRoot) -> tuple[Take | None, s
 
     A copy that was cut or encoded again is not known by either.
     """
+    for take in root.takes if root.local_data is not None else ():
+        there = Path(str(root.local_data), take.video)
+        if there.exists() and there.samefile(path):
+            return take, "path"
     notes = read_notes(root.folder, "features", root.manifests["features"].key)
-    digests = {take: unit.files for take, unit in notes.items()}
-    by_path, by_content = None, None
     for take in root.takes:
-        if root.data_root is not None and "://" not in root.data_root:
-            there = Path(root.data_root, take.video)
-            by_path = take if there.exists() and there.samefile(path) else by_path
-        if digests.get(take.take_id, {}).get(take.video) == sha256:
-            by_content = take
-    return (by_path, "path") if by_path is not None else (by_content, "content" if by_content is not None else "")
+        if take.take_id in notes and notes[take.take_id].files.get(take.video) == sha256:
+            return take, "content"
+    return None, ""
+
+
+@dataclass
+class CaughtShard:
+    """The one way into the store that the stage `features` uses, but nothing is written: the shard is kept."""
+
+    tables: list[pa.Table] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
+
+    def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
+        """Keep a shard."""
+        self.tables.append(table)
+        self.rejects += rejects
+
+
+def clip_features(
+    footage: Footage, root: TrainedRoot, run: RunOptions, scratch: Path
+) -> tuple[NDArray[np.float16], str]:
+    """Return (2, width) of the Start and the Goal clip, by the code of the stage `features`, and the encoder's digest.
+
+    Raises:
+        InputError: the frames of a clip cannot be had.
+        CheckpointError: the encoder is not the one that the models were trained with.
+    """
+    source = Source("query", (footage.path.name,), {"fps": footage.probe.fps, "segments": footage.segments})
+    sink = CaughtShard()
+    runtime = Runtime(str(footage.path.parent), resolve_device(run.device), run.workers, scratch)
+    features.run(Work(root.inputs, root.features, (source,), cast(Sink, sink), runtime))
+    table = pa.concat_tables(sink.tables)
+    if table.num_rows != len(CLIPS):
+        why = "; ".join(f"{row.code}: {row.detail}" for row in sink.rejects) or "no vector came back"
+        raise InputError(f"the clips of {footage.path} cannot be encoded: {why}")
+    digest = str(table["encoder"][0].as_py())
+    known = set(root.inputs.table("features", ("encoder",))["encoder"].to_pylist())
+    if known != {digest}:
+        raise CheckpointError(
+            f"the video encoder here is {digest[:12]}, but the models under {root.folder.url} were trained on features "
+            f"of {', '.join(sorted(name[:12] for name in known))}: other weights or another preprocessing; put the "
+            f"checkpoint back that the root was made with ({root.features.checkpoint or 'the one of the demo'})"
+        )
+    vectors = dict(zip(table["segment_id"].to_pylist(), table["vector"].to_pylist(), strict=True))
+    return np.array([vectors[name] for name in CLIPS], np.float16), digest

@@ -1,16 +1,139 @@
 """plan.html: one offline page, style and pictures inside; only the report's own script may run."""
 
+from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path as FilePath
 
-from schemas.predict import Plan, PlanRow
+import numpy as np
+
+from schemas.observation import MOTIONS
+from schemas.predict import Plan, PlanRow, Retrieved
+from trajpilot_core.arrays import Array
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.predict.drawing import Scene
+from trajpilot_core.predict.answers import Clips, Given
+from trajpilot_core.predict.footage import ClipTimes, Footage
+from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.drawing.row_styles import answer_rules
-from trajpilot_core.report.gallery.paths import path_data, three_views
+from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.paths import Path, integrate, path_data, three_views
 from trajpilot_core.report.offline import render_offline
 
-WIDEST = 100.0
+SHOT_PX = 224
+ShownFrames = tuple[tuple[float, Thumbnail], ...]
+"""Frames, each behind its time in seconds of its video."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the page shows in addition to words: frames of the clips and of the retrieved take, and the head paths."""
+
+    start: ShownFrames
+    goal: ShownFrames
+    aspect: float
+    """Width by height of the video, upright."""
+    shown: Retrieved | None
+    """The window whose motion a row trusted; where none was trusted, the nearest one."""
+    is_trusted: bool
+    shots: ShownFrames
+    """One frame of each segment of that window."""
+    paths: tuple[Path, ...]
+    unit: str
+    caption: str
+    """What the paths are, in words."""
+
+
+def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: TrainedRoot, workers: int) -> Scene:
+    """Decode the frames and integrate the paths of a plan.
+
+    Args:
+        plan: what was answered.
+        given: the tensors behind it.
+        clips: what was measured.
+        footage: the video.
+        root: corpus of the retrieved window.
+        workers: decoders.
+    """
+    trusted = next((row.trusted for row in plan.rows if row.trusted is not None), None)
+    shown = trusted or (plan.nearest[0] if plan.nearest else None)
+    times_s: list[float] = []
+    other, middles = None, None
+    if shown is not None:
+        times_s = [sum(span) / 2 for span in shown.spans_s]
+        if root.local_data is not None:
+            other = FilePath(root.local_data, next(take.video for take in root.takes if take.take_id == shown.take_id))
+        if given.found is not None:
+            windows = given.view.data.windows[given.found.horizon]
+            segments = windows.segments[windows.window_ids.index(shown.window_id), 1:-1]
+            middles = given.view.data.motions[segments].double().cpu().numpy()
+    paths, caption = head_paths(clips, middles, shown, trusted is not None)
+    probe = footage.probe
+    width, height = (probe.width, probe.height) if probe.rotation_deg % 180 == 0 else (probe.height, probe.width)
+    ends = _shots(footage.path, [*_times(footage.start_s, footage), *_times(footage.goal_s, footage)], plan, workers)
+    return Scene(
+        ends[:3],
+        ends[3:],
+        width / max(1, height),
+        shown,
+        trusted is not None,
+        _shots(other, times_s, plan, workers),
+        paths,
+        "m" if plan.motion is not None and plan.motion.scale == "metric" else "(arbitrary scale)",
+        caption,
+    )
+
+
+def _times(span: ClipTimes, footage: Footage) -> list[float]:
+    """Return the seconds of the first, the middle and the last frame of a clip."""
+    begin, end = span
+    last = max(begin, min(end, footage.probe.duration_s) - 1.0 / footage.probe.fps)
+    return [begin, (begin + last) / 2, last]
+
+
+def _shots(video: FilePath | None, times_s: list[float], plan: Plan, workers: int) -> ShownFrames:
+    """Decode frames in processes of their own; what is not decoded is its reason."""
+    if not plan.query.frames or video is None or not video.is_file():
+        reason = "its video is not on this machine" if plan.query.frames else "frames are switched off"
+        return tuple((time_s, Thumbnail(None, reason)) for time_s in times_s)
+    made, _ = thumbnails([Wanted("", str(video), tuple(sorted(set(times_s))))], SHOT_PX, workers)
+    return tuple((time_s, made["", time_s]) for time_s in times_s)
+
+
+def head_paths(
+    clips: Clips, middles: Array | None, shown: Retrieved | None, is_trusted: bool
+) -> tuple[tuple[Path, ...], str]:
+    """Return the paths to draw, and what they are in words.
+
+    A trusted motion is drawn between Start and Goal, as the predictor was given it. One that was not trusted, and the
+    ends without a middle, begin at one point each, because their relative position is unknown.
+
+    Args:
+        clips: motion of Start and Goal, or none.
+        middles: (M, 16, 6) of the retrieved window.
+        shown: that window.
+        is_trusted: the gate opened for it.
+    """
+    if clips.motions is None:
+        return (), "No path: there is no head motion."
+    start, goal = (part.astype(np.float64) for part in clips.motions)
+    if middles is not None and shown is not None and is_trusted:
+        whole = integrate(np.concatenate([start[None], middles, goal[None]]))
+        last = len(whole) - 1 - MOTIONS
+        return (
+            Path("true", "Start of this video", whole[: MOTIONS + 1]),
+            Path("chosen", f"middle steps of {shown.take}, trusted", whole[MOTIONS : last + 1]),
+            Path("true", "Goal of this video", whole[last:]),
+        ), (
+            "What the Scorer’s predictor was given: this video’s own motion at Start and Goal, and between them the "
+            "middle steps of the trusted window, joined end to start. Pauses between the steps are not drawn."
+        )
+    ends = Path("true", "Start of this video", integrate(start)), Path("chosen", "Goal of this video", integrate(goal))
+    if middles is None or shown is None:
+        return ends, "Start and Goal of this video, both drawn from one point."
+    return (*ends, Path("nearest", f"middle steps of {shown.take}, not trusted", integrate(middles))), (
+        "The gate stayed closed: no retrieved motion was used. Start and Goal of this video, and for comparison "
+        "the middle steps of the nearest retrieved window, all drawn from one point."
+    )
 
 
 def render(plan: Plan, scene: Scene) -> bytes:
@@ -26,7 +149,6 @@ def render(plan: Plan, scene: Scene) -> bytes:
         views=three_views(scene.paths, scene.unit),
         data=path_data([scene.paths]),
         role=role,
-        bar=bar,
         gate=gate_said,
     )
 
@@ -34,11 +156,6 @@ def render(plan: Plan, scene: Scene) -> bytes:
 def role(position: int, horizon: int) -> str:
     """Name a position for people."""
     return "Start" if position == 0 else "Goal" if position == horizon - 1 else f"step {position}"
-
-
-def bar(score: float) -> str:
-    """Return the length of a score's bar, percent; a negative cosine has none."""
-    return f"{WIDEST * min(1.0, max(0.0, score)):.1f}"
 
 
 def gate_said(row: PlanRow) -> str:
@@ -51,3 +168,16 @@ def gate_said(row: PlanRow) -> str:
     never = row.threshold > 1.0
     from_ = f"never opens (on dev no threshold beat {fallback})" if never else f"opens from {row.threshold:.3f}"
     return f"gate {state}: {row.gate:.3f}, {from_}; {did}"
+
+
+def sentences(plan: Plan) -> list[str]:
+    """Return a plan in lines of text: what to know before, every row, and what the gates did with whose trajectory."""
+    lines = [f"note: {note}" for note in plan.notes]
+    for row in plan.rows:
+        marks = f"{' (decides)' if row.decides else ''}{' (UNDERTRAINED)' if row.undertrained else ''}"
+        lines.append(f"{row.name}{marks}: {' > '.join(step.label for step in row.steps)}")
+    for row in plan.rows:
+        if row.gate is not None:
+            whose = f": that of {row.trusted.take} ({' > '.join(row.trusted.labels)})" if row.trusted else ""
+            lines.append(f"{row.name}: {gate_said(row)}{whose}")
+    return lines

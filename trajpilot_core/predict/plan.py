@@ -1,21 +1,28 @@
-"""Tensors of answers -> the plan as a record, with labels as texts and windows by their takes."""
+"""Tensors of answers -> the plan as a record: labels as texts, windows by their takes, and what to know before."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.annotation import Take
-from schemas.predict import OwnTake, PlanRow, PlanStep, RankedLabel, Retrieved
+from schemas.annotation import SIMULATED, Take
+from schemas.predict import FORMAT, OwnTake, Plan, PlanQuery, PlanRow, PlanStep, RankedLabel, Retrieved
 from schemas.results import Variant
-from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.base import REFERENCE, Answers
 from trajpilot_core.predict.answers import Given
-from trajpilot_core.predict.footage import Footage
+from trajpilot_core.predict.footage import ClipTimes, Footage
+from trajpilot_core.predict.motion import Found
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.tables.names import row_name
-from trajpilot_core.retrieval.candidates import Candidates
+from trajpilot_core.stages.ingest import LATE_START_S
 
 NEAREST = 5
 """Retrieved windows that are shown."""
+LEARNED = {
+    "train": "the models were trained on it: the plan flatters",
+    "dev": "checkpoints and thresholds were chosen on it: the plan flatters",
+    "test": "no model has seen it",
+}
+"""Split of the video's own take -> what that means for the plan."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,32 @@ def texts_of(root: TrainedRoot) -> Texts:
     )
 
 
+def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, found: Found, given: Given, encoder: str) -> Plan:
+    """Return the whole record; where the head motion is of another kind and was not asked for, No-Traj decides."""
+    texts, corpora = texts_of(root), {take.corpus for take in root.takes}
+    rows = plan_rows(given, texts, root.undertrained(given.seed), REFERENCE if found.is_unasked_mixture else None)
+    shown = 0 if given.found is None else min(NEAREST, int(given.found.valid[0].sum()))
+    return Plan(
+        format=FORMAT,
+        simulated=SIMULATED in corpora,
+        query=query,
+        video_sha256=footage.sha256,
+        duration_s=footage.probe.duration_s,
+        fps=footage.probe.fps,
+        root=root.folder.url,
+        corpus=tuple(sorted(corpora)),
+        seed=given.seed,
+        horizon=query.horizon,
+        own_take=own_take(footage, texts),
+        motion=found.moved.motion if found.moved else None,
+        encoder=encoder,
+        keys={stage: manifest.key for stage, manifest in root.manifests.items()},
+        notes=notes(query, root, footage, found, any(row.undertrained for row in rows)),
+        rows=rows,
+        nearest=tuple(retrieved(place, given, texts) for place in range(shown)),
+    )
+
+
 def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Variant | None = None) -> tuple[PlanRow, ...]:
     """Return the rows, the one that decides first.
 
@@ -50,28 +83,29 @@ def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Varian
         weak: rows that do not count as trained.
         deciding: the row that decides; None: the first of the answers.
     """
-    first = next(iter(given.answers)) if deciding is None else deciding
-    ordered = sorted(given.answers, key=lambda id_: id_ != first)
-    return tuple(_row(id_, given, texts, weak, id_ == first) for id_ in ordered)
-
-
-def _row(id_: str, given: Given, texts: Texts, weak: frozenset[str], decides: bool) -> PlanRow:
-    """Return one row."""
-    answers = given.answers[id_]
-    opened = None if answers.opened is None else bool(answers.opened[0])
-    window = -1 if answers.window is None else int(answers.window[0])
-    return PlanRow(
-        row=id_,
-        name=row_name(id_),
-        decides=decides,
-        scores=answers.fallback_scores if opened is False else answers.opened_scores,
-        gate=None if answers.gate is None else float(answers.gate[0]),
-        threshold=answers.threshold,
-        opened=opened,
-        trusted=None if window < 0 or given.found is None else _trusted(window, given.found, given, texts),
-        undertrained=id_ in weak,
-        steps=_steps(answers, given, texts),
-    )
+    first = deciding or next(iter(given.answers))
+    rows = []
+    for id_ in sorted(given.answers, key=lambda id_: id_ != first):
+        answers = given.answers[id_]
+        opened = None if answers.opened is None else bool(answers.opened[0])
+        window = -1 if answers.window is None else int(answers.window[0])
+        trusted = None
+        if window >= 0 and given.found is not None:
+            trusted = retrieved(given.found.window[0].tolist().index(window), given, texts)
+        row = PlanRow(
+            row=id_,
+            name=row_name(id_),
+            decides=id_ == first,
+            scores=answers.fallback_scores if opened is False else answers.opened_scores,
+            gate=None if answers.gate is None else float(answers.gate[0]),
+            threshold=answers.threshold,
+            opened=opened,
+            trusted=trusted,
+            undertrained=id_ in weak,
+            steps=_steps(answers, given, texts),
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
 def _steps(answers: Answers, given: Given, texts: Texts) -> tuple[PlanStep, ...]:
@@ -79,11 +113,10 @@ def _steps(answers: Answers, given: Given, texts: Texts) -> tuple[PlanStep, ...]
     label_ids = given.view.data.label_ids
     ids, scores = answers.ids[0].tolist(), answers.scores[0].double().tolist()
     decoded = [row[0] for row in ids] if answers.decoded is None else answers.decoded[0].tolist()
-    last = len(ids) - 1
     return tuple(
         PlanStep(
             position=at,
-            role="start" if at == 0 else "goal" if at == last else "middle",
+            role="start" if at == 0 else "goal" if at == len(ids) - 1 else "middle",
             label_id=label_ids[chosen],
             label=texts.label(label_ids[chosen]),
             top=tuple(
@@ -95,26 +128,11 @@ def _steps(answers: Answers, given: Given, texts: Texts) -> tuple[PlanStep, ...]
     )
 
 
-def _trusted(window: int, found: Candidates, given: Given, texts: Texts) -> Retrieved:
-    """Return the retrieved window with that row."""
-    place = found.window[0].tolist().index(window)
-    return retrieved(place, found, given, texts)
-
-
-def nearest(given: Given, texts: Texts) -> tuple[Retrieved, ...]:
-    """Return the first retrieved windows, best first."""
-    found = given.found
-    if found is None:
-        return ()
-    there = int(found.valid[0].sum())
-    return tuple(retrieved(place, found, given, texts) for place in range(min(NEAREST, there)))
-
-
-def retrieved(place: int, found: Candidates, given: Given, texts: Texts) -> Retrieved:
-    """Return the candidate at a place of the pool."""
-    data = given.view.data
-    windows = data.windows[found.horizon]
-    row = int(found.window[0, place])
+def retrieved(place: int, given: Given, texts: Texts) -> Retrieved:
+    """Return the candidate at a place of the pool that was retrieved."""
+    found, data = given.found, given.view.data
+    assert found is not None
+    windows, row = data.windows[found.horizon], int(found.window[0, place])
     take = texts.takes[data.take_ids[int(windows.take[row])]]
     segments = [texts.segments[data.segment_ids[i]] for i in windows.segments[row].tolist()]
     return Retrieved(
@@ -129,28 +147,57 @@ def retrieved(place: int, found: Candidates, given: Given, texts: Texts) -> Retr
 
 
 def own_take(footage: Footage, texts: Texts) -> OwnTake | None:
-    """Return what the corpus knows of the video, if it is one of its takes."""
-    if footage.own is None:
+    """Return what the corpus knows of the video, if it is one of its takes: its annotations from Start to Goal."""
+    own = footage.own
+    if own is None:
         return None
-    segments = [row for row in texts.segments.values() if row["take_id"] == footage.own.take_id]
+    segments = [row for row in texts.segments.values() if row["take_id"] == own.take_id]
+    segments.sort(key=lambda row: float(row["start_s"]))
+
+    def place(span_s: ClipTimes) -> int | None:
+        """Return the place of the segment that holds the middle of an interval."""
+        middle = sum(span_s) / 2
+        return next((i for i, row in enumerate(segments) if row["start_s"] <= middle < row["end_s"]), None)
+
+    first, last = place(footage.start_s), place(footage.goal_s)
+    annotated = [] if first is None or last is None else segments[first : last + 1]
     return OwnTake(
-        take_id=footage.own.take_id,
-        name=footage.own.name,
-        split=footage.own.split,
+        take_id=own.take_id,
+        name=own.name,
+        split=own.split,
         matched="path" if footage.matched == "path" else "content",
-        annotated=tuple(texts.label(row["label_id"]) for row in _between(segments, footage)),
+        annotated=tuple(texts.label(row["label_id"]) for row in annotated),
     )
 
 
-def _between(segments: Sequence[dict[str, Any]], footage: Footage) -> list[dict[str, Any]]:
-    """Return the annotated segments from the one that meets the Start to the one that meets the Goal; else none."""
-    ordered = sorted(segments, key=lambda row: float(row["start_s"]))
-    first = _meeting(ordered, footage.start_s)
-    last = _meeting(ordered, footage.goal_s)
-    return [] if first is None or last is None else ordered[first : last + 1]
-
-
-def _meeting(ordered: Sequence[dict[str, Any]], span_s: tuple[float, float]) -> int | None:
-    """Return the place of the segment that holds the middle of an interval."""
-    middle = sum(span_s) / 2
-    return next((i for i, row in enumerate(ordered) if row["start_s"] <= middle < row["end_s"]), None)
+def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, found: Found, weak: bool) -> tuple[str, ...]:
+    """State what must be known before the plan is believed."""
+    lines = [f"Rows of plugins are not asked: {', '.join(root.plugin_rows)}."] if root.plugin_rows else []
+    if found.moved is None:
+        lines.append(f"No head motion, so only No-Traj answers: {'; '.join(found.notes)}.")
+    else:
+        motion = found.moved.motion
+        lines += [f"{note}." for note in found.notes]
+        if found.is_unasked_mixture:
+            lines.append(f"So No-Traj decides; --poses {motion.source} asks for the other rows all the same.")
+        if query.trajectory is not None and query.trajectory_offset_s is not None:
+            lines.append(f"Without a timesync file: {motion.clock}. A wrong guess costs the Endpoint rows.")
+    if footage.own is not None:
+        lines.append(
+            f"This video is the take {footage.own.name} of the models' own corpus, split {footage.own.split}: "
+            f"{LEARNED[footage.own.split]}. Nothing of it is retrieved."
+        )
+    if footage.probe.start_s > LATE_START_S:
+        lines.append(
+            f"The first picture is shown at {footage.probe.start_s:.2f} s of the file's own clock; here seconds count "
+            "from that picture."
+        )
+    cap_s = root.ingest.interval_cap_s
+    longest = max(end - begin for begin, end in (footage.start_s, footage.goal_s))
+    if cap_s is not None and longest > 2 * cap_s + 1 / footage.probe.fps:
+        lines.append(f"A clip lasts {longest:g} s; the models know clips of at most {2 * cap_s:g} s.")
+    if weak:
+        lines.append(
+            "UNDERTRAINED: by the evaluation of this root, models of the rows marked so were not trained enough."
+        )
+    return tuple(lines)

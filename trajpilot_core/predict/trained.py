@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
-from schemas.annotation import SIMULATED, Take
+from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig
@@ -17,8 +17,7 @@ from schemas.results import Judgement
 from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.key import producers, resolve_inputs
 from trajpilot_core.engine.last_run import recall_run
-from trajpilot_core.engine.stage import Stage, Work
-from trajpilot_core.errors import StoreError
+from trajpilot_core.engine.stage import Stage
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.methods import METHODS
 from trajpilot_core.stages import STAGES
@@ -26,33 +25,14 @@ from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs, read_entry_table, refuse_mixed
 
-NEEDED = (
-    "takes",
-    "segments",
-    "scenario_labels",
-    "labels",
-    "windows",
-    "motions",
-    "features",
-    "text_bank",
-    "folds",
-    "e_tau",
-    "predictors",
-    "scorers",
-)
-"""Entries that a prediction reads."""
-
-
-def _never(work: Work[EvaluationConfig]) -> None:
-    """Stand in for the `run` of a stage that is none."""
-
-
+TABLES = ("takes", "segments", "scenario_labels", "labels", "windows", "motions", "features", "text_bank", "folds")
+MODELS = ("e_tau", "predictors", "scorers")
 READER = Stage(
     name="predict",
-    reads=NEEDED,
+    reads=(*TABLES, *MODELS),
     writes=(),
     config=EvaluationConfig,
-    run=_never,
+    run=lambda _: None,
     version=1,
     summary="what a prediction reads; no stage of the pipeline",
 )
@@ -65,7 +45,7 @@ class TrainedRoot:
     folder: Folder
     inputs: StageInputs
     manifests: Mapping[str, Manifest]
-    """Stage -> output, for every stage that wrote one of NEEDED."""
+    """Stage -> output, for every stage that wrote something that a prediction reads."""
     takes: tuple[Take, ...]
     data_root: str | None
     """Corpus of the last run; None where it was not noted."""
@@ -73,25 +53,28 @@ class TrainedRoot:
     trajectories: TrajectoryConfig
     features: FeatureConfig
 
+    @property
+    def local_data(self) -> str | None:
+        """Corpus of the last run, where it lies on this machine."""
+        return None if self.data_root is None or "://" in self.data_root else self.data_root
+
     @cached_property
     def plugin_rows(self) -> tuple[str, ...]:
         """Rows of plugins that the run was evaluated with, as its manifest names them."""
         evaluation = current_manifest(self.folder, "evaluation")
         return () if evaluation is None else EvaluationConfig.model_validate(evaluation.config).plugin_rows
 
-    @property
-    def corpora(self) -> tuple[str, ...]:
-        """Corpora of the takes, sorted."""
-        return tuple(sorted({take.corpus for take in self.takes}))
-
-    @property
-    def is_simulated(self) -> bool:
-        """Return whether any take was simulated."""
-        return SIMULATED in self.corpora
-
     def rows(self, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return columns of one of the tables as rows."""
         return cast("list[dict[str, Any]]", self.inputs.table(table, columns).to_pylist())
+
+    def undertrained(self, seed: int) -> frozenset[str]:
+        """Return the rows that do not count as trained, by the evaluation of the root; none where it has not run."""
+        manifest = current_manifest(self.folder, "evaluation")
+        if manifest is None or manifest.inputs.get("scorers") != self.inputs.entries["scorers"][1].fingerprint:
+            return frozenset()
+        checks = rows_of(Judgement, read_entry_table(self.folder, manifest, "judgements"))
+        return undertrained_rows(checks, {one.id: one.models for one in METHODS}, seed)
 
 
 def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
@@ -106,7 +89,7 @@ def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
     """
     folder = open_folder(root, allowed)
     inputs = resolve_inputs(folder, READER, STAGES)
-    writers = sorted({producers(STAGES)[name] for name in NEEDED}, key=list(STAGES).index)
+    writers = sorted({producers(STAGES)[name] for name in READER.reads}, key=list(STAGES).index)
     manifests = {stage: manifest for stage in writers if (manifest := current_manifest(folder, stage)) is not None}
     refuse_mixed(inputs, manifests, folder.url)
     last = recall_run(root, allowed)
@@ -120,15 +103,3 @@ def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
         TrajectoryConfig.model_validate(manifests["trajectories"].config),
         FeatureConfig.model_validate(manifests["features"].config),
     )
-
-
-def undertrained(root: TrainedRoot, seed: int) -> frozenset[str]:
-    """Return the rows that do not count as trained, by the evaluation of the root; none where it has not run."""
-    try:
-        manifest = current_manifest(root.folder, "evaluation")
-    except StoreError:
-        return frozenset()
-    if manifest is None or manifest.inputs.get("scorers") != root.inputs.entries["scorers"][1].fingerprint:
-        return frozenset()
-    checks = rows_of(Judgement, read_entry_table(root.folder, manifest, "judgements"))
-    return undertrained_rows(checks, {one.id: one.models for one in METHODS}, seed)

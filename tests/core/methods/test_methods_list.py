@@ -17,7 +17,6 @@ from trajpilot_core.evaluation.predictions import brought
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
-from trajpilot_core.predict.picture import STYLES
 from trajpilot_core.report.figures.gains import AVERAGE
 from trajpilot_core.report.tables.ceilings import INFORMATION
 from trajpilot_core.training.convergence import FLOORS
@@ -154,6 +153,6 @@ def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> 
 
 
 def test_what_is_named_by_hand_are_rows() -> None:
-    for id_ in (AVERAGE, *STYLES.values(), *INFORMATION):
+    for id_ in (AVERAGE, *INFORMATION):
         assert method(id_).id == id_
     assert method(AVERAGE).role == "control"

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from layouts_fixture import court_world, small_world, written
 
-from deployments.parts import MISSING
 from deployments.recipes import recipe
 from deployments.recipes.simulated import soak
 from schemas.arrow import rows_of
@@ -117,8 +116,7 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
     config = in_small(recipe(name), root)
     run = RunOptions(root=str(root), data_root=str(corpus.folder), device="cpu", workers=1, max_reject_ratio=FEW)
     done: dict[str, Outcome] = {}
-    waiting = MISSING[name].parts if name in MISSING else {}
-    for stage in (stage for stage in stages_of(config) if stage not in waiting):
+    for stage in stages_of(config):
         done[stage] = execute(EVERY_STAGE[stage], config, run, EVERY_STAGE)
         assert done[stage].n_out > 0 or (name, stage) == ("egoper", "report"), stage  # none of its windows has a class
     assert {"ingest", "trajectories", "features", "text_bank"} <= set(done)
@@ -147,12 +145,18 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, tm
         shared = execute(EVERY_STAGE["outcome"], config, run.replace(workers=2, force=("outcome",)), EVERY_STAGE)
         assert not shared.cached
         assert shared.ref == done["outcome"].ref, "trainings in two processes give the bytes of one"
-    elif not waiting:
+    else:
         closed = cells_of([read_run(str(root))])
         tables = {CLOSED_PANEL} if name == "atomic_closed" else {CLOSED_OVERALL, CLOSED_FULL, CLOSED_SETTINGS}
         assert {cell.table for cell in closed} == tables
         assert {cell.row for cell in closed if cell.n_windows} == set(CLOSED_ROWS)
 
 
-def test_every_benchmark_that_waits_for_parts_has_a_world() -> None:
-    assert {name for name in MISSING if not name.startswith("demo_")} < set(WORLDS)
+def test_a_corpus_without_plans_has_the_stages_of_its_probe_and_of_the_token_where_it_is_asked_for() -> None:
+    config = recipe("demo_epic_kitchens")
+    assert list(stages_of(config)) == [
+        *("ingest", "trajectories", "video_motions", "features", "text_bank", "alignment"),
+        *("probe", "action_token", "report"),
+    ]
+    alone = config.replace(action_token=config.action_token.replace(is_asked=False))
+    assert list(stages_of(alone)) == ["ingest", "features", "probe", "report"]

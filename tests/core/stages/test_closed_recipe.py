@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from deployments.parts import MISSING
 from deployments.recipes import recipe
 from schemas.annotation import CorpusCount
 from schemas.arrow import arrow_schema
@@ -61,6 +60,5 @@ def test_the_recipe_differs_in_what_an_answer_is_and_in_nothing_else() -> None:
     assert closed.evaluation == atomic.evaluation.replace(vocabulary="classes")
     ours = ("ingest", "trajectories", "features", "alignment", "predictor", "scorer")
     assert all(getattr(closed, stage) == getattr(atomic, stage) for stage in ours)
-    assert "atomic_closed" not in MISSING
     assert completed(closed).is_closed
     assert not completed(atomic).is_closed

@@ -240,14 +240,14 @@ def test_the_key_comes_from_the_environment(monkeypatch) -> None:
 
 def test_the_process_of_a_group_that_is_shared_out_holds_the_key_of_its_worker(monkeypatch) -> None:
     monkeypatch.setenv(VARIABLE, KEY)
-    sys.modules.pop("deployments.groups", None)
+    sys.modules.pop("deployments.deployed", None)
     from flows.groups import vlm_group
 
     assert api_key() is None, "flows alone read no environment"
-    groups = importlib.import_module("deployments.groups")
+    deployed = importlib.import_module("deployments.deployed")
     held = api_key()
     assert held is not None
     assert held.get_secret_value() == KEY
-    assert groups.vlm_group is vlm_group
+    assert deployed.vlm_group is vlm_group
     with pytest.raises(AttributeError, match="no stage has groups"):
-        groups.cooking_group  # noqa: B018
+        deployed.cooking_group  # noqa: B018

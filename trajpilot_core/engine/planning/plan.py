@@ -231,9 +231,7 @@ def _is_whole(folder: Folder, stage: AnyStage, current: Manifest) -> bool:
 def _fresh(stage: AnyStage, current: Manifest) -> PlanRow:
     n_units = 1 if stage.shard_by is None else sum(name.startswith("shard:") for name in current.inputs)
     lost = units_lost(current.rejected)
-    return PlanRow(
-        current.stage, "fresh", "nothing changed", 0, "exactly", 0, n_units, lost, current=current
-    )
+    return PlanRow(current.stage, "fresh", "nothing changed", 0, "exactly", 0, n_units, lost, current=current)
 
 
 def _stale(
