@@ -1,32 +1,23 @@
-"""Kill worker, server and PostgreSQL of the running stack in turn, in the middle of runs, and recover as documented.
-
-    python tests/orchestration/stack_kills.py --kills 20 --seed 0 --folder runs/stack-kills
+"""Kill worker, server or PostgreSQL of the running stack in the middle of a run, and recover as documented.
 
 Every kill disturbs a full pipeline into a root of its own. What ended starts again, as `restart: unless-stopped` does
 it; where the run crashed, the deployment is run again. Then nothing may be lost, done twice or left behind, and every
-artifact must have the bytes of an undisturbed run (kill_evidence.py). Interrupted, it goes on where it was.
+artifact must have the bytes of an undisturbed run (kill_evidence.py).
 """
 
-import argparse
 import dataclasses
 import json
 import random
 import re
-import shutil
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 from kill_evidence import Moment, differences, digests, faults, look
 from stack_client import FINAL, Client
-from stack_processes import PATIENCE, Ground, Stack
-
-from schemas.world import soak_world
-from trajpilot_core.simworld.write import write_world
+from stack_processes import PATIENCE, Stack
 
 VICTIMS = ("worker", "server", "database")
 SERVICE = {"worker": "worker-no-gpu", "server": "server", "database": "database"}
@@ -79,36 +70,6 @@ def planned(seed: int, number: int, span_s: float) -> Planned:
     return Planned(number, VICTIMS[number % 3], random.Random(f"{seed}-{number}").uniform(0.0, span_s))
 
 
-def summary(kills: Sequence[Kill]) -> list[str]:
-    """Return the lines that sum up a series."""
-    bad = sum(bool(kill.faults) for kill in kills)
-    lines = [f"{len(kills)} kills, {bad} with faults"]
-    for victim in VICTIMS:
-        mine = [kill for kill in kills if kill.victim == victim]
-        marked = [kill.crashed_s for kill in mine if kill.crashed_s is not None]
-        if mine:
-            longest = max(kill.recovered_s for kill in mine)
-            told = f"marked as crashed after {min(marked):.0f} to {max(marked):.0f} s; " if marked else ""
-            went_on = sum(kill.end.startswith(WENT_ON) for kill in mine)
-            lines.append(f"{victim}: {len(mine)}; {went_on} runs went on; {told}recovered within {longest:.0f} s")
-    return lines
-
-
-def read_state(path: Path, seed: int) -> tuple[dict[str, str], list[Kill]]:
-    """Return the digests of the undisturbed run and the kills that are done; nothing where the seed is another."""
-    stated = json.loads(path.read_text()) if path.is_file() else {}
-    if stated.get("seed") != seed:
-        return {}, []
-    return stated["wanted"], [Kill(**{**kill, "faults": tuple(kill["faults"])}) for kill in stated["kills"]]
-
-
-def write_state(path: Path, seed: int, wanted: dict[str, str], kills: Sequence[Kill]) -> None:
-    """Write what is done, whole or not at all."""
-    stated = {"seed": seed, "wanted": wanted, "kills": [dataclasses.asdict(kill) for kill in kills]}
-    path.with_suffix(".new").write_text(json.dumps(stated, indent=1))
-    path.with_suffix(".new").replace(path)
-
-
 WENT_ON, AGAIN, BETWEEN = "went on", "run again", "between stages"
 
 
@@ -129,14 +90,6 @@ class Killer:
         run = self.client.finished(self.client.run_deployment("full-pipeline", **self.stated(root)))
         assert run["state"]["type"] == "COMPLETED", run["state"]
         return digests(root), time.monotonic() - began
-
-    def kill_and_judge(self, plan: Planned, wanted: dict[str, str]) -> Kill:
-        """As `kill`; a recovery that did not succeed is a fault of this kill."""
-        try:
-            return self.kill(plan, wanted)
-        except (AssertionError, *AWAY) as error:
-            self.stack.until_healthy()
-            return Kill(plan.number, plan.victim, plan.at_s, "?", "not recovered", 0.0, None, (str(error),), "?")
 
     def kill(self, plan: Planned, wanted: dict[str, str]) -> Kill:
         """Disturb one run, recover, and compare."""
@@ -243,61 +196,3 @@ def told_progress(moment: Moment) -> str:
     shards = " and ".join(f"{moment.shards(stage)} {stage}" for stage in ("trajectories", "features"))
     trained = ", ".join(f"{t.name} after epoch {t.kept}" for t in moment.trainings.values())
     return f"kept {shards} shards" + (f", {trained}" if trained else "")
-
-
-def run_kills(killer: Killer, folder: Path, seed: int, n: int, say: Callable[[str], None]) -> list[Kill]:
-    """Run what is missing of a series of `n` kills; its log and state lie in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    state = folder / "state.json"
-    wanted, kills = read_state(state, seed)
-    now, span_s = killer.undisturbed()
-    assert wanted in ({}, now), differences(now, wanted)
-    say(f"undisturbed run: {len(now)} files, {span_s:.0f} s; {len(kills)} kills done before")
-    for at in range(len(kills), n):
-        done = killer.kill_and_judge(planned(seed, at, span_s), now)
-        kills.append(done)
-        write_state(state, seed, now, kills)
-        say(done.line())
-        if not done.faults:
-            shutil.rmtree(killer.stack.ground.folder / "artifacts" / f"kill-{at:02d}")
-    return kills
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Start the stack, kill, sum up; 1 where a kill left a fault."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, default=Path("runs/stack-kills"))
-    asked = parser.parse_args(arguments)
-    asked.folder.mkdir(parents=True, exist_ok=True)
-
-    def say(line: str) -> None:
-        told = f"{time.strftime('%H:%M:%S')}  {line}"
-        sys.stdout.write(told + "\n")
-        sys.stdout.flush()
-        with (asked.folder / "kills.log").open("a") as log:
-            log.write(told + "\n")
-
-    place = Path(tempfile.mkdtemp(prefix="trajpilot-kills-"))
-    place.chmod(0o711)
-    stack = Stack(Ground(place))
-    try:
-        write_world(soak_world(), place / "data", 2, lambda done, total, what: None)
-        (place / "artifacts").mkdir()
-        began = time.monotonic()
-        stack.start_all()
-        say(f"seed {asked.seed}; the stack started in {time.monotonic() - began:.0f} s")
-        kills = run_kills(Killer(stack, Client(stack)), asked.folder, asked.seed, asked.kills, say)
-    finally:
-        stack.end_all()
-        shutil.rmtree(asked.folder / "logs", ignore_errors=True)
-        shutil.copytree(stack.logs, asked.folder / "logs")
-        shutil.rmtree(place, ignore_errors=True)
-    for line in summary(kills):
-        say(line)
-    return 1 if any(kill.faults for kill in kills) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -39,64 +39,63 @@ def test_the_file_keeps_the_compose_specification() -> None:
     assert [error.message for error in Draft7Validator(SCHEMA).iter_errors(as_started(GIVEN))] == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_the_specification_sees_a_planted_fault() -> None:
+    changes: list[Change] = [
         set_key("server", "port", ["4200"]),
         set_key("server", "healthcheck", "curl"),
         set_key("database", "cap_drop", "ALL"),
         lambda compose: compose.update(service={}),
-    ],
-)
-def test_the_specification_sees_a_planted_fault(change: Change) -> None:
-    compose = as_written()
-    change(compose)
-    assert list(Draft7Validator(SCHEMA).iter_errors(compose))
+    ]
+    for change in changes:
+        compose = as_written()
+        change(compose)
+        assert list(Draft7Validator(SCHEMA).iter_errors(compose))
 
 
 def test_the_file_keeps_our_rules() -> None:
     assert [line for rule in RULES for line in rule(as_written())] == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "change"),
-    [
-        ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "postgres")),
-        ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "${X:-postgres}")),
-        ("no_default_passwords", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", "${X}")),
-        ("login_is_required", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", None)),
-        ("login_is_required", set_environment("worker-gpu", "PREFECT_API_AUTH_STRING", None)),
-        ("published_on_loopback_only", set_key("server", "ports", ["4200:4200"])),
-        ("published_on_loopback_only", set_key("database", "ports", ["0.0.0.0:5432:5432"])),
-        ("published_on_loopback_only", set_key("worker-cpu", "network_mode", "host")),
-        ("images_are_pinned", set_key("database", "image", "postgres:latest")),
-        ("images_are_pinned", set_key("database", "image", "postgres")),
-        ("images_are_pinned", set_key("database", "image", "postgres:17")),
-        ("one_image_of_ours", set_key("server", "image", "prefecthq/prefect:3.8.8")),
-        ("health_is_checked", set_key("worker-cpu", "healthcheck", {})),
-        ("nobody_is_root", set_key("server", "user", "0:0")),
-        ("nobody_is_root", set_key("server", "user", "root")),
-        ("nobody_is_root", set_key("server", "privileged", True)),
-        ("nobody_is_root", set_key("server", "cap_drop", [])),
-        ("nobody_is_root", set_key("server", "security_opt", [])),
-        ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data", "artifacts:/artifacts"])),
-        ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data:ro"])),
-        ("data_is_read_only", set_key("server", "volumes", ["/var/run/docker.sock:/var/run/docker.sock"])),
-        ("telemetry_is_off", set_environment("worker-gpu", "DO_NOT_TRACK", None)),
-        ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_ANALYTICS_ENABLED", "true")),
-        ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_UI_V2_ENABLED", None)),
-    ],
+PLANTED = (
+    ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "postgres")),
+    ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "${X:-postgres}")),
+    ("no_default_passwords", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", "${X}")),
+    ("login_is_required", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", None)),
+    ("login_is_required", set_environment("worker-gpu", "PREFECT_API_AUTH_STRING", None)),
+    ("published_on_loopback_only", set_key("server", "ports", ["4200:4200"])),
+    ("published_on_loopback_only", set_key("database", "ports", ["0.0.0.0:5432:5432"])),
+    ("published_on_loopback_only", set_key("worker-cpu", "network_mode", "host")),
+    ("images_are_pinned", set_key("database", "image", "postgres:latest")),
+    ("images_are_pinned", set_key("database", "image", "postgres")),
+    ("images_are_pinned", set_key("database", "image", "postgres:17")),
+    ("one_image_of_ours", set_key("server", "image", "prefecthq/prefect:3.8.8")),
+    ("health_is_checked", set_key("worker-cpu", "healthcheck", {})),
+    ("nobody_is_root", set_key("server", "user", "0:0")),
+    ("nobody_is_root", set_key("server", "user", "root")),
+    ("nobody_is_root", set_key("server", "privileged", True)),
+    ("nobody_is_root", set_key("server", "cap_drop", [])),
+    ("nobody_is_root", set_key("server", "security_opt", [])),
+    ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data", "artifacts:/artifacts"])),
+    ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data:ro"])),
+    ("data_is_read_only", set_key("server", "volumes", ["/var/run/docker.sock:/var/run/docker.sock"])),
+    ("telemetry_is_off", set_environment("worker-gpu", "DO_NOT_TRACK", None)),
+    ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_ANALYTICS_ENABLED", "true")),
+    ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_UI_V2_ENABLED", None)),
 )
-def test_each_rule_sees_its_planted_fault(rule: str, change: Change) -> None:
-    compose = copy.deepcopy(as_written())
-    change(compose)
-    assert rule in broken_rules(compose)
 
 
-@pytest.mark.parametrize("name", sorted(GIVEN))
-def test_nothing_starts_while_a_password_or_the_data_folder_is_missing(name: str) -> None:
-    with pytest.raises(MissingVariable, match=rf"{name}.*set {name}"):
-        as_started({**GIVEN, name: ""})
+def test_each_rule_sees_its_planted_faults() -> None:
+    assert {rule for rule, _ in PLANTED} == {rule.__name__ for rule in RULES}
+    for number, (rule, change) in enumerate(PLANTED):
+        compose = copy.deepcopy(as_written())
+        change(compose)
+        assert rule in broken_rules(compose), f"{number}: {rule}"
+
+
+def test_nothing_starts_while_a_password_or_the_data_folder_is_missing() -> None:
+    for name in GIVEN:
+        with pytest.raises(MissingVariable, match=rf"{name}.*set {name}"):
+            as_started({**GIVEN, name: ""})
 
 
 def test_the_example_names_every_variable_and_holds_no_secret() -> None:

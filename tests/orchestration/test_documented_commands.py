@@ -3,10 +3,8 @@
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 from checkout import CHECKOUT
 from pydantic import BaseModel
@@ -71,14 +69,13 @@ def is_setting(path: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
-def test_the_commands_of_a_page_can_be_given(page: Path) -> None:
-    wrong = {rest: faults for rest in commands_of(page.read_text()) if (faults := faults_of(rest))}
-    assert wrong == {}
+def test_the_commands_of_the_pages_can_be_given() -> None:
+    shown = {(page.name, rest) for page in PAGES for rest in commands_of(page.read_text())}
+    assert len(shown) > 80
+    assert {one: faults for one in shown if (faults := faults_of(one[1]))} == {}
 
 
-def test_commands_are_found_and_planted_mistakes_are_seen() -> None:
-    assert sum(len(list(commands_of(page.read_text()))) for page in PAGES) > 80
+def test_planted_mistakes_are_seen() -> None:
     block = "```sh\n.venv/bin/trajpilot run --datta a \\\n    --recipe atomc\n```\n"
     page = f"    trajpilot rum --root a\n\n{block}`trajpilot demo --world tinny`"
     assert [faults_of(rest) for rest in commands_of(page)] == [

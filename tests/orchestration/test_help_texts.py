@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import click
-import pytest
 import typer
 from rich.errors import MarkupError
 from rich.markup import render
@@ -35,9 +34,8 @@ def test_no_help_text_loses_a_word_to_markup() -> None:
     assert [where for where, text in found.items() if lost(text)] == []
 
 
-@pytest.mark.parametrize("text", ["pip install '.[viz]'", "a [bold]b", "ends in [/x]"])
-def test_a_text_with_brackets_that_markup_reads_is_seen(text: str) -> None:
-    assert lost(text)
+def test_a_text_with_brackets_that_markup_reads_is_seen() -> None:
+    assert all(lost(text) for text in ("pip install '.[viz]'", "a [bold]b", "ends in [/x]"))
 
 
 def test_the_extra_that_rerun_needs_is_printed() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from kill_evidence import CHECKPOINT, Moment, Training, differences, digests, faults, look
 from safetensors.torch import save_file
-from stack_kills import VICTIMS, Kill, planned, read_state, summary, write_state
+from stack_kills import VICTIMS, planned
 
 
 def put(path: Path, text: str = "x") -> None:
@@ -92,18 +92,3 @@ def test_victims_take_turns_and_moments_are_drawn_from_the_seed_alone() -> None:
     assert kills == [planned(7, number, 40.0) for number in range(20)]
     assert len({k.at_s for k in kills}) == 20
     assert all(0 <= k.at_s <= 40.0 for k in kills)
-
-
-def test_an_interrupted_series_goes_on_where_it_was(tmp_path: Path) -> None:
-    done = [Kill(0, "worker", 3.0, "features", "crashed, run again", 150.0, 128.0, (), "1 shard")]
-    write_state(tmp_path / "state.json", 7, {"a": "b"}, done)
-    assert read_state(tmp_path / "state.json", 7) == ({"a": "b"}, done)
-    assert read_state(tmp_path / "state.json", 8) == ({}, [])
-
-
-def test_the_summary_counts_faults() -> None:
-    good = Kill(0, "worker", 3.0, "features", "crashed, run again", 150.0, 128.0, (), "1 shard")
-    bad = Kill(1, "server", 3.0, "features", "went on", 50.0, None, ("reports/report.html differs",), "nothing")
-    said = "\n".join(summary([good, bad]))
-    assert "2 kills, 1 with faults" in said
-    assert "marked as crashed after 128 to 128 s" in said

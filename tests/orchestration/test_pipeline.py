@@ -81,6 +81,8 @@ def states_of(made: Made, stages: tuple[str, ...]) -> dict[str, tuple[str, str]]
 
 
 def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) -> None:
+    from prefect.artifacts import Artifact
+
     assert list(made.refs) == [
         "ingest",
         "trajectories",
@@ -97,6 +99,9 @@ def test_every_stage_ran_and_the_report_says_that_it_is_simulated(made: Made) ->
     ]
     page = (Path(made.run.root) / "reports" / "report.html").read_text()
     assert "Simulated world" in page
+    summary = str(Artifact.get("report-summary").data)  # type: ignore[union-attr]
+    assert "What the demo must show" in summary
+    assert "SIMULATED WORLD" in summary
     assert not re.findall(r"https?://(?!www\.w3\.org)\S*", page)
 
 

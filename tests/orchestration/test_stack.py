@@ -1,10 +1,11 @@
 """The whole stack: the processes of docker-compose.yml with their environment, over a PostgreSQL cluster of our own.
 
-`make stack-test` runs it; `make test` leaves it out. Every process is ended by the id of its group, also on failure.
+`make stack-test` runs it; `make test` leaves it out; KILLS is how many kills it makes. Every process is ended by the id of its group, also on failure.
 Screenshots and logs stay under runs/stack-test.
 """
 
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -213,7 +214,7 @@ def undisturbed(client: Client, stack: Stack, say: Say) -> tuple[Killer, dict[st
     return killer, wanted, span_s
 
 
-@pytest.mark.parametrize("number", range(len(VICTIMS)), ids=VICTIMS)
+@pytest.mark.parametrize("number", range(int(os.environ.get("KILLS", len(VICTIMS)))))
 def test_after_a_kill_nothing_is_lost_done_twice_or_left_behind(
     number: int, undisturbed: tuple[Killer, dict[str, str], float], say: Say
 ) -> None:
@@ -223,6 +224,20 @@ def test_after_a_kill_nothing_is_lost_done_twice_or_left_behind(
     assert kill.faults == ()
     assert (kill.crashed_s or 0.0) < 300.0
     assert kill.victim != "worker" or kill.crashed_s is not None
+
+
+def test_runs_that_completed_stay_completed_while_the_automations_listen(client: Client) -> None:
+    """The automations mark a run of which nothing is heard after a heartbeat, and a run that has ended sends none."""
+    ended = [run for run in client.runs("full-pipeline") if run["end_time"]]
+    assert {run["state"]["type"] for run in ended} <= {"COMPLETED", "CRASHED"}
+    crashed = [run for run in ended if run["state"]["type"] == "CRASHED"]
+    heard = {"event": {"name": ["prefect.flow-run.heartbeat"]}}
+    assert client.api("/events/filter", {"filter": heard, "limit": 1})["total"] > 0
+    asleep = [a["name"] for a in client.api("/automations/filter", {}) if "crashed" in a["name"] and not a["enabled"]]
+    assert asleep == []
+    for run in crashed:
+        states = {state["type"] for state in client.api(f"/flow_run_states/?flow_run_id={run['id']}")}
+        assert "COMPLETED" not in states, f"{run['name']} had completed"
 
 
 def test_no_password_stands_in_a_log_or_in_the_database(client: Client, stack: Stack) -> None:

@@ -59,13 +59,14 @@ def parent(program: str, note: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", lines])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_server_and_its_children_end_with_a_run_that_is_killed(note: Path, number: signal.Signals) -> None:
-    run = parent(TETHERED, note)
-    assert len(living(note)) == 2
-    run.send_signal(number)
-    run.wait()
-    wait_for(lambda: living(note) == [])
+def test_a_server_and_its_children_end_with_a_run_that_is_killed(note: Path) -> None:
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        note.unlink(missing_ok=True)
+        run = parent(TETHERED, note)
+        assert len(living(note)) == 2
+        run.send_signal(number)
+        run.wait()
+        wait_for(lambda: living(note) == [])
 
 
 def test_a_server_without_the_pipe_would_outlive_the_run(note: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+from itertools import product
 from pathlib import Path
 
 import egoexo_fixture as egoexo
@@ -65,16 +66,9 @@ def test_status_says_fresh_missing_and_why_with_and_without_saying_the_run_again
         assert cells(result, "trajectories")[-1] == "never ran"
     changed = cells(ask("status", "--root", root, "--set", "ingest.max_horizon=4"), "ingest")
     assert (changed[0], changed[-1]) == ("stale", "max_horizon 8 -> 4")
-
-
-def test_status_gives_reasons_for_what_is_not_fresh_only(made: tuple[Path, Path]) -> None:
-    _, root = made
-    said = ask("status", "--root", root).stdout
-    assert "nothing changed" not in said
-    assert "never ran" in said
-    planned = ask("plan", "--root", root).stdout
-    assert "nothing changed" not in planned
-    assert "never ran" in planned
+    for command in ("status", "plan"):  # reasons for what is not fresh alone
+        said = ask(command, "--root", root).stdout
+        assert ("nothing changed" in said, "never ran" in said) == (False, True)
 
 
 def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -> None:
@@ -132,39 +126,25 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "status --root ADDRESS",
-        "plan --root ADDRESS",
-        "verify --root ADDRESS",
-        "gc --root ADDRESS",
-        "status --root . --data ADDRESS",
-        "plan --root . --data ADDRESS",
-        "run --root . --data ADDRESS",
-        "predict x.mp4 --start 1-2 --goal 3-4 --root ADDRESS",
-        "compare ADDRESS ADDRESS",
-    ],
-)
 @pytest.mark.usefixtures("no_credentials")
 def test_an_object_store_without_credentials_is_refused_in_one_sentence(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        InputError, match=r"s3://no-bucket/x cannot be used \(Unable to locate .* set AWS_ACCESS_KEY_ID"
-    ):
-        ask(*line.replace("ADDRESS", "s3://no-bucket/x").split())
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("option", "row"), [("--root", "root"), ("--data", "data root")])
-@pytest.mark.usefixtures("no_credentials")
-def test_doctor_names_an_object_store_without_credentials(option: str, row: str, tmp_path: Path) -> None:
-    ill = ask("doctor", "--root", tmp_path, option, "s3://no-bucket/x")
-    assert ill.exit_code == 1
-    assert cells(ill, row)[2] == "bad"
-    assert f"to do, {row}: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    lines = [f"{name} --root ADDRESS" for name in ("status", "plan", "verify", "gc")]
+    lines += [f"{name} --root . --data ADDRESS" for name in ("status", "plan", "run")]
+    lines += ["predict x.mp4 --start 1-2 --goal 3-4 --root ADDRESS", "compare ADDRESS ADDRESS"]
+    for line in lines:
+        said = r"s3://no-bucket/x cannot be used \(Unable to locate .* set AWS_ACCESS_KEY_ID"
+        with pytest.raises(InputError, match=said):
+            ask(*line.replace("ADDRESS", "s3://no-bucket/x").split())
+    assert list(Path.cwd().iterdir()) == []
+    for option, row in (("--root", "root"), ("--data", "data root")):
+        ill = ask("doctor", "--root", tmp_path, option, "s3://no-bucket/x")
+        assert ill.exit_code == 1
+        assert cells(ill, row)[2] == "bad"
+        assert f"to do, {row}: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
 
 
 def test_the_ui_names_no_address_and_no_login_where_it_cannot_listen(made: tuple[Path, Path]) -> None:
@@ -191,9 +171,8 @@ def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(
     assert "error: InputError: --set [/x]=3: no such setting" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named() -> None:
+    for change, said in (
         ("scorer.candiates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("candidates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("Features.size_px=256", r"no such setting; did you mean features\.size_px"),
@@ -204,11 +183,9 @@ def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(
         ("scorer.candidates", r"no value is given; write --set scorer\.candidates=VALUE \(it is \d+ now\)"),
         ("features.checkpoint", r"features\.checkpoint=VALUE \(it is null now\)"),
         ("scorer", r"scorer is a group; write --set SETTING=VALUE for one of scorer\."),
-    ],
-)
-def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named(change: str, said: str) -> None:
-    with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
-        configure("atomic", [change])
+    ):
+        with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
+            configure("atomic", [change])
 
 
 def test_every_setting_by_its_whole_name_can_be_set_to_what_it_is() -> None:
@@ -216,12 +193,11 @@ def test_every_setting_by_its_whole_name_can_be_set_to_what_it_is() -> None:
         assert configure("atomic", [f"{name}={json.dumps(value)}"]) == atomic(), name
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_tables_lose_no_word_at_any_width(made: tuple[Path, Path], width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_lose_no_word_at_any_width(made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     corpus, root = made
     os.utime(corpus / "takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4")
-    monkeypatch.setitem(WIDE, "COLUMNS", str(width))
-    for command in ("status", "plan", "doctor"):
+    for width, command in product((80, 120), ("status", "plan", "doctor")):
+        monkeypatch.setitem(WIDE, "COLUMNS", str(width))
         shown = ask(command, "--root", root).stdout
         assert "…" not in shown, shown
         assert all(len(line) <= width for line in shown.splitlines() if "│" in line)
