@@ -75,10 +75,6 @@ def verdicts(url: str | None, login: str | None = LOGIN, has_key: bool = False) 
     return {row.what: row.verdict for row in found}
 
 
-def test_without_a_server_none_is_needed() -> None:
-    assert verdicts(None) == {"server": "ok"}
-
-
 def test_a_server_with_login_pool_and_worker_is_ok_and_a_pool_without_worker_is_noted(fake) -> None:
     _, url = fake
     assert verdicts(url) == {
@@ -90,13 +86,9 @@ def test_a_server_with_login_pool_and_worker_is_ok_and_a_pool_without_worker_is_
     }
 
 
-@pytest.mark.parametrize("login", [None, "admin:canary-wrong"])
-def test_a_wrong_or_missing_login_is_bad(fake, login: str | None) -> None:
-    assert verdicts(fake[1], login) == {"login": "bad"}
-
-
-def test_a_key_that_overrides_the_login_is_bad_and_a_server_without_login_is_noted(fake) -> None:
+def test_a_wrong_or_missing_login_and_a_key_that_overrides_it_are_bad_and_a_server_without_login_is_noted(fake) -> None:
     kind, url = fake
+    assert [verdicts(url, login) for login in (None, "admin:canary-wrong")] == [{"login": "bad"}] * 2
     assert verdicts(url, has_key=True)["login"] == "bad"
     kind.login = None
     assert verdicts(url)["login"] == "note"
@@ -114,7 +106,8 @@ def test_another_version_no_pools_and_no_deployments_are_noted(fake) -> None:
     }
 
 
-def test_a_server_that_does_not_answer_and_an_address_that_is_none_are_bad() -> None:
+def test_a_server_that_does_not_answer_and_an_address_that_is_none_are_bad_and_none_is_needed() -> None:
+    assert verdicts(None) == {"server": "ok"}
     assert verdicts("http://127.0.0.1:9/api") == {"server": "bad"}
     assert verdicts("file:///etc/passwd") == {"server": "bad"}
 

@@ -107,11 +107,11 @@ def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(("s", "ending"), [(600.0, "USR1"), (0.5, "its worker")])
-def test_without_a_run_a_job_ends_for_good_and_leaves_no_process(tmp_path: Path, s: float, ending: str) -> None:
-    process, job = begun(tmp_path, "http://127.0.0.1:9", s=s)
-    assert seen(job, 2)
-    if ending == "USR1":
-        process.send_signal(signal.SIGUSR1)
-    assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n"
-    assert living(job) == 0
+def test_without_a_run_a_job_ends_for_good_and_leaves_no_process(tmp_path: Path) -> None:
+    for s, ending in ((600.0, "USR1"), (0.5, "its worker")):
+        process, job = begun(tmp_path, "http://127.0.0.1:9", s=s)
+        assert seen(job, 2)
+        if ending == "USR1":
+            process.send_signal(signal.SIGUSR1)
+        assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n"
+        assert living(job) == 0

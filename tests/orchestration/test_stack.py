@@ -1,7 +1,7 @@
 """The whole stack: the processes of docker-compose.yml with their environment, over a PostgreSQL cluster of our own.
 
-`make stack-test` runs it; `make test` leaves it out; KILLS is how many kills it makes. Every process is ended by the id of its group, also on failure.
-Screenshots and logs stay under runs/stack-test.
+`make stack-test` runs it; `make test` leaves it out; KILLS is how many kills it makes. Every process is ended by the id
+of its group, also on failure. Screenshots and logs stay under runs/stack-test.
 """
 
 import json
