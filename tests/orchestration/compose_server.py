@@ -27,11 +27,11 @@ class Served(NamedTuple):
     folder: Path
 
 
-def server_of_compose(folder: Path, **changes: str | None) -> Iterator[Served]:
-    """Start the service `server` of docker-compose.yml as a process; a change of None removes a variable."""
+def server_of_compose(folder: Path) -> Iterator[Served]:
+    """Start the service `server` of docker-compose.yml as a process."""
     service = as_started(GIVEN)["services"]["server"]
     port = free_port()
-    declared = {k: v for k, v in {**service["environment"], **changes}.items() if v is not None}
+    declared: dict[str, str] = service["environment"]
     environment = {k: v for k, v in declared.items() if not k.startswith("PREFECT_SERVER_DATABASE_")}
     replaced = {"0.0.0.0": "127.0.0.1", "4200": str(port)}
     command = [sys.executable, "-m", *(replaced.get(word, word) for word in service["command"])]

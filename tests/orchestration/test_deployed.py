@@ -104,8 +104,8 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_field(form: dict[str, Any
 def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
     from prefect.utilities.schema_tools.validation import validate
 
-    for name in RECIPES:
-        validate({"config": recipe(name).model_dump(mode="json")}, form, raise_on_error=True)
+    wrong = {name: validate({"config": recipe(name).model_dump(mode="json")}, form) for name in RECIPES}
+    assert {name: faults for name, faults in wrong.items() if faults} == {}
 
 
 def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> None:
@@ -113,7 +113,7 @@ def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> No
 
     plugins = {"plugin_rows": ["plugin:mine"], "plugin_metrics": ["plugin:mine"]}
     named = {"ingest": {"corpus": "plugin:mine"}, "features": {"model": "plugin:mine"}, "evaluation": plugins}
-    validate({"config": named | {"text_bank": {"encoder": "plugin:mine"}}}, form, raise_on_error=True)
+    assert validate({"config": named | {"text_bank": {"encoder": "plugin:mine"}}}, form) == []
 
 
 def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
@@ -342,13 +342,9 @@ def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.
 
 def test_the_lines_of_a_deployed_run_pass_to_prefects_log() -> None:
     """Prefect attaches its handler to the logger that is named to it, and sets no level."""
-    asked = (
-        "import logging; log = logging.getLogger('trajpilot')\n"
-        "for entry in ('deployments.deployed', 'flows.groups'):\n"
-        "    log.setLevel(logging.NOTSET); __import__(entry); print(log.isEnabledFor(logging.INFO))"
-    )
+    asked = "import logging, flows.groups; print(logging.getLogger('trajpilot').isEnabledFor(logging.INFO))"
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=120)
-    assert answer.stdout.split() == ["True"] * 2
+    assert answer.stdout.strip() == "True"
 
 
 class Counted:
