@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compose_file import as_started
 from stack_processes import PATIENCE, end, free_port
@@ -65,6 +65,13 @@ def ask(url: str, method: str, path: str, login: str | None = None, body: object
             break
         time.sleep(2.0)
     return answer
+
+
+def told(url: str, path: str, body: object = None, login: str = LOGIN, method: str = "") -> Any:
+    """Return what the server answers who has the login; a body makes it a POST."""
+    answer = ask(url, method or ("GET" if body is None else "POST"), f"/api{path}", login, body)
+    assert answer.status < 300, answer
+    return json.loads(answer.body or b"null")
 
 
 def ask_once(url: str, method: str, path: str, login: str | None, body: object) -> Answer:

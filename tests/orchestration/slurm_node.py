@@ -6,10 +6,9 @@ import secrets
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
-from stack_processes import free_port
+from stack_processes import free_port, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "scancel")
 CONFIG = """\
@@ -95,12 +94,3 @@ class SlurmNode:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-
-
-def wait_for(what: object, limit_s: float = 60.0) -> None:
-    """Wait until something is so."""
-    assert callable(what)
-    end = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.3)

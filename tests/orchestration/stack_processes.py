@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def wait_for(what: Callable[[], bool], limit_s: float = 60.0 * PATIENCE) -> None:
+    """Wait until something is so."""
+    limit = time.monotonic() + limit_s
+    while not what():
+        assert time.monotonic() < limit, f"not so within {limit_s} s"
+        time.sleep(0.1)
 
 
 def end(process: subprocess.Popen[Any], first: int = signal.SIGTERM) -> None:

@@ -5,13 +5,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from once import EmptyDatabase, Worlds
-from stack_processes import servers_over
+from stack_processes import servers_over, wait_for
 from typed import typed
 
 from schemas.world import tiny_world
@@ -142,10 +141,3 @@ def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
     assert process.returncode == 130
     assert "interrupted: what is finished is kept" in output
     wait_for(lambda: servers_over(root) == [], 20.0)
-
-
-def wait_for(condition: Callable[[], bool], limit_s: float) -> None:
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end, f"not so within {limit_s} s"
-        time.sleep(0.2)

@@ -1,17 +1,16 @@
 """What a dead worker leaves: runs that it never started and tasks of crashed runs are marked, and nothing else."""
 
-import json
 import time
 from datetime import UTC, datetime
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from compose_server import LOGIN, Served, ask
+from compose_server import LOGIN, Served, told
 from prefect import flow, task
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed, Running
+from stack_processes import wait_for
 
 from deployments.deploy import TAKEN, crash_automation
 from tasks.crashed import OURS, mark_left_tasks
@@ -23,44 +22,35 @@ LIMIT_S = 150.0
 PULLED = "prefect.flow-run.pull-step.executed"
 
 
-def told(served: Served, method: str, path: str, body: object = None) -> Any:
-    answer = ask(served.url, method, f"/api{path}", LOGIN, body)
-    assert answer.status < 300, answer.body
-    return json.loads(answer.body) if answer.body else None
-
-
 def taken_and_pulled(served: Served, *after: set[str]) -> list[str]:
     """Make a run under each automation; their workers take them, pull the code and die."""
-    flow, runs = told(served, "POST", "/flows/", {"name": "unstarted"}), []
+    flow, runs = told(served.url, "/flows/", {"name": "unstarted"}), []
     for events in after:
-        run = told(served, "POST", "/flow_runs/", {"flow_id": flow["id"], "state": {"type": "SCHEDULED"}})
+        run = told(served.url, "/flow_runs/", {"flow_id": flow["id"], "state": {"type": "SCHEDULED"}})
         body = crash_automation(f"short {run['id']}", events, WITHIN_S, "never started").model_dump(mode="json")
         body["trigger"]["match"] = {"prefect.resource.id": f"prefect.flow-run.{run['id']}"}
         body.pop("owner_resource", None)
-        told(served, "POST", "/automations/", body)
+        told(served.url, "/automations/", body)
         runs.append(str(run["id"]))
     time.sleep(3.0)
     for run_id in runs:
-        told(served, "POST", f"/flow_runs/{run_id}/set_state", {"state": {"type": "PENDING"}})
+        told(served.url, f"/flow_runs/{run_id}/set_state", {"state": {"type": "PENDING"}})
     time.sleep(2.0)
     for run_id in runs:
         event = {"id": str(uuid4()), "occurred": datetime.now(UTC).isoformat(), "event": PULLED}
-        told(served, "POST", "/events", [{**event, "resource": {"prefect.resource.id": f"prefect.flow-run.{run_id}"}}])
+        told(served.url, "/events", [{**event, "resource": {"prefect.resource.id": f"prefect.flow-run.{run_id}"}}])
     return runs
 
 
 def state_of(served: Served, run_id: str) -> str:
-    return str(told(served, "GET", f"/flow_runs/{run_id}")["state"]["type"])
+    return str(told(served.url, f"/flow_runs/{run_id}")["state"]["type"])
 
 
 def test_a_run_whose_worker_died_after_the_pull_step_is_marked_and_without_that_event_it_would_not_be(
     served: Served,
 ) -> None:
     forgotten, marked = taken_and_pulled(served, TAKEN - {PULLED}, TAKEN)
-    limit = time.monotonic() + LIMIT_S
-    while state_of(served, marked) != "CRASHED":
-        assert time.monotonic() < limit, "the automation did not fire"
-        time.sleep(1.0)
+    wait_for(lambda: state_of(served, marked) == "CRASHED", LIMIT_S)
     assert state_of(served, forgotten) == "PENDING"
 
 

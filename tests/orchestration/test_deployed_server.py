@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compose_server import LOGIN, Served, ask
+from compose_server import LOGIN, Served, ask, told
 from hostile import SECRET
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from typed import typed
@@ -46,12 +46,12 @@ def home(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(served: Served, deployment: str = FULL) -> list[dict[str, Any]]:
     """The runs of a deployment, newest first."""
     body = {"flows": {"name": {"any_": [deployment]}}, "sort": "EXPECTED_START_TIME_DESC"}
-    return list(json.loads(ask(served.url, "POST", "/api/flow_runs/filter", LOGIN, body).body))
+    return list(told(served.url, "/flow_runs/filter", body))
 
 
 def create(served: Served, parameters: dict[str, Any], deployment: str = FULL) -> tuple[int, str]:
     """Ask for a run as the form in the UI does."""
-    found = json.loads(ask(served.url, "GET", f"/api/deployments/name/{deployment}/{deployment}", LOGIN).body)
+    found = told(served.url, f"/deployments/name/{deployment}/{deployment}")
     body = {"parameters": parameters, "state": {"type": "SCHEDULED"}}
     answer = ask(served.url, "POST", f"/api/deployments/{found['id']}/create_flow_run", LOGIN, body)
     return answer.status, answer.body.decode()
@@ -107,12 +107,5 @@ def test_a_form_with_every_field_stated_is_taken(served: Served, home: Path) -> 
 
 
 def test_stages_go_to_the_pools_that_the_deployed_recipe_needs(served: Served, home: Path) -> None:
-    def pool(name: str) -> str:
-        return str(
-            json.loads(ask(served.url, "GET", f"/api/deployments/name/{name}/{name}", LOGIN).body)["work_pool_name"]
-        )
-
-    assert {name: pool(name) for name in ("features", "text-bank")} == {
-        "features": "trajpilot-gpu",
-        "text-bank": "trajpilot-cpu",
-    }
+    pools = {name: told(served.url, f"/deployments/name/{name}/{name}")["work_pool_name"] for name in DEPLOYED}
+    assert (pools["features"], pools["text-bank"]) == ("trajpilot-gpu", "trajpilot-cpu")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from once import EmptyDatabase, Worlds
-from stack_processes import processes_of, servers_over
-from test_command import environment, finish, start, wait_for
+from stack_processes import processes_of, servers_over, wait_for
+from test_command import environment, finish, start
 
 from schemas.world import tiny_world
 

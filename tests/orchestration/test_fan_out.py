@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 from once import Worlds
 from pool_fixture import (
+    LIMIT_S,
     artifact_bytes,
     copied,
     deploy_groups,
@@ -16,10 +17,10 @@ from pool_fixture import (
     shared_out,
     small,
     table_of,
-    wait_for,
     worker,
 )
 from prefect.client.orchestration import get_client
+from stack_processes import wait_for
 
 from schemas.poses import OdometryConfig
 from schemas.world import soak_world
@@ -74,7 +75,7 @@ def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
         worker(ground.api, "trajpilot-gpu", tmp_path, "two"),
     ):
         with get_client(sync_client=True) as client:
-            wait_for(lambda: online(client, "trajpilot-gpu") == {"one", "two"})
+            wait_for(lambda: online(client, "trajpilot-gpu") == {"one", "two"}, LIMIT_S)
         with killed_first(first, monkeypatch):
             rows = table_of(shared_out(run))
     assert artifact_bytes(tmp_path / "root") == ground.alone
@@ -93,7 +94,7 @@ def test_poses_from_video_are_shared_out_over_the_workers_of_the_other_pool(grou
     root = copied(ground.before, tmp_path / "root")
     run = options(root, ground.data, max_reject_ratio=1.0, group_video_s=GROUP_S)
     with worker(ground.api, "trajpilot-cpu", tmp_path, "poses"), get_client(sync_client=True) as client:
-        wait_for(lambda: "poses" in online(client, "trajpilot-cpu"))
+        wait_for(lambda: "poses" in online(client, "trajpilot-cpu"), LIMIT_S)
         rows = table_of(shared_out(run, "trajectories", config), "trajectories")
     assert [row["state"] for row in rows] == ["done"] * 4
     assert {row["where"] for row in rows} > {"this run"}
@@ -115,7 +116,7 @@ def test_four_workers_make_the_same_models_and_a_killed_training_is_done_again(
     with ExitStack() as workers, get_client(sync_client=True) as client:
         deploy_groups(client)
         marks = [workers.enter_context(worker(prefect_server, "trajpilot-gpu", tmp_path, name)) for name in NAMES]
-        wait_for(lambda: online(client, "trajpilot-gpu") >= set(NAMES))
+        wait_for(lambda: online(client, "trajpilot-gpu") >= set(NAMES), LIMIT_S)
         with killed_first(marks[0], monkeypatch):
             rows = table_of(shared_out(run, "predictor", config), "predictor")
     assert [row["state"] for row in rows] == ["done"] * 7

@@ -5,13 +5,12 @@ The server is the one of docker-compose.yml (its command and environment), with 
 
 import json
 import re
-import time
 from itertools import product
 from pathlib import Path
 
 import pytest
 from compose_server import LOGIN, Served, ask
-from stack_processes import PATIENCE
+from stack_processes import PATIENCE, wait_for
 from typed import typed
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -86,7 +85,7 @@ def test_a_websocket_is_closed_before_it_takes_or_tells_anything(served: Served)
         for protocols in ([Subprotocol("prefect")], None):
             with pytest.raises((ConnectionClosed, InvalidStatus)):
                 talk(served.url.replace("http", "ws") + path, protocols, first)
-    assert intruders(served.url) == 0
+    assert events_of(served.url) == 0
 
 
 def talk(address: str, protocols: list[Subprotocol] | None, first: object) -> None:
@@ -98,9 +97,9 @@ def talk(address: str, protocols: list[Subprotocol] | None, first: object) -> No
         socket.recv(timeout=60 * PATIENCE)
 
 
-def intruders(url: str) -> int:
-    """How many events of the intruder the server has."""
-    wanted = {"filter": {"event": {"name": ["test.intruder"]}}}
+def events_of(url: str, name: str = "test.intruder") -> int:
+    """How many events of a name the server has."""
+    wanted = {"filter": {"event": {"name": [name]}}}
     return int(json.loads(ask(url, "POST", "/api/events/filter", LOGIN, wanted).body)["total"])
 
 
@@ -111,11 +110,7 @@ def test_the_right_token_opens_the_websocket_and_its_event_arrives(served: Serve
         socket.send(json.dumps({"type": "auth", "token": LOGIN}))
         assert json.loads(socket.recv(timeout=60 * PATIENCE))["type"] == "auth_success"
         socket.send(json.dumps(welcome))
-    limit = time.monotonic() + 60 * PATIENCE
-    wanted = {"filter": {"event": {"name": ["test.welcome"]}}}
-    while json.loads(ask(served.url, "POST", "/api/events/filter", LOGIN, wanted).body)["total"] != 1:
-        assert time.monotonic() < limit, "the event of the right token did not arrive"
-        time.sleep(1.0)
+    wait_for(lambda: events_of(served.url, "test.welcome") == 1)
 
 
 def test_the_page_of_the_ui_says_that_a_login_is_needed(served: Served) -> None:
@@ -147,7 +142,4 @@ def test_without_a_login_the_same_questions_are_answered(prefect_server: str) ->
     assert ask(url, "POST", "/api/flows/filter", None, {}).status == 200
     with connect(url.replace("http", "ws") + "/api/events/in", open_timeout=60 * PATIENCE) as socket:
         socket.send(json.dumps(EVENT))
-    limit = time.monotonic() + 60 * PATIENCE
-    while intruders(url) != 1:
-        assert time.monotonic() < limit, "an open server takes the event"
-        time.sleep(0.2)
+    wait_for(lambda: events_of(url) == 1)

@@ -6,13 +6,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from stack_processes import processes_of
+from stack_processes import processes_of, wait_for
 
 import deployments.workers as workers
 from deployments.settings import POOLS
@@ -164,10 +163,7 @@ def test_ending_takes_workers_and_all_that_they_started(tmp_path: Path) -> None:
     def say(line: str) -> None:
         said.append(line)
         if len(said) == 2:
-            limit = time.monotonic() + LIMIT_S
-            while len(processes_of(Path(mark))) < 4:
-                assert time.monotonic() < limit
-                time.sleep(0.05)
+            wait_for(lambda: len(processes_of(Path(mark))) >= 4)
             raise Enough
 
     keeper = Keeper([Idle("one", "trajpilot-cpu", 1, mark), Idle("two", "trajpilot-cpu", 1, mark)], tmp_path, say)

@@ -5,15 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stack_processes import wait_for
 
 from deployments.tethered import launch, stop
 
-LIMIT_S = 60.0
-"""A start on a busy machine."""
 SERVER = """
 import os, pathlib, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -44,13 +42,6 @@ def lives(pid: int) -> bool:
     """Whether a process is there and is no zombie."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return bool(state.strip()) and not state.startswith("Z")
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < limit, f"not so within {LIMIT_S} s"
-        time.sleep(0.05)
 
 
 def parent(program: str, note: Path) -> subprocess.Popen[bytes]:
