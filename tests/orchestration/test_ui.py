@@ -3,13 +3,11 @@
 Screenshots stay under runs/ui; docs/ui.png is cut out of evaluation-accuracy.png.
 """
 
-import base64
 import json
 import os
 import shutil
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,11 +15,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from browser import Page, browser
-from stack_processes import CHECKOUT, PATIENCE, end, free_port
+from compose_server import ask, told
+from hostile import TEXTS
+from stack_processes import CHECKOUT, PATIENCE, end, free_port, wait_for
 from whole_run import Ran, command
 
 from schemas.rejects import RejectCode
 from trajpilot_core.engine.order import upstream
+from trajpilot_core.markdown_escape import literal
 from trajpilot_core.report.drawing.picture import MOST_BYTES
 from trajpilot_core.report.figures import FIGURES
 from trajpilot_core.stages import STAGES
@@ -54,12 +55,7 @@ class Shown(NamedTuple):
 
     def api(self, path: str, body: object = None) -> Any:
         """Call the API; a body makes it a POST."""
-        data = None if body is None else json.dumps(body).encode()
-        login = base64.b64encode(LOGIN.encode()).decode()
-        headers = {"Content-Type": "application/json", "Authorization": f"Basic {login}"}
-        request = urllib.request.Request(f"{self.url}/api{path}", data, headers)
-        with urllib.request.urlopen(request, timeout=60 * PATIENCE) as answer:
-            return json.load(answer)
+        return told(self.url, path, body, LOGIN)
 
     def run(self) -> dict[str, Any]:
         """The run of the pipeline."""
@@ -94,7 +90,7 @@ def shown(ran: Ran, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]
         )
         try:
             url = f"http://127.0.0.1:{port}"
-            healthy(url, folder / "server.log")
+            wait_for(lambda: ask(url, "GET", "/api/health").status == 200, 180 * PATIENCE)
             with browser(folder) as page:
                 page.open(f"{url}/login", "Login")
                 page.run(f"localStorage.setItem('prefect-password', btoa({json.dumps(LOGIN)}))")
@@ -103,21 +99,9 @@ def shown(ran: Ran, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]
             end(server)
 
 
-def healthy(url: str, log: Path) -> None:
-    """Wait until the server answers."""
-    limit = time.monotonic() + 180 * PATIENCE
-    while True:
-        try:
-            urllib.request.urlopen(f"{url}/api/health", timeout=5).close()
-            return
-        except OSError:
-            assert time.monotonic() < limit, log.read_text()
-            time.sleep(0.5)
-
-
 def test_the_run_says_what_it_is_and_its_page_shows_every_stage_with_its_artifacts(shown: Shown) -> None:
     run = shown.run()
-    assert run["name"] == f"full-pipeline · soak · {shown.root}"
+    assert run["name"] == f"full-pipeline · soak · {shown.root.name}"
     shown.page.open(f"{shown.url}/flow-runs/flow-run/{run['id']}", run["name"], LIMIT_S)
     text = shown.page.wait(lambda text: all(s in text for s in STAGES), "the log names no stage", LIMIT_S)
     shown.page.photograph(KEPT / "flow-run.png")
@@ -140,7 +124,7 @@ def test_the_picture_of_the_run_has_an_arrow_from_every_stage_that_is_read(shown
 def test_the_states_of_the_tasks_carry_the_counts(shown: Shown) -> None:
     tasks = {t["name"]: t["state"] for t in shown.api("/task_runs/filter", {})}
     assert tasks["features"]["name"] == "Completed"
-    assert tasks["features"]["message"] == "reused 0, computed 12, removed 0, rejected 0"
+    assert tasks["features"]["message"] == "reused 0, computed 11, removed 0, rejected 0"
     assert tasks["ingest"]["message"].startswith("computed, 109 rows in")
 
 
@@ -169,12 +153,9 @@ def see_picture(key: str, shown: Shown) -> None:
     shown.open(key, title)
     look = "JSON.stringify([...document.querySelectorAll('article img, .markdown-renderer img')].map("
     look += "i => [i.src.slice(0, 5), i.src.length, i.complete ? i.naturalWidth : 0]))"
-    limit = time.monotonic() + LIMIT_S * PATIENCE
-    while not (found := json.loads(shown.page.run(look))) or found[0][2] == 0:
-        assert time.monotonic() < limit, f"{key}: {found}"
-        time.sleep(0.3)
+    shown.page.wait(lambda _: any(width for *_, width in json.loads(shown.page.run(look))), f"no {key}", LIMIT_S)
     shown.page.photograph(KEPT / f"{key}.png")
-    ((kind, size, width),) = found
+    ((kind, size, width),) = json.loads(shown.page.run(look))
     assert (kind, size <= MOST_BYTES, width > 300) == ("data:", True, True)
 
 
@@ -221,9 +202,9 @@ def test_the_form_shows_groups_descriptions_bounds_and_choices_and_names_the_fie
     )
     page.photograph(KEPT / "form-refused.png")
     assert len(shown.api("/flow_runs/filter", {})) == before
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        shown.api(f"/deployments/{deploy(shown)}/create_flow_run", {"parameters": {"run": {"workers": 0}}})
-    assert "run.workers" in refused.value.read().decode()
+    asked = {"parameters": {"run": {"workers": 0}}}
+    refused = ask(shown.url, "POST", f"/api/deployments/{deploy(shown)}/create_flow_run", LOGIN, asked)
+    assert (refused.status < 400, b"run.workers" in refused.body) == (False, True)
 
 
 FILL = """(() => {
@@ -265,3 +246,53 @@ def opens(url: str) -> bool:
     """Whether an address is a page of ours: for anything unknown the UI answers with its own."""
     with urllib.request.urlopen(url, timeout=5) as answer:
         return b"TrajPilot on " in answer.read()
+
+
+RAW = ("raw-markdown", "raw-table")
+"""Artifacts whose texts were not escaped."""
+SEEN = "javascript:alert(7)"
+"""A hostile text that is shown even where HTML is taken for HTML."""
+LISTEN = "window.alerts = []; window.alert = x => window.alerts.push(String(x));"
+
+
+def hostile_pages(shown: Shown) -> dict[str, str]:
+    """What is looked at -> its address; every text that a run could bring there is hostile."""
+    state = {"type": "FAILED", "name": "Failed", "message": " ".join(TEXTS)}
+    flow = shown.api("/flows/", {"name": "hostile"})["id"]
+    run = shown.api("/flow_runs/", {"flow_id": flow, "name": " ".join(TEXTS[:8]), "state": state})["id"]
+    line = {"name": "trajpilot", "level": 40, "timestamp": "2026-11-21T00:00:00Z", "flow_run_id": run}
+    shown.api("/logs/", [{**line, "message": text} for text in TEXTS])
+    raw, escaped = "\n\n".join(TEXTS), "\n\n".join(literal(text) for text in TEXTS)
+    artifacts = {
+        "markdown": ("markdown", escaped, escaped),
+        "table": ("table", json.dumps([{"label": literal(text)} for text in TEXTS]), escaped),
+        "progress": ("progress", 50.0, escaped),
+        "raw-markdown": ("markdown", raw, ""),
+        "raw-table": ("table", json.dumps([{"label": text} for text in TEXTS]), ""),
+    }
+    found = {"runs": f"{shown.url}/runs"}
+    for key, (kind, data, description) in artifacts.items():
+        body = {"key": key, "type": kind, "data": data, "description": description}
+        made = shown.api("/artifacts/", body if key in RAW else body | {"flow_run_id": run})
+        found[key] = f"{shown.url}/artifacts/artifact/{made['id']}"
+    return found | {tab: f"{shown.url}/flow-runs/flow-run/{run}?tab={tab}" for tab in ("Details", "Logs", "Artifacts")}
+
+
+@pytest.mark.campaign
+def test_hostile_texts_are_inert_on_every_page_of_the_ui(shown: Shown) -> None:
+    page, found = shown.page, {}
+    page("Page.addScriptToEvaluateOnNewDocument", source=LISTEN)
+    for name, url in hostile_pages(shown).items():
+        page("Page.navigate", url="about:blank")
+        page.requested.clear()
+        text = page.open(url, SEEN, LIMIT_S)
+        assert name in RAW or "<img src=x onerror=alert(3)>" in text, f"{name} shows a text in another way:\n{text}"
+        page.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+        time.sleep(2.0)
+        leaks = [asked for asked in page.requested if asked.startswith("http://127.0.0.1:9/")] + page.outside()
+        found[name] = (page.run("window.alerts"), leaks)
+    for name in RAW:
+        dialogs, leaks = found.pop(name)
+        assert dialogs == []
+        assert any("leak18" in asked for asked in leaks), f"the planted fault: unescaped, {name} fetches a picture"
+    assert list(found.values()) == [([], [])] * len(found)
