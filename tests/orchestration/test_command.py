@@ -13,7 +13,7 @@ from once import EmptyDatabase, Worlds
 from stack_processes import servers_over, wait_for
 from typed import typed
 
-from schemas.world import tiny_world
+from schemas.world import soak_world
 
 COMMAND = str(Path(sys.executable).parent / "trajpilot")
 INGEST = ("run", "--recipe", "demo", "--only", "ingest", "--set", "ingest.dev_min=1", "--max-rejects", "0.6")
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def corpus(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return worlds.copy(tiny_world(), tmp_path_factory.mktemp("corpus") / "world")
+    return worlds.copy(soak_world(), tmp_path_factory.mktemp("corpus") / "world")
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
     root = tmp_path / "root"
     empty_database.copy(root / "prefect")
     process = subprocess.Popen(
-        [COMMAND, "demo", "--world", "tiny", "--root", str(root)],
+        [COMMAND, "demo", "--world", "soak", "--root", str(root)],
         cwd=tmp_path,
         env=environment(tmp_path / "home"),
         stdout=subprocess.PIPE,

@@ -35,7 +35,8 @@ def black(world: World, take: TakeTruth, motion: HeadMotion) -> Iterator[np.ndar
     yield from repeat(np.zeros((world.config.size_px, world.config.size_px, 3), np.uint8), take.n_frames)
 
 
-OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", "court"))
+OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", "court", "tiny", "tiny_released"))
+"""`tiny` and `tiny_released` have the windows of `tiny_laptop`, which has no videos."""
 
 
 @pytest.mark.slow

@@ -13,10 +13,9 @@ from once import EmptyDatabase, Worlds
 from stack_processes import processes_of, servers_over, wait_for
 from test_command import environment, finish, start
 
-from schemas.world import tiny_world
+from schemas.world import soak_world
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
-RUN = ("run", "--recipe", "demo", "--only", "ingest", "--only", "features", "--max-rejects", "0.6", "--workers", "1")
 STARTED_S, NEWS_S, ENDED_S = 600.0, 120.0, 20.0
 """A start on a machine with ten processes a core took 200 s; a run reports the end of its server in one second."""
 
@@ -24,9 +23,9 @@ STARTED_S, NEWS_S, ENDED_S = 600.0, 120.0, 20.0
 def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_the_same_command_loses_nothing(
     worlds: Worlds, tmp_path: Path, empty_database: EmptyDatabase
 ) -> None:
-    root, data = tmp_path / "root", worlds.copy(tiny_world(), tmp_path / "world")
+    root, data = tmp_path / "root", worlds.copy(soak_world(), tmp_path / "world")
     empty_database.copy(root / "prefect")
-    asked = (*RUN, "--set", "ingest.dev_min=1", "--data", str(data), "--root", str(root))
+    asked = ("run", "--recipe", "soak", "--workers", "1", "--data", str(data), "--root", str(root))
     process = start(asked, tmp_path, environment(tmp_path / "home"))
     wait_for(lambda: finished(root) != {} or process.poll() is not None, STARTED_S)
     for server in servers_over(root):
@@ -41,7 +40,7 @@ def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_the_same_comman
     assert last.removeprefix("error: ") in log.read_text().splitlines()[-1]
     wait_for(lambda: processes_of(root) == {}, ENDED_S)
     kept = finished(root)
-    finish(start(asked, tmp_path, environment(tmp_path / "home")))
+    finish(start((*asked, "--only", "ingest", "--only", "features"), tmp_path, environment(tmp_path / "home")))
     assert finished(root).items() >= kept.items()
 
 
