@@ -12,6 +12,7 @@ from once import EmptyDatabase, Shelf, Worlds
 
 if TYPE_CHECKING:
     from compose_server import Served
+    from fake_server import Fake
     from whole_run import Ran
 
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="trajpilot-prefect-")
@@ -45,6 +46,14 @@ def served(empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFacto
     from compose_server import server_of_compose
 
     yield from server_of_compose(empty_database.copy(tmp_path_factory.mktemp("server")))
+
+
+@pytest.fixture
+def fake() -> Iterator["type[Fake]"]:
+    """A stand-in for a server, which answers at once."""
+    from fake_server import serving
+
+    yield from serving()
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,9 @@ OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [OFFERED, pytest.param(("court",), marks=pytest.mark.campaign)], ids=len)
+@pytest.mark.parametrize(
+    "names", [OFFERED, pytest.param(("court",), marks=pytest.mark.campaign)], ids=["tiny", "court"]
+)
 def test_every_split_of_the_worlds_that_are_offered_has_windows_or_clips(
     names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,9 +3,9 @@
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+
+from fake_server import LOGIN, Fake
 
 from deployments.prefect_plugin import missing_server, needs_server, with_full_name
 
@@ -50,19 +50,11 @@ def test_only_a_deployment_of_ours_needs_a_server_that_is_named() -> None:
     assert [line for line in others if needs_server(line.split())] == []
 
 
-def test_a_login_that_the_server_refuses_is_said_and_not_repeated() -> None:
-    class Refusing(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/api/health" else 401)
-            self.end_headers()
-
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/api"
-        assert "wants a login" in str(missing_server(url, None, has_key=False))
-        refused = str(missing_server(url, "me:secret-word", has_key=False))
-        assert missing_server(url, None, has_key=True) is None
-        server.shutdown()
+def test_a_login_that_the_server_refuses_is_said_and_not_repeated(fake: type[Fake]) -> None:
+    assert "wants a login" in str(missing_server(fake.url, None, has_key=False))
+    refused = str(missing_server(fake.url, "me:secret-word", has_key=False))
+    assert missing_server(fake.url, None, has_key=True) is None
+    assert missing_server(fake.url, LOGIN, has_key=False) is None
     assert "refuses this login" in refused
     assert "secret-word" not in refused
 
