@@ -5,15 +5,13 @@
 # make soak   tests marked campaign (failing disks and stores, every update, a hundredth of the paper), then 150 kills of the stages
 #             by countdown and 30 of whole runs; goes on where it was interrupted
 # make rehearse   a store of the paper's size through every stage after the features: docs/scale.md
-# make stack-kills  kills parts of that stack in the middle of runs and checks what recovery makes of it
-# make stack-watch  completes 30 runs of that stack and watches that they stay completed
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 ROOT ?= runs/demo
 PACKAGES := schemas trajpilot_core tasks flows deployments
 
-.PHONY: demo test test-portable soak stack-test stack-kills stack-watch check format lock clean demo-clean benchmarks rehearse
+.PHONY: demo test test-portable soak stack-test check format lock clean demo-clean benchmarks rehearse
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
@@ -60,20 +58,10 @@ soak: $(VENV)/installed-dev
 
 # The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.
 # Needs PostgreSQL and Chromium, and for its second part Slurm (Debian: apt-get install postgresql chromium slurmctld
-# slurmd slurm-client munge); what is missing is skipped with its reason.
+# slurmd slurm-client munge); what is missing is skipped with its reason. Worker, server and PostgreSQL are killed in turn.
+KILLS ?= 3
 stack-test: $(VENV)/installed-dev
-	$(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py tests/orchestration/test_slurm.py
-
-# Kills worker, server and PostgreSQL of that stack in turn, 20 times by default; goes on where it was interrupted.
-KILLS ?= 20
-SEED ?= 0
-stack-kills: $(VENV)/installed-dev
-	PYTHONPATH=tests/fixtures $(BIN)/python tests/orchestration/stack_kills.py --kills $(KILLS) --seed $(SEED) --folder runs/stack-kills
-
-# Completes 30 runs of that stack on PostgreSQL and on SQLite and watches them for ten minutes: none may be marked anew.
-RUNS ?= 30
-stack-watch: $(VENV)/installed-dev
-	PYTHONPATH=tests/fixtures $(BIN)/python tests/orchestration/stack_watch.py --runs $(RUNS) --folder runs/stack-watch
+	KILLS=$(KILLS) $(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py tests/orchestration/test_slurm.py
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ NAMES = ("requirements.lock", "requirements-dev.lock")
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
 STAMPS = {
     "installed": ("demo", "benchmarks", "rehearse"),
-    "installed-dev": ("test", "test-portable", "check", "format", "soak", "stack-test", "stack-kills", "stack-watch"),
+    "installed-dev": ("test", "test-portable", "check", "format", "soak", "stack-test"),
 }
 
 

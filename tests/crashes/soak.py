@@ -12,7 +12,6 @@ import logging
 import os
 import platform
 import sys
-from collections import Counter
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -192,25 +191,7 @@ def summary(rows: list[dict[str, Any]], asked: argparse.Namespace) -> None:
         if found:
             red, spent = sum(row["verdict"] == "red" for row in found), sum(row["seconds"] for row in found)
             log.info("%s: %d, red %d, %.0f s", name, sum(row["row"] == kind for row in found), red, spent)
-    killed = [row for row in rows if row["row"] == "kill"]
-    if killed:
-        summary_of_kills(killed)
     log.info("log %s", asked.log)
-
-
-def summary_of_kills(killed: list[dict[str, Any]]) -> None:
-    """Print where the countdowns ended runs, and what was done again."""
-    kinds = Counter((row["stage"], row["kind"]) for row in killed)
-    for stage in dict.fromkeys(row["stage"] for row in killed):
-        counts = [f"{kind} {n}" for (at, kind), n in sorted(kinds.items()) if at == stage]
-        log.info("  %-12s %s", stage, ", ".join(counts))
-    victims = Counter(row["victim"] for row in killed if row["workers"] > 1)
-    log.info("  side by side: %s", ", ".join(f"{name} {n}" for name, n in sorted(victims.items())))
-    epochs = [n for row in killed for n in row["epochs_again"].values()]
-    log.info("  most shards done again by a kill: %d", max(row["shards_again"] for row in killed))
-    log.info("  most epochs of one training done again by a kill: %d", max([0, *epochs]))
-    log.info("  most clips encoded again by a kill: %d", max(row["clips_again"] for row in killed))
-    log.info("  slowest recovery of a stage: %.1f s", max(row["recovery_s"] for row in killed))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 import errno
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -100,14 +98,3 @@ def test_faults_under_the_real_stages_a_full_disk_and_a_read_only_root_end_clean
         assert said.count("green  fault") == 9, said
     finally:
         shutil.rmtree(shared)
-
-
-def test_the_command_says_in_one_line_where_it_may_not_write(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("a file where a folder should be")
-    trajpilot = str(Path(sys.executable).with_name("trajpilot"))
-    typed = [trajpilot, "run", "--data", str(tmp_path), "--root", str(tmp_path / "taken" / "root"), "--recipe", "soak"]
-    done = subprocess.run(typed, capture_output=True, text=True, check=False)
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
-    assert str(tmp_path / "taken") in done.stderr
-    assert "choose another --root" in done.stderr

@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from compose_file import as_started
 from stack_processes import PATIENCE, end, free_port
@@ -27,11 +27,11 @@ class Served(NamedTuple):
     folder: Path
 
 
-def server_of_compose(folder: Path, **changes: str | None) -> Iterator[Served]:
-    """Start the service `server` of docker-compose.yml as a process; a change of None removes a variable."""
+def server_of_compose(folder: Path) -> Iterator[Served]:
+    """Start the service `server` of docker-compose.yml as a process."""
     service = as_started(GIVEN)["services"]["server"]
     port = free_port()
-    declared = {k: v for k, v in {**service["environment"], **changes}.items() if v is not None}
+    declared: dict[str, str] = service["environment"]
     environment = {k: v for k, v in declared.items() if not k.startswith("PREFECT_SERVER_DATABASE_")}
     replaced = {"0.0.0.0": "127.0.0.1", "4200": str(port)}
     command = [sys.executable, "-m", *(replaced.get(word, word) for word in service["command"])]
@@ -65,6 +65,13 @@ def ask(url: str, method: str, path: str, login: str | None = None, body: object
             break
         time.sleep(2.0)
     return answer
+
+
+def told(url: str, path: str, body: object = None, login: str = LOGIN, method: str = "") -> Any:
+    """Return what the server answers who has the login; a body makes it a POST."""
+    answer = ask(url, method or ("GET" if body is None else "POST"), f"/api{path}", login, body)
+    assert answer.status < 300, answer
+    return json.loads(answer.body or b"null")
 
 
 def ask_once(url: str, method: str, path: str, login: str | None, body: object) -> Answer:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from checkout import CHECKOUT
-from once import EmptyDatabase
+from once import EmptyDatabase, Shelf, Worlds
 
 if TYPE_CHECKING:
     from compose_server import Served
+    from fake_server import Fake
+    from whole_run import Ran
 
 os.environ["PREFECT_HOME"] = tempfile.mkdtemp(prefix="trajpilot-prefect-")
 os.environ.update(
@@ -44,6 +46,22 @@ def served(empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFacto
     from compose_server import server_of_compose
 
     yield from server_of_compose(empty_database.copy(tmp_path_factory.mktemp("server")))
+
+
+@pytest.fixture
+def fake() -> Iterator["type[Fake]"]:
+    """A stand-in for a server, which answers at once."""
+    from fake_server import serving
+
+    yield from serving()
+
+
+@pytest.fixture(scope="session")
+def ran(shelf: Shelf, worlds: Worlds, empty_database: EmptyDatabase) -> "Ran":
+    """A run of the whole pipeline by the command, with hostile texts and secrets."""
+    from whole_run import whole_run
+
+    return whole_run(shelf, worlds, empty_database)
 
 
 @pytest.fixture

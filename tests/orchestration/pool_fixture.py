@@ -6,8 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from checkout import CHECKOUT
 from prefect.client.orchestration import SyncPrefectClient
-from stack_processes import kill_all_of, processes_of
+from stack_processes import kill_all_of, processes_of, wait_for
 
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.store.manifest import PACKS
@@ -52,14 +51,6 @@ def run_processes(mark: Path) -> list[int]:
     return [pid for pid, line in processes_of(mark).items() if "prefect.engine" in line]
 
 
-def wait_for(what: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
-    """Wait until something is so."""
-    end = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
-
-
 @contextmanager
 def killed_first(mark: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kill the first flow run of a worker; until then the run that shares out leaves the last groups to workers."""
@@ -70,7 +61,7 @@ def killed_first(mark: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
     patch.setattr(Board, "last_waiting", lambda board: last_waiting(board) if killed.is_set() else None)
 
     def kill() -> None:
-        wait_for(lambda: bool(run_processes(mark)))
+        wait_for(lambda: bool(run_processes(mark)), LIMIT_S)
         os.kill(run_processes(mark)[0], signal.SIGKILL)
         killed.set()
 

@@ -5,10 +5,10 @@ import platform
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
-import time
 from pathlib import Path
+
+from stack_processes import free_port, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "squeue", "scancel")
 CONFIG = """\
@@ -94,19 +94,3 @@ class SlurmNode:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-
-
-def free_port() -> int:
-    """Return a port that nothing listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def wait_for(what: object, limit_s: float = 60.0) -> None:
-    """Wait until something is so."""
-    assert callable(what)
-    end = time.monotonic() + limit_s
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.3)

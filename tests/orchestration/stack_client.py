@@ -24,9 +24,9 @@ class Client:
         worker = stack.environment("deployer")
         self.environment = {k: v for k, v in worker.items() if k != "PREFECT_PLUGINS_ENABLED"}
 
-    def api(self, path: str, body: object = None, login: str | None = None, method: str | None = None) -> Any:
+    def api(self, path: str, body: object = None, method: str | None = None) -> Any:
         """Call the API; a body makes it a POST."""
-        token = base64.b64encode((self.ground.login if login is None else login).encode()).decode()
+        token = base64.b64encode(self.ground.login.encode()).decode()
         request = urllib.request.Request(
             f"{self.ground.url}/api{path}",
             data=None if body is None else json.dumps(body).encode(),

@@ -1,115 +1,53 @@
-"""Kill worker, server and PostgreSQL of the running stack in turn, in the middle of runs, and recover as documented.
-
-    python tests/orchestration/stack_kills.py --kills 20 --seed 0 --folder runs/stack-kills
+"""Kill worker, server or PostgreSQL of the running stack in the middle of a run, and recover as documented.
 
 Every kill disturbs a full pipeline into a root of its own. What ended starts again, as `restart: unless-stopped` does
 it; where the run crashed, the deployment is run again. Then nothing may be lost, done twice or left behind, and every
-artifact must have the bytes of an undisturbed run (kill_evidence.py). Interrupted, it goes on where it was.
+artifact must have the bytes of an undisturbed run.
 """
 
-import argparse
-import dataclasses
 import json
 import random
-import re
-import shutil
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from kill_evidence import Moment, differences, digests, faults, look
+from pool_fixture import artifact_bytes
 from stack_client import FINAL, Client
-from stack_processes import PATIENCE, Ground, Stack
+from stack_processes import PATIENCE, Stack
 
-from schemas.world import soak_world
-from trajpilot_core.simworld.write import write_world
-
-VICTIMS = ("worker", "server", "database")
 SERVICE = {"worker": "worker-no-gpu", "server": "server", "database": "database"}
+"""Victims, in turn."""
 CONFIG = {"alignment": {"train": {"epochs": 10}}, "predictor": {"train": {"epochs": 20}}}
 """Longer trainings than `soak` has, so that kills meet them."""
 POOL = "trajpilot-gpu"
-SHARDED = re.compile(r"reused ([\d,]+), computed ([\d,]+), removed")
 CRASHED_S = 300.0 * PATIENCE
 AWAY = (OSError, HTTPException)
 """How a server that is away shows."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Planned:
-    """One kill, drawn beforehand."""
-
-    number: int
-    victim: str
-    at_s: float
-    """Seconds after the run was asked for."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Kill:
+class Kill(NamedTuple):
     """What one kill came to."""
 
-    number: int
-    victim: str
-    at_s: float
-    stage: str
-    end: str
-    """What became of the run: went on, or crashed and was run again."""
-    recovered_s: float
-    """From the kill to the complete artifacts."""
+    line: str
     crashed_s: float | None
     """From the kill to the mark; None: the run went on."""
-    faults: tuple[str, ...]
-    redone: str
-
-    def line(self) -> str:
-        """Say it in one line."""
-        told = f"kill {self.number:2d}  {self.victim:8s} at {self.at_s:5.1f} s ({self.stage}): {self.end}"
-        marked = "" if self.crashed_s is None else f", marked after {self.crashed_s:.0f} s"
-        bad = "".join(f"\n    FAULT {fault}" for fault in self.faults)
-        return f"{told}{marked}; recovered after {self.recovered_s:.0f} s; redone: {self.redone}{bad}"
+    faults: list[str]
 
 
-def planned(seed: int, number: int, span_s: float) -> Planned:
-    """Draw a kill: the victims take turns, the moment lies anywhere in the run."""
-    return Planned(number, VICTIMS[number % 3], random.Random(f"{seed}-{number}").uniform(0.0, span_s))
+def committed(root: Path) -> dict[str, int]:
+    """Completion markers of stages and shards below a root, and when each was written."""
+    found = (path for name in ("manifest.json", "record.json") for path in root.glob(f"artifacts/**/{name}"))
+    return {str(path.relative_to(root)): path.stat().st_mtime_ns for path in found}
 
 
-def summary(kills: Sequence[Kill]) -> list[str]:
-    """Return the lines that sum up a series."""
-    bad = sum(bool(kill.faults) for kill in kills)
-    lines = [f"{len(kills)} kills, {bad} with faults"]
-    for victim in VICTIMS:
-        mine = [kill for kill in kills if kill.victim == victim]
-        marked = [kill.crashed_s for kill in mine if kill.crashed_s is not None]
-        if mine:
-            longest = max(kill.recovered_s for kill in mine)
-            told = f"marked as crashed after {min(marked):.0f} to {max(marked):.0f} s; " if marked else ""
-            went_on = sum(kill.end.startswith(WENT_ON) for kill in mine)
-            lines.append(f"{victim}: {len(mine)}; {went_on} runs went on; {told}recovered within {longest:.0f} s")
-    return lines
-
-
-def read_state(path: Path, seed: int) -> tuple[dict[str, str], list[Kill]]:
-    """Return the digests of the undisturbed run and the kills that are done; nothing where the seed is another."""
-    stated = json.loads(path.read_text()) if path.is_file() else {}
-    if stated.get("seed") != seed:
-        return {}, []
-    return stated["wanted"], [Kill(**{**kill, "faults": tuple(kill["faults"])}) for kill in stated["kills"]]
-
-
-def write_state(path: Path, seed: int, wanted: dict[str, str], kills: Sequence[Kill]) -> None:
-    """Write what is done, whole or not at all."""
-    stated = {"seed": seed, "wanted": wanted, "kills": [dataclasses.asdict(kill) for kill in kills]}
-    path.with_suffix(".new").write_text(json.dumps(stated, indent=1))
-    path.with_suffix(".new").replace(path)
-
-
-WENT_ON, AGAIN, BETWEEN = "went on", "run again", "between stages"
+def faults(root: Path, before: dict[str, int], wanted: dict[str, bytes]) -> list[str]:
+    """Say what a recovery did that it should not; `before` is what was finished at the kill."""
+    now, made = committed(root), artifact_bytes(root)
+    again = [f"{name} was finished and is written again" for name in before if now.get(name) != before[name]]
+    names = sorted(made.keys() | wanted.keys())
+    return again + [f"{name} is not as it was to be" for name in names if made.get(name) != wanted.get(name)]
 
 
 class Killer:
@@ -118,55 +56,34 @@ class Killer:
     def __init__(self, stack: Stack, client: Client) -> None:
         self.stack, self.client = stack, client
         client.prefect("work-pool", "set-concurrency-limit", POOL, "1")
+        began = time.monotonic()
+        root = stack.ground.folder / "artifacts" / "undisturbed"
+        run = client.finished(client.run_deployment("full-pipeline", **self.stated(root)))
+        assert run["state"]["type"] == "COMPLETED", run["state"]
+        self.wanted, self.span_s = artifact_bytes(root), time.monotonic() - began
 
     def stated(self, root: Path) -> dict[str, Any]:
         """Parameters of a run into a root."""
         return {"config": CONFIG, "run": {"root": str(root), "checkpoint_s": 0}}
 
-    def undisturbed(self) -> tuple[dict[str, str], float]:
-        """Run without a kill; return the digests of its artifacts, and seconds from asking to the end."""
-        root, began = self.stack.ground.folder / "artifacts" / "undisturbed", time.monotonic()
-        run = self.client.finished(self.client.run_deployment("full-pipeline", **self.stated(root)))
-        assert run["state"]["type"] == "COMPLETED", run["state"]
-        return digests(root), time.monotonic() - began
-
-    def kill_and_judge(self, plan: Planned, wanted: dict[str, str]) -> Kill:
-        """As `kill`; a recovery that did not succeed is a fault of this kill."""
-        try:
-            return self.kill(plan, wanted)
-        except (AssertionError, *AWAY) as error:
-            self.stack.until_healthy()
-            return Kill(plan.number, plan.victim, plan.at_s, "?", "not recovered", 0.0, None, (str(error),), "?")
-
-    def kill(self, plan: Planned, wanted: dict[str, str]) -> Kill:
-        """Disturb one run, recover, and compare."""
-        root = self.stack.ground.folder / "artifacts" / f"kill-{plan.number:02d}"
+    def kill(self, number: int) -> Kill:
+        """Disturb one run, recover, and compare; the victims take turns, the moment lies anywhere in the run."""
+        root = self.stack.ground.folder / "artifacts" / f"kill-{number:02d}"
+        victim, at_s = list(SERVICE)[number % 3], random.Random(f"0-{number}").uniform(0.0, self.span_s)
         run_id = self.client.run_deployment("full-pipeline", **self.stated(root))
-        time.sleep(plan.at_s)
-        stage = self.stage_of(run_id)
-        self.stack.kill(SERVICE[plan.victim])
-        killed, clock = time.monotonic(), time.time()
-        before = look(root)
-        revived = self.stack.until_healthy()
-        first = self.ended(run_id)
-        marked = time.monotonic() - killed if first["state"]["type"] != "COMPLETED" else None
-        last = first if marked is None else self.again(root, run_id)
-        found = differences(digests(root), wanted)
-        log = None if marked is None else self.log_of(last["id"])
-        found += faults(before, look(root), self.outcomes(last["id"]), log)
-        found += self.left_behind(root)
-        redone = "nothing" if marked is None else told_loss(before, stage, clock)
-        others = [name for name in revived if name != SERVICE[plan.victim]]
-        end = WENT_ON if marked is None else f"{first['state']['type'].lower()} and {AGAIN}"
-        end += f" ({', '.join(others)} ended, too)" if others else ""
-        recovered = time.monotonic() - killed
-        return Kill(plan.number, plan.victim, plan.at_s, stage, end, recovered, marked, tuple(found), redone)
-
-    def stage_of(self, run_id: str) -> str:
-        """What a run is at."""
-        state = self.client.api(f"/flow_runs/{run_id}")["state"]["name"]
+        time.sleep(at_s)
         running = [name for name, now in self.client.task_states(run_id).items() if now == "Running"]
-        return running[0] if running else f"{BETWEEN}, {state}"
+        self.stack.kill(SERVICE[victim])
+        killed, before = time.monotonic(), committed(root)
+        self.stack.until_healthy()
+        first = self.ended(run_id)
+        marked = None if first["state"]["type"] == "COMPLETED" else time.monotonic() - killed
+        if marked is not None:
+            self.again(root, run_id)
+        found = faults(root, before, self.wanted) + self.left_behind(root)
+        end = "went on" if marked is None else f"marked after {marked:.0f} s and run again"
+        line = f"kill {number} of the {victim} at {at_s:.1f} s in {running or 'no stage'}: {end}"
+        return Kill(f"{line}; recovered after {time.monotonic() - killed:.0f} s", marked, found)
 
     def ended(self, run_id: str) -> dict[str, Any]:
         """Wait until a disturbed run has ended or is marked; what ends meanwhile starts again."""
@@ -179,25 +96,13 @@ class Killer:
             assert time.monotonic() < limit, f"neither ended nor marked within {CRASHED_S:.0f} s: {run}"
             time.sleep(1.0)
 
-    def again(self, root: Path, before: str) -> dict[str, Any]:
+    def again(self, root: Path, before: str) -> None:
         """Run the deployment again, as a user does."""
         stated = json.dumps(self.stated(root))
         done = self.client.prefect("deployment", "run", "full-pipeline", "--watch", "--params", stated)
         run = self.client.runs("full-pipeline")[0]
         assert run["id"] != before, done.stdout + done.stderr
         assert run["state"]["type"] == "COMPLETED", f"{run['state']}\n{done.stdout}{done.stderr}"
-        return run
-
-    def outcomes(self, run_id: str) -> dict[str, tuple[int, int]]:
-        """Sharded stage -> (reused, computed), as the states of its tasks tell."""
-        tasks = self.client.api("/task_runs/filter", {"flow_runs": {"id": {"any_": [run_id]}}})
-        found = {task["name"]: SHARDED.search(task["state"]["message"] or "") for task in tasks}
-        return {name: (number(told[1]), number(told[2])) for name, told in found.items() if told}
-
-    def log_of(self, run_id: str) -> str:
-        """What a run logged to the server."""
-        asked = {"logs": {"flow_run_id": {"any_": [run_id]}}, "limit": 200, "sort": "TIMESTAMP_ASC"}
-        return "\n".join(line["message"] for line in self.client.api("/logs/filter", asked))
 
     def left_behind(self, root: Path) -> list[str]:
         """Say which runs and slots are left, and whether something was run more often than needed."""
@@ -223,81 +128,3 @@ def answered(ask: Callable[[], Any]) -> Any:
         return ask()
     except AWAY:
         return None
-
-
-def number(text: str) -> int:
-    """Read a count as people write it."""
-    return int(text.replace(",", ""))
-
-
-def told_loss(moment: Moment, stage: str, clock: float) -> str:
-    """Say what a kill cost, and what was finished and kept."""
-    if stage.startswith(BETWEEN):
-        return f"no work; {told_progress(moment)}"
-    lost = f"{clock - moment.last_s:.1f} s of {stage}" if moment.last_s else f"{stage} from its beginning"
-    return f"{lost}; {told_progress(moment)}"
-
-
-def told_progress(moment: Moment) -> str:
-    """Say what was finished and kept at a kill."""
-    shards = " and ".join(f"{moment.shards(stage)} {stage}" for stage in ("trajectories", "features"))
-    trained = ", ".join(f"{t.name} after epoch {t.kept}" for t in moment.trainings.values())
-    return f"kept {shards} shards" + (f", {trained}" if trained else "")
-
-
-def run_kills(killer: Killer, folder: Path, seed: int, n: int, say: Callable[[str], None]) -> list[Kill]:
-    """Run what is missing of a series of `n` kills; its log and state lie in `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    state = folder / "state.json"
-    wanted, kills = read_state(state, seed)
-    now, span_s = killer.undisturbed()
-    assert wanted in ({}, now), differences(now, wanted)
-    say(f"undisturbed run: {len(now)} files, {span_s:.0f} s; {len(kills)} kills done before")
-    for at in range(len(kills), n):
-        done = killer.kill_and_judge(planned(seed, at, span_s), now)
-        kills.append(done)
-        write_state(state, seed, now, kills)
-        say(done.line())
-        if not done.faults:
-            shutil.rmtree(killer.stack.ground.folder / "artifacts" / f"kill-{at:02d}")
-    return kills
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Start the stack, kill, sum up; 1 where a kill left a fault."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--folder", type=Path, default=Path("runs/stack-kills"))
-    asked = parser.parse_args(arguments)
-    asked.folder.mkdir(parents=True, exist_ok=True)
-
-    def say(line: str) -> None:
-        told = f"{time.strftime('%H:%M:%S')}  {line}"
-        sys.stdout.write(told + "\n")
-        sys.stdout.flush()
-        with (asked.folder / "kills.log").open("a") as log:
-            log.write(told + "\n")
-
-    place = Path(tempfile.mkdtemp(prefix="trajpilot-kills-"))
-    place.chmod(0o711)
-    stack = Stack(Ground(place))
-    try:
-        write_world(soak_world(), place / "data", 2, lambda done, total, what: None)
-        (place / "artifacts").mkdir()
-        began = time.monotonic()
-        stack.start_all()
-        say(f"seed {asked.seed}; the stack started in {time.monotonic() - began:.0f} s")
-        kills = run_kills(Killer(stack, Client(stack)), asked.folder, asked.seed, asked.kills, say)
-    finally:
-        stack.end_all()
-        shutil.rmtree(asked.folder / "logs", ignore_errors=True)
-        shutil.copytree(stack.logs, asked.folder / "logs")
-        shutil.rmtree(place, ignore_errors=True)
-    for line in summary(kills):
-        say(line)
-    return 1 if any(kill.faults for kill in kills) else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

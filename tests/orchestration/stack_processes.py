@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def wait_for(what: Callable[[], bool], limit_s: float = 60.0 * PATIENCE) -> None:
+    """Wait until something is so."""
+    limit = time.monotonic() + limit_s
+    while not what():
+        assert time.monotonic() < limit, f"not so within {limit_s} s"
+        time.sleep(0.1)
 
 
 def end(process: subprocess.Popen[Any], first: int = signal.SIGTERM) -> None:
@@ -160,11 +169,10 @@ class Ground:
 
 
 class Stack:
-    """The running services; without `postgresql` the server keeps its state in SQLite, as it does outside Compose."""
+    """The running services."""
 
-    def __init__(self, ground: Ground, postgresql: bool = True) -> None:
+    def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        self.started = STARTED if postgresql else tuple(name for name in STARTED if name != "database")
         self.services: dict[str, Any] = as_started(ground.variables())["services"]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.logs = ground.folder / "logs"
@@ -172,18 +180,16 @@ class Stack:
 
     def environment(self, service: str) -> dict[str, str]:
         """The environment in which a service runs here."""
-        stated = self.ground.environment(service, self.services[service].get("environment", {}))
-        left_out = () if "database" in self.started else ("PREFECT_SERVER_DATABASE_", "PGPORT")
-        return {name: value for name, value in stated.items() if not name.startswith(left_out)}
+        return self.ground.environment(service, self.services[service].get("environment", {}))
 
     def start_all(self) -> None:
         """Start the services, each when what it depends on is as it asks."""
-        for name in self.started:
+        for name in STARTED:
             for other, wanted in self.services[name].get("depends_on", {}).items():
-                if other in self.started:
+                if other in STARTED:
                     self.wait(other, wanted["condition"])
             self.start(name)
-        for name in self.started:
+        for name in STARTED:
             if "healthcheck" in self.services[name]:
                 self.wait(name, "service_healthy")
 

@@ -1,13 +1,15 @@
-"""docker-compose.yml against the Compose Specification's schema and our own rules. No engine runs here."""
+"""docker-compose.yml and the jobs of workers in containers against the Compose Specification's schema and our rules."""
 
 import copy
 import json
 import re
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import CHECKOUT
 from compose_file import FILE, MissingVariable, as_started, as_written
 from compose_rules import RULES, SECRET
 from jsonschema import Draft7Validator
@@ -15,7 +17,6 @@ from jsonschema import Draft7Validator
 Change = Callable[[dict[str, Any]], Any]
 GIVEN = {"TRAJPILOT_LOGIN": "a:b", "TRAJPILOT_DATABASE_PASSWORD": "c", "TRAJPILOT_DATA_FOLDER": "/srv/data"}
 SCHEMA = json.loads((Path(__file__).parent / "compose-spec" / "compose-spec.json").read_text())
-CHECKOUT = FILE.parent
 
 
 def broken_rules(compose: dict[str, Any]) -> set[str]:
@@ -39,64 +40,63 @@ def test_the_file_keeps_the_compose_specification() -> None:
     assert [error.message for error in Draft7Validator(SCHEMA).iter_errors(as_started(GIVEN))] == []
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_the_specification_sees_a_planted_fault() -> None:
+    changes: list[Change] = [
         set_key("server", "port", ["4200"]),
         set_key("server", "healthcheck", "curl"),
         set_key("database", "cap_drop", "ALL"),
         lambda compose: compose.update(service={}),
-    ],
-)
-def test_the_specification_sees_a_planted_fault(change: Change) -> None:
-    compose = as_written()
-    change(compose)
-    assert list(Draft7Validator(SCHEMA).iter_errors(compose))
+    ]
+    for change in changes:
+        compose = as_written()
+        change(compose)
+        assert list(Draft7Validator(SCHEMA).iter_errors(compose))
 
 
 def test_the_file_keeps_our_rules() -> None:
     assert [line for rule in RULES for line in rule(as_written())] == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "change"),
-    [
-        ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "postgres")),
-        ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "${X:-postgres}")),
-        ("no_default_passwords", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", "${X}")),
-        ("login_is_required", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", None)),
-        ("login_is_required", set_environment("worker-gpu", "PREFECT_API_AUTH_STRING", None)),
-        ("published_on_loopback_only", set_key("server", "ports", ["4200:4200"])),
-        ("published_on_loopback_only", set_key("database", "ports", ["0.0.0.0:5432:5432"])),
-        ("published_on_loopback_only", set_key("worker-cpu", "network_mode", "host")),
-        ("images_are_pinned", set_key("database", "image", "postgres:latest")),
-        ("images_are_pinned", set_key("database", "image", "postgres")),
-        ("images_are_pinned", set_key("database", "image", "postgres:17")),
-        ("one_image_of_ours", set_key("server", "image", "prefecthq/prefect:3.8.8")),
-        ("health_is_checked", set_key("worker-cpu", "healthcheck", {})),
-        ("nobody_is_root", set_key("server", "user", "0:0")),
-        ("nobody_is_root", set_key("server", "user", "root")),
-        ("nobody_is_root", set_key("server", "privileged", True)),
-        ("nobody_is_root", set_key("server", "cap_drop", [])),
-        ("nobody_is_root", set_key("server", "security_opt", [])),
-        ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data", "artifacts:/artifacts"])),
-        ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data:ro"])),
-        ("data_is_read_only", set_key("server", "volumes", ["/var/run/docker.sock:/var/run/docker.sock"])),
-        ("telemetry_is_off", set_environment("worker-gpu", "DO_NOT_TRACK", None)),
-        ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_ANALYTICS_ENABLED", "true")),
-        ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_UI_V2_ENABLED", None)),
-    ],
+PLANTED = (
+    ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "postgres")),
+    ("no_default_passwords", set_environment("database", "POSTGRES_PASSWORD", "${X:-postgres}")),
+    ("no_default_passwords", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", "${X}")),
+    ("login_is_required", set_environment("server", "PREFECT_SERVER_API_AUTH_STRING", None)),
+    ("login_is_required", set_environment("worker-gpu", "PREFECT_API_AUTH_STRING", None)),
+    ("published_on_loopback_only", set_key("server", "ports", ["4200:4200"])),
+    ("published_on_loopback_only", set_key("database", "ports", ["0.0.0.0:5432:5432"])),
+    ("published_on_loopback_only", set_key("worker-cpu", "network_mode", "host")),
+    ("images_are_pinned", set_key("database", "image", "postgres:latest")),
+    ("images_are_pinned", set_key("database", "image", "postgres")),
+    ("images_are_pinned", set_key("database", "image", "postgres:17")),
+    ("one_image_of_ours", set_key("server", "image", "prefecthq/prefect:3.8.8")),
+    ("health_is_checked", set_key("worker-cpu", "healthcheck", {})),
+    ("nobody_is_root", set_key("server", "user", "0:0")),
+    ("nobody_is_root", set_key("server", "user", "root")),
+    ("nobody_is_root", set_key("server", "privileged", True)),
+    ("nobody_is_root", set_key("server", "cap_drop", [])),
+    ("nobody_is_root", set_key("server", "security_opt", [])),
+    ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data", "artifacts:/artifacts"])),
+    ("data_is_read_only", set_key("worker-cpu", "volumes", ["/srv/data:/data:ro"])),
+    ("data_is_read_only", set_key("server", "volumes", ["/var/run/docker.sock:/var/run/docker.sock"])),
+    ("telemetry_is_off", set_environment("worker-gpu", "DO_NOT_TRACK", None)),
+    ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_ANALYTICS_ENABLED", "true")),
+    ("telemetry_is_off", set_environment("server", "PREFECT_SERVER_UI_V2_ENABLED", None)),
 )
-def test_each_rule_sees_its_planted_fault(rule: str, change: Change) -> None:
-    compose = copy.deepcopy(as_written())
-    change(compose)
-    assert rule in broken_rules(compose)
 
 
-@pytest.mark.parametrize("name", sorted(GIVEN))
-def test_nothing_starts_while_a_password_or_the_data_folder_is_missing(name: str) -> None:
-    with pytest.raises(MissingVariable, match=rf"{name}.*set {name}"):
-        as_started({**GIVEN, name: ""})
+def test_each_rule_sees_its_planted_faults() -> None:
+    assert {rule for rule, _ in PLANTED} == {rule.__name__ for rule in RULES}
+    for number, (rule, change) in enumerate(PLANTED):
+        compose = copy.deepcopy(as_written())
+        change(compose)
+        assert rule in broken_rules(compose), f"{number}: {rule}"
+
+
+def test_nothing_starts_while_a_password_or_the_data_folder_is_missing() -> None:
+    for name in GIVEN:
+        with pytest.raises(MissingVariable, match=rf"{name}.*set {name}"):
+            as_started({**GIVEN, name: ""})
 
 
 def test_the_example_names_every_variable_and_holds_no_secret() -> None:
@@ -156,3 +156,32 @@ def test_what_the_dockerfile_copies_is_let_through_and_nothing_else() -> None:
     assert all((CHECKOUT / name).exists() for name in copied)
     packages = sorted(name for name in copied if (CHECKOUT / name).is_dir())
     assert packages == ["deployments", "flows", "schemas", "tasks", "trajpilot_core"]
+
+
+def placeholders(value: Any) -> set[str]:
+    """Names between double braces, at any depth."""
+    return set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(value)))
+
+
+def test_the_job_templates_declare_what_they_use_run_as_nobody_special_and_keep_data_read_only() -> None:
+    from prefect.client.schemas.actions import WorkPoolCreate
+
+    for kind, unit in product(("docker", "kubernetes"), ("cpu", "gpu")):
+        template = json.loads((CHECKOUT / "deployments" / "pools" / f"{kind}-{unit}.json").read_text())
+        WorkPoolCreate(name="x", type=kind, base_job_template=template)
+        job, variables = template["job_configuration"], template["variables"]["properties"]
+        assert placeholders(job) == set(variables)
+        assert variables["image"]["default"] == "trajpilot:0.1.0"
+        assert variables["env"]["default"]["DO_NOT_TRACK"] == "1"
+        assert "AUTH" not in json.dumps(variables["env"])
+        if kind == "docker":
+            assert job["privileged"] is False
+            mounted = [v for v in variables["volumes"]["default"] if "/data" in v.split(":")]
+            assert mounted == ["/srv/trajpilot/data:/data:ro"]
+            assert (variables["env"]["default"]["NVIDIA_VISIBLE_DEVICES"] == "void") is (unit == "cpu")
+        else:
+            pod = job["job_manifest"]["spec"]["template"]["spec"]
+            assert pod["securityContext"]["runAsNonRoot"] is True
+            (container,) = pod["containers"]
+            assert {m["mountPath"] for m in container["volumeMounts"] if m.get("readOnly")} == {"/data"}
+            assert ("nvidia.com/gpu" in container["resources"]["limits"]) is (unit == "gpu")

@@ -59,21 +59,18 @@ def test_a_file_of_settings_changes_what_it_states_and_set_comes_after_it(tmp_pa
     )
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"),
-    [
+def test_a_wrong_file_is_refused_by_the_name_of_what_is_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "exp.toml"
+    for content, fault in (
         ("size_px = 256\n", "size_px stands in no table; write"),
         ("[features]\nsize = 256\n", r"exp.toml, features.size: no such setting; did you mean .*features.size_px"),
         ("[features\n", "cannot be read: no TOML"),
         ("[features]\nsize_px = 17\n", "features.size_px is 17: "),
         ("[features.size_px]\nx = 1\n", "no such setting"),
-    ],
-)
-def test_a_wrong_file_is_refused_by_the_name_of_what_is_wrong(tmp_path: Path, content: str, fault: str) -> None:
-    file = tmp_path / "exp.toml"
-    file.write_text(content)
-    with pytest.raises(InputError, match=fault):
-        configure("atomic", [], file)
+    ):
+        file.write_text(content)
+        with pytest.raises(InputError, match=fault):
+            configure("atomic", [], file)
 
 
 def test_the_version_is_printed_and_help_names_recipes_and_stages() -> None:

@@ -150,18 +150,26 @@ def options(root: Path, at_once: int) -> RunOptions:
 TOYS = ("source", "left", "right", "alone", "join")
 
 
-def test_stages_that_do_not_need_each_other_overlap_and_write_what_one_at_a_time_writes(
-    tmp_path: Path, seen: Seen
+def test_stages_that_do_not_need_each_other_overlap_and_write_and_tell_what_one_at_a_time_does(
+    tmp_path: Path, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
     alone = run_flow(TOYS, options(tmp_path / "one", 1))
     assert max(map(len, seen.together)) == 1
     seen.meet = threading.Barrier(2)  # neither of them ends before the other has begun
-    beside = run_flow(TOYS, options(tmp_path / "three", 3))
+    with caplog.at_level("INFO", "trajpilot"):
+        beside = run_flow(TOYS, options(tmp_path / "three", 3))
     assert frozenset(("left", "right")) in seen.together
     assert alone.error is beside.error is None
     assert list(alone.refs) == list(beside.refs) == list(TOYS)
     assert {n: r.fingerprint for n, r in alone.refs.items()} == {n: r.fingerprint for n, r in beside.refs.items()}
     assert files_of(tmp_path / "one") == files_of(tmp_path / "three")
+    lines = [record.getMessage() for record in caplog.records if record.name == "trajpilot"]
+    assert {line.split()[0] for line in lines} == set(TOYS)
+    begins = {name: lines.index(f"{name:<13} started") for name in TOYS}
+    ends = {name: next(k for k, line in enumerate(lines) if line.startswith(f"{name:<13} computed")) for name in TOYS}
+    for arrow in ("source left", "source right", "left alone", "left join", "right join"):
+        before, after = arrow.split()
+        assert begins[before] < ends[before] < begins[after]
 
 
 def files_of(root: Path) -> dict[str, bytes]:
@@ -201,26 +209,6 @@ def test_two_branches_that_fail_are_both_named_and_a_fault_of_the_program_keeps_
     assert isinstance(error.__cause__, ZeroDivisionError)
     assert "left failed: InputError: planted; right failed: ZeroDivisionError: ours" in str(error)
     assert str(error).endswith("Not run because of that: alone, join")
-
-
-def test_the_lines_of_a_run_are_in_order_and_each_begins_with_its_stage(
-    tmp_path: Path, seen: Seen, caplog: pytest.LogCaptureFixture
-) -> None:
-    seen.meet = threading.Barrier(2)
-    with caplog.at_level("INFO", "trajpilot"):
-        assert run_flow(TOYS, options(tmp_path, 3)).error is None
-    lines = [record.getMessage() for record in caplog.records if record.name == "trajpilot"]
-    assert {line.split()[0] for line in lines} == set(TOYS)
-    begins = {name: lines.index(f"{name:<13} started") for name in TOYS}
-    ends = {name: next(k for k, line in enumerate(lines) if line.startswith(f"{name:<13} computed")) for name in TOYS}
-    for before, after in (
-        ("source", "left"),
-        ("source", "right"),
-        ("left", "alone"),
-        ("left", "join"),
-        ("right", "join"),
-    ):
-        assert begins[before] < ends[before] < begins[after]
 
 
 @pytest.fixture
@@ -264,11 +252,6 @@ def test_the_arrows_between_the_declared_stages_are_what_they_read(
         name: {writer[entry] for entry in stage.reads} for name, stage in STAGES.items()
     }
     assert {task.state for task in told.values()} == {"Cached"}
-
-
-def test_arrows_come_only_from_stages_that_the_run_asks_for(tmp_path: Path, hollow: Callable[[], list[str]]) -> None:
     ran = run_flow(["features", "scorer"], options(tmp_path, 1))
-    assert {name: task.read for name, task in tasks_of(ran.flow_run, 2).items()} == {
-        "features": set(),
-        "scorer": {"features"},
-    }
+    read = {name: task.read for name, task in tasks_of(ran.flow_run, 2).items()}
+    assert read == {"features": set(), "scorer": {"features"}}, "arrows come only from stages that the run asks for"

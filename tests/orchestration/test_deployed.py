@@ -1,9 +1,11 @@
 """What is deployed: parameters as forms, recipes, pools, the automation. Needs no server."""
 
+import inspect
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_args
@@ -11,7 +13,11 @@ from typing import Any, get_args
 import pytest
 import yaml
 from checkout import CHECKOUT
+from prefect.flows import load_flow_from_entrypoint
+from prefect.utilities import callables
+from prefect.utilities.callables import ParameterSchema, parameter_schema
 
+from deployments.declared import once, prefect_file
 from deployments.recipes import RECIPES, recipe
 from deployments.recipes.paper import keystep
 from deployments.recipes.simulated import demo, soak
@@ -77,32 +83,28 @@ def test_choices_are_drop_downs_and_numbers_have_bounds(form: dict[str, Any]) ->
     assert (features["size_px"]["minimum"], features["size_px"]["multipleOf"]) == (32, 16)
 
 
-@pytest.mark.parametrize(
-    ("parameters", "field"),
-    [
-        ({"config": {"features": {"size_px": 17}}}, "config.features.size_px"),
-        ({"config": {"features": {"backend": "vlc"}}}, "config.features.backend"),
-        ({"config": {"alignment": {"train": {"epochs": 0}}}}, "config.alignment.train.epochs"),
-        ({"config": {"features": {"size": 64}}}, "config.features"),
-        ({"run": {"recipe": "soup"}}, "run.recipe"),
-        ({"run": {"workers": 0}}, "run.workers"),
-        ({"run": {"device": "mps"}}, "run.device"),
-        ({"run": {"checkpoint_s": -1}}, "run.checkpoint_s"),
-        ({"run": {"only": ["cooking"]}}, "run.only[0]"),
-        ({"run": {"from_stage": "cooking"}}, "run.from_stage"),
-    ],
-)
-def test_a_wrong_value_is_refused_with_the_name_of_its_field(
-    parameters: dict[str, Any], field: str, form: dict[str, Any]
-) -> None:
-    assert f"field '{field}'" in refused(parameters, form)
+def test_a_wrong_value_is_refused_with_the_name_of_its_field(form: dict[str, Any]) -> None:
+    wrong: dict[str, dict[str, Any]] = {
+        "config.features.size_px": {"config": {"features": {"size_px": 17}}},
+        "config.features.backend": {"config": {"features": {"backend": "vlc"}}},
+        "config.alignment.train.epochs": {"config": {"alignment": {"train": {"epochs": 0}}}},
+        "config.features": {"config": {"features": {"size": 64}}},
+        "config.ingest.corpus": {"config": {"ingest": {"corpus": "mine"}}},
+        "run.recipe": {"run": {"recipe": "soup"}},
+        "run.workers": {"run": {"workers": 0}},
+        "run.device": {"run": {"device": "mps"}},
+        "run.checkpoint_s": {"run": {"checkpoint_s": -1}},
+        "run.only[0]": {"run": {"only": ["cooking"]}},
+        "run.from_stage": {"run": {"from_stage": "cooking"}},
+    }
+    assert [field for field, stated in wrong.items() if f"field '{field}'" not in refused(stated, form)] == []
 
 
 def test_the_values_of_every_recipe_are_accepted(form: dict[str, Any]) -> None:
     from prefect.utilities.schema_tools.validation import validate
 
-    for name in RECIPES:
-        validate({"config": recipe(name).model_dump(mode="json")}, form, raise_on_error=True)
+    wrong = {name: validate({"config": recipe(name).model_dump(mode="json")}, form) for name in RECIPES}
+    assert {name: faults for name, faults in wrong.items() if faults} == {}
 
 
 def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> None:
@@ -110,8 +112,7 @@ def test_the_form_takes_a_plugin_where_one_may_stand(form: dict[str, Any]) -> No
 
     plugins = {"plugin_rows": ["plugin:mine"], "plugin_metrics": ["plugin:mine"]}
     named = {"ingest": {"corpus": "plugin:mine"}, "features": {"model": "plugin:mine"}, "evaluation": plugins}
-    validate({"config": named | {"text_bank": {"encoder": "plugin:mine"}}}, form, raise_on_error=True)
-    assert "field 'config.ingest.corpus'" in refused({"config": {"ingest": {"corpus": "mine"}}}, form)
+    assert validate({"config": named | {"text_bank": {"encoder": "plugin:mine"}}}, form) == []
 
 
 def test_each_name_of_a_recipe_is_a_recipe_and_each_sub_record_belongs_to_a_stage() -> None:
@@ -187,23 +188,18 @@ def test_the_prefect_file_says_of_each_stage_and_its_groups_what_the_list_of_sta
     assert strays(PREFECT_FILE) == []
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "seen"),
-    [
+def test_a_stage_that_the_prefect_file_lacks_or_tells_otherwise_is_seen(tmp_path: Path) -> None:
+    for before, after, seen in (
         ("  - {name: scorer, .*\n", "", ["scorer"]),
         ("name: features-group,", "name: feature-group,", ["features-group", "feature-group"]),
         ("(name: evaluation, .*)\\*gpu", r"\1*cpu", ["evaluation"]),
         ("deployed.py:ingest", "deployed.py:features", ["ingest"]),
         ("Labels -> unit", "Labels -> two", ["text-bank"]),
-    ],
-)
-def test_a_stage_that_the_prefect_file_lacks_or_tells_otherwise_is_seen(
-    before: str, after: str, seen: list[str], tmp_path: Path
-) -> None:
-    text, n_changed = re.subn(before, after, PREFECT_FILE.read_text())
-    assert n_changed == 1
-    (tmp_path / "prefect.yaml").write_text(text)
-    assert strays(tmp_path / "prefect.yaml") == seen
+    ):
+        text, n_changed = re.subn(before, after, PREFECT_FILE.read_text())
+        assert n_changed == 1
+        (tmp_path / "prefect.yaml").write_text(text)
+        assert strays(tmp_path / "prefect.yaml") == seen
 
 
 def test_a_stage_that_the_prefect_file_lacks_is_deployed_all_the_same_and_what_it_says_stays(tmp_path: Path) -> None:
@@ -296,20 +292,18 @@ def test_a_deployed_run_keeps_no_result_whatever_its_worker_s_settings_are(decla
         assert {name: env[name] for name in names} == {name: ALWAYS[name] for name in names}
 
 
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
+def test_the_flow_of_one_stage_refuses_to_be_asked_for_others() -> None:
+    from flows.stages import features
+
+    refusals: list[tuple[dict[str, Any], str]] = [
         ({"force": ["featurs"]}, "no stage is called featurs; the stages are ingest, "),
         ({"only": ["scorer"]}, "this flow runs features alone, not scorer"),
         ({"from_stage": "scorer"}, "exclude each other"),
         ({"force": ["scorer"]}, "this run asks only for features"),
-    ],
-)
-def test_the_flow_of_one_stage_refuses_to_be_asked_for_others(asked: dict[str, Any], said: str) -> None:
-    from flows.stages import features
-
-    with pytest.raises(InputError, match=said):
-        features.fn(PipelineConfig(), RunOptions.model_validate(asked))
+    ]
+    for asked, said in refusals:
+        with pytest.raises(InputError, match=said):
+            features.fn(PipelineConfig(), RunOptions.model_validate(asked))
 
 
 def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,9 +321,49 @@ def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.
     assert remembered == ["said", "run"]
 
 
-@pytest.mark.parametrize("entry", ["deployments.deployed", "flows.groups"])
-def test_the_lines_of_a_deployed_run_pass_to_prefects_log(entry: str) -> None:
+def test_the_lines_of_a_deployed_run_pass_to_prefects_log() -> None:
     """Prefect attaches its handler to the logger that is named to it, and sets no level."""
-    asked = f"import logging, {entry}; print(logging.getLogger('trajpilot').isEnabledFor(logging.INFO))"
+    asked = "import logging, flows.groups; print(logging.getLogger('trajpilot').isEnabledFor(logging.INFO))"
     answer = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True, timeout=120)
     assert answer.stdout.strip() == "True"
+
+
+class Counted:
+    """Prefect's own description, counted."""
+
+    def __init__(self) -> None:
+        self.describe, self.calls = callables.generate_parameter_schema, 0
+
+    def __call__(self, signature: inspect.Signature, docstrings: dict[str, str]) -> ParameterSchema:
+        self.calls += 1
+        return self.describe(signature, docstrings)
+
+
+@pytest.mark.slow
+def test_all_deployments_need_seven_descriptions(monkeypatch: pytest.MonkeyPatch, checkout: Path) -> None:
+    """Of `predict`, the claims and all else: as it is deployed, and as the flow that it runs; and of groups."""
+    counted = Counted()
+    monkeypatch.setattr(callables, "generate_parameter_schema", once(counted))
+    monkeypatch.chdir(checkout)
+    items = prefect_file()["deployments"]
+    for item in items:
+        parameter_schema(load_flow_from_entrypoint(item["entrypoint"]))  # as `prefect deploy` does
+    assert len(items) > 30
+    assert counted.calls <= 7
+
+
+def described(default: int, text: str) -> Callable[..., None]:
+    def function(n: int = default) -> None: ...
+
+    function.__doc__ = f"Do it.\n\nArgs:\n    n: {text}\n"
+    return function
+
+
+def test_a_description_is_prefects_own_and_nobody_changes_that_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    functions = [described(1, "a"), described(1, "a"), described(2, "a"), described(1, "b")]
+    wanted = [parameter_schema(function) for function in functions]
+    counted = Counted()
+    monkeypatch.setattr(callables, "generate_parameter_schema", once(counted))
+    parameter_schema(functions[0]).properties.clear()
+    assert [parameter_schema(function) for function in functions] == wanted
+    assert len({str(one) for one in wanted}) == counted.calls == 3

@@ -194,16 +194,17 @@ def test_the_amount_of_a_group_is_said_in_takes_and_video() -> None:
     assert many.label() == "features group 3 of 12 · 25 takes, 41 min of video"
 
 
-@pytest.mark.parametrize("ahead", [4, 12])
-def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once(ahead: int) -> None:
-    pool = Pool({number: ["waits"] for number in range(1, 13)})
-    started: list[int] = []
-    compute = pool.compute
+def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once() -> None:
+    for ahead in (4, 12):
+        pool = Pool({number: ["waits"] for number in range(1, 13)})
+        started: list[int] = []
 
-    def noting(group: ShardGroup, told: Callable[[int, int, str], None]) -> None:
-        started.append(len(pool.started))
-        compute(group, told)
+        def noting(
+            group: ShardGroup, told: Callable[[int, int, str], None], pool: Pool = pool, started: list[int] = started
+        ) -> None:
+            started.append(len(pool.started))
+            pool.compute(group, told)
 
-    board(pool, compute=noting, ahead=ahead)[0].follow()
-    assert started[0] == ahead
-    assert pool.here == list(range(12, 0, -1))
+        board(pool, compute=noting, ahead=ahead)[0].follow()
+        assert started[0] == ahead
+        assert pool.here == list(range(12, 0, -1))

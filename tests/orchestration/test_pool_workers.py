@@ -1,18 +1,14 @@
 """`trajpilot workers`: what it starts, that it says what is missing, restarts what dies, and leaves nothing behind."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from stack_processes import processes_of
+from fake_server import LOGIN, Fake
+from stack_processes import processes_of, wait_for
 
 import deployments.workers as workers
 from deployments.settings import POOLS
@@ -20,46 +16,6 @@ from deployments.workers import Keeper, WorkerPlan, planned, refuse_unready
 from trajpilot_core.errors import InputError
 
 LIMIT_S = 60.0
-
-
-class Server(BaseHTTPRequestHandler):
-    """As much of a Prefect server as the command asks for."""
-
-    pools: dict[str, str] = {}  # noqa: RUF012
-    login_ok = True
-
-    def do_GET(self) -> None:
-        pool = self.path.split("/")[-1]
-        if self.path == "/api/health":
-            self.answer(True)
-        elif not self.login_ok:
-            self.send_error(401)
-        elif pool in self.pools:
-            self.answer({"name": pool, "type": self.pools[pool]})
-        else:
-            self.send_error(404)
-
-    def answer(self, body: object) -> None:
-        content = json.dumps(body).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(Server, "pools", {"trajpilot-cpu": "process", "trajpilot-gpu": "process"})
-    monkeypatch.setattr(Server, "login_ok", True)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as serving:
-        thread = threading.Thread(target=serving.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{serving.server_port}/api"
-        serving.shutdown()
-        thread.join()
 
 
 def test_each_gpu_gets_a_worker_of_its_own_with_one_run_at_a_time() -> None:
@@ -107,30 +63,23 @@ def test_a_worker_sees_its_gpu_alone_and_no_plugins(monkeypatch: pytest.MonkeyPa
     assert worker_environment(None, "m")["CUDA_VISIBLE_DEVICES"] == "4, 6"
 
 
-def test_a_server_with_both_pools_is_accepted(server: str) -> None:
-    refuse_unready(server, None, POOLS)
-
-
-def test_no_server_is_named() -> None:
+def test_a_server_that_is_not_there_or_not_named_is_refused_and_one_with_both_pools_is_not(fake: type[Fake]) -> None:
+    refuse_unready(fake.url, LOGIN, POOLS)
     with pytest.raises(InputError, match="PREFECT_API_URL is not set"):
         refuse_unready(None, None, POOLS)
-
-
-def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(InputError, match=r"the Prefect server http://127.0.0.1:9/api does not answer"):
         refuse_unready("http://127.0.0.1:9/api", None, POOLS)
 
 
-def test_a_pool_that_is_not_deployed_a_login_and_a_pool_of_another_kind_are_named(server: str) -> None:
-    del Server.pools["trajpilot-gpu"]
+def test_a_pool_that_is_not_deployed_a_login_and_a_pool_of_another_kind_are_named(fake: type[Fake]) -> None:
+    fake.pools = {"trajpilot-cpu": "process"}
     with pytest.raises(InputError, match="has no work pool trajpilot-gpu; run `trajpilot deploy` first"):
-        refuse_unready(server, None, POOLS)
-    Server.pools["trajpilot-gpu"] = "docker"
+        refuse_unready(fake.url, LOGIN, POOLS)
+    fake.pools = {"trajpilot-cpu": "process", "trajpilot-gpu": "docker"}
     with pytest.raises(InputError, match="trajpilot-gpu is of type docker"):
-        refuse_unready(server, None, POOLS)
-    Server.login_ok = False
+        refuse_unready(fake.url, LOGIN, POOLS)
     with pytest.raises(InputError, match="refuses the login"):
-        refuse_unready(server, None, POOLS)
+        refuse_unready(fake.url, "admin:wrong", POOLS)
 
 
 CHILD = "import time; time.sleep(600)"
@@ -164,10 +113,7 @@ def test_ending_takes_workers_and_all_that_they_started(tmp_path: Path) -> None:
     def say(line: str) -> None:
         said.append(line)
         if len(said) == 2:
-            limit = time.monotonic() + LIMIT_S
-            while len(processes_of(Path(mark))) < 4:
-                assert time.monotonic() < limit
-                time.sleep(0.05)
+            wait_for(lambda: len(processes_of(Path(mark))) >= 4)
             raise Enough
 
     keeper = Keeper([Idle("one", "trajpilot-cpu", 1, mark), Idle("two", "trajpilot-cpu", 1, mark)], tmp_path, say)
@@ -194,9 +140,10 @@ def test_a_worker_that_dies_is_said_and_started_again_after_a_growing_pause(
     assert sum("started again" in line for line in said) == 2
 
 
-def test_the_command_ends_its_worker_on_ctrl_c(server: str, tmp_path: Path) -> None:
+def test_the_command_ends_its_worker_on_ctrl_c(fake: type[Fake], tmp_path: Path) -> None:
     command = [str(Path(sys.executable).parent / "trajpilot"), "workers", "--cpu-workers", "1", "--gpu-workers", "0"]
-    environment = {**os.environ, "PREFECT_API_URL": server, "PREFECT_HOME": str(tmp_path / "home")}
+    named = {"PREFECT_API_URL": fake.url, "PREFECT_API_AUTH_STRING": LOGIN}
+    environment = {**os.environ, **named, "PREFECT_HOME": str(tmp_path / "home")}
     process = subprocess.Popen(
         [*command, "--logs", str(tmp_path / "logs")], env=environment, stdout=subprocess.PIPE, text=True
     )

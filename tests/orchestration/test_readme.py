@@ -110,18 +110,11 @@ def test_a_block_of_the_readme_works_as_it_stands(commands: str, demo_checkout: 
     assert run_block(commands, demo_checkout).strip()
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "said"),
-    [
-        (".venv/bin/trajpilot status", "trajpilot status", "not found"),
-        ("trajpilot status", "trajpilot stauts", "No such command"),
-    ],
-)
-def test_a_wrong_command_of_the_readme_is_seen(right: str, wrong: str, said: str, demo_checkout: Path) -> None:
-    planted = README.replace(right, wrong, 1)
+def test_a_wrong_command_of_the_readme_is_seen(demo_checkout: Path) -> None:
+    planted = README.replace(".venv/bin/trajpilot status", "trajpilot status", 1)
     assert planted != README
     commands = next(block.commands for block in blocks_of(planted) if block.mark == "demo")
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match="not found"):
         run_block(commands, demo_checkout)
 
 

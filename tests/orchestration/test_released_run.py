@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from once import Worlds
 
+from deployments.recipes.simulated import soak
 from schemas.config import PipelineConfig, RunOptions
 from schemas.released import RELEASED_NOTE, released_note
 from schemas.world import laptop_world
@@ -22,9 +23,8 @@ from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
 @pytest.mark.campaign
 @pytest.mark.timeout(900)
 def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds: Worlds, tmp_path: Path) -> None:
-    from test_pipeline import quick
-
-    data, config = worlds.copy(laptop_world(), tmp_path / "world"), quick()
+    data, config = worlds.copy(laptop_world(), tmp_path / "world"), soak()
+    config = config.replace(ingest=config.ingest.replace(dev_min=1))
     assert not list(data.rglob("*.mp4"))
     released = config.features.replace(source="released")
     config = config.replace(ingest=config.ingest.replace(video="none"), features=released)

@@ -1,86 +1,27 @@
-"""One small run with a secret in every place where a user has one and a hostile text in every free text, and a second
-run after a hostile pickle was planted in every file that the first one left: docs/security.md."""
+"""The run with secrets and hostile texts, and what happens after a hostile pickle was planted in every file that it
+left: docs/security.md."""
 
 import json
 import pickle
 import shutil
 import sqlite3
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from browser import browser
-from hostile import SECRET, TEXTS, Marker, hits, home_with_secrets, hostile_corpus, payload
-from once import EmptyDatabase, Worlds
-from stack_processes import PATIENCE, servers_over
-
-from schemas.world import soak_world
+from hostile import SECRET, TEXTS, Marker, hits, payload
+from typed import typed
+from whole_run import Ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 TRAININGS = {"alignment": (".",), "predictor": (".",), "scorer": ("scorer",)}
 """Where a training of a stage keeps its checkpoints, below its folder in scratch."""
-ACTIVE = "iframe, object, embed, form, link, video, img:not([src^=data])"
-"""Elements that a report never has."""
-RUN = ("run", "--recipe", "soak", "--max-rejects", "0.6", "--set", "report.examples=6")
 
 
-class Ran(NamedTuple):
-    """A finished run."""
-
-    root: Path
-    world: Path
-    environment: dict[str, str]
-    output: str
-    server_login: str
-
-
-def command(*arguments: str) -> list[str]:
-    return [str(Path(sys.executable).parent / "trajpilot"), *arguments]
-
-
-def run(ran: Ran, *more: str) -> tuple[int, str]:
-    """Run the pipeline (again) with the secrets in the environment."""
-    line = command(*RUN, "--data", str(ran.world), "--root", str(ran.root), *more)
-    done = subprocess.run(
-        line, cwd=ran.root.parent, env=ran.environment, capture_output=True, text=True, timeout=900, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def ran(worlds: Worlds, empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    """The first run. While it goes on, the login of its server is read from the environment of that process."""
-    folder = tmp_path_factory.mktemp("security")
-    worlds.copy(soak_world(), folder / "world")
-    hostile_corpus(folder / "world")
-    environment, root = home_with_secrets(folder / "home"), folder / "root"
-    empty_database.copy(root / "prefect")
-    line = command(*RUN, "--data", str(folder / "world"), "--root", str(root))
-    with (folder / "output").open("w") as output:
-        process = subprocess.Popen(line, cwd=folder, env=environment, stdout=output, stderr=output)
-        login = login_of_server(process, root)
-        assert process.wait(timeout=900) == 0, (folder / "output").read_text()
-    yield Ran(root, folder / "world", environment, (folder / "output").read_text(), login)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def login_of_server(process: subprocess.Popen[bytes], root: Path) -> str:
-    """Return the login that the run drew for its own server."""
-    limit = time.monotonic() + 180 * PATIENCE
-    while time.monotonic() < limit and process.poll() is None:
-        try:
-            stated = "".join(Path(f"/proc/{pid}/environ").read_text() for pid in servers_over(root)).split("\0")
-        except OSError:
-            continue
-        found = [one.partition("=")[2] for one in stated if one.startswith("PREFECT_SERVER_API_AUTH_STRING=")]
-        if found:
-            return found[0]
-        time.sleep(0.1)
-    pytest.fail("the run started no server")
+def copied(ran: Ran, root: Path) -> Path:
+    """A copy of the root, for tests that change it; the same run goes on in it."""
+    return Path(shutil.copytree(ran.root, root))
 
 
 def test_no_secret_of_the_user_stands_in_anything_that_a_run_writes(ran: Ran) -> None:
@@ -99,17 +40,17 @@ def test_the_run_s_own_server_asks_for_a_login_that_is_the_user_s_nowhere_and_wr
 
 
 def test_a_failing_run_with_its_tracebacks_keeps_the_secrets_too(ran: Ran, tmp_path: Path) -> None:
-    weights, marker = tmp_path / "weights.pt", tmp_path / "marker"
+    weights, marker, root = tmp_path / "weights.pt", tmp_path / "marker", copied(ran, tmp_path / "root")
     weights.write_bytes(payload(marker))
-    status, output = run(ran, "--only", "features", "--set", f"features.checkpoint={weights}")
+    status, output = ran.again(root, "--only", "features", "--set", f"features.checkpoint={weights}")
     assert status == 2
     assert "weights.pt was refused" in " ".join(output.split())
     assert not marker.exists()
-    with sqlite3.connect(ran.root / "prefect" / "prefect.db") as database:
+    with sqlite3.connect(root / "prefect" / "prefect.db") as database:
         told = " ".join(message for (message,) in database.execute("select message from log"))
     assert "Traceback" in told
     assert SECRET not in output
-    assert hits(ran.root, SECRET) == []
+    assert hits(root, SECRET) == []
 
 
 def test_a_secret_in_a_log_a_table_or_the_database_would_be_found(ran: Ran, tmp_path: Path) -> None:
@@ -187,39 +128,30 @@ def test_hostile_pickles_in_place_of_all_data_are_named_and_never_run(ran: Ran, 
         copy / "artifacts", marker, keep=("manifest.json", "record.json", "run_record.json", "sources.json", "current")
     )
     assert len(planted) > 40
-    done = subprocess.run(
-        command("verify", "--root", str(copy)),
-        env=ran.environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert all(p.name[5:17] in done.stdout for p in planted if "packs" not in p.parts), done.stdout
+    status, said = typed("verify", "--root", str(copy))
+    assert status == 1
+    assert all(p.name[5:17] in said for p in planted if "packs" not in p.parts), said
     assert not marker.exists()
 
 
 @pytest.mark.campaign
 def test_hostile_pickles_in_place_of_everything_are_computed_again_and_never_run(ran: Ran, tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    before = {p.relative_to(ran.root): p.read_bytes() for p in ran.root.rglob("manifest.json")}
-    planted = plant(ran.root / "artifacts", marker)
-    for path in (ran.root / "inventory.parquet", ran.root / "last.json"):
+    marker, root = tmp_path / "marker", copied(ran, tmp_path / "root")
+    before = {p.relative_to(root): p.read_bytes() for p in root.rglob("manifest.json")}
+    planted = plant(root / "artifacts", marker)
+    for path in (root / "inventory.parquet", root / "last.json"):
         path.write_bytes(payload(marker, path.stat().st_size))
         planted.append(path)
     for stage in TRAININGS:
-        planted += plant_scratch(ran.root, stage, marker)
-    planted += plant_results(ran.root / "prefect", marker)
+        planted += plant_scratch(root, stage, marker)
+    planted += plant_results(root / "prefect", marker)
     kinds = {p.suffix for p in planted}
     assert {".parquet", ".safetensors", ".json", "", ".html"} <= kinds
-    status, output = run(ran)
+    status, output = ran.again(root)
     assert status == 0, output
     assert not marker.exists()
-    assert {p: (ran.root / p).read_bytes() for p in before} == before
-    left = [
-        str(p.relative_to(ran.root)) for p in (ran.root / "artifacts").rglob("*") if p.is_file() and hostile(p, marker)
-    ]
+    assert {p: (root / p).read_bytes() for p in before} == before
+    left = [str(p.relative_to(root)) for p in (root / "artifacts").rglob("*") if p.is_file() and hostile(p, marker)]
     assert left == [], "the store still holds what was planted"
 
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from checkout import CHECKOUT
 from pool_fixture import artifact_bytes
-from slurm_node import SlurmNode, free_port, missing, wait_for
+from slurm_node import SlurmNode, missing
+from stack_processes import free_port, wait_for
 
 from schemas.world import soak_world
 from trajpilot_core.simworld.write import write_world

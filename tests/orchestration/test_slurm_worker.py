@@ -1,6 +1,5 @@
 """The job script of a Slurm worker, without Slurm: what must go gives its run back and leaves no process behind."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from checkout import CHECKOUT
-from compose_server import LOGIN, Served, ask
+from compose_server import LOGIN, Served, told
 
 JOB = CHECKOUT / "deployments/slurm/worker.sbatch"
 WORKER = """#!{python}
@@ -70,19 +69,13 @@ def seen(job: str, wanted: int) -> bool:
     return living(job) == wanted
 
 
-def told(served: Served, method: str, path: str, body: object = None) -> Any:
-    answer = ask(served.url, method, f"/api{path}", LOGIN, body)
-    assert answer.status < 300, answer.body
-    return json.loads(answer.body)
-
-
 def made(served: Served, state: str) -> str:
-    flow = told(served, "POST", "/flows/", {"name": "slurm"})
-    return str(told(served, "POST", "/flow_runs/", {"flow_id": flow["id"], "state": {"type": state}})["id"])
+    flow = told(served.url, "/flows/", {"name": "slurm"})
+    return str(told(served.url, "/flow_runs/", {"flow_id": flow["id"], "state": {"type": state}})["id"])
 
 
 def state_of(served: Served, run: str) -> Any:
-    return told(served, "GET", f"/flow_runs/{run}")["state"]["name"]
+    return told(served.url, f"/flow_runs/{run}")["state"]["name"]
 
 
 @pytest.mark.slow
@@ -107,11 +100,11 @@ def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize(("s", "ending"), [(600.0, "USR1"), (0.5, "its worker")])
-def test_without_a_run_a_job_ends_for_good_and_leaves_no_process(tmp_path: Path, s: float, ending: str) -> None:
-    process, job = begun(tmp_path, "http://127.0.0.1:9", s=s)
-    assert seen(job, 2)
-    if ending == "USR1":
-        process.send_signal(signal.SIGUSR1)
-    assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n"
-    assert living(job) == 0
+def test_without_a_run_a_job_ends_for_good_and_leaves_no_process(tmp_path: Path) -> None:
+    for s, ending in ((600.0, "USR1"), (0.5, "its worker")):
+        process, job = begun(tmp_path, "http://127.0.0.1:9", s=s)
+        assert seen(job, 2)
+        if ending == "USR1":
+            process.send_signal(signal.SIGUSR1)
+        assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n"
+        assert living(job) == 0

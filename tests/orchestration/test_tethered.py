@@ -5,15 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from stack_processes import wait_for
 
 from deployments.tethered import launch, stop
 
-LIMIT_S = 60.0
-"""A start on a busy machine."""
 SERVER = """
 import os, pathlib, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -46,26 +44,20 @@ def lives(pid: int) -> bool:
     return bool(state.strip()) and not state.startswith("Z")
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < limit, f"not so within {LIMIT_S} s"
-        time.sleep(0.05)
-
-
 def parent(program: str, note: Path) -> subprocess.Popen[bytes]:
     """A run: starts the server and then works."""
     lines = f"import os, sys, time; {program.format(note=str(note))}; time.sleep(600)"
     return subprocess.Popen([sys.executable, "-c", lines])
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_server_and_its_children_end_with_a_run_that_is_killed(note: Path, number: signal.Signals) -> None:
-    run = parent(TETHERED, note)
-    assert len(living(note)) == 2
-    run.send_signal(number)
-    run.wait()
-    wait_for(lambda: living(note) == [])
+def test_a_server_and_its_children_end_with_a_run_that_is_killed(note: Path) -> None:
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        note.unlink(missing_ok=True)
+        run = parent(TETHERED, note)
+        assert len(living(note)) == 2
+        run.send_signal(number)
+        run.wait()
+        wait_for(lambda: living(note) == [])
 
 
 def test_a_server_without_the_pipe_would_outlive_the_run(note: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+from itertools import product
 from pathlib import Path
 
 import egoexo_fixture as egoexo
@@ -46,14 +47,28 @@ def configuration() -> PipelineConfig:
     return base.replace(ingest=base.ingest.replace(dev_min=1))
 
 
-@pytest.fixture
-def made(tmp_path: Path) -> tuple[Path, Path]:
+def options(corpus: Path, root: Path) -> RunOptions:
+    return RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=1.0)
+
+
+def ingested(folder: Path) -> tuple[Path, Path]:
     """(corpus, root): ingest ran, and was remembered."""
-    corpus = egoexo.healthy(tmp_path / "corpus").write()
-    run = RunOptions(root=str(tmp_path / "root"), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=1.0)
-    remember_run(configuration(), run)
-    execute(STAGES["ingest"], configuration(), run, STAGES)
-    return corpus, tmp_path / "root"
+    corpus, root = egoexo.healthy(folder / "corpus").write(), folder / "root"
+    remember_run(configuration(), options(corpus, root))
+    execute(STAGES["ingest"], configuration(), options(corpus, root), STAGES)
+    return corpus, root
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Of all tests that change nothing of it."""
+    return ingested(tmp_path_factory.mktemp("ingested"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> tuple[Path, Path]:
+    """Of one test."""
+    return ingested(tmp_path)
 
 
 def test_status_says_fresh_missing_and_why_with_and_without_saying_the_run_again(made: tuple[Path, Path]) -> None:
@@ -65,16 +80,9 @@ def test_status_says_fresh_missing_and_why_with_and_without_saying_the_run_again
         assert cells(result, "trajectories")[-1] == "never ran"
     changed = cells(ask("status", "--root", root, "--set", "ingest.max_horizon=4"), "ingest")
     assert (changed[0], changed[-1]) == ("stale", "max_horizon 8 -> 4")
-
-
-def test_status_gives_reasons_for_what_is_not_fresh_only(made: tuple[Path, Path]) -> None:
-    _, root = made
-    said = ask("status", "--root", root).stdout
-    assert "nothing changed" not in said
-    assert "never ran" in said
-    planned = ask("plan", "--root", root).stdout
-    assert "nothing changed" not in planned
-    assert "never ran" in planned
+    for command in ("status", "plan"):  # reasons for what is not fresh alone
+        said = ask(command, "--root", root).stdout
+        assert ("nothing changed" in said, "never ran" in said) == (False, True)
 
 
 def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -> None:
@@ -132,51 +140,37 @@ def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "status --root ADDRESS",
-        "plan --root ADDRESS",
-        "verify --root ADDRESS",
-        "gc --root ADDRESS",
-        "status --root . --data ADDRESS",
-        "plan --root . --data ADDRESS",
-        "run --root . --data ADDRESS",
-        "predict x.mp4 --start 1-2 --goal 3-4 --root ADDRESS",
-        "compare ADDRESS ADDRESS",
-    ],
-)
 @pytest.mark.usefixtures("no_credentials")
 def test_an_object_store_without_credentials_is_refused_in_one_sentence(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        InputError, match=r"s3://no-bucket/x cannot be used \(Unable to locate .* set AWS_ACCESS_KEY_ID"
-    ):
-        ask(*line.replace("ADDRESS", "s3://no-bucket/x").split())
-    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    lines = [f"{name} --root ADDRESS" for name in ("status", "plan", "verify", "gc")]
+    lines += [f"{name} --root . --data ADDRESS" for name in ("status", "plan", "run")]
+    lines += ["predict x.mp4 --start 1-2 --goal 3-4 --root ADDRESS", "compare ADDRESS ADDRESS"]
+    for line in lines:
+        said = r"s3://no-bucket/x cannot be used \(Unable to locate .* set AWS_ACCESS_KEY_ID"
+        with pytest.raises(InputError, match=said):
+            ask(*line.replace("ADDRESS", "s3://no-bucket/x").split())
+    assert list(Path.cwd().iterdir()) == []
+    for option, row in (("--root", "root"), ("--data", "data root")):
+        ill = ask("doctor", "--root", tmp_path, option, "s3://no-bucket/x")
+        assert ill.exit_code == 1
+        assert cells(ill, row)[2] == "bad"
+        assert f"to do, {row}: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
 
 
-@pytest.mark.parametrize(("option", "row"), [("--root", "root"), ("--data", "data root")])
-@pytest.mark.usefixtures("no_credentials")
-def test_doctor_names_an_object_store_without_credentials(option: str, row: str, tmp_path: Path) -> None:
-    ill = ask("doctor", "--root", tmp_path, option, "s3://no-bucket/x")
-    assert ill.exit_code == 1
-    assert cells(ill, row)[2] == "bad"
-    assert f"to do, {row}: s3://no-bucket/x cannot be used (Unable to locate credentials)" in ill.stdout
-
-
-def test_the_ui_names_no_address_and_no_login_where_it_cannot_listen(made: tuple[Path, Path]) -> None:
-    (made[1] / "prefect").mkdir()
+def test_the_ui_names_no_address_and_no_login_where_it_cannot_listen(own: tuple[Path, Path]) -> None:
+    (own[1] / "prefect").mkdir()
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         held.listen()
         with pytest.raises(InputError, match=r"port \d+ of 127.0.0.1 cannot be used \(.*in use\).*--port") as refused:
-            ask("ui", "--root", made[1], "--port", held.getsockname()[1])
+            ask("ui", "--root", own[1], "--port", held.getsockname()[1])
     assert "login" not in str(refused.value)
     for port in ("80000", "0"):
-        wrong = ask("ui", "--root", made[1], "--port", port)
+        wrong = ask("ui", "--root", own[1], "--port", port)
         assert wrong.exit_code == 2
         assert "Invalid value for '--port'" in wrong.output
         assert "http://" not in wrong.output
@@ -191,9 +185,8 @@ def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(
     assert "error: InputError: --set [/x]=3: no such setting" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named() -> None:
+    for change, said in (
         ("scorer.candiates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("candidates=32", r"no such setting; did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("Features.size_px=256", r"no such setting; did you mean features\.size_px"),
@@ -204,11 +197,9 @@ def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(
         ("scorer.candidates", r"no value is given; write --set scorer\.candidates=VALUE \(it is \d+ now\)"),
         ("features.checkpoint", r"features\.checkpoint=VALUE \(it is null now\)"),
         ("scorer", r"scorer is a group; write --set SETTING=VALUE for one of scorer\."),
-    ],
-)
-def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named(change: str, said: str) -> None:
-    with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
-        configure("atomic", [change])
+    ):
+        with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
+            configure("atomic", [change])
 
 
 def test_every_setting_by_its_whole_name_can_be_set_to_what_it_is() -> None:
@@ -216,12 +207,11 @@ def test_every_setting_by_its_whole_name_can_be_set_to_what_it_is() -> None:
         assert configure("atomic", [f"{name}={json.dumps(value)}"]) == atomic(), name
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_tables_lose_no_word_at_any_width(made: tuple[Path, Path], width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    corpus, root = made
+def test_tables_lose_no_word_at_any_width(own: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus, root = own
     os.utime(corpus / "takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4")
-    monkeypatch.setitem(WIDE, "COLUMNS", str(width))
-    for command in ("status", "plan", "doctor"):
+    for width, command in product((80, 120), ("status", "plan", "doctor")):
+        monkeypatch.setitem(WIDE, "COLUMNS", str(width))
         shown = ask(command, "--root", root).stdout
         assert "…" not in shown, shown
         assert all(len(line) <= width for line in shown.splitlines() if "│" in line)
@@ -261,8 +251,8 @@ def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(m
     assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
 
 
-def test_a_touched_and_a_gone_video_are_named(made: tuple[Path, Path]) -> None:
-    corpus, root = made
+def test_a_touched_and_a_gone_video_are_named(own: tuple[Path, Path]) -> None:
+    corpus, root = own
     video = corpus / "takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4"
     os.utime(video)
     touched = cells(ask("status", "--root", root), "ingest")
@@ -276,8 +266,8 @@ def data_file(root: Path) -> Path:
     return sorted(root.glob("artifacts/ingest/*/data-*.parquet"))[0]
 
 
-def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(made: tuple[Path, Path]) -> None:
-    _, root = made
+def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(own: tuple[Path, Path]) -> None:
+    _, root = own
     whole = ask("verify", "--root", root)
     assert (whole.exit_code, "is whole" in whole.stdout) == (0, True)
     file = data_file(root)
@@ -296,15 +286,15 @@ def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(made: 
     assert ask("verify", "--root", root).exit_code == 1  # the pointer leads nowhere until a run fixes it
 
 
-def test_verify_of_nothing_is_an_error_and_repair_waits_for_no_run(tmp_path: Path, made: tuple[Path, Path]) -> None:
+def test_verify_of_nothing_is_an_error_and_repair_waits_for_no_run(tmp_path: Path, own: tuple[Path, Path]) -> None:
     with pytest.raises(InputError, match="holds no artifact"):
         ask("verify", "--root", tmp_path / "nowhere")
-    with root_lock(str(made[1]), 0.0), pytest.raises(StoreError, match="in use by"):
-        ask("verify", "--root", made[1], "--repair")
+    with root_lock(str(own[1]), 0.0), pytest.raises(StoreError, match="in use by"):
+        ask("verify", "--root", own[1], "--repair")
 
 
-def test_verify_of_the_inputs_sees_damage_that_no_look_can_see(made: tuple[Path, Path]) -> None:
-    corpus, root = made
+def test_verify_of_the_inputs_sees_damage_that_no_look_can_see(own: tuple[Path, Path]) -> None:
+    corpus, root = own
     assert ask("verify", "--root", root, "--inputs").exit_code == 0
     path = corpus / "annotations/atomic_descriptions_train.json"
     kept = path.stat()
@@ -316,12 +306,11 @@ def test_verify_of_the_inputs_sees_damage_that_no_look_can_see(made: tuple[Path,
     assert f"{path}: DAMAGED" in found.stdout
 
 
-def test_gc_shows_first_and_removes_with_yes(made: tuple[Path, Path]) -> None:
-    corpus, root = made
+def test_gc_shows_first_and_removes_with_yes(own: tuple[Path, Path]) -> None:
+    corpus, root = own
     other = configuration().replace(ingest=configuration().ingest.replace(max_horizon=4))
-    run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=1.0)
     before = {path for path in root.rglob("*") if path.is_file()}
-    execute(STAGES["ingest"], other, run, STAGES)
+    execute(STAGES["ingest"], other, options(corpus, root), STAGES)
     young = ask("gc", "--root", root)
     assert "dry run: 0 files" in young.stdout
     assert "the youngest of each below 24 h" in young.stdout

@@ -1,0 +1,167 @@
+"""Shells of tasks without a server: progress, a silent server, settings that reach a stage, workers of a pool."""
+
+import logging
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import pytest
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.objects import WorkerStatus
+from prefect.exceptions import ObjectNotFound
+
+from schemas.config import PipelineConfig, RunOptions
+from tasks import artifacts, showing
+from tasks.artifacts import StageProgress
+from tasks.group_runs import workers_online
+from tasks.showing import shown
+from trajpilot_core.runtime import COMPILES
+
+
+class Shelf:
+    """What the UI would show."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[float, str]] = []
+        monkeypatch.setattr(artifacts, "create_progress_artifact", self.create)
+        monkeypatch.setattr(artifacts, "update_progress_artifact", self.update)
+        monkeypatch.setattr(artifacts, "UPDATE_EVERY_S", 0.0)
+
+    def create(self, progress: float, key: str, description: str) -> str:
+        assert not self.seen
+        self.seen.append((progress, description))
+        return key
+
+    def update(self, artifact: Any, progress: float, description: str) -> None:
+        self.seen.append((progress, description))
+
+
+def test_progress_moves_from_nothing_to_a_hundred_and_says_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(monkeypatch)
+    with StageProgress("features") as progress:
+        for done in (3, 6, 9, 12):
+            progress(done, 12, "takes")
+        progress.ended = "reused 0, computed 12"
+    assert [percent for percent, _ in shelf.seen] == [0, 25, 50, 75, 100, 100]
+    assert shelf.seen[2][1] == "**features**: 6 of 12 takes"
+    assert shelf.seen[-1][1] == "**features**: reused 0, computed 12"
+
+
+def test_a_stage_that_fails_keeps_its_place_and_says_why_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(monkeypatch)
+
+    def stage() -> None:
+        with StageProgress("ingest") as progress:
+            progress(1, 4, "videos probed")
+            raise ValueError("label ![x](http://outside.example/x.png)")
+
+    with pytest.raises(ValueError, match="label"):
+        stage()
+    percent, said = shelf.seen[-1]
+    assert percent == 25
+    assert said.startswith("**ingest**: failed: ValueError: label ")
+    assert "![x](" not in said
+
+
+def test_progress_is_not_sent_more_often_than_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    shelf = Shelf(monkeypatch)
+    monkeypatch.setattr(artifacts, "UPDATE_EVERY_S", 60.0)
+    with StageProgress("ingest") as progress:
+        for done in range(1000):
+            progress(done, 1000, "videos probed")
+    assert len(shelf.seen) == 2
+
+
+def answer(status: int) -> httpx.HTTPStatusError:
+    request = httpx.Request("POST", "http://127.0.0.1/api/artifacts/")
+    return httpx.HTTPStatusError("no", request=request, response=httpx.Response(status, request=request))
+
+
+def test_what_cannot_be_shown_is_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """What comes again in seconds, like progress, is left out without one."""
+
+    def raising(error: httpx.HTTPError) -> int:
+        raise error
+
+    for error in (httpx.ConnectError("refused"), httpx.ReadTimeout("late"), answer(500), answer(503)):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "trajpilot"):
+            assert shown("progress of features", lambda: raising(error)) is None  # noqa: B023
+            assert caplog.messages == []
+            assert shown("table of features", lambda: raising(error), patience_s=0.01) is None  # noqa: B023
+        assert "table of features is not shown in the UI: the Prefect server is away" in caplog.text
+
+
+def test_what_the_server_refuses_is_an_error_of_ours() -> None:
+    def publish() -> int:
+        raise answer(422)
+
+    with pytest.raises(httpx.HTTPStatusError):
+        shown("table of features", publish)
+
+
+def test_a_server_that_comes_back_in_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[object] = [httpx.ConnectError("refused"), answer(500), 7]
+    monkeypatch.setattr(showing, "POLL_S", 0.01)
+
+    def publish() -> object:
+        now = answers.pop(0)
+        if isinstance(now, Exception):
+            raise now
+        return now
+
+    assert shown("table of features", publish, patience_s=60.0) == 7
+
+
+def test_a_stage_and_a_group_of_trainings_run_with_what_their_run_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tasks.stage as shell
+
+    seen: list[bool] = []
+
+    def compute(*_: Any) -> Any:
+        seen.append(COMPILES.get())
+        return SimpleNamespace(cached=False, computed=1, message=lambda: "", seconds=0.0, ref=None)
+
+    for name in ("execute", "compute_group"):
+        monkeypatch.setattr(shell, name, compute)
+    monkeypatch.setattr(shell, "StageProgress", lambda name: nullcontext(SimpleNamespace(ended="")))
+    for name in ("publish_outcome", "show_pictures", "fan_out", "log_line"):
+        monkeypatch.setattr(shell, name, lambda *_: None)
+    for asked in (True, False):
+        run = RunOptions(compile_models=asked)
+        shell.run_stage.fn("alignment", PipelineConfig(), run)
+        shell.run_group.fn(PipelineConfig(), run, SimpleNamespace(stage="alignment"))
+        assert COMPILES.get() is False
+    assert seen == [True, True, False, False]
+
+
+class Server:
+    """Answers for one deployment, whose pool has some workers."""
+
+    def __init__(self, *workers: WorkerStatus, pool: str | None = "gpu", fault: Exception | None = None) -> None:
+        self.workers, self.pool, self.fault = workers, pool, fault
+
+    def read_deployment_by_name(self, name: str) -> Any:
+        assert name == "predictor-group/predictor-group"
+        if self.fault is not None:
+            raise self.fault
+        return SimpleNamespace(work_pool_name=self.pool)
+
+    def read_workers_for_work_pool(self, pool: str) -> list[Any]:
+        assert pool == self.pool
+        return [SimpleNamespace(status=status) for status in self.workers]
+
+
+def online(server: Server) -> int:
+    return workers_online(cast(SyncPrefectClient, server), "predictor-group")
+
+
+def test_workers_that_went_silent_do_not_count() -> None:
+    assert online(Server(WorkerStatus.ONLINE, WorkerStatus.OFFLINE, WorkerStatus.ONLINE)) == 2
+
+
+def test_a_pool_of_which_nothing_is_known_has_this_worker() -> None:
+    unknown = (Server(), Server(WorkerStatus.OFFLINE), Server(pool=None))
+    silent = (Server(fault=ObjectNotFound(Exception("gone"))), Server(fault=httpx.ConnectError("refused")))
+    assert [online(server) for server in (*unknown, *silent)] == [1] * 5
