@@ -147,7 +147,7 @@ def overwrite(seconds: float, cells: Mapping[int, str]) -> Callable[[TakeContent
     def edit(rows: list[str]) -> list[str]:
         for k in stretch(rows, seconds):
             values = dict(enumerate(rows[k].split(",")))
-            rows[k] = ",".join((values | cells).values())
+            rows[k] = ",".join((values | dict(cells)).values())
         return rows
 
     return lambda files: edit_rows(files, edit)

@@ -122,7 +122,9 @@ def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) ->
     Raises WorldError: a process died.
     """
     if workers <= 1 or len(arguments) <= 1:
-        yield from (write_take(*one) for one in arguments)
+        for one in arguments:
+            write_take(*one)
+            yield
         return
     with worker_pool(min(workers, len(arguments)), start_drawing) as pool:
         futures = [pool.submit(write_take, *one) for one in arguments]

@@ -35,7 +35,7 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
 
     def right(rows: Tensor) -> Tensor:
         """Return where the action's text is the nearest."""
-        predicted_BE = model(task.context[rows], task.given(rows, job.variant))
+        predicted_BE: Tensor = model(task.context[rows], task.given(rows, job.variant))
         return (predicted_BE @ task.bank.T).argmax(1) == task.labels[rows]
 
     def loss(rows: Tensor) -> Tensor:

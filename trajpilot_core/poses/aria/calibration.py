@@ -67,10 +67,10 @@ def extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
 
     Written as {"Translation": [3], "UnitQuaternion": [w, [x, y, z]]}.
     """
-    transform = camera_record(line).get("T_Device_Camera")
+    transform: Any = camera_record(line).get("T_Device_Camera")
     try:
         w, (x, y, z) = transform["UnitQuaternion"]
-        q_xyzw, t_m = np.array([x, y, z, w], dtype=float), np.array(transform["Translation"], dtype=float)
+        q_xyzw, t_m = np.array([x, y, z, w], np.float64), np.array(transform["Translation"], np.float64)
     except (TypeError, ValueError, KeyError):
         return None
     norm = np.linalg.norm(q_xyzw)
