@@ -190,7 +190,7 @@ def sum_of(known: Mapping[str, Needs], exactly: bool) -> str:
     seconds, size = (sum(getattr(needs, kind) for needs in known.values()) for kind in ("seconds", "disk"))
     most = max(known, key=lambda name: known[name].memory or 0)
     memory = f", {disk(known[most].memory)} of memory at most ({most})" if known[most].memory else ""
-    return f"{'about' if exactly else 'up to'} {time(max(seconds, LEAST_S))} and {disk(size)}{memory}"
+    return f"{'about' if exactly else 'up to'} {time(max(seconds, LEAST_S))} and {disk(size)} of disk{memory}"
 
 
 def existing(root: str) -> Path:
