@@ -14,7 +14,7 @@ from trajpilot_core.poses.accuracy import take_errors
 
 MPS = DATA / "aria_mps_sample"
 FOLDER = "takes/aria_mps_sample_1"
-SPANS = [(float(at), float(at) + 2.0) for at in np.arange(0.2, 9.2, 1.0)]
+SPANS = [(float(at), float(at) + 2.0) for at in np.arange(0.2, 9.2, 2.0)]
 """Clips of two seconds; docs/decisions/poses.md has one every half second."""
 
 

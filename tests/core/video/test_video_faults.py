@@ -231,19 +231,18 @@ def test_a_file_of_too_many_frames_is_refused(tmp_path: Path, monkeypatch: pytes
             probe(str(path if suffix == ".mp4" else write_video(tmp_path / "v.mkv", N)))
 
 
-@pytest.mark.parametrize(("lost", "kept"), [(25, {0, 1, 4, 5}), (3, {2, 3, 4, 5})])
-def test_a_packet_that_is_lost_costs_its_segment_and_is_warned_of(tmp_path: Path, lost: int, kept: set[int]) -> None:
+def test_a_packet_that_is_lost_costs_its_segment_and_is_warned_of(tmp_path: Path) -> None:
     """What a lost keyframe does to the frames behind it stands in docs/decisions/video-backend.md."""
     whole = plain(tmp_path, keyframe=20, b_frames=0)
-    path = without_packets(whole, tmp_path / "lost.mp4", {lost})
-    assert probe(str(path)).is_vfr, "the hole is warned of"
-    events = list(run_jobs(jobs_of(path), workers=1, timeout_s=LIMIT_S, ahead=20))
-    seen = {event.values["segment"]: event.frames for event in events if event.frames is not None}
-    codes = {event.values["segment"]: event.values["code"] for event in events if event.kind == "fault"}
-    assert set(seen) >= kept
-    assert set(codes) == set(range(6)) - set(seen)
-    for row, frames in seen.items():
-        assert [burnt_in(image) for image in frames] == list(range(row * 10, row * 10 + 10))
+    for lost, kept in ((25, {0, 1, 4, 5}), (3, {2, 3, 4, 5})):
+        path = without_packets(whole, tmp_path / f"{lost}.mp4", {lost})
+        assert probe(str(path)).is_vfr, "the hole is warned of"
+        got = dict(clips(str(path), np.arange(N).reshape(6, 10) / 30, 64, "pyav"))
+        assert set(got) == set(range(6))
+        seen = {row: clip.frames for row, clip in got.items() if isinstance(clip, DecodedClip)}
+        assert set(seen) >= kept
+        for row, frames in seen.items():
+            assert [burnt_in(image) for image in frames] == list(range(row * 10, row * 10 + 10))
 
 
 def test_a_refresh_without_keyframes_gives_no_half_built_picture(tmp_path: Path) -> None:

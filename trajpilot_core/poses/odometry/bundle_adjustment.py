@@ -117,7 +117,7 @@ def _normal_equations(seen: Observations, at: Solution, sigma: float) -> tuple[s
     shape = (3 * len(d), 6 * n_frames + len(at.rho))
     matrix = sparse.csr_array(((J * root[:, None, None]).ravel(), cells, np.arange(shape[0] + 1) * 13), shape=shape)
     residual = ((seen.ray - b) * root[:, None]).ravel()
-    return matrix.T @ matrix, matrix.T @ residual
+    return sparse.csr_array(matrix.T @ matrix), np.asarray(matrix.T @ residual, np.float64)
 
 
 def _stepped(current: Solution, A: sparse.csc_array, g: Array, free: slice, damping: float) -> Solution:
@@ -125,13 +125,14 @@ def _stepped(current: Solution, A: sparse.csc_array, g: Array, free: slice, damp
     size, poses = 6 * len(current.R), slice(6 * free.start, 6 * free.stop)
     diagonal = A.diagonal()
     damped = diagonal * (1 + damping) + damping * (diagonal[poses].mean() + 1e-12)
-    W, inverse = A[poses, size:], 1 / damped[size:]
-    H = (A[poses, poses] - (W * inverse) @ W.T).toarray() + np.diag((damped - diagonal)[poses])
+    W, inverse = sparse.csr_array(A[poses, size:]), 1 / damped[size:]
+    H = sparse.csr_array(A[poses, poses] - W @ sparse.diags_array(inverse) @ W.T).toarray()
+    right = g[poses] - np.asarray(W @ (inverse * g[size:]), np.float64)
     try:
-        step = solve(H, g[poses] - W @ (inverse * g[size:]), assume_a="pos")
+        step = solve(H + np.diag((damped - diagonal)[poses]), right, assume_a="pos")
     except LinAlgError:
         return current
-    rho = np.clip(current.rho + inverse * (g[size:] - W.T @ step), 0.0, MAX_RHO)
+    rho = np.clip(current.rho + inverse * (g[size:] - np.asarray(W.T @ step, np.float64)), 0.0, MAX_RHO)
     R, c = current.R.copy(), current.c.copy()
     R[free] = R[free] @ Rotation.from_rotvec(step.reshape(-1, 6)[:, :3]).as_matrix()
     c[free] += step.reshape(-1, 6)[:, 3:]
