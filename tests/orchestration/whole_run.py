@@ -2,6 +2,7 @@
 one and a hostile text in every free text. Made once for all test processes; nobody changes it."""
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -45,6 +46,7 @@ def whole_run(shelf: Shelf, worlds: Worlds, empty_database: EmptyDatabase) -> Ra
     with shelf.held("whole-run") as folder:
         world, root, note = folder / "world", folder / "root", folder / "ran.json"
         if not note.exists():
+            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             worlds.copy(soak_world(), world)
             hostile_corpus(world)
