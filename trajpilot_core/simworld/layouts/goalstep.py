@@ -137,7 +137,7 @@ def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeate
     truth = world.labels[span.label]
     thing, relevance = thing_of(truth), [name for name, _ in RELEVANCE]
     times = {"start_time": span.start, "end_time": span.end}
-    found = {**times, "step_category": category(truth), "step_description": step_description(truth)}
+    found: Json = {**times, "step_category": category(truth), "step_description": step_description(truth)}
     found |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
     found["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
     found["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
