@@ -4,6 +4,7 @@ Shapes: N clips, n bank, B queries, K candidates, E text width, D feature width.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,10 +14,7 @@ from trajpilot_core.data.action_events import ACTION, BEFORE, ActionEvents
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.action_token import ActionPredictor
 from trajpilot_core.models.alignment import TrajectoryEncoder
-from trajpilot_core.retrieval.shots import FoundShots
-
-QUERIES_AT_ONCE = 1024
-"""Whose cosines with the whole bank are held."""
+from trajpilot_core.retrieval.shots import FoundShots, nearest
 
 
 @dataclass(frozen=True)
@@ -53,22 +51,6 @@ def keys_of(chain: ActionChain, events: ActionEvents, rows: Tensor) -> Tensor:
 
 @torch.no_grad()
 def find_actions(chain: ActionChain, events: ActionEvents, rows: Tensor, candidates: int) -> FoundShots:
-    """Find the most similar clips of the bank, none of the query's own take (D 27); ties to the smaller number.
-
-    Args:
-        rows: (B,) long, the queries.
-        candidates: K; padded where the bank is smaller.
-    """
-    bank = chain.bank(events)
-    keys_nW = keys_of(chain, events, bank)
-    clips, cosines = [], []
-    for part in torch.split(rows, QUERIES_AT_ONCE):
-        cosine_Bn = keys_of(chain, events, part) @ keys_nW.T
-        own_Bn = events.take[part][:, None] == events.take[bank][None]
-        ranked, order = cosine_Bn.masked_fill(own_Bn, -torch.inf).sort(dim=1, descending=True, stable=True)
-        cosines.append(ranked[:, :candidates])
-        clips.append(bank[order[:, :candidates]])
-    cosine_BK, clip_BK = torch.cat(cosines), torch.cat(clips)
-    missing = candidates - cosine_BK.shape[1]
-    cosine_BK = F.pad(cosine_BK, (0, missing), value=-torch.inf)
-    return FoundShots(F.pad(clip_BK, (0, missing)).where(cosine_BK > -torch.inf, 0), cosine_BK)
+    """Find the K most similar clips of the bank for the queries, long of shape (B,)."""
+    bank, keys = chain.bank(events), partial(keys_of, chain, events)
+    return nearest(bank, keys(bank), keys, events.take, rows, candidates)

@@ -3,7 +3,9 @@
 Shapes: N shots, n bank, B queries, K candidates, E text width, D feature width.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -14,6 +16,9 @@ from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.data.shots import Shots
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.outcome import OutcomePredictor
+
+QUERIES_AT_ONCE = 1024
+"""Whose cosines with the whole bank are held."""
 
 
 @dataclass(frozen=True)
@@ -57,21 +62,35 @@ def keys_of(chain: OutcomeChain, shots: Shots, rows: Tensor) -> Tensor:
     return F.normalize(torch.cat([F.normalize(seen_BD, dim=-1), latents_of(chain, shots, rows, 0)], dim=-1), dim=-1)
 
 
-def find_shots(chain: OutcomeChain, shots: Shots, rows: Tensor, candidates: int) -> FoundShots:
-    """Find the most similar shots of the bank, none of the query's own take (D 27); ties to the smaller number.
+def nearest(
+    bank: Tensor, key_nW: Tensor, keys: Callable[[Tensor], Tensor], take: Tensor, rows: Tensor, candidates: int
+) -> FoundShots:
+    """Find the most similar events of a bank, none of the query's own take (D 27); ties to the smaller number.
 
     Args:
-        rows: long, of shape (B,): the queries.
+        bank: (n,) long, with keys `key_nW`.
+        keys: numbers of events, long (b,), -> their keys (b, W).
+        take: (N,) long, of every event.
+        rows: (B,) long, the queries.
         candidates: K; padded where the bank is smaller.
     """
-    cosine_Bn = keys_of(chain, shots, rows) @ keys_of(chain, shots, chain.bank).T
-    own_Bn = shots.take[rows][:, None] == shots.take[chain.bank][None]
-    ranked, order = cosine_Bn.masked_fill(own_Bn, -torch.inf).sort(dim=1, descending=True, stable=True)
-    ranked, order = ranked[:, :candidates], order[:, :candidates]
-    missing = candidates - ranked.shape[1]
-    cosine_BK = F.pad(ranked, (0, missing), value=-torch.inf)
-    shot_BK = F.pad(chain.bank[order], (0, missing))
-    return FoundShots(shot_BK.where(cosine_BK > -torch.inf, 0), cosine_BK)
+    found, cosines = [], []
+    for part in torch.split(rows, QUERIES_AT_ONCE):
+        own_Bn = take[part][:, None] == take[bank][None]
+        cosine_Bn = (keys(part) @ key_nW.T).masked_fill(own_Bn, -torch.inf)
+        ranked, order = cosine_Bn.sort(dim=1, descending=True, stable=True)
+        cosines.append(ranked[:, :candidates])
+        found.append(bank[order[:, :candidates]])
+    event_BK, cosine_BK = torch.cat(found), torch.cat(cosines)
+    missing = candidates - cosine_BK.shape[1]
+    cosine_BK = F.pad(cosine_BK, (0, missing), value=-torch.inf)
+    return FoundShots(F.pad(event_BK, (0, missing)).where(cosine_BK > -torch.inf, 0), cosine_BK)
+
+
+def find_shots(chain: OutcomeChain, shots: Shots, rows: Tensor, candidates: int) -> FoundShots:
+    """Find the K most similar training shots of the queries, long of shape (B,)."""
+    keys = partial(keys_of, chain, shots)
+    return nearest(chain.bank, keys(chain.bank), keys, shots.take, rows, candidates)
 
 
 def vote(shots: Shots, found: FoundShots, temperature: float) -> Tensor:

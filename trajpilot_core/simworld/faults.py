@@ -141,7 +141,7 @@ def stretch(rows: list[str], seconds: float) -> range:
     return range(int(len(rows) / 2 - half), int(len(rows) / 2 + half))
 
 
-def overwrite(seconds: float, cells: Mapping[int, str]) -> Callable[[TakeContents], TakeContents]:
+def overwrite(seconds: float, cells: dict[int, str]) -> Callable[[TakeContents], TakeContents]:
     """Return a damage that overwrites columns of the trajectory for a stretch of seconds."""
 
     def edit(rows: list[str]) -> list[str]:

@@ -129,7 +129,9 @@ def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) ->
     with worker_pool(min(workers, len(arguments)), start_drawing) as pool:
         futures = [pool.submit(write_take, *one) for one in arguments]
         try:
-            yield from (future.result() for future in as_completed(futures))
+            for future in as_completed(futures):
+                future.result()
+                yield
         except BrokenProcessPool as error:
             raise WorldError("a process that draws takes died (memory?); run again: finished takes are kept") from error
 

@@ -22,7 +22,6 @@ from trajpilot_core.store.corpus_files import open_corpus
 TEA, LATE = "tea_u1_a1_normal_001", "tea_u2_a1_error_002"
 METADATA = ("takes.json", "annotations/splits.json")
 NO_TAKES = b'{"annotations": {}}'
-NO_SHOTS = b'{"annotations": {"uid-%b": [{"annotation_uid": "a", "rejected": false, "descriptions": []}]}}'
 
 
 class Layout(NamedTuple):

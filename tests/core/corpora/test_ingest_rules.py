@@ -60,12 +60,9 @@ def test_segments_are_sorted_disjoint_inside_the_video_and_hold_their_time_point
 
 def test_midpoints_mirrored_ends_and_the_cap() -> None:
     anchor_s = np.array([5.0, 7.0, 8.0, 20.0])
-    start_s, end_s = midpoint_intervals(anchor_s, DURATION_S, None)
-    assert start_s.tolist() == [4.0, 6.0, 7.5, 14.0]
-    assert end_s.tolist() == [6.0, 7.5, 14.0, 26.0]
-    start_s, end_s = midpoint_intervals(anchor_s, DURATION_S, 2.0)
-    assert start_s.tolist() == [4.0, 6.0, 7.5, 18.0]
-    assert end_s.tolist() == [6.0, 7.5, 10.0, 22.0]
+    free, capped = (np.array(midpoint_intervals(anchor_s, DURATION_S, cap)).T.tolist() for cap in (None, 2.0))
+    assert free == [[4.0, 6.0], [6.0, 7.5], [7.5, 14.0], [14.0, 26.0]]
+    assert capped == [[4.0, 6.0], [6.0, 7.5], [7.5, 10.0], [18.0, 22.0]]
     assert np.array(midpoint_intervals(np.array([1.0]), DURATION_S, 2.0)).ravel().tolist() == [0.0, 3.0]
     assert np.array(midpoint_intervals(np.array([1.0]), DURATION_S, None)).ravel().tolist() == [0.0, DURATION_S]
 

@@ -125,12 +125,6 @@ def test_the_released_layout_loads_and_gives_the_state_of_the_first_token(folder
     assert (tokens["input_ids"][:, 0] == 0).all()
 
 
-def test_vectors_do_not_depend_on_what_else_is_in_the_batch(folder: Path) -> None:
-    encoder = load_text_encoder(config(folder, batch=3), "cpu")
-    one_by_one = np.concatenate([encoder.embed([text]) for text in TEXTS])
-    np.testing.assert_allclose(encoder.embed(TEXTS), one_by_one, atol=1e-5)
-
-
 def test_the_projection_is_applied_where_it_is_asked_for(folder: Path) -> None:
     state = read_checkpoint(folder / CHECKPOINT)
     plain = load_text_encoder(config(folder), "cpu")
@@ -160,10 +154,14 @@ def test_what_the_trainer_saved_beside_the_weights_stays_inert(folder: Path, mon
         read_checkpoint(path)
 
 
-def test_nothing_in_a_checkpoint_is_executed(tmp_path: Path) -> None:
+def test_nothing_in_a_checkpoint_is_executed_and_a_refusal_names_only_what_is_not_allowed(tmp_path: Path) -> None:
     class Attack:
         def __reduce__(self) -> tuple[Any, tuple[str]]:
             return os.system, (f"touch {tmp_path / 'executed'}",)
+
+    class Odd:
+        def __reduce__(self) -> tuple[Any, tuple[str]]:
+            return os.getenv, ("HOME",)
 
     byte_tokenizer(tmp_path)
     write_checkpoint(tmp_path, released_layout(roberta()), config=Attack())
@@ -173,13 +171,6 @@ def test_nothing_in_a_checkpoint_is_executed(tmp_path: Path) -> None:
         convert(tmp_path / CHECKPOINT, tmp_path / "EgoVLPv2.safetensors")
     assert not (tmp_path / "executed").exists()
     assert not (tmp_path / "EgoVLPv2.safetensors").exists()
-
-
-def test_a_refusal_names_only_what_is_not_allowed(tmp_path: Path) -> None:
-    class Odd:
-        def __reduce__(self) -> tuple[Any, tuple[str]]:
-            return os.getenv, ("HOME",)
-
     own = {"odd": Odd(), "path": Path("/x"), "options": argparse.Namespace(a=1)}
     write_checkpoint(tmp_path, released_layout(roberta()), config=own)
     with pytest.raises(CheckpointError, match=r"\(it asks for os\.getenv, not allowed\)"):
@@ -205,9 +196,11 @@ def test_the_converted_file_gives_the_same_vectors_and_says_where_it_comes_from(
         np.testing.assert_array_equal(one.embed(TEXTS), two.embed(TEXTS))
 
 
-def test_a_converted_file_is_taken_before_the_released_one(folder: Path) -> None:
+def test_the_command_converts_and_a_converted_file_is_taken_before_the_released_one(folder: Path) -> None:
     assert weights_file(folder).name == CHECKPOINT
-    convert(folder / CHECKPOINT, folder / CONVERTED)
+    done = CliRunner().invoke(app, ["convert", "egovlpv2", str(folder / CHECKPOINT), str(folder / CONVERTED)])
+    assert done.exit_code == 0, done.output
+    assert "sha256" in done.output
     assert weights_file(folder).name == CONVERTED
     (folder / "EgoVLPv2_smallproj.safetensors").write_bytes(b"")
     with pytest.raises(InputError, match=r"EgoVLPv2\.safetensors, EgoVLPv2_smallproj\.safetensors; leave one"):
@@ -231,13 +224,6 @@ def test_a_file_to_convert_to_is_refused_and_a_write_that_fails_leaves_nothing_b
     with pytest.raises(OSError, match="No space left"):
         convert(folder / CHECKPOINT, folder / CONVERTED)
     assert sorted(folder.iterdir()) == before
-
-
-def test_the_command_converts(folder: Path) -> None:
-    done = CliRunner().invoke(app, ["convert", "egovlpv2", str(folder / CHECKPOINT), str(folder / CONVERTED)])
-    assert done.exit_code == 0, done.output
-    assert "sha256" in done.output
-    assert (folder / CONVERTED).is_file()
 
 
 def test_what_is_no_encoder_is_refused_and_named(folder: Path) -> None:
@@ -306,6 +292,8 @@ def test_the_last_token_is_found_on_either_side_of_the_padding() -> None:
     states = torch.arange(10.0).view(2, 5, 1)
     mask = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]])
     assert POOLS["last"](states, mask).flatten().tolist() == [2.0, 9.0]
+    with pytest.raises(InputError, match="no direction for text 1 of 2"):
+        unit_rows(np.array([[1.0, 0.0], [0.0, 0.0]]))
 
 
 def test_a_model_by_its_id_comes_from_the_cache_at_the_pinned_commit(tmp_path: Path) -> None:
@@ -335,11 +323,6 @@ def test_weights_that_are_not_safetensors_are_refused(tmp_path: Path) -> None:
     torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match=r"was refused: .*safetensors"):
         load_text_encoder(TextConfig(encoder="transformers", model=str(tmp_path), embedding="mean"), "cpu")
-
-
-def test_a_vector_without_direction_is_an_error() -> None:
-    with pytest.raises(InputError, match="no direction for text 1 of 2"):
-        unit_rows(np.array([[1.0, 0.0], [0.0, 0.0]]))
 
 
 def test_the_bank_has_one_unit_vector_per_label_in_order_and_says_who_made_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from checkout import CHECKOUT
-from layouts_fixture import contents
+from layouts_fixture import Written, contents, small_world, written
 
 from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.engine.stage import no_progress
@@ -18,8 +18,7 @@ from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE, release_files, take_record
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.simworld.world.truth import World
-from trajpilot_core.simworld.write import WorldSummary, refuse_other_world, world_digest, write_world
+from trajpilot_core.simworld.write import refuse_other_world, world_digest, write_world
 
 
 def small(**changes: object) -> WorldConfig:
@@ -28,12 +27,10 @@ def small(**changes: object) -> WorldConfig:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, World, WorldSummary]:
-    """The tiny world with all its faults."""
-    folder = tmp_path_factory.mktemp("corpus") / "world"
-    config = tiny_world().replace(dense_takes=0, size_px=64, segments=5)
-    summary = write_world(config, folder, 1, no_progress)
-    return folder, sample_world(config), summary
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A world with all faults of the default layout."""
+    config = small_world("egoexo4d", train_takes=2, test_takes=1, segments=4)
+    return written(tmp_path_factory.mktemp("corpus") / "world", config)
 
 
 def test_the_number_of_workers_does_not_change_a_byte(tmp_path: Path) -> None:
@@ -135,16 +132,16 @@ def test_a_take_whose_file_was_lost_is_written_again(tmp_path: Path) -> None:
     assert contents(tmp_path / "part") == contents(tmp_path / "whole")
 
 
-def test_hostile_names_stand_in_the_records_and_touch_nothing_outside(corpus: tuple[Path, World, WorldSummary]) -> None:
-    folder, _, _ = corpus
+def test_hostile_names_stand_in_the_records_and_touch_nothing_outside(corpus: Written) -> None:
+    folder = corpus.folder
     names = {t["take_name"] for t in json.loads((folder / "takes.json").read_text())}
     assert set(faults.NAMES.values()) <= names
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
     assert not Path("/evil").exists()
 
 
-def test_nothing_of_the_truth_stands_in_the_corpus(corpus: tuple[Path, World, WorldSummary]) -> None:
-    folder, world, _ = corpus
+def test_nothing_of_the_truth_stands_in_the_corpus(corpus: Written) -> None:
+    folder, world = corpus
     ids = {label.label_id for label in world.labels}
     for name, data in contents(folder).items():
         text = data.decode(errors="replace") if not name.endswith(".mp4") else ""

@@ -93,33 +93,6 @@ def goal_entries(corpus: Written, split: str) -> dict[str, Json]:
     return {v["video_uid"].removeprefix("grp-"): v for v in videos}
 
 
-def groups(corpus: Written) -> dict[str, list[str]]:
-    with (corpus.folder / "v2/annotations/goalstep_video_groups.tsv").open(newline="") as handle:
-        rows = [ast.literal_eval(row["video_group"]) for row in csv.DictReader(handle, delimiter="\t")]
-    return {f"grp-{row[0]}": row for row in rows}
-
-
-def test_grouped_videos_lie_end_to_end_and_a_step_straddles_each_cut(goalstep: Written) -> None:
-    videos = {v["video_uid"]: v for v in load(goalstep.folder, "ego4d.json")["videos"]}
-    sizes = set()
-    for take in goalstep.good():
-        entry = goal_entries(goalstep, take.split)[take.uid]
-        files = groups(goalstep).get(entry["video_uid"], [take.uid])
-        assert (len(files) > 1) == entry["video_uid"].startswith("grp-")
-        sizes.add(len(files))
-        offset = 0.0
-        for uid in files:
-            times = frame_times(goalstep.folder / f"v2/full_scale/{uid}.mp4")
-            assert len(times) == videos[uid]["video_metadata"]["num_frames"]
-            assert videos[uid]["duration_sec"] * videos[uid]["video_metadata"]["fps"] == pytest.approx(len(times))
-            across = [s for s in entry["segments"] if s["start_time"] < offset < s["end_time"]]
-            assert len(across) == (offset > 0)
-            assert all((s["start_time"] + s["end_time"]) / 2 > offset for s in across)
-            offset += videos[uid]["duration_sec"]
-        assert offset == pytest.approx(goalstep.world.take_duration_s(take), abs=1e-5)
-    assert sizes == {1, 2, 3}
-
-
 def test_goalstep_files_have_the_habits_of_the_real_ones(goalstep: Written) -> None:
     relevance, unsorted, bare, beyond, depth = set(), 0, 0, 0, set()
     for take in goalstep.good():

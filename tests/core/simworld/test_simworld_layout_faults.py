@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from layouts_fixture import Written, court_world, small_world
+from layouts_fixture import Written, faulty_world
 from once import Worlds
 
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
-from schemas.world import tiny_world
 from trajpilot_core.corpora.registry import corpus_of_layout, layouts
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import execute
@@ -89,8 +88,7 @@ def check_labels(world: World, segments: pa.Table) -> None:
     "layout", [pytest.param(one, marks=pytest.mark.campaign) if one == "basketball" else one for one in layouts()]
 )
 def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(layout: str, worlds: Worlds, tmp_path: Path) -> None:
-    small = court_world(broken_segments=14) if layout == "basketball" else small_world(layout, segments=5)
-    config = tiny_world() if layout == "egoexo4d" else small.replace(train_takes=3, test_takes=4)
+    config = faulty_world(layout)
     corpus = Written(worlds.copy(config, tmp_path / "world"), sample_world(config))
     tables = run_stages(tmp_path / "runs", corpus)
     codes: dict[str, set[str]] = defaultdict(set)

@@ -65,11 +65,14 @@ def errors_deg(frames: list[np.ndarray], rotation: np.ndarray, camera: np.ndarra
 
 
 def test_the_rotation_between_frames_can_be_recovered_from_the_images(clip: tuple) -> None:
+    """The planted fault: poses of another moment."""
     frames, rotation, camera, _ = clip
     error, size = errors_deg(frames, rotation, camera)
     assert np.median(size) > 1.5
     assert np.median(error) < 0.8
     assert np.quantile(error, 0.8) < 1.2
+    wrong, _ = errors_deg(frames, np.roll(rotation, 20, axis=0), camera)
+    assert np.median(wrong) > 1.5
 
 
 def test_a_pure_rotation_moves_the_picture_by_the_homography_of_that_rotation() -> None:
@@ -91,12 +94,6 @@ def test_a_pure_rotation_moves_the_picture_by_the_homography_of_that_rotation() 
         assert np.median(off_px) < 0.25
 
 
-def test_poses_of_another_moment_are_found_out(clip: tuple) -> None:
-    frames, rotation, camera, _ = clip
-    error, _ = errors_deg(frames, np.roll(rotation, 20, axis=0), camera)
-    assert np.median(error) > 1.5
-
-
 def test_the_file_holds_every_frame_evenly_with_b_frames_and_no_date(clip: tuple) -> None:
     frames, rotation, _, path = clip
     assert len(frames) == len(rotation)
@@ -107,24 +104,6 @@ def test_the_file_holds_every_frame_evenly_with_b_frames_and_no_date(clip: tuple
         times = np.array([float(frame.pts * stream.time_base) for frame in found])
         assert {1, 2, 3} <= {int(frame.pict_type) for frame in found}  # I, P, B
     assert times == pytest.approx(np.arange(len(times)) / large_world().fps, abs=1e-6)
-
-
-def test_equal_frames_give_equal_bytes(tmp_path: Path) -> None:
-    world = sample_world(tiny_world())
-    take = world.takes[0]
-    for name in ("a.mp4", "b.mp4"):
-        write_video(tmp_path / name, render_at(world, take, head_motion(world, take), np.arange(20) / 15), 15, 28)
-    assert (tmp_path / "a.mp4").read_bytes() == (tmp_path / "b.mp4").read_bytes()
-
-
-def test_up_in_the_room_is_up_in_the_picture() -> None:
-    world = sample_world(tiny_world().replace(wander=0.0, motion_noise=0.0, kappa=0.0, style=0.0))
-    take = world.takes[0]
-    (frame,) = render_at(world, take, head_motion(world, take), np.array([1.0]))
-    station_above = frame[frame.shape[0] // 2].astype(float).std()
-    assert station_above > 0
-    rotation, _ = head_poses(head_motion(world, take), np.array([1.0]))
-    assert (rotation[0].T @ [0.0, 0.0, 1.0])[1] < -0.8
 
 
 def test_scene_zero_makes_all_takes_look_alike() -> None:

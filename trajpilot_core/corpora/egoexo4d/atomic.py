@@ -79,7 +79,11 @@ def choose_annotation(
     for other in (a for a in usable if a is not first):
         fault = Fault(RejectCode.ANNOTATOR_NOT_CHOSEN, f"annotation {other.uid} has {len(other.points)} descriptions")
         rejects.append(fault.reject(take, other.n_units, path))
-    return first.points, rejects + _rejects_of(first, take, path)
+    rejects += [fault.reject(take, 1, path, index) for index, fault in first.faults]
+    if first.is_reordered:
+        detail = f"annotation {first.uid}: {len(first.points)} descriptions were sorted by time"
+        rejects.append(Fault(RejectCode.TS_REORDERED, detail).reject(take, 0, path))
+    return first.points, rejects
 
 
 def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
@@ -96,10 +100,6 @@ def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
     if rejected:
         return Fault(RejectCode.ANNOTATION_REJECTED, f"annotation {uid}: {shown(fields.get('reject_reason'))}")
     annotator = as_id(fields.get("annotator_id")) or ""
-    return _filtered(uid, annotator, descriptions, config)
-
-
-def _filtered(uid: str, annotator: str, descriptions: list[object], config: IngestConfig) -> Annotation:
     accepted: list[AnnotatedPoint] = []
     faults: list[tuple[int, Fault]] = []
     for index, description in enumerate(descriptions):
@@ -109,8 +109,8 @@ def _filtered(uid: str, annotator: str, descriptions: list[object], config: Inge
         else:
             accepted.append(AnnotatedPoint(*found, uid, annotator, index))
     ordered = sorted(accepted)
-    points = [p for i, p in enumerate(ordered) if i == 0 or p[:2] != ordered[i - 1][:2]]
     double = [p for i, p in enumerate(ordered) if i > 0 and p[:2] == ordered[i - 1][:2]]
+    points = [p for i, p in enumerate(ordered) if i == 0 or p[:2] != ordered[i - 1][:2]]
     faults += [(p.offset, Fault(RejectCode.DUPLICATE, f"{shown(p.text)!r} at {p.time_s} s")) for p in double]
     is_reordered = any(a.time_s > b.time_s for a, b in pairwise(accepted))
     return Annotation(uid, points, sorted(faults), len(descriptions), is_reordered)
@@ -145,14 +145,6 @@ def _filter_fault(subject: object, unsure: bool | None, visible: bool | None, co
     if config.require_ego_visible and not visible:
         return Fault(RejectCode.NOT_EGO_VISIBLE, f"ego_visible is {visible}")
     return None
-
-
-def _rejects_of(annotation: Annotation, take: str, path: str) -> list[Reject]:
-    rejects = [fault.reject(take, 1, path, index) for index, fault in annotation.faults]
-    if annotation.is_reordered:
-        detail = f"annotation {annotation.uid}: {len(annotation.points)} descriptions were sorted by time"
-        rejects.append(Fault(RejectCode.TS_REORDERED, detail).reject(take, 0, path))
-    return rejects
 
 
 def _count(entry: object) -> int:

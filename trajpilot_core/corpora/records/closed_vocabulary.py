@@ -99,19 +99,19 @@ def _nearest(
     every = sorted({lemma(word) for label in (*known, *rare) for word in label.split()})
     words = {word: column for column, word in enumerate(every)}
     row = {pair: i for i, pair in enumerate(kept)}
-    centroids = _bags([(row[verb_noun(label)], label, n) for label, n in known.items()], len(kept), words)
-    queries = _bags([(i, label, 1) for i, label in enumerate(rare)], len(rare), words)
+
+    def bags(texts: Iterable[tuple[int, str, int]], n_rows: int) -> "sparse.csr_array":
+        """Return (n_rows, words) counts of the words in texts (row, text, weight)."""
+        cells = [(row, words[lemma(word)], n) for row, text, n in texts for word in text.split()]
+        rows, columns, n = (np.array(part, np.int64) for part in (zip(*cells, strict=True) if cells else ((), (), ())))
+        return sparse.coo_array((n.astype(np.float64), (rows, columns)), shape=(n_rows, len(words))).tocsr()
+
+    centroids = bags([(row[verb_noun(label)], label, n) for label, n in known.items()], len(kept))
+    queries = bags([(i, label, 1) for i, label in enumerate(rare)], len(rare))
     norm = np.sqrt(np.asarray(centroids.multiply(centroids).sum(axis=1)).ravel())
     ranked = np.array(sorted(range(len(kept)), key=lambda i: (-times[kept[i]], kept[i])), np.int64)
     cosine = (queries @ centroids.T).toarray() / norm  # the query's own length changes no order
     return [kept[ranked[int(np.argmax(scores[ranked]))]] for scores in cosine]
-
-
-def _bags(texts: Iterable[tuple[int, str, int]], n_rows: int, words: Mapping[str, int]) -> "sparse.csr_array":
-    """Return (n_rows, words) counts of the words in texts (row, text, weight)."""
-    cells = [(row, words[lemma(word)], n) for row, text, n in texts for word in text.split()]
-    rows, columns, n = (np.array(part, np.int64) for part in (zip(*cells, strict=True) if cells else ((), (), ())))
-    return sparse.coo_array((n.astype(np.float64), (rows, columns)), shape=(n_rows, len(words))).tocsr()
 
 
 def label_classes(labels: pa.Table, wanted: int | None) -> tuple[pa.Table, tuple[CorpusCount, ...]]:

@@ -43,21 +43,12 @@ def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | N
     for scenario in set(tables.takes.column("scenario").to_pylist()) if allowed is not None else ():
         for label_id in (allowed or {}).get(scenario, frozenset()) & known:
             counts.setdefault((scenario, label_id), {})
-    return table_of(ScenarioLabel, [_scenario_label(*key, n, allowed) for key, n in sorted(counts.items())])
-
-
-def _scenario_label(
-    scenario: str, label_id: str, n: Mapping[str, int], allowed: Mapping[str, frozenset[str]] | None
-) -> ScenarioLabel:
-    is_allowed = n.get("train", 0) > 0 if allowed is None else label_id in allowed.get(scenario, frozenset())
-    return ScenarioLabel(
-        scenario=scenario,
-        label_id=label_id,
-        n_train=n.get("train", 0),
-        n_dev=n.get("dev", 0),
-        n_test=n.get("test", 0),
-        is_allowed=is_allowed,
-    )
+    rows = []
+    for (scenario, label_id), n in sorted(counts.items()):
+        is_allowed = n.get("train", 0) > 0 if allowed is None else label_id in allowed.get(scenario, frozenset())
+        n_of = {f"n_{split}": n.get(split, 0) for split in ("train", "dev", "test")}
+        rows.append(ScenarioLabel(scenario=scenario, label_id=label_id, is_allowed=is_allowed, **n_of))
+    return table_of(ScenarioLabel, rows)
 
 
 def _scenario_counts(tables: Tables) -> dict[tuple[str, str], dict[str, int]]:
@@ -82,13 +73,8 @@ def counts_of(tables: Tables, reading: CorpusReading, published: Mapping[str, Pu
     """
     is_real = SIMULATED not in tables.takes.column("corpus").to_pylist()
     stated = {what: (known.count, known.setting) for what, known in published.items()}
-    rows = [count(what, ours, *stated.get(what, (None, ""))) for what, ours in _common_counts(tables).items()]
-    return [row if is_real else row.replace(paper=None) for row in (*rows, *reading.counts)]
-
-
-def _common_counts(tables: Tables) -> dict[str, int]:
     takes, segments = (table.column("split").to_pylist() for table in (tables.takes, tables.segments))
-    return {
+    common = {
         TRAIN_TAKES: len(takes) - takes.count("test"),
         TEST_TAKES: takes.count("test"),
         TRAIN_SEGMENTS: len(segments) - segments.count("test"),
@@ -96,3 +82,5 @@ def _common_counts(tables: Tables) -> dict[str, int]:
         LABELS: tables.labels.num_rows,
         SCENARIOS: len(set(tables.takes.column("scenario").to_pylist())),
     }
+    rows = [count(what, ours, *stated.get(what, (None, ""))) for what, ours in common.items()]
+    return [row if is_real else row.replace(paper=None) for row in (*rows, *reading.counts)]

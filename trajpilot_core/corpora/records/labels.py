@@ -44,19 +44,11 @@ def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
     """
     before = None
     while text != before:
-        before, text = text, _normalise_once(text, subjects)
+        before = text
+        words = " ".join(unicodedata.normalize("NFKC", text).lower().translate(_CHARACTERS).split())
+        spoken = next((s for s in subjects if words == s or words.startswith(f"{s} ")), "")
+        text = words[len(spoken) + 1 :] if spoken else words
     return text
-
-
-def _normalise_once(text: str, subjects: Sequence[str]) -> str:
-    plain = unicodedata.normalize("NFKC", text).lower()
-    words = " ".join(plain.translate(_CHARACTERS).split())
-    for subject in subjects:
-        if words == subject:
-            return ""
-        if words.startswith(subject + " "):
-            return words[len(subject) + 1 :]
-    return words
 
 
 def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
@@ -71,18 +63,15 @@ def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
             raise InputError(f"{where} has the columns {rows.fieldnames}, expected {', '.join(COLUMNS)}")
         groups: dict[str, str] = {}
         for row in rows:
-            _add_paraphrase(groups, row, f"{where}, line {rows.line_num}")
+            text, label_id = normalise(row["text"] or ""), (row["label_id"] or "").strip()
+            line = f"{where}, line {rows.line_num}"
+            if not text or not label_id:
+                raise InputError(f"{line}: text or label_id is empty ({row}); fill it or delete the line")
+            if groups.setdefault(text, label_id) != label_id:
+                raise InputError(f"{line}: {text!r} is in the groups {groups[text]!r} and {label_id!r}; keep one")
     except csv.Error as error:
         raise InputError(f"{where} is no CSV: {error}; quote texts that hold commas") from error
     return groups
-
-
-def _add_paraphrase(groups: dict[str, str], row: dict[str, str | None], where: str) -> None:
-    text, label_id = normalise(row["text"] or ""), (row["label_id"] or "").strip()
-    if not text or not label_id:
-        raise InputError(f"{where}: text or label_id is empty ({row}); fill it or delete the line")
-    if groups.setdefault(text, label_id) != label_id:
-        raise InputError(f"{where}: {text!r} is in the groups {groups[text]!r} and {label_id!r}; keep one")
 
 
 def label_rows(texts: Iterable[tuple[str, str, Split]]) -> list[Label]:
@@ -93,20 +82,20 @@ def label_rows(texts: Iterable[tuple[str, str, Split]]) -> list[Label]:
     groups: dict[str, Counter[tuple[str, Split]]] = defaultdict(Counter)
     for label_id, text, split in texts:
         groups[label_id][text, split] += 1
-    return [_label(label_id, groups[label_id]) for label_id in sorted(groups)]
-
-
-def _label(label_id: str, counts: Counter[tuple[str, Split]]) -> Label:
-    texts = sorted({text for text, _ in counts})
-    total: Counter[Split] = Counter()
-    for (_, split), n in counts.items():
-        total[split] += n
-    best = min(texts, key=lambda text: (-counts[text, "train"], text))
-    return Label(
-        label_id=label_id,
-        label=best,
-        paraphrases=tuple(texts),
-        n_train=total["train"],
-        n_dev=total["dev"],
-        n_test=total["test"],
-    )
+    labels = []
+    for label_id, counts in sorted(groups.items()):
+        total: Counter[Split] = Counter()
+        for (_, split), n in counts.items():
+            total[split] += n
+        found = sorted({text for text, _ in counts})
+        labels.append(
+            Label(
+                label_id=label_id,
+                label=min(found, key=lambda text: (-counts[text, "train"], text)),
+                paraphrases=tuple(found),
+                n_train=total["train"],
+                n_dev=total["dev"],
+                n_test=total["test"],
+            )
+        )
+    return labels

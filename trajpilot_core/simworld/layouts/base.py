@@ -56,7 +56,9 @@ class Layout:
     """Whether the layout releases trajectories."""
     parts: Callable[[World, TakeTruth], tuple[int, ...]] = lambda _, take: (take.n_frames,)
     """Frames in each of the consecutive video files of a take."""
-    performed: Callable[[World, int, tuple[SegmentTruth, ...]], tuple[SegmentTruth, ...]] = lambda *drawn: drawn[2]
+    performed: Callable[[World, int, tuple[SegmentTruth, ...]], tuple[SegmentTruth, ...]] = (
+        lambda world, index, segments: segments
+    )
     """(world, number of a take, its steps as drawn) -> its steps, where more than procedure and intent decides them."""
     released_name: Callable[[World, TakeTruth], str] = lambda world, take: (
         f"{take.uid}_{world.captures[take.capture].camera}"
