@@ -17,7 +17,7 @@ from trajpilot_core.engine.needs import MB, Need, Needs, NeedsMachine
 from trajpilot_core.engine.sizes import CorpusSizes
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.vlm.clients.stub import NAME as STUB
+from trajpilot_core.vlm.clients.registry import NAME as STUB
 from trajpilot_core.vlm.prompts import load_prompts
 
 if TYPE_CHECKING:
