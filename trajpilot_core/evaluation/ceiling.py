@@ -193,13 +193,7 @@ def _values(block: PredictionBlock, metrics: tuple[str, ...]) -> Array:
 
 
 def take_scores(
-    variant: str,
-    seed: int,
-    horizon: int,
-    takes: Sequence[str],
-    sums: Array,
-    counts: Array,
-    metrics: Sequence[str],
+    variant: str, seed: int, horizon: int, takes: Sequence[str], sums: Array, counts: Array, metrics: Sequence[str]
 ) -> pa.Table:
     """Return one row per take that has windows and of the M metrics, from (T, M) sums and (T,) counts."""
     held = np.flatnonzero(counts)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.paper_claims import CheckInputs, claim_checks
+from trajpilot_core.evaluation.paper_claims import CLAIMS, CheckInputs, claim_check, widening_check
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
 from trajpilot_core.evaluation.tables import gate_gains
 from trajpilot_core.methods import METHODS, method
@@ -32,7 +32,8 @@ def judge(evidence: CheckInputs) -> list[Judgement]:
         bank_check(evidence),
         folds_check(evidence),
         *evidence.trained,
-        *claim_checks(evidence),
+        *(claim_check(claim, evidence) for claim in CLAIMS),
+        widening_check(evidence),
     ]
 
 

@@ -16,7 +16,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.paired import Pairing, pair
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.history import keys_of, made_from
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, resolved
+from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.manifest import current_manifest, read_manifest
 from trajpilot_core.store.reading import read_entry_table
 
@@ -91,7 +91,7 @@ class InputDifference:
     """Tables that one of the runs no longer has."""
 
 
-def open_side(name: str, stages: Mapping[str, AnyStage], allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Side:
+def open_side(name: str, stages: Mapping[str, AnyStage]) -> Side:
     """Find a run: a root (its evaluation that counts), or `ROOT@KEY` (an earlier one, by the front of its key).
 
     Raises:
@@ -99,7 +99,7 @@ def open_side(name: str, stages: Mapping[str, AnyStage], allowed: tuple[str, ...
         StoreError: what is there is damaged.
     """
     root, key = (name, None) if "://" in name or Path(name).is_dir() else _split(name)
-    folder = open_folder(root if "://" in root else str(resolved(root)), allowed)
+    folder = open_folder(root if "://" in root else str(resolved(root)))
     if key is not None:
         keys = [found for found in keys_of(folder, EVALUATION) if found.startswith(key)]
         if len(keys) != 1:

@@ -75,7 +75,8 @@ def drawn_pairs(
         generator: draws them and their partners.
     """
     anchors = np.sort(generator.permutation(rows)[: cfg.pairs])
-    whole = Choice(rows, *_everywhere(anchors, len(rows)))
+    nowhere = np.zeros(len(anchors), np.int64)
+    whole = Choice(rows, nowhere, np.full_like(nowhere, len(rows)), nowhere, nowhere)
     partners = {
         ADJACENT: _next(at, rows, anchors),
         FAR: _later(at, rows, anchors, cfg.far_steps).drawn(
@@ -87,11 +88,6 @@ def drawn_pairs(
         ),
     }
     return {kind: (anchors[partner >= 0], partner[partner >= 0]) for kind, partner in partners.items()}
-
-
-def _everywhere(anchors: Codes, n: int) -> tuple[Codes, Codes, Codes, Codes]:
-    nowhere = np.zeros(len(anchors), np.int64)
-    return nowhere, np.full(len(anchors), n, np.int64), nowhere, nowhere
 
 
 def _next(at: SegmentPlaces, rows: Codes, anchors: Codes) -> Codes:
@@ -184,7 +180,6 @@ def pair_distances(
 
     Args:
         splits: split -> rows; no pair leaves its split.
-        cfg: pairs, seed, draws.
     """
     found = []
     for number, (split, rows) in enumerate(splits.items()):
@@ -195,19 +190,10 @@ def pair_distances(
                 continue
             measured = np.concatenate([_compared(features, first[p], second[p]) for p in _parts(len(first))])
             means, lows, highs, n_takes = over_takes(measured, at.take[first], cfg)
-            found += [
-                PairDistance(
-                    split=split,
-                    pairs=kind,
-                    quantity=name,
-                    value=mean,
-                    low=low,
-                    high=high,
-                    n_pairs=len(first),
-                    n_takes=n_takes,
-                )
-                for name, mean, low, high in zip(QUANTITIES, means, lows, highs, strict=True)
-            ]
+            common = {"split": split, "pairs": kind, "n_pairs": len(first), "n_takes": n_takes}
+            for one in zip(QUANTITIES, means, lows, highs, strict=True):
+                own = dict(zip(("quantity", "value", "low", "high"), one, strict=True))
+                found.append(PairDistance.model_validate(common | own))
     return found
 
 
@@ -235,20 +221,11 @@ def progress_shares(
         if not counted:
             continue
         means, lows, highs, n_takes = over_takes(100.0 * np.concatenate(counted), take_N, cfg)
-        found += [
-            ProgressShare(
-                split=split,
-                horizon=horizon,
-                space=space,
-                share=mean,
-                low=low,
-                high=high,
-                chance=100 / math.factorial(horizon - 2),
-                n_windows=len(rows_NH),
-                n_takes=n_takes,
-            )
-            for space, mean, low, high in zip(SPACES, means, lows, highs, strict=True)
-        ]
+        common = {"split": split, "horizon": horizon, "n_windows": len(rows_NH), "n_takes": n_takes}
+        common |= {"chance": 100 / math.factorial(horizon - 2)}
+        for one in zip(SPACES, means, lows, highs, strict=True):
+            own = dict(zip(("space", "share", "low", "high"), one, strict=True))
+            found.append(ProgressShare.model_validate(common | own))
     return found
 
 
@@ -261,11 +238,7 @@ def _approaching(features: PooledFeatures, rows_NH: Codes) -> Array:
 
 
 def falls(distance_NM: Array) -> Mask:
-    """Return (N,): true where a distance falls at every middle step; Start is not in the chain, one step always counts.
-
-    Args:
-        distance_NM: (N, M) to the goal.
-    """
+    """Return (N,): true where (N, M) distances to the goal fall at every middle step; one step always counts."""
     return np.asarray((np.diff(distance_NM, axis=1) < 0).all(axis=1))
 
 

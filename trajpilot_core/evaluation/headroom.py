@@ -34,7 +34,8 @@ def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, 
     some_B = valid_BP.any(1)
     same_BPM = (view.data.labels[mids_BPM] == labels_BM[:, None]) & valid_BP[:, :, None]
     any_BPMM = (view.data.labels[mids_BPM][..., None] == labels_BM[:, None, None]) & valid_BP[:, :, None, None]
-    random_entry = _random_entries(len(bank.take), len(labels_BM), pool, seed).to(labels_BM.device)
+    generator = torch.Generator().manual_seed(seed)
+    random_entry = torch.randint(len(bank.take), (len(labels_BM), pool), generator=generator).to(labels_BM.device)
     random_cosine = torch.einsum("bd,bpd->bp", found.key, bank.key[random_entry])
     best_B = queries.utility[:, :pool].argmax(dim=1, keepdim=True)
     own_BME = view.latents[found.segments[:, 1:-1]]
@@ -72,11 +73,6 @@ def headroom_row(seed: int, horizon: int, pool: int, parts: Iterable[PoolSums]) 
     count = {name: max(1.0, n_with_pool) if name in POOL_COSINES else n_windows for name in total}
     means = {name: (100 if name in PERCENT else 1) * value / count[name] for name, value in total.items()}
     return Headroom.model_validate({"seed": seed, "horizon": horizon, "pool": pool, "n_windows": n_windows, **means})
-
-
-def _random_entries(n: int, windows: int, pool: int, seed: int) -> Tensor:
-    """Return (windows, pool) long entries of a bank of `n`."""
-    return torch.randint(n, (windows, pool), generator=torch.Generator().manual_seed(seed))
 
 
 def _best_mid_cosine(own_BME: Tensor, other_BPME: Tensor, valid_BP: Tensor | None) -> Tensor:

@@ -14,7 +14,7 @@ from schemas.joint_decoding import JointDecodingConfig
 from schemas.results import DecodingChoice
 from trajpilot_core.data.planning import SPLITS, WindowSet
 from trajpilot_core.methods.batch import WindowBatch
-from trajpilot_core.methods.sequences import Knobs, SequenceModels, Shortlist
+from trajpilot_core.methods.sequences import Knobs, Shortlist
 from trajpilot_core.methods.viterbi import PLAIN, shortlist
 from trajpilot_core.models.label_chain import kept_chain, kept_marginals, kept_moves
 
@@ -49,15 +49,16 @@ def choose_knobs(
     chosen = []
     for row in PLAIN:
         grid = grid_of(config, row)
-        head = {"variant": row, "seed": seed, "horizon": horizon}
-        if batch is None:
-            nothing = {**grid[0]._asdict(), "log_likelihood": 0.0, "n_windows": 0}
-            chosen.append(DecodingChoice.model_validate(head | nothing))
-            continue
-        of_grid = likelihoods(batch, shortlist(batch, row), grid)
-        best = max(range(len(grid)), key=of_grid.__getitem__)
-        found = {**grid[best]._asdict(), "log_likelihood": round(of_grid[best], 6), "n_windows": len(batch.segments)}
-        chosen.append(DecodingChoice.model_validate(head | found))
+        of_grid = [0.0] if batch is None else likelihoods(batch, shortlist(batch, row), grid)
+        best = max(range(len(of_grid)), key=of_grid.__getitem__)
+        head = {
+            "variant": row,
+            "seed": seed,
+            "horizon": horizon,
+            "n_windows": 0 if batch is None else len(batch.segments),
+        }
+        found = {**head, **grid[best]._asdict(), "log_likelihood": round(of_grid[best], 6)}
+        chosen.append(DecodingChoice.model_validate(found))
     return chosen
 
 
@@ -73,9 +74,3 @@ def likelihoods(batch: WindowBatch, short: Shortlist, grid: Sequence[Knobs]) -> 
         own_BM = torch.where(is_true_BMP, posterior_BMP, 0.0).sum(2)
         found.append(float(own_BM.clamp_min(LEAST).log().double().mean()))
     return found
-
-
-def with_choices(sequences: SequenceModels, choices: Sequence[DecodingChoice]) -> SequenceModels:
-    """Return what the rows of one seed and horizon decode with."""
-    knobs = {choice.variant: Knobs(choice.temperature, choice.weight) for choice in choices}
-    return SequenceModels(sequences.fitted, sequences.config, knobs)

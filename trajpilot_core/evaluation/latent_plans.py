@@ -23,14 +23,7 @@ from trajpilot_core.methods.latent import CEM, CEM_BANK, CEM_GOAL, CEM_TRUTH, NO
 from trajpilot_core.methods.plans import RANKED
 from trajpilot_core.methods.sight import STRIDE, same
 from trajpilot_core.models.blocks import KeysValues
-from trajpilot_core.models.latent import (
-    LatentHead,
-    LatentPredictor,
-    LatentShape,
-    StepInputs,
-    l1_between,
-    targets_of,
-)
+from trajpilot_core.models.latent import LatentHead, LatentPredictor, LatentShape, StepInputs, l1_between, targets_of
 from trajpilot_core.models.latent_candidates import FoldedPredictor, Moves, StepsAsked, folded, values_of
 from trajpilot_core.models.latent_search import Controls, cross_entropy_search, fit_controls, noise_of
 from trajpilot_core.models.ranking import best
@@ -237,12 +230,7 @@ def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, rando
 
 @torch.inference_mode()
 def answer_windows(
-    models: LatentModels,
-    data: PlanningData,
-    segments_NH: Tensor,
-    bank: NeighbourBank,
-    keys: EndKeys,
-    random_N: Tensor,
+    models: LatentModels, data: PlanningData, segments_NH: Tensor, bank: NeighbourBank, keys: EndKeys, random_N: Tensor
 ) -> dict[str, Answers]:
     """Return `answers_of` for (N, H) windows, in parts that fit the memory."""
     most = max(1, SEARCHED_STEPS // (models.cfg.search.samples * segments_NH.shape[1]))
@@ -264,12 +252,7 @@ def answer_windows(
 
 @torch.inference_mode()
 def check_latent_sight(
-    models: LatentModels,
-    data: PlanningData,
-    segments_PH: Tensor,
-    bank: NeighbourBank,
-    keys: EndKeys,
-    fitted: Tensor,
+    models: LatentModels, data: PlanningData, segments_PH: Tensor, bank: NeighbourBank, keys: EndKeys, fitted: Tensor
 ) -> None:
     """Ask every row about (P, H) windows again after what it says it does not see was exchanged.
 

@@ -20,7 +20,7 @@ from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, inte
 from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows, random_entries
 from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.methods.latent import CEM, CEM_BANK, NO_TRAJ
-from trajpilot_core.models.latent import LatentPredictor, StepInputs, l1_between, targets_of
+from trajpilot_core.models.latent import StepInputs, l1_between, targets_of
 from trajpilot_core.models.latent_candidates import Moves
 from trajpilot_core.retrieval.neighbours import NeighbourBank
 from trajpilot_core.training.convergence import judge_scores
@@ -71,14 +71,9 @@ def condition_distances(models: LatentModels, data: PlanningData, pairs: NextPai
         for condition, variant in TRAININGS.items():
             model = next(one for name, one in models.of_variant.items() if name == variant)
             steps = next_inputs(models, data, condition, segments[:, 1], other)
-            found.setdefault(condition, []).append(l1_between(predict_next(model, start, steps), true))
+            predicted: Tensor = model(model.encode(start, None, NEXT), steps, 1, NEXT)
+            found.setdefault(condition, []).append(l1_between(predicted[:, 0, 0], true))
     return {condition: torch.cat(parts).double().cpu().numpy() for condition, parts in found.items()}
-
-
-def predict_next(model: LatentPredictor, start_BGD: Tensor, steps: StepInputs) -> Tensor:
-    """Return (B, G, D), the latent of the next segment."""
-    out: Tensor = model(model.encode(start_BGD, None, NEXT), steps, 1, NEXT)
-    return out[:, 0, 0]
 
 
 def next_inputs(
@@ -154,18 +149,10 @@ def energy_rows(
         for name in (*ENERGIES, "goal_step_seen"):
             energy_BS = windows.energy(Moves(windows.motions_of(several)), name)
             spreads.setdefault(name, []).append(relative_spread(windows, energy_BS))
-    return correlations(found, models.seed, horizon), [
-        EnergySpread.model_validate(
-            {
-                "seed": models.seed,
-                "horizon": horizon,
-                "energy": name,
-                "spread": float(torch.cat(parts).mean()),
-                "n_windows": len(drawn),
-            }
-        )
-        for name, parts in spreads.items()
-    ]
+    common = {"seed": models.seed, "horizon": horizon, "n_windows": len(drawn)}
+    means = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}
+    varied = [EnergySpread.model_validate(common | {"energy": name, "spread": mean}) for name, mean in means.items()]
+    return correlations(found, models.seed, horizon), varied
 
 
 def relative_spread(windows: LatentWindows, energy_BS: Tensor) -> Tensor:
@@ -198,21 +185,9 @@ def correlations(
         if name == "right":
             continue
         r = pearson(energy, values[motion, "right", ""])
-        rows.append(
-            EnergyCorrelation.model_validate(
-                {
-                    "seed": seed,
-                    "horizon": horizon,
-                    "energy": name,
-                    "distance": distance,
-                    "motion": motion,
-                    "pearson": r,
-                    "explained": None if r is None else 100 * r * r,
-                    "deviation": float(energy.std()),
-                    "n_windows": len(energy),
-                }
-            )
-        )
+        place = {"seed": seed, "horizon": horizon, "energy": name, "distance": distance, "motion": motion}
+        own = {"pearson": r, "explained": None if r is None else 100 * r * r, "deviation": float(energy.std())}
+        rows.append(EnergyCorrelation.model_validate({**place, **own, "n_windows": len(energy)}))
     return rows
 
 
@@ -223,6 +198,7 @@ def pearson(one_N: Array, other_N: Array) -> float | None:
     return float(np.corrcoef(one_N, other_N)[0, 1])
 
 
+HARMED = "Full mAcc"
 FLAT = 0.02
 """Least spread of the energies of real motions; below it an energy chooses by noise."""
 
@@ -258,7 +234,7 @@ def judge_energies(spreads: Sequence[EnergySpread]) -> list[Judgement]:
     return judged
 
 
-def judge_harm(metrics: Sequence[Metric], metric: str = "Full mAcc") -> Judgement:
+def judge_harm(metrics: Sequence[Metric]) -> Judgement:
     """Judge whether the search harms: at every horizon CEM and CEM-bank both lie below No-Traj, intervals and all.
 
     CEM alone below it may be the fault of motions that nobody makes; CEM-bank follows real ones.
@@ -266,7 +242,7 @@ def judge_harm(metrics: Sequence[Metric], metric: str = "Full mAcc") -> Judgemen
     check = "latent planning: the search by energy harms (CEM and CEM-bank below Latent No-Traj)"
     ends: dict[str, list[tuple[int, float, float]]] = {}
     for row in metrics:
-        is_paired = row.reference == NO_TRAJ.id and row.metric == metric and row.seed is None and row.cluster == "take"
+        is_paired = row.reference == NO_TRAJ.id and row.metric == HARMED and row.seed is None and row.cluster == "take"
         if is_paired and row.horizon is not None and row.variant in (CEM.id, CEM_BANK.id):
             ends.setdefault(row.variant, []).append((row.horizon, row.low, row.high))
     if set(ends) != {CEM.id, CEM_BANK.id}:
@@ -280,4 +256,4 @@ def judge_harm(metrics: Sequence[Metric], metric: str = "Full mAcc") -> Judgemen
     if any(not math.isfinite(low) for found in ends.values() for _, low, _ in found):
         return Judgement(check=check, verdict="undecided", detail=f"too few takes for an interval; {said}")
     verdict = "holds" if all(below.values()) else "fails" if any(above.values()) else "undecided"
-    return Judgement(check=check, verdict=verdict, detail=f"{metric}, points: {said}")
+    return Judgement(check=check, verdict=verdict, detail=f"{HARMED}, points: {said}")

@@ -91,11 +91,6 @@ CLAIMS: tuple[ClaimedSign, ...] = (
 They name rows because they are statements about these rows."""
 
 
-def claim_checks(evidence: CheckInputs) -> list[Judgement]:
-    """Judge every claim."""
-    return [*(claim_check(claim, evidence) for claim in CLAIMS), widening_check(evidence)]
-
-
 def _differences(metrics: Iterable[Metric], claim: ClaimedSign) -> list[Metric]:
     """Return the paired differences of a claim per horizon, rising."""
     found = [

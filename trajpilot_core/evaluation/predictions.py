@@ -24,7 +24,7 @@ from trajpilot_core.data.transitions import masks_of, with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, mask_coverage, pool_sums
-from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, with_choices
+from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
 from trajpilot_core.methods import METHODS
@@ -33,7 +33,7 @@ from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, open_planners, planner_rows
 from trajpilot_core.methods.plans import derangement, donors_of
-from trajpilot_core.methods.sequences import SequenceModels, fit_sequences
+from trajpilot_core.methods.sequences import Knobs, SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, goal_dropout_view
 from trajpilot_core.store.tensors import Models
@@ -86,14 +86,6 @@ class RowsResult(NamedTuple):
     n_in: int
     n_out: int
     """Test windows, before and after those rejects."""
-
-
-class BatchResult(NamedTuple):
-    """Results on one batch of windows."""
-
-    predictions: list[pa.Table]
-    headroom: dict[int, PoolSums]
-    """Pool size -> sums."""
 
 
 def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress: Progress) -> RowsResult:
@@ -222,16 +214,17 @@ def predict_rows(
                 continue
             bank = build_bank(view, horizon, ready.config.key)
             planning = planner_rows(planners, seed, horizon, device)
-            sequences = SequenceModels(fitted, config.joint)
-            models = RowModels(ready, sequences, planning, twins, at_horizon(ahead, horizon))
+            undecided = SequenceModels(fitted, config.joint)
+            models = RowModels(ready, undecided, planning, twins, at_horizon(ahead, horizon))
             choices = decoding_choices(view, bank, models, seed)
-            models = models._replace(sequences=with_choices(models.sequences, choices))
+            knobs = {choice.variant: Knobs(choice.temperature, choice.weight) for choice in choices}
+            models = models._replace(sequences=SequenceModels(fitted, config.joint, knobs))
             if seed == files.seeds[0]:
                 check_rows(view, bank, models, rows)
             sums: list[dict[int, PoolSums]] = []
             for part in predict_parts(view, models, bank, rows, seed, config):
-                yield RowsPart(part.predictions, [], [], [], [])
-                sums.append(part.headroom)
+                yield RowsPart(part[0], [], [], [], [])
+                sums.append(part[1])
             headroom = [headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]]
             shuffles = shuffle_scores(view, windows.segments[rows], seed, config)
             samplings = sampling_scores(models.planners, data, windows.segments[rows])
@@ -253,12 +246,8 @@ def batch_of(
 ) -> WindowBatch:
     """Return windows (long of shape (B,)) of the bank's horizon with everything that rows are made from."""
     batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
-    return replace(
-        batch,
-        planners=models.planners,
-        goal_dropout=models.goal_dropout,
-        anticipation=retrieved(models.anticipation, rows),
-    )
+    ahead = retrieved(models.anticipation, rows)
+    return replace(batch, planners=models.planners, goal_dropout=models.goal_dropout, anticipation=ahead)
 
 
 def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> None:
@@ -283,8 +272,8 @@ def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> 
 
 def predict_parts(
     view: ChainView, models: RowModels, bank: Bank, rows: Tensor, seed: int, config: EvaluationConfig
-) -> Iterator[BatchResult]:
-    """Yield the results on `rows` (long of shape (N,)) of the bank's horizon, in parts that fit the memory."""
+) -> Iterator[tuple[list[pa.Table], dict[int, PoolSums]]]:
+    """Yield predictions on `rows` (long of shape (N,)) and pool size -> sums, in parts that fit the memory."""
     horizon, ready = bank.horizon, models.ready
     windows = view.data.windows[horizon]
     donors = donors_of(windows.segments[rows], config.seed, 0)
@@ -295,10 +284,8 @@ def predict_parts(
         pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]
         draw = 1_000_003 * config.seed + int(part[0])
         given = {one.id: one.answer(batch) for one in METHODS if one.answer is not None}
-        yield BatchResult(
-            [prediction_table(id_, a, view.data, windows, part, seed) for id_, a in given.items() if a is not None],
-            {pool: pool_sums(view, bank, found, queries, pool, draw) for pool in pools},
-        )
+        tables = [prediction_table(id_, a, view.data, windows, part, seed) for id_, a in given.items() if a is not None]
+        yield tables, {pool: pool_sums(view, bank, found, queries, pool, draw) for pool in pools}
 
 
 def prediction_table(
@@ -315,6 +302,7 @@ def prediction_table(
     truth = data.labels[windows.segments[rows.to(data.labels.device)]].cpu().numpy()
     scores = answers.scores.cpu().numpy().astype(np.float64)
     decoded = ids_BHR[:, :, 0] if answers.decoded is None else answers.decoded.cpu().numpy()
+    used = np.repeat(np.full(n, -1) if answers.window is None else answers.window.cpu().numpy(), horizon)
     columns = {
         "window_id": window_ids.take(pa.array(repeat)),
         "take_id": pa.array(data.take_ids, pa.string()).take(pa.array(takes)),
@@ -328,7 +316,7 @@ def prediction_table(
         "top_scores": pa.ListArray.from_arrays(offsets, pa.array(scores.ravel())),
         "gate": _repeated(answers.gate, horizon, n, pa.float64()),
         "opened": _repeated(answers.opened, horizon, n, pa.bool_()),
-        "candidate": _window_names(answers.window, window_ids, horizon, n),
+        "candidate": window_ids.take(pa.array(used, mask=used < 0)),
     }
     return pa.table({name: columns[name].cast(SCHEMA.field(name).type) for name in SCHEMA.names}, schema=SCHEMA)
 
@@ -340,26 +328,14 @@ def _repeated(value_B: Tensor | None, horizon: int, n: int, type_: pa.DataType) 
     return pa.array(np.repeat(value_B.cpu().numpy(), horizon)).cast(type_)
 
 
-def _window_names(window_B: Tensor | None, window_ids: pa.Array, horizon: int, n: int) -> pa.Array:
-    """Return the ids of the windows used, one per position; null for -1 and for None."""
-    if window_B is None:
-        return pa.nulls(n * horizon, pa.string())
-    index = np.repeat(window_B.cpu().numpy(), horizon)
-    return window_ids.take(pa.array(index, mask=index < 0))
-
-
 def on_subset(data: PlanningData, per_horizon: int, seed: int) -> PlanningData:
     """Return the data with so many test windows of each horizon, those that vision-language models were asked for."""
     windows = {}
     for horizon, one in data.windows.items():
         is_test = (one.split == SPLITS.index("test")).tolist()
-        kept = subset(
-            [(id_, horizon) for id_, test in zip(one.window_ids, is_test, strict=True) if test], per_horizon, seed
-        )
+        tested = [(id_, horizon) for id_, test in zip(one.window_ids, is_test, strict=True) if test]
+        kept = subset(tested, per_horizon, seed)
         rows = [row for row, id_ in enumerate(one.window_ids) if not is_test[row] or id_ in kept]
-        at = torch.tensor(rows, dtype=torch.long)
-        ids = tuple(one.window_ids[row] for row in rows)
-        windows[horizon] = replace(
-            one, window_ids=ids, take=one.take[at], split=one.split[at], segments=one.segments[at]
-        )
+        at, ids = torch.tensor(rows, dtype=torch.long), tuple(one.window_ids[row] for row in rows)
+        windows[horizon] = WindowSet(ids, one.take[at], one.split[at], one.segments[at])
     return replace(data, windows=windows)

@@ -19,9 +19,8 @@ from trajpilot_core.data.shots import DEV, Shots
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.bootstrap import draw_weights, interval
 from trajpilot_core.evaluation.shot_rows import FLOORS, MODELS, SHOT_NAMES
-from trajpilot_core.evaluation.trained_rows import TRAINED, judge_events
+from trajpilot_core.evaluation.trained_rows import judge_events, judge_models
 from trajpilot_core.metrics.shots import MADE_FROM, SHOT_METRICS, ShotMetric
-from trajpilot_core.training.convergence import judge_scores
 
 DIGITS = 9
 """Places that numbers are rounded to, as in the other tables."""
@@ -196,15 +195,8 @@ def trained_judgements(curves: Sequence[CurvePoint], shots: Shots) -> list[Judge
     """Judge every model of the final chain by how often it is right on dev, against the larger class (D 51)."""
     dev = shots.made[shots.split == DEV].double()
     floor = float(max(dev.mean(), 1 - dev.mean())) if len(dev) else 1.0
-    scores: dict[tuple[str, int], list[float]] = {}
-    for row in sorted(curves, key=lambda row: row.epoch):
-        if (row.split, row.quantity) == ("dev", "accuracy") and row.model.startswith("final/"):
-            scores.setdefault((row.model, row.seed), []).append(row.value)
-    floors = {f"the larger class of {len(dev)} shots": floor}
-    return [
-        judge_scores(f"{TRAINED}{model}, seed {seed}", found, floors, "right")
-        for (model, seed), found in sorted(scores.items())
-    ]
+    models = {row.model for row in curves if row.model.startswith("final/")}
+    return judge_models(curves, models, "accuracy", {f"the larger class of {len(dev)} shots": floor})
 
 
 def row_judgements(scores: Sequence[ShotScore]) -> list[Judgement]:

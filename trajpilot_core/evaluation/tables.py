@@ -101,11 +101,7 @@ def same_windows(one: ClusterSums, other: ClusterSums) -> bool:
 
 
 def averaged(per_seed: list[ClusterSums]) -> ClusterSums:
-    """Average a row over its seeds.
-
-    Raises:
-        EvaluationError: the seeds were not scored on identical windows.
-    """
+    """Average a row over its seeds. Raises EvaluationError if the seeds were not scored on identical windows."""
     if not all(same_windows(per_seed[0], other) for other in per_seed):
         raise EvaluationError("the seeds of one row were scored on different windows: they cannot be averaged")
     return ClusterSums(np.mean([s.values for s in per_seed], axis=0), per_seed[0].counts, per_seed[0].windows)

@@ -17,9 +17,8 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.action_scores import BOOTSTRAP_SEED, AnsweredRow, TestedClips, resampled_means
 from trajpilot_core.evaluation.bootstrap import draw_weights, interval
-from trajpilot_core.evaluation.trained_rows import TRAINED
+from trajpilot_core.evaluation.trained_rows import judge_models
 from trajpilot_core.metrics.epic_kitchens import ACTION, EPIC_METRICS, ActionMetric, hits_of, score
-from trajpilot_core.training.convergence import judge_scores
 
 LENGTH: TokenRow = "visual"
 """The row that gains are counted from: it was fine-tuned exactly as long."""
@@ -172,14 +171,7 @@ def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgem
         labels_dev: (n,) labels of the dev actions.
     """
     floors = {"the commonest label": float(np.bincount(labels_dev).max() / len(labels_dev))}
-    scores: dict[tuple[str, int], list[float]] = {}
-    for point in sorted(curve, key=lambda point: point.epoch):
-        if (point.split, point.quantity) == ("dev", "action") and point.model in ("final/traj", "final/no_traj"):
-            scores.setdefault((point.model, point.seed), []).append(point.value)
-    return [
-        judge_scores(f"{TRAINED}{model}, seed {seed}", found, floors, "right")
-        for (model, seed), found in sorted(scores.items())
-    ]
+    return judge_models(curve, ("final/traj", "final/no_traj"), "action", floors)
 
 
 def check_unseen(tokens_of: Mapping[str, Sequence[str]], fitted: Mapping[str, Sequence[str]]) -> Judgement:

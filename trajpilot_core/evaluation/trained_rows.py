@@ -6,10 +6,10 @@ is not above every floor of its table. Names of checks: `trained: <chain>/<model
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from schemas.results import Judgement, Metric
+from schemas.results import CurvePoint, Judgement, Metric
 from trajpilot_core.methods import METHODS, anticipation, floors, knn_labels, method
 from trajpilot_core.methods.base import Method
-from trajpilot_core.training.convergence import judge_row
+from trajpilot_core.training.convergence import judge_row, judge_scores
 
 TRAINED = "trained: "
 """Begins the names of checks of trainings and of learned rows."""
@@ -18,6 +18,20 @@ JUDGED, JUDGED_BY_HEADS = "M@1", "Mid mAcc"
 """The metric that decides, and the one where class heads rank the labels."""
 FLOORS = (floors.MAJORITY.id, floors.PREVIOUS.id, knn_labels.METHOD.id, anticipation.MAJORITY.id)
 """Rows that a learned one must lie above; without a goal the last is the only one."""
+
+
+def judge_models(
+    curves: Sequence[CurvePoint], models: Collection[str], quantity: str, floors: Mapping[str, float]
+) -> list[Judgement]:
+    """Judge models of the final chain by their dev curves of a quantity, a share of right answers (D 51)."""
+    scores: dict[tuple[str, int], list[float]] = {}
+    for point in sorted(curves, key=lambda point: point.epoch):
+        if (point.split, point.quantity) == ("dev", quantity) and point.model in models:
+            scores.setdefault((point.model, point.seed), []).append(point.value)
+    return [
+        judge_scores(f"{TRAINED}{model}, seed {seed}", found, floors, "right")
+        for (model, seed), found in sorted(scores.items())
+    ]
 
 
 def is_learned(row: Method) -> bool:

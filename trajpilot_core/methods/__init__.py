@@ -94,10 +94,6 @@ def examined() -> Method:
 
 
 def in_order(ids: Iterable[str]) -> list[str]:
-    """Sort ids of rows as the tables print them.
-
-    Raises:
-        MethodError: one is no row.
-    """
+    """Sort ids of rows as the tables print them. Raises MethodError if one is no row."""
     place = {one.id: index for index, one in enumerate(METHODS)}
     return sorted({method(id_).id for id_ in ids}, key=place.__getitem__)

@@ -87,31 +87,19 @@ class WindowBatch:
         return own_plan(self.view, self.view.models.traj, self.segments, with_mids=True)
 
     def candidates(self) -> Retrieved:
-        """Return what was retrieved.
-
-        Raises:
-            MethodError: nothing was.
-        """
+        """Return what was retrieved. Raises MethodError if nothing was."""
         if self.retrieved is None:
             raise MethodError("these windows came without candidates; a row that needs them cannot answer")
         return self.retrieved
 
     def ready(self) -> Scorers:
-        """Return the scorers.
-
-        Raises:
-            MethodError: there are none.
-        """
+        """Return the scorers. Raises MethodError if there are none."""
         if self.scorers is None:
             raise MethodError("these windows came without scorers; a row that needs them cannot answer")
         return self.scorers
 
     def joint(self) -> SequenceModels:
-        """Return what decoding steps together needs.
-
-        Raises:
-            MethodError: nothing was fitted.
-        """
+        """Return what decoding steps together needs. Raises MethodError if nothing was fitted."""
         if self.sequences is None:
             raise MethodError("these windows came without moves between labels; a row that needs them cannot answer")
         return self.sequences

@@ -192,11 +192,7 @@ def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
 
 
 def result_tables(
-    scores: Sequence[ProbeScore],
-    classes: Classes,
-    weak: frozenset[str] = frozenset(),
-    *,
-    has_intervals: bool = True,
+    scores: Sequence[ProbeScore], classes: Classes, weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
 ) -> list[Table]:
     """Return one table a label space: rows by set, a column a metric, means over the seeds."""
     note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())

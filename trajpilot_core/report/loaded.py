@@ -162,10 +162,7 @@ def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str
         ("windows", f"{windows} test windows{subset}, {loaded.windows.num_rows} in all"),
         ("head motion", "; ".join(poses) or "none"),
         *([("appearance", f"{cfg.released}: {released_note(cfg.released)}")] if cfg.released else []),
-        (
-            "rows, seeds",
-            f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}",
-        ),
+        ("rows, seeds", f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}"),
         ("lost to rejects", f"{lost} rows, see Data health"),
         ("configuration", cfg.config_digest[:16] if cfg.config_digest else "not given"),
         ("versions", versions),

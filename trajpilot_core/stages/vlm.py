@@ -15,7 +15,7 @@ from trajpilot_core.data.contributions import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.vlm.clients.stub import NAME as STUB
+from trajpilot_core.vlm.clients.registry import NAME as STUB
 from trajpilot_core.vlm.prompts import load_prompts
 
 if TYPE_CHECKING:

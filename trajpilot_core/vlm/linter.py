@@ -66,11 +66,7 @@ def _open_places(text: str, given: Collection[str]) -> str:
 
 
 def _after(lines: Sequence[str], head: str) -> list[str]:
-    """Return the lines behind a heading.
-
-    Raises:
-        LeakError: the section does not begin with it.
-    """
+    """Return the lines behind a heading. Raises LeakError if the section does not begin with it."""
     heading = head.splitlines()
     if list(lines[: len(heading)]) != heading:
         raise LeakError(f"a section of the prompt begins with {lines[:1]}, not with its heading {heading[:1]}")

@@ -71,11 +71,7 @@ def line(request: VlmRequest, frames: Mapping[str, Image]) -> str:
 
 
 def reply_of(digest: str, answered: Mapping[str, Any], where: str) -> VlmReply:
-    """Return the answer in the body of a chat completion.
-
-    Raises:
-        InputError: it is not of that form.
-    """
+    """Return the answer in the body of a chat completion. Raises InputError if it is not of that form."""
     try:
         text = answered["choices"][0]["message"]["content"] or ""
         usage = answered.get("usage") or {}

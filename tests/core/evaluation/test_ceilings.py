@@ -106,9 +106,10 @@ def test_an_interval_shows_the_steps_that_it_overlaps_and_the_look_reaches_as_fa
     assert reach_s(WorldConfig(fps=10, size_px=192).replace(trajectory_hz=50, fps=60)) == pytest.approx(1.1 / 50)
 
 
-def test_pixels_show_the_motion_of_the_ends_and_the_oracle_sees_the_motion_of_all_steps(
+def test_pixels_show_the_motion_of_the_ends_the_oracle_sees_that_of_all_steps_and_who_has_no_goal_nothing_of_the_last(
     world: World, tables: dict[str, pa.Table]
 ) -> None:
+    """But what its neighbour shows of it."""
     takes = take_steps(world, tables["segments"])
     windows = [row for row in windows_of(tables)["segment_ids"].to_pylist() if len(row) == 4]
     for group in window_groups(takes, windows):
@@ -120,14 +121,6 @@ def test_pixels_show_the_motion_of_the_ends_and_the_oracle_sees_the_motion_of_al
         assert seen["oracle"].motion[:, seen["oracle"].targets].all()
         assert seen["oracle"].look[:, mids].mean() < 0.5
         assert np.array_equal(seen["oracle"].look, seen["endpoint_traj"].look)
-
-
-def test_who_is_given_no_goal_is_shown_nothing_of_the_last_step_but_what_its_neighbour_shows(
-    world: World, tables: dict[str, pa.Table]
-) -> None:
-    takes = take_steps(world, tables["segments"])
-    windows = [row for row in windows_of(tables)["segment_ids"].to_pylist() if len(row) == 4]
-    for group in window_groups(takes, windows):
         seen = {kind: seen_by(takes, group, kind) for kind in KINDS_WITHOUT_GOAL}
         for one in seen.values():
             start, first, second, goal = one.targets
@@ -290,13 +283,9 @@ def test_the_standard_error_is_that_of_takes_and_not_of_windows() -> None:
         effects.append(float(value[0] - ceiling[0]))
         error.append(float(se[0]))
     assert np.mean(error) == pytest.approx(np.std(effects), rel=0.1)
-
-
-def test_few_takes_have_no_standard_error_and_prove_nothing() -> None:
     sums = np.stack([np.full((4, 1, 6), 100.0), np.zeros((4, 1, 6))])
-    _, _, error = paired(sums, np.ones((4, 1)))
-    assert np.isinf(error).all()
-    assert row_check("scorer", [cell(standard_error=math.inf, above=False)]).verdict == "not run"
+    assert np.isinf(paired(sums, np.ones((4, 1)))[2]).all(), "few takes have none"
+    assert row_check("scorer", [cell(standard_error=math.inf, above=False)]).verdict == "not run", "and prove nothing"
 
 
 def cell(**changes: object) -> Ceiling:

@@ -101,14 +101,11 @@ def test_blocks_stand_for_the_rows_of_the_table(table: pa.Table, blocks: Predict
     assert (block.opened[3] == 1) == rows[0].opened
 
 
-def test_a_missing_position_is_refused(table: pa.Table) -> None:
+def test_a_missing_position_is_refused_and_a_short_ranking_never_hits_its_padding(table: pa.Table) -> None:
     with pytest.raises(EvaluationError, match="exactly once"):
         predictions_of(table.slice(1))
     with pytest.raises(EvaluationError, match="no prediction"):
         predictions_of(table.slice(0, 0))
-
-
-def test_a_short_ranking_never_hits_its_padding(table: pa.Table) -> None:
     few = pa.array([row[:2] for row in table["top_ids"].to_pylist()], pa.list_(pa.string()))
     block = predictions_of(
         table.set_column(table.schema.get_field_index("top_ids"), table.schema.field("top_ids"), few)
@@ -150,7 +147,7 @@ def test_a_difference_is_the_difference_of_the_values(metrics: list[Metric]) -> 
         assert gain.value == pytest.approx(ends[0] - ends[1])
 
 
-def test_no_difference_is_drawn_between_different_windows(table: pa.Table) -> None:
+def test_no_difference_is_drawn_between_different_windows_and_seeds_on_such_are_not_averaged(table: pa.Table) -> None:
     gone = table["window_id"][0].as_py()
     short = table.filter(pc.invert(pc.and_(pc.equal(table["window_id"], gone), pc.equal(table["variant"], "oracle"))))
     blocks = predictions_of(short)
@@ -160,11 +157,8 @@ def test_no_difference_is_drawn_between_different_windows(table: pa.Table) -> No
     rows = metric_rows(blocks, "x", clusters, CFG)
     assert not [m for m in rows if m.variant == "oracle" and m.reference is not None]
     assert [m for m in rows if m.variant == "scorer" and m.reference == "no_traj"]
-
-
-def test_seeds_on_different_windows_are_not_averaged(table: pa.Table) -> None:
-    gone = pc.and_(pc.equal(table["window_id"], table["window_id"][0].as_py()), pc.equal(table["seed"], 1))
-    blocks = predictions_of(table.filter(pc.invert(gone)))
+    of_one_seed = pc.and_(pc.equal(table["window_id"], table["window_id"][0].as_py()), pc.equal(table["seed"], 1))
+    blocks = predictions_of(table.filter(pc.invert(of_one_seed)))
     with pytest.raises(EvaluationError, match="cannot be averaged"):
         averaged([sums_of(blocks, "no_traj", seed, take_clusters(blocks)) for seed in (0, 1)])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from planning_fixture import SCORER, World, model_files, models_of, planning_data
+from planning_fixture import ALIGNMENT, SCORER, World, model_files, models_of, planning_data
 from planning_world import Memory, ModelsEntry
 from pretend_device import pretend_cuda
 from rows_fixture import CONFIG, SEEDS, chosen, predicted, quiet, scorers_of, view_of
@@ -156,7 +156,12 @@ def test_candidates_are_windows_of_the_fitted_takes(made):
 
 
 def test_rows_on_a_pretended_accelerator_answer_as_on_the_cpu(made):
-    data, files, scorers, here = made
+    """Of one seed and one horizon."""
+    whole, files, scorers, _ = made
+    data = replace(whole, windows={3: whole.windows[3]})
+    about = {**files.e_tau.about, "config": ALIGNMENT.replace(folds=1, seeds=SEEDS[:1]).model_dump_json()}
+    files = files._replace(e_tau=replace(files.e_tau, about=about))
+    here = predicted(data, files, scorers)
     with pretend_cuda() as stalls:
         there = predicted(data.to("cuda"), files, scorers, "cuda")
         assert stalls

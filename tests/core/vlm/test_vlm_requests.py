@@ -51,25 +51,23 @@ def with_part(request: VlmRequest, section: str, text: str) -> VlmRequest:
     return request.replace(messages=(*request.messages[:-1], message.replace(parts=parts)))
 
 
-def test_the_bank_comes_first_or_last_as_a_setting_says(asking: Asking) -> None:
+def test_the_bank_comes_first_or_last_as_a_setting_says_and_none_of_its_labels_runs_into_what_is_next_to_it(
+    asking: Asking,
+) -> None:
     first = window_request(asking, 4, ("a",), ("b",))
     last = window_request(replace(asking, config=asking.config.replace(bank_first=False)), 4, ("a",), ("b",))
     assert [part.section for part in first.messages[0].parts] == ["bank", "frames", "frames", "instruction"]
     assert [part.section for part in last.messages[0].parts] == ["frames", "frames", "instruction", "bank"]
     assert first.digest() != last.digest()
+    for bank_first in (True, False):
+        asked = replace(asking, config=asking.config.replace(bank_first=bank_first))
+        window = AskedWindow("w", 4, ("a", "b", "c", "d"))
+        for request in (window_request(asked, 4, ("a",), ("b",)), request_of(asked, window)):
+            lines = "".join(part.text for part in request.messages[-1].parts).splitlines()
+            assert set(asking.material.bank) <= set(lines)
     alone = window_request(asking, 4, ("a",), None)
     assert [part.frames for part in alone.messages[0].parts if part.frames] == [("a",)]
     assert "GOAL" not in "".join(part.text for part in alone.messages[0].parts if part.section == "frames")
-
-
-def test_no_label_of_the_bank_runs_into_what_stands_next_to_it(asking: Asking, subtests: pytest.Subtests) -> None:
-    for bank_first in (True, False):
-        with subtests.test(str(bank_first)):
-            asked = replace(asking, config=asking.config.replace(bank_first=bank_first))
-            window = AskedWindow("w", 4, ("a", "b", "c", "d"))
-            for request in (window_request(asked, 4, ("a",), ("b",)), request_of(asked, window)):
-                lines = "".join(part.text for part in request.messages[-1].parts).splitlines()
-                assert set(asking.material.bank) <= set(lines)
 
 
 def test_examples_are_labels_of_other_scenarios_and_sequences_are_of_training_takes_of_its_own(asking: Asking) -> None:

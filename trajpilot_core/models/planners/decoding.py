@@ -94,11 +94,7 @@ def _row_sums(row_N: Tensor, values_N: Tensor, n_rows: int) -> Tensor:
     return values_N.new_zeros(n_rows).index_add_(0, row_N, values_N)
 
 
-def log_scores(
-    logits_BHV: Tensor,
-    temperature: float = 1.0,
-    allowed_BV: Tensor | None = None,
-) -> Tensor:
+def log_scores(logits_BHV: Tensor, temperature: float = 1.0, allowed_BV: Tensor | None = None) -> Tensor:
     """Return (B, H, V) float64: log softmax(logits / temperature) over the labels that a window may answer.
 
     Args:

@@ -1,9 +1,10 @@
-"""What planners of closed vocabularies have in common: their sizes, and what a loss is made of."""
+"""What planners of closed vocabularies have in common: their sizes, what a loss is made of, PDPP's task classifier."""
 
 import json
 from typing import NamedTuple, Self
 
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class PlannerShape(NamedTuple):
@@ -31,3 +32,27 @@ class PlannerLoss(NamedTuple):
     """Weighted sum of the terms; the one to minimise."""
     terms: dict[str, Tensor]
     """Name -> its value before the weight."""
+
+
+class TaskClassifier(nn.Module):
+    """Narrow, widen and narrow each feature, take the mean of the two, and read the task out.
+
+    Planning is told its answer. Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a), train_mlp.py.
+    Shapes: B windows, D feature width (at least 3), K tasks. There is no non-linearity between the first two layers:
+    together they are one map of rank D / 3, as in the original.
+    """
+
+    def __init__(self, features: int, tasks: int) -> None:
+        super().__init__()
+        narrow, wide = features // 3, features * 4
+        self.narrow_in, self.widen = nn.Linear(features, narrow), nn.Linear(narrow, wide)
+        self.narrow_out, self.readout = nn.Linear(wide, narrow), nn.Linear(narrow, tasks)
+        for layer in (self.narrow_in, self.widen, self.narrow_out, self.readout):
+            nn.init.kaiming_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, features_B2D: Tensor) -> Tensor:
+        """Return logits (B, K)."""
+        hidden_B2N = F.relu(self.narrow_out(F.relu(self.widen(self.narrow_in(features_B2D)))))
+        logits: Tensor = self.readout(hidden_B2N.mean(dim=1))
+        return logits

@@ -40,13 +40,7 @@ NAMES = {
     "plan_trajectory": "latent planner",
     "latent_head": "labels of latents (another loss)",
 }
-CHOSEN_BY = {
-    "alignment": "R@5",
-    "predictor": "M@1",
-    "scorer": "selection",
-    "planners": "Mid mAcc",
-    "probe": "Action",
-}
+CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "planners": "Mid mAcc", "probe": "Action"}
 """Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
 PERCENT = ("R@5", "M@1", "Mid mAcc", "selection", "Action")
 WORDS = {"selection": "M@1 behind the gate"}

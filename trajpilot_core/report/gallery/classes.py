@@ -62,11 +62,7 @@ def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
         return GalleryWindows({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
     gained = right[row] - right[REFERENCE]
     free = [held for one, held in right.items() if not method(one).uses_the_truth]
-    inside = {
-        HELPED: gained > 0,
-        HURT: gained < 0,
-        ALL_WRONG: (gained == 0) & (np.stack(free).max(axis=0) == 0),
-    }
+    inside = {HELPED: gained > 0, HURT: gained < 0, ALL_WRONG: (gained == 0) & (np.stack(free).max(axis=0) == 0)}
     held = {name: ids[inside[name]] for name in CLASSES}
     shares = [cfg.examples // 3 + (i < cfg.examples % 3) for i in range(3)]
     chosen = {

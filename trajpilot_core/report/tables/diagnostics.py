@@ -19,11 +19,7 @@ PAIRS: Mapping[str, str] = {
     RANDOM: "random, other recording",
 }
 """Kind of pairs -> its printed name."""
-QUANTITIES: Mapping[str, str] = {
-    "mean_l1": "l1, raw",
-    "standardised_l1": "l1, standardised",
-    "mean_cosine": "cosine",
-}
+QUANTITIES: Mapping[str, str] = {"mean_l1": "l1, raw", "standardised_l1": "l1, standardised", "mean_cosine": "cosine"}
 SPLITS: Mapping[str, str] = {"test": "test takes", "train": "training takes"}
 SPACES: Mapping[str, str] = {"raw": "raw", "standardised": "standardised"}
 

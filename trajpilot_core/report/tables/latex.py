@@ -100,11 +100,7 @@ def _parts(blocks: Sequence[TitledLines]) -> Iterator[list[TitledLines]]:
 
 def _float(blocks: Sequence[TitledLines], caption: str, label: str, heads: Sequence[str]) -> str:
     """Return one part as a float with caption and label."""
-    tabular = [
-        rf"\begin{{tabular}}{{cl{'r' * len(heads)}}}",
-        r"\toprule",
-        " & ".join(["", "Method", *heads]) + r" \\",
-    ]
+    tabular = [rf"\begin{{tabular}}{{cl{'r' * len(heads)}}}", r"\toprule", " & ".join(["", "Method", *heads]) + r" \\"]
     for title, lines in blocks:
         firsts = [rf"\multirow{{{len(lines)}}}{{*}}{{{title}}}", *[""] * (len(lines) - 1)]
         tabular += [

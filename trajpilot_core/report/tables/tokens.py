@@ -93,11 +93,7 @@ def fixed_note(classes: Classes) -> str:
 
 
 def token_tables(
-    found: TokenResults | None,
-    classes: Classes,
-    weak: frozenset[str] = frozenset(),
-    *,
-    has_intervals: bool = True,
+    found: TokenResults | None, classes: Classes, weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
 ) -> list[Table]:
     """Return one table a label space, of all clips, and that of the differences; none where no token was asked for."""
     if found is None:

@@ -92,13 +92,7 @@ def _headline(results: Results, shown: Sequence[str]) -> list[str]:
     if not found.groups:
         return ["No row was scored."]
     meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
-    rows = tuple(
-        (
-            row.label,
-            *(f"{cell.text} {cell.bracketed}" for cell in row.cells),
-        )
-        for row in found.groups[0].rows
-    )
+    rows = tuple((row.label, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)) for row in found.groups[0].rows)
     table = Table("", ("row", *(f"{name}, %" for name in shown)), rows).markdown().strip()
     marked = [LEGEND] if any(row.is_undertrained for row in found.groups[0].rows) else []
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *marked]

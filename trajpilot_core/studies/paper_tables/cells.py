@@ -156,11 +156,7 @@ def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
 
 
 def _claim(cells: Sequence[PaperCell], run: PaperRun, filled: dict[tuple[str, CellAddress], PaperRun]) -> None:
-    """Note whose each cell is.
-
-    Raises:
-        InputError: it is another run's already.
-    """
+    """Note whose each cell is. Raises InputError if it is another run's already."""
     for cell in cells:
         at = (cell.table, (cell.row, cell.horizon, cell.dataset, cell.metric))
         twin = filled.setdefault(at, run)

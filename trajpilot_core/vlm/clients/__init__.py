@@ -1,1 +1,1 @@
-"""Who answers requests: one file each, all behind `base.Client`."""
+"""Who answers requests, all behind `registry.Client`."""

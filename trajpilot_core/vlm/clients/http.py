@@ -15,8 +15,7 @@ from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import parse_json
 from trajpilot_core.vlm.answers import AnswerFolder
-from trajpilot_core.vlm.clients.api_key import api_key
-from trajpilot_core.vlm.clients.server import check_server
+from trajpilot_core.vlm.clients.server import api_key, check_server
 from trajpilot_core.vlm.payload import body, reply_of
 
 SHOWN = 300

@@ -1,15 +1,41 @@
-"""Which servers frames may be sent to, before anything is sent.
+"""Which servers frames may be sent to, before anything is sent, and the API key that is sent with them.
 
-Source: the licences of the corpora, which bind whoever runs this; docs/decisions/vlm.md.
+The process that may read the environment hands the key over (deployments/settings.py); it is in no setting, key, log or
+error: settings are stored and shown. Source: the licences of the corpora, which bind whoever runs this;
+docs/decisions/vlm.md.
 """
 
 import ipaddress
 
 import httpx
+from pydantic import SecretStr
 
 from schemas.vlm import VlmServer
 from trajpilot_core.errors import InputError
-from trajpilot_core.vlm.clients.api_key import VARIABLE, api_key
+
+VARIABLE = "TRAJPILOT_VLM_API_KEY"
+_held: list[SecretStr] = []
+
+
+def hold_api_key(key: str | None) -> None:
+    """Keep the key for this process; None or empty: there is none."""
+    _held[:] = [SecretStr(key)] if key else []
+
+
+def api_key() -> SecretStr | None:
+    """Return the key; None where there is none.
+
+    Raises:
+        InputError: it holds spaces or letters that no header may hold; the message does not repeat it.
+    """
+    if not _held:
+        return None
+    if not all("!" <= letter <= "~" for letter in _held[0].get_secret_value()):
+        raise InputError(
+            f"the key in {VARIABLE} (not repeated here) holds a space, a line end or a letter outside of ASCII, which "
+            "no header can carry; set it again without"
+        )
+    return _held[0]
 
 
 def endpoint(server: VlmServer) -> httpx.URL:

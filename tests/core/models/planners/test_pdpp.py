@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from schemas.planners import PdppConfig
 from trajpilot_core.models.planners.diffusion import project, window_noise
 from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
-from trajpilot_core.models.planners.task_classifier import TaskClassifier
+from trajpilot_core.models.planners.planner import TaskClassifier
 from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 SHAPE, HORIZON, WINDOWS = PlanChannels(tasks=3, actions=12, features=256), 4, 64

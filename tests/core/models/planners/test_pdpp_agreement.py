@@ -21,8 +21,7 @@ from trajpilot_core.models.planners.diffusion import (
     project,
     sample,
 )
-from trajpilot_core.models.planners.moving_average import MovingAverage
-from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
+from trajpilot_core.models.planners.pdpp import MovingAverage, Pdpp, learning_rate_multiplier
 from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 pytestmark = pytest.mark.usefixtures("double")

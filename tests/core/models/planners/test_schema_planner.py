@@ -15,7 +15,6 @@ from planners_fixture import (
     share_memorised,
 )
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.testing import assert_close
 
 from schemas.planners import SchemaConfig
@@ -150,15 +149,6 @@ def test_a_window_s_plan_does_not_depend_on_its_batch() -> None:
     whole = planner.plan(given.features, given.descriptions, given.transition)
     single = [planner.plan(one[None], given.descriptions, given.transition) for one in given.features]
     assert_close(torch.cat(single), whole)
-
-
-def test_attention_drops_its_output_before_its_norm_and_nothing_else() -> None:
-    attention, x_BTW = NormedAttention(16, 4, dropout=0.5).train(), query(4, 16)
-    keys_values = attention.attention.keys_values(x_BTW)
-    torch.manual_seed(0)
-    got = attention(x_BTW, keys_values)
-    torch.manual_seed(0)
-    assert torch.equal(got, attention.norm(F.dropout(attention.attention(x_BTW, keys_values), 0.5)))
 
 
 def test_attention_starts_as_torch_s_own() -> None:

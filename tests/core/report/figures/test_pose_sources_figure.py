@@ -13,20 +13,12 @@ from trajpilot_core.report.drawing.picture import NothingToDraw
 from trajpilot_core.report.figures.pose_sources import pose_sources
 
 ROWS = pose_rows(("aria", "odometry"))
+COMMON = {"sources": ("aria", "odometry"), "against": None, "n_windows": 1_234, "n_takes": 9}
+NO_ENDS = {"low": float("-inf"), "high": float("inf")}
 SCORES = [
-    PoseScore(
-        sources=("aria", "odometry"),
-        row=row.name,
-        against=None,
-        seed=seed,
-        metric=metric,
-        value=10.0 + at,
-        low=float("-inf") if row.name == "no trajectory" else 8.0,
-        high=float("inf") if row.name == "no trajectory" else 30.5,
-        n_windows=1_234,
-        n_takes=9,
-    )
+    PoseScore.model_validate({**COMMON, "row": row.name, "seed": seed, "metric": metric, "value": 10.0 + at, **ends})
     for at, row in enumerate(ROWS)
+    for ends in (NO_ENDS if row.name == "no trajectory" else {"low": 8.0, "high": 30.5},)
     for seed in (None, 0)
     for metric in POSE_METRICS
 ]

@@ -36,42 +36,34 @@ COMMITTED: Any = SimpleNamespace(config=PipelineConfig())
 HOSTILE = '<script>alert(1)</script>"><img src="http://outside.example/x">'
 
 
-def test_a_picture_that_is_too_large_is_drawn_smaller_until_it_fits() -> None:
+def test_a_picture_that_is_too_large_is_drawn_smaller_until_it_fits_or_left_out_with_its_size() -> None:
     def of(size: int) -> Drawn:
         return Drawn(bytes(size), f"{size}", smaller=lambda: of(size // 2))
 
     made = fitted("p", "t", of(MOST_BYTES * 2))
     assert isinstance(made, Picture)
     assert (made.caption, len(made.uri) <= MOST_BYTES) == (str(MOST_BYTES // 2), True)
+    huge = fitted("p", "t", Drawn(bytes(MOST_BYTES), "huge"))
+    assert huge == NotDrawn("p", "t", "267 kB are too large; at most 200 kB")
 
 
-def test_a_picture_that_cannot_be_made_small_enough_is_left_out_and_its_size_said() -> None:
-    made = fitted("p", "t", Drawn(bytes(MOST_BYTES), "huge"))
-    assert made == NotDrawn("p", "t", "267 kB are too large; at most 200 kB")
-
-
-@pytest.mark.parametrize(
-    "error", [NothingToDraw("no row was scored"), StoreError("damaged"), OSError("no disk"), ValueError("nan")]
-)
-def test_a_picture_that_cannot_be_drawn_is_a_line_with_its_reason_and_ends_nothing(
-    error: Exception, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_picture_that_cannot_be_drawn_is_a_line_with_its_reason_and_a_fault_of_ours_is_not_hidden(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(committed: Any) -> Drawn:
-        raise error
+    def failing(error: Exception) -> Figure:
+        def broken(committed: Any) -> Drawn:
+            raise error
+
+        return Figure("p", "A title", draw=broken)
 
     monkeypatch.setattr(logging.getLogger("trajpilot"), "propagate", True)
-    with caplog.at_level(logging.INFO, "trajpilot"):
-        made = draw("ingest", Figure("p", "A title", draw=broken), COMMITTED)
-    assert made == NotDrawn("p", "A title", str(error))
-    assert f"no picture 'A title': {error}" in caplog.text
-
-
-def test_a_fault_of_ours_is_not_hidden_as_a_missing_picture() -> None:
-    def faulty(committed: Any) -> Drawn:
-        raise KeyError("segment_id")
-
+    for error in (NothingToDraw("no row was scored"), StoreError("damaged"), OSError("no disk"), ValueError("nan")):
+        with caplog.at_level(logging.INFO, "trajpilot"):
+            made = draw("ingest", failing(error), COMMITTED)
+        assert made == NotDrawn("p", "A title", str(error))
+        assert f"no picture 'A title': {error}" in caplog.text
     with pytest.raises(KeyError):
-        draw("ingest", Figure("p", "t", draw=faulty), COMMITTED)
+        draw("ingest", failing(KeyError("segment_id")), COMMITTED)
 
 
 def test_every_picture_of_an_empty_root_is_a_reason_that_names_the_stage_to_run(tmp_path: Path) -> None:
@@ -92,15 +84,12 @@ def test_no_frame_is_decoded_where_the_report_may_show_none(tmp_path: Path) -> N
 def test_hostile_names_are_text_in_a_picture() -> None:
     chart = bar_chart(HOSTILE, HOSTILE, [Bar(HOSTILE[:19], (("train", 3),))])
     content = sheet([Panel(HOSTILE, chart)], (), HOSTILE).decode()
-    assert {element.tag.split("}")[1] for element in ElementTree.fromstring(content).iter()} == {
-        "svg",
-        "style",
-        "rect",
-        "text",
-    }
+    tags = {element.tag.split("}")[1] for element in ElementTree.fromstring(content).iter()}
+    assert tags == {"svg", "style", "rect", "text"}
 
 
-def test_bars_that_do_not_fit_are_counted() -> None:
+def test_bars_that_do_not_fit_are_counted_and_none_are_nothing_to_draw() -> None:
+    assert "nothing to draw" in bar_chart("Left out", "takes", [])
     bars = [Bar(f"scenario {i}", (("train", i),)) for i in range(MOST_ROWS + 5)]
     assert "takes; 5 more not shown" in bar_chart("t", "takes", bars)
 
@@ -217,12 +206,7 @@ def test_planners_have_charts_of_their_own_in_the_report() -> None:
 
 def test_the_curves_show_the_scores_by_which_the_trainings_choose() -> None:
     folder = CHECKOUT / "trajpilot_core" / "training"
-    files = {
-        "alignment": "fit_alignment",
-        "predictor": "fit_predictor",
-        "scorer": "scorer_fit",
-    }
-    for name, file in files.items():
+    for name, file in (("alignment", "fit_alignment"), ("predictor", "fit_predictor"), ("scorer", "scorer_fit")):
         assert f'selected="dev/{CHOSEN_BY[name]}"' in (folder / f"{file}.py").read_text()
     assert f'SELECTED = "dev/{CHOSEN_BY["planners"]}"' in (folder / "fit_planners.py").read_text()
 
@@ -248,7 +232,3 @@ def test_work_of_several_parts_only_moves_forward() -> None:
     steps.begin("one")
     steps.begin("two")
     assert told == [0.25, 0.5, 0.5, 0.75]
-
-
-def test_a_table_without_rows_is_nothing_to_draw() -> None:
-    assert "nothing to draw" in bar_chart("Left out", "takes", [])

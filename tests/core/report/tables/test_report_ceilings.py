@@ -93,16 +93,13 @@ def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
     assert page.count('class="num c-warn"') == 1
 
 
-def test_a_recorded_corpus_has_no_ceiling_and_the_page_says_why() -> None:
+def test_recorded_takes_and_a_layout_without_exact_ceilings_say_why_there_are_none(inputs: Tables) -> None:
     said = ceilings_of([], simulated=False)
     assert said.state == "absent"
     assert "Recorded takes have no ceiling" in said.headline
-
-
-def test_a_layout_without_exact_ceilings_says_why(inputs: Tables) -> None:
     judgements = rows_of(Judgement, inputs.tables["judgements"])
-    said = Judgement(check=NO_CEILING, verdict="not run", detail="shots are no steps")
-    judged = table_of(Judgement, [*judgements, said])
+    none = Judgement(check=NO_CEILING, verdict="not run", detail="shots are no steps")
+    judged = table_of(Judgement, [*judgements, none])
     page = html(built(Tables({**with_ceilings(inputs, []).tables, "judgements": judged}), CFG))
     assert "No exact ceiling for this layout of the simulated world: shots are no steps." in page
     assert "No ceiling was computed for this run" not in page

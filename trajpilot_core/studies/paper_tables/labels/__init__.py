@@ -8,18 +8,16 @@ from collections.abc import Sequence
 
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperTable
-from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, endpoints, latent, retrieval, scored
+from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, scored
 
 LABELS: dict[str, PaperTable] = {
     table.label: table
     for table in (
         *closed.TABLES,
         *atomic.TABLES,
-        *retrieval.TABLES,
+        scored.HEADROOM_TABLE,
         *diagnostics.TABLES,
         *scored.TABLES,
-        *latent.TABLES,
-        *endpoints.TABLES,
     )
 }
 

@@ -30,13 +30,7 @@ from trajpilot_core.studies.paper_tables.base import (
     metric_head,
     of_a_sample,
 )
-from trajpilot_core.studies.paper_tables.labels.rows import (
-    ATOMIC_ROWS,
-    UNTUNED,
-    further_of,
-    of_each_horizon,
-    rules_of,
-)
+from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, UNTUNED, further_of, of_each_horizon, rules_of
 
 GOAL_FREE_ROWS = tuple(f"anticipation_{row}" for row in ATOMIC_ROWS)
 """Rows without a goal, in the order of the paper's table."""
@@ -114,9 +108,6 @@ TABLES = (
         f"predictor.twin_goal_dropout={GOAL_DROPOUT:g}",
     ),
     dropout(
-        GOAL_MASKED,
-        "Goal dropout in training, anticipation without the goal",
-        GOAL_MASKED_ROWS,
-        "atomic_anticipation",
+        GOAL_MASKED, "Goal dropout in training, anticipation without the goal", GOAL_MASKED_ROWS, "atomic_anticipation"
     ),
 )

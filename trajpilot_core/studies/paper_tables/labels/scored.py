@@ -1,8 +1,9 @@
-"""Labels that a stage of its own fills from its scores, without the evaluation: EPIC-KITCHENS-100, shots, poses.
+"""Labels that a stage of its own fills from its scores: EPIC-KITCHENS-100, shots, poses, pools, conditions, endpoints.
 
-Such a table has the columns row, metric, seed, value, low, high and n_takes; a row without a seed is the mean over the
-seeds. Where the stage is not there nothing of the label is built. Source: arXiv 2605.20388; rows are called as in
-`trajpilot_core/paper/tables/<label>.csv`.
+A table of `ScoredBy` has the columns row, metric, seed, value, low, high and n_takes; a row without a seed is the mean
+over the seeds. Where the stage is not there nothing of the label is built. Source: arXiv 2605.20388; rows are called as
+in `trajpilot_core/paper/tables/<label>.csv`. The paper's column of conditions is the best value on validation data;
+here the epoch is chosen on dev and test pairs are scored, next to a row that copies the current latent.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +13,21 @@ from math import isfinite
 from statistics import mean
 from typing import Any
 
+from schemas.arrow import rows_of
+from schemas.latent import ConditionScore
+from schemas.results import Headroom
+from trajpilot_core.evaluation.comparison import EVALUATION
 from trajpilot_core.evaluation.pose_rows import pose_rows
-from trajpilot_core.studies.paper_tables.base import Column, Line, PaperCell, PaperRun, PaperTable, plain_cell
+from trajpilot_core.paper.published import ATOMIC_CORPUS
+from trajpilot_core.studies.paper_tables.base import (
+    Column,
+    Line,
+    PaperCell,
+    PaperRun,
+    PaperTable,
+    of_a_sample,
+    plain_cell,
+)
 from trajpilot_core.studies.paper_tables.labels.rows import of_methods
 
 
@@ -127,12 +141,140 @@ SHOT_SCORES = ScoredBy(
     stage="outcome",
     entry="shot_scores",
     rows={row: row for row in ("no_traj", "attentive_probe", "scorer", "oracle")},
-    metrics={
-        "accuracy": "accuracy",
-        "balanced_accuracy": "balanced",
-        "made_recall": "made",
-        "miss_recall": "missed",
-    },
+    metrics={"accuracy": "accuracy", "balanced_accuracy": "balanced", "made_recall": "made", "miss_recall": "missed"},
+)
+
+HEADROOM = "retrieval_headroom"
+HORIZON = 5
+POOLS = (1, 5, 16, 64)
+QUANTITIES = {
+    "same_step_recall": "same_step_recall",
+    "any_step_recall": "any_step_recall",
+    "cosine_local": "endpoint_cosine",
+    "cosine_random": "endpoint_cosine_random",
+}
+"""Quantity as the paper's data call it -> field of `Headroom`."""
+
+
+def of_headroom(run: PaperRun) -> list[PaperCell]:
+    """Return the means over the seeds at H=5 for the paper's sizes of the pool."""
+    table = run.read(EVALUATION, "headroom")
+    if table is None or run.dataset != ATOMIC_CORPUS:
+        return []
+    rows = [row for row in rows_of(Headroom, table) if row.horizon == HORIZON]
+    return [
+        plain_cell(
+            run,
+            HEADROOM,
+            f"top_{pool}",
+            quantity,
+            mean(getattr(row, name) for row in mine),
+            horizon=HORIZON,
+            n_windows=mine[0].n_windows,
+        )
+        for pool in POOLS
+        if (mine := [row for row in rows if row.pool == pool])
+        for quantity, name in QUANTITIES.items()
+    ]
+
+
+HEADROOM_TABLE = PaperTable(
+    label=HEADROOM,
+    title=f"What a pool of retrieved windows holds, H={HORIZON}",
+    heads=("Pool",),
+    lines=tuple(Line((f"top-{pool}",), f"top_{pool}", HORIZON) for pool in POOLS),
+    columns=(
+        Column("Mid same-step recall", ("same_step_recall",)),
+        Column("Mid any-step recall", ("any_step_recall",)),
+        Column("Cosine local / random", ("cosine_local", "cosine_random"), digits=3),
+    ),
+    cells=of_headroom,
+    of_methods=False,
+    note="Recall in percent; means over the seeds. A pool that is larger than the run's setting was not run.",
+    recipes=("atomic",),
+)
+
+MOTIVATION = "motivation"
+CONDITIONS = {
+    "copy": "copy of the current latent",
+    "none": "none",
+    "text": "text",
+    "trajectory": "trajectory",
+    "text_and_trajectory": "text + trajectory",
+    "shuffled_text": "shuffled text",
+    "shuffled_trajectory": "shuffled trajectory",
+}
+STEPS = 1
+"""Steps ahead."""
+
+
+def of_conditions(run: PaperRun) -> list[PaperCell]:
+    """Return the cells that a run fills: means over its seeds on test pairs."""
+    table = run.read("latent_plans", "latent_conditions")
+    rows = [] if table is None or run.dataset != ATOMIC_CORPUS else rows_of(ConditionScore, table)
+    cells = []
+    for row in rows:
+        if row.split == "test" and row.seed is None:
+            known = {"horizon": STEPS, "n_takes": row.n_takes, "n_windows": row.n_pairs}
+            ends = {"low": row.low, "high": row.high} if isfinite(row.low) else {}
+            cells.append(plain_cell(run, MOTIVATION, row.condition, "val_l1", row.l1, **known))
+            if row.condition != "none":
+                gain = plain_cell(run, MOTIVATION, row.condition, "gain_over_none", row.gain, **known, **ends)
+                cells.append(gain)
+    return cells
+
+
+CONDITIONS_TABLE = PaperTable(
+    label=MOTIVATION,
+    title="Conditions of a predictor of future latents, H=1",
+    heads=("Conditioning",),
+    lines=tuple(Line((title,), row, STEPS) for row, title in CONDITIONS.items()),
+    columns=(Column("l1 ↓", ("val_l1",), digits=4), Column("Gain over none", ("gain_over_none",), digits=3)),
+    cells=of_conditions,
+    of_methods=False,
+    stage="latent_plans",
+    note="Pairs of test takes; the epoch is chosen on dev. Layer-normalised latents, mean over components.",
+    recipes=("atomic_latent",),
+)
+
+ENDPOINT_CACHE = "qwen3vl_endpoint_cache"
+ENDPOINTS = {
+    "segments": "Endpoint segments",
+    "R@1": "Endpoint R@1",
+    "R@5": "Endpoint R@5",
+    "exact_projection": "Exact projection to the text bank",
+    "fallback_projection": "Fallback projection",
+}
+UNTUNED = "untuned "
+"""Begins the rows of a recogniser that is not named by the digest of its tuned weights."""
+
+
+def of_endpoints(run: PaperRun) -> list[PaperCell]:
+    """Return the cells that a run fills; made-up answers of a test fill none, nor does a sample of windows."""
+    if of_a_sample(run):
+        return []
+    table = run.read("vlm_rows", "endpoint_cache")
+    held = [] if table is None else table.to_pylist()
+    named = {row["row"]: row["row"] if row.get("adapter") else f"{UNTUNED}{row['row']}" for row in held}
+    return [
+        plain_cell(run, ENDPOINT_CACHE, named[row["row"]], metric, float(row[metric]))
+        for row in held
+        if row["row"] in ENDPOINTS and not row["is_stub"]
+        for metric in ("count", "percentage")
+    ]
+
+
+ENDPOINTS_TABLE = PaperTable(
+    label=ENDPOINT_CACHE,
+    title="Recognition of the endpoints by a vision-language model, tuned unless a line says otherwise",
+    heads=("Quantity",),
+    lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
+    further=tuple(Line((f"{title}, UNTUNED",), f"{UNTUNED}{row}") for row, title in ENDPOINTS.items()),
+    columns=(Column("Count", ("count",), digits=0), Column("Percentage", ("percentage",))),
+    cells=of_endpoints,
+    of_methods=False,
+    stage="vlm_rows",
+    recipes=("vlm_sft",),
 )
 TABLES = (
     table_of_scores(
@@ -174,4 +316,6 @@ TABLES = (
         rules=(3,),
         always="The probe reads temporal tokens of the clip (features.tokens=temporal), the paper's every patch.",
     ),
+    CONDITIONS_TABLE,
+    ENDPOINTS_TABLE,
 )
