@@ -45,10 +45,11 @@ FEW = 0.9
 
 def a_world(layout: str) -> WorldConfig:
     """A world of whole takes."""
-    world = court_world() if layout == "basketball" else small_world(layout, segments=6)
+    fewer = {"train_takes": 7, "test_takes": 3, "broken": "none"}
     if layout in ("keystep", "goalstep", "egoper"):  # all stages, for which windows need the motion of every segment
-        world = small_world(layout, size_px=160, segments=8 if layout == "goalstep" else 6)
-    return world.replace(broken="none", train_takes=7, test_takes=3)
+        more = fewer | {"train_takes": 9, "test_takes": 4}
+        return small_world(layout, size_px=160, segments=8 if layout == "goalstep" else 6, **more)
+    return court_world(**fewer) if layout == "basketball" else small_world(layout, segments=6, **fewer)
 
 
 def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
