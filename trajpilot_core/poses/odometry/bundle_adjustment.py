@@ -100,7 +100,7 @@ def _predicted(seen: Observations, at: Solution) -> tuple[Array, Array, Array, A
     return d, moved, back, across
 
 
-def _normal_equations(seen: Observations, at: Solution, sigma: float) -> tuple[sparse.csc_array, Array]:
+def _normal_equations(seen: Observations, at: Solution, sigma: float) -> tuple[sparse.csr_array, Array]:
     """Linearise around `at`: matrix and right side of 6 T unknowns of frames (turn, centre) and P of points."""
     d, moved, back, across = _predicted(seen, at)
     length = np.linalg.norm(d, axis=1)
@@ -120,7 +120,7 @@ def _normal_equations(seen: Observations, at: Solution, sigma: float) -> tuple[s
     return sparse.csr_array(matrix.T @ matrix), np.asarray(matrix.T @ residual, np.float64)
 
 
-def _stepped(current: Solution, A: sparse.csc_array, g: Array, free: slice, damping: float) -> Solution:
+def _stepped(current: Solution, A: sparse.csr_array, g: Array, free: slice, damping: float) -> Solution:
     """Solve for one step (points eliminated) and apply it."""
     size, poses = 6 * len(current.R), slice(6 * free.start, 6 * free.stop)
     diagonal = A.diagonal()
