@@ -80,15 +80,6 @@ class Record(BaseModel):
         return fingerprint(self.content())
 
 
-def without_later_defaults(record: Record, serialised: dict[str, Any], later: tuple[str, ...]) -> dict[str, Any]:
-    """Leave out of a serialised record those of its `later` fields that are at their defaults.
-
-    Fields that came after runs existed: at their defaults all digests stay what they were, and nothing is made again.
-    """
-    fields = type(record).model_fields
-    return {k: v for k, v in serialised.items() if k not in later or getattr(record, k) != fields[k].default}
-
-
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 

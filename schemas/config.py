@@ -7,13 +7,13 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, Field, JsonValue
 
 from schemas.action_token import ActionTokenConfig
 from schemas.annotation import SHORTEST_PLAN
-from schemas.base import Record, without_later_defaults
+from schemas.base import Record
 from schemas.closed import ClassHeadSettings
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.devices import DeviceName
@@ -139,8 +139,6 @@ class EvaluationConfig(Record):
     joint: JointDecodingConfig = JointDecodingConfig()
     anticipates: bool = False
     """The run has rows without a goal, whose ceilings reach to the steps after Start. Set by the pipeline."""
-    judges_anticipation: bool = False
-    """What the paper says of them is judged, by shares of their ceilings, too. Set by the pipeline."""
     plugin_rows: tuple[PluginName, ...] = ()
     """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     plugin_metrics: tuple[PluginName, ...] = ()
@@ -151,12 +149,6 @@ class EvaluationConfig(Record):
     """Every row is scored on the subset of windows that vision-language models were asked for. Set by the pipeline."""
     subset_seed: int = 7
     """Samples that subset. Set by the pipeline."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        subset = ("windows_per_horizon", "subset_seed")
-        later = ("anticipates", "judges_anticipation", "plugin_rows", "plugin_metrics", "brought", *subset)
-        return without_later_defaults(self, serialise(self), later)
 
 
 class ReportConfig(Record):
@@ -181,21 +173,21 @@ class ReportConfig(Record):
     """How labels are ranked where class heads rank them; None: by their texts. Set by the pipeline."""
     alignment_from: OtherRun | None = None
     """Where E_tau comes from; None: it was trained in this run. Set by the pipeline."""
-    has_token: bool = Field(False, exclude_if=lambda value: not value)
+    has_token: bool = False
     """Rows with TrajPilot's token stand next to the visual probe; set by the pipeline."""
-    has_every_patch: bool = Field(False, exclude_if=lambda value: not value)
+    has_every_patch: bool = False
     """The visual probe read every patch of a clip, not averages over tubelets; set by the pipeline."""
     predictor_from: OtherRun | None = None
     """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
-    released: ReleasedName | None = Field(None, exclude_if=lambda value: value is None)
+    released: ReleasedName | None = None
     """Whose released features the run rests on; None: videos were encoded. Set by the pipeline."""
-    plugin_rows: tuple[PluginName, ...] = Field((), exclude_if=lambda value: not value)
+    plugin_rows: tuple[PluginName, ...] = ()
     """Rows of the tables that plugins bring; set by the pipeline."""
-    plugin_metrics: tuple[PluginName, ...] = Field((), exclude_if=lambda value: not value)
+    plugin_metrics: tuple[PluginName, ...] = ()
     """Metrics that plugins bring; set by the pipeline."""
-    further: tuple[str, ...] = Field((), exclude_if=lambda value: not value)
+    further: tuple[str, ...] = ()
     """Stages of the run that others do not have, whose rejects and curves are shown, too; set by the pipeline."""
-    windows_per_horizon: int | None = Field(None, exclude_if=lambda value: value is None)
+    windows_per_horizon: int | None = None
     """Test windows of each horizon that were scored; None: all. Set by the pipeline."""
 
 

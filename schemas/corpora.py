@@ -116,9 +116,9 @@ class EpicConfig(Record):
     """Length of that interval, seconds. Source: paper, appendix on EPIC-KITCHENS-100 (2 s to 1 s before the action)."""
     min_label_train: int = Field(0, ge=0)
     """Keep labels that occur at least this often in training; 0: all, as in the official evaluation."""
-    anchor: Literal["start", "vjepa2_stop"] = Field("start", exclude_if=lambda value: value == "start")
+    anchor: Literal["start", "vjepa2_stop"] = "start"
     """What the gap is counted from: the start of the action, or its end, as V-JEPA 2's evaluation has it when read to
     the letter; with that an action of over a second is seen (docs/decisions/epic-probe.md)."""
-    context: Literal["seconds", "vjepa2_frames"] = Field("seconds", exclude_if=lambda value: value == "seconds")
+    context: Literal["seconds", "vjepa2_frames"] = "seconds"
     """How long the interval is: observed_s, or what V-JEPA 2's 32 frames cover, one of every int(rate / 8) of the
     video: 3.74 s at 59.94 Hz, 3.20 s at 29.97 Hz."""

@@ -37,7 +37,7 @@ class FeatureConfig(FeatureSourceConfig):
     accepted, too (docs/models.md); `plugin:NAME` is an encoder of an installed package (docs/plugins.md)."""
     tokens: Literal["pooled", "temporal"] = "pooled"
     """Mean over all tokens, or one mean per tubelet (D 4)."""
-    ahead_tubelets: int | None = Field(None, ge=0, le=64, exclude_if=lambda value: value is None)
+    ahead_tubelets: int | None = Field(None, ge=0, le=64)
     """Next to temporal tokens one more: the mean of what V-JEPA's predictor, which lies in the same file, says of the
     tubelet so many tubelets after the clip; 1 s ahead of 32 frames at 8 a second is 4. None: none. Of V-JEPA 2.1 with
     the files of ViT-g and ViT-G alone (docs/decisions/epic-probe.md)."""

@@ -109,8 +109,6 @@ class PdppConfig(Record):
     """Before this optimiser step the moving average copies. Source: PDPP."""
     epoch_steps: int = Field(200, ge=1)
     """Optimiser steps that the original calls an epoch; 50 on NIV. Source: PDPP."""
-    task_lr: float = Field(1e-4, gt=0)
-    """Learning rate of the task classifier. Source: PDPP, train_mlp.py."""
     train: PlannerTraining = PlannerTraining(lr=5e-4, epochs=120, step_epochs=None, weight_decay=0.0)
     """Linear warm-up over a sixth of all steps, then halved every quarter of them. COIN 1e-5 and 800 epochs, NIV 3e-4
     and 130, CrossTask with the base features 8e-4 and 60. Source: PDPP, README."""

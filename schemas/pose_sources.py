@@ -25,8 +25,6 @@ class PoseSourcesConfig(WithPredictor):
     """A run makes this table, and nothing else of planning: `video_motions` names the second source."""
     margin: float = Field(2.0, gt=0)
     """Points within which poses from video serve as well. Source: docs/decisions/poses.md."""
-    judges_training: bool = Field(False, exclude_if=lambda value: not value)
-    """The claim is withheld where a predictor is not trained, or head motion tells nothing; set by the pipeline."""
     predictor: PredictorConfig | None = None
     """Of every row; set by the pipeline."""
     decoding: ClosedDecodingConfig | None = None

@@ -3,18 +3,14 @@
 "V-JEPA 2" is github.com/facebookresearch/vjepa2 at c2963a47, configuration of its anticipation on EPIC-KITCHENS-100.
 """
 
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from schemas.base import Record, without_later_defaults
+from schemas.base import Record
 from schemas.features import FeatureConfig
 
 ProbeTokens = Literal["temporal", "full"]
-LATER = ("random_gap_s", "crop_scale", "crop_ratio", "clips_at_once", "encoder")
-"""Fields of ProbeConfig that came after runs existed."""
-OF_VIEWS = ("mirror_share", "erase_share")
-"""Fields that came later still, and change what is trained on every patch: they are in its key, and in no other."""
 
 
 class ProbeConfig(Record):
@@ -65,11 +61,6 @@ class ProbeConfig(Record):
     """With `full`, clips whose tokens a probe reads at once: memory, no result."""
     encoder: FeatureConfig | None = None
     """How clips are encoded where tokens are `full`; set by the pipeline."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        written = without_later_defaults(self, serialise(self), LATER)
-        return written if self.tokens == "full" else {k: v for k, v in written.items() if k not in OF_VIEWS}
 
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:

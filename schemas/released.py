@@ -32,13 +32,13 @@ TRAINED_ON_LABELS: Mapping[ReleasedName, str] = {
 class FeatureSourceConfig(Record):
     """Where the appearance of a segment comes from."""
 
-    source: Literal["encoded", "released"] = Field("encoded", exclude_if=lambda value: value == "encoded")
+    source: Literal["encoded", "released"] = "encoded"
     """encoded: frames of the videos through a video encoder; released: files of features that the corpus publishes, for
     which no weights, no decoder and no GPU are needed. Settings of frames and of the encoder then mean nothing, but for
     `tokens`: temporal keeps n_frames / 2 tokens of rows inside the segment."""
-    released: ReleasedName = Field("omnivore_video", exclude_if=lambda value: value == "omnivore_video")
+    released: ReleasedName = "omnivore_video"
     """Which set of released features is read."""
-    released_off_s: float = Field(1.0, ge=0, exclude_if=lambda value: value == 1.0)
+    released_off_s: float = Field(1.0, ge=0)
     """Most by which the length that the rows of a released file stand for may differ from that of the take's video,
     seconds; a file that differs more is rejected."""
 

@@ -3,11 +3,11 @@
 Sources: as in `schemas/config.py`.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
-from schemas.base import Record, without_later_defaults
+from schemas.base import Record
 from schemas.closed import ClosedDecodingConfig
 from schemas.places import OtherRun
 
@@ -128,10 +128,6 @@ class PredictorConfig(Record):
     """Output of the stage predictor of another run, with whose weights every training begins
     (docs/decisions/pretrained.md); None: with random ones."""
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_later_defaults(self, serialise(self), ("anticipates", "masked_goal_target"))
-
     @model_validator(mode="after")
     def _twins_differ(self) -> Self:
         if self.twin_goal_dropout is not None and self.goal_dropout > 0:
@@ -189,10 +185,6 @@ class ScorerConfig(Record):
     """Fit one more scorer per seed, which is given no goal, on the goal-dropout twins (D 33); it needs
     predictor.anticipates."""
     train: TrainConfig = TrainConfig(epochs=30, patience=6)
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_later_defaults(self, serialise(self), ("anticipates",))
 
 
 class WithPredictor(Record):

@@ -35,7 +35,7 @@ class TrajectoryConfig(Record):
     scale: Literal["auto", "rms", "raw"] = "auto"
     """Length of motions from video: rms divides each clip by its root mean square step, raw leaves it; auto: raw for
     pi3x, else rms (D 20)."""
-    span: Literal["segment", "action", "gap"] = Field("segment", exclude_if=lambda value: value == "segment")
+    span: Literal["segment", "action", "gap"] = "segment"
     """What the motions cover: the segment; or, where a segment is what is seen before an action, that action, or the
     gap between the two (docs/decisions/epic-token.md)."""
     scale_factor: float | None = Field(None, gt=0)

@@ -118,9 +118,9 @@ class WorldConfig(Record):
     release: ReleaseConfig | None = None
     """Layout basketball alone: an error at the release decides what becomes of a shot; None: the alternative of the
     step after it does."""
-    released: ReleasedName | None = Field(None, exclude_if=lambda value: value is None)
+    released: ReleasedName | None = None
     """Features that are written next to the videos as the corpus of the layout publishes them; None: none."""
-    videos: bool = Field(True, exclude_if=lambda value: value)
+    videos: bool = True
     """Whether videos are written; without them released features stand alone, as on a disk too small for both."""
     fps: int = Field(30, ge=5, le=60)
     """Video frames per second."""

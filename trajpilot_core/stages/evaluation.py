@@ -64,18 +64,11 @@ VERSION = 9  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> EvaluationConfig:
-    """Return the settings of the evaluation with what the run says of them.
-
-    Rows without a goal came before their ceilings after Start, and before their claims: runs that have them are
-    evaluated again, no others.
-    """
+    """Return the settings of the evaluation with those that the run gives it."""
     asked = config.vlm
     brought = (*(OF_LATENTS[1:2] if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if asked.rows else ()))
     subset = {"windows_per_horizon": asked.windows_per_horizon, "subset_seed": asked.seed} if asked.rows else {}
-    anticipates = config.predictor.anticipates
-    return config.evaluation.replace(
-        anticipates=anticipates, judges_anticipation=anticipates, brought=brought, **subset
-    )
+    return config.evaluation.replace(anticipates=config.predictor.anticipates, brought=brought, **subset)
 
 
 def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:

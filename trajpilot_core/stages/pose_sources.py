@@ -53,8 +53,7 @@ def completed(config: PipelineConfig) -> PoseSourcesConfig:
     """Return the settings of the stage with those of predictor, decoding and evaluation that it works with."""
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     predictor = config.predictor.replace(twin_goal_dropout=None)
-    own = config.pose_sources.replace(predictor=predictor, decoding=config.scorer.decoding, **measured)
-    return own.replace(judges_training=True)
+    return config.pose_sources.replace(predictor=predictor, decoding=config.scorer.decoding, **measured)
 
 
 def trainings(seeds: Iterable[int]) -> dict[str, tuple[int, str]]:
@@ -334,5 +333,5 @@ STAGE = Stage(
     uses_gpu=True,
     lowers=("predictor.train.batch",),
     conclude=conclude,
-    outside_shards=("margin", "judges_training", "decoding", "bootstrap", "confidence", "seed"),
+    outside_shards=("margin", "decoding", "bootstrap", "confidence", "seed"),
 )

@@ -5,7 +5,6 @@ from typing import Any
 
 from synthetic_results import a_metric
 
-from deployments.recipes import recipe
 from schemas.results import Ceiling, Judgement
 from trajpilot_core.evaluation.anticipation_claims import CLAIMS, anticipation_checks, reached_shares
 from trajpilot_core.evaluation.paper_claims import CheckInputs
@@ -13,7 +12,6 @@ from trajpilot_core.methods.anticipation import MAJORITY, NO_TRAJ, ORACLE, ROWS,
 from trajpilot_core.report.limits import _claim
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.tables.anticipation import shares_table
-from trajpilot_core.stages import evaluation
 
 WHOLE = {row.id: (71.0 if row.ceiling == "start" else 95.0) for row in ROWS}
 """Exact ceilings, percent."""
@@ -102,8 +100,3 @@ def test_every_verdict_has_a_sign_and_words() -> None:
         judged = Judgement.model_validate({"check": "claim: x", "verdict": verdict, "detail": "d"})
         assert SIGNS[verdict]
         assert verdict == "holds" or _claim(judged)
-
-
-def test_runs_without_such_rows_keep_the_key_of_their_evaluation() -> None:
-    assert "judges_anticipation" not in evaluation.completed(recipe("demo")).content()
-    assert evaluation.completed(recipe("demo_anticipation")).content()["judges_anticipation"]

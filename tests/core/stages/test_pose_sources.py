@@ -314,5 +314,5 @@ def test_a_training_reads_its_own_seed_s_encoder_and_neither_margin_nor_interval
     found = pose_sources.sources(world, CFG, "")
     assert {source.shard for source in found} == {f"final/s0/{name}" for name in POSE_MODELS}
     assert found[0].facts["e_tau"] == world.parts("e_tau")["final/s0/e_tau"]
-    names = {"margin", "judges_training", "decoding", "bootstrap", "confidence", "seed"}
+    names = {"margin", "decoding", "bootstrap", "confidence", "seed"}
     assert set(pose_sources.STAGE.outside_shards) == names <= set(PoseSourcesConfig.model_fields)
