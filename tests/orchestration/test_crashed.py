@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 WITHIN_S = 20
 """On a loaded machine the server may hear of an event ten seconds late; both runs have to be told in time."""
 LIMIT_S = 150.0
+PENDING = "prefect.flow-run.Pending"
 PULLED = "prefect.flow-run.pull-step.executed"
 
 
@@ -35,7 +36,10 @@ def taken_and_pulled(served: Served, *after: set[str]) -> list[str]:
     time.sleep(3.0)
     for run_id in runs:
         told(served.url, f"/flow_runs/{run_id}/set_state", {"state": {"type": "PENDING"}})
-    time.sleep(2.0)
+    for run_id in runs:
+        heard = {"event": {"name": [PENDING]}, "any_resource": {"id": [f"prefect.flow-run.{run_id}"]}}
+        wait_for(lambda asked=heard: told(served.url, "/events/filter", {"filter": asked})["total"] > 0)  # type: ignore[misc]
+    time.sleep(1.0)
     for run_id in runs:
         event = {"id": str(uuid4()), "occurred": datetime.now(UTC).isoformat(), "event": PULLED}
         told(served.url, "/events", [{**event, "resource": {"prefect.resource.id": f"prefect.flow-run.{run_id}"}}])
