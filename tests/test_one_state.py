@@ -62,7 +62,12 @@ def messy(folder: Path, conftest: str, orders: Sequence[Sequence[str]] = ORDERS)
         "-p",
         "no:cacheprovider",
     ]
-    environment = {**os.environ, "PYTHONPATH": str(FIXTURES), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {
+        **os.environ,
+        "PYTEST_ADDOPTS": "",
+        "PYTHONPATH": str(FIXTURES),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
     last = ""
     for order in orders:
         done = subprocess.run(

@@ -187,7 +187,11 @@ def read_as(world: WorldConfig) -> list[str]:
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
-    """Prepare the place, then hand over to Prefect (imported only here: its settings come first)."""
+    """Prepare the place, then hand over to Prefect (imported only here: its settings come first).
+
+    Raises InputError: a stage is asked for that the run does not have; before anything is written.
+    """
+    selected(options, config)
     from deployments.settings import hand_over_api_key, one_thread_per_process, prepare_prefect
 
     one_thread_per_process()

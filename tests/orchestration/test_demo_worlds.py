@@ -30,9 +30,9 @@ LEAST = 5
 """Windows of a split, of which poses from video may lose some."""
 
 
-def black(world: World, take: TakeTruth, motion: HeadMotion) -> Iterator[np.ndarray]:
+def black(world: World, take: TakeTruth, motion: HeadMotion, t_s: np.ndarray) -> Iterator[np.ndarray]:
     """Frames in place of the rendered ones: what is seen changes no window."""
-    yield from repeat(np.zeros((world.config.size_px, world.config.size_px, 3), np.uint8), take.n_frames)
+    yield from repeat(np.zeros((world.config.size_px, world.config.size_px, 3), np.uint8), len(t_s))
 
 
 OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", "court", "tiny", "tiny_released"))
@@ -46,7 +46,7 @@ OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", 
 def test_every_split_of_the_worlds_that_are_offered_has_windows_or_clips(
     names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trajpilot_core.simworld.write.render_frames", black)
+    monkeypatch.setattr("trajpilot_core.simworld.write.render_at", black)
     found = {name: in_splits(name, tmp_path / name) for name in names}
     assert {name: splits for name, splits in found.items() if min(splits.values()) < LEAST} == {}
 

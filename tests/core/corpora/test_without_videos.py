@@ -95,6 +95,5 @@ def test_a_simulated_world_without_videos_has_no_fault_of_videos() -> None:
     faults = {take.fault for take in sample_world(laptop_world()).takes}
     assert not [fault for fault in faults if fault and fault.startswith("video_")]
     assert "trajectory_gap" in faults
-    assert "videos" not in tiny_world().content()
     with pytest.raises(ValueError, match="without videos a world has released features"):
         tiny_world().replace(videos=False)

@@ -183,8 +183,7 @@ TINY = {
 """The first numbers of some weights of the demo's encoder."""
 
 
-def test_without_it_the_settings_and_the_demo_s_weights_are_as_they_were(tmp_path: Path) -> None:
-    assert "ahead_tubelets" not in FeatureConfig().content()
+def test_the_demo_s_encoder_has_the_same_weights_with_and_without_a_predictor(tmp_path: Path) -> None:
     first, second = tmp_path / "a" / "tiny.pt", tmp_path / "b" / "tiny.pt"
     for path, has in ((first, False), (second, True)):
         path.parent.mkdir()

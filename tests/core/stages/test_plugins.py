@@ -254,9 +254,7 @@ def test_the_report_shows_the_row_and_the_metric_of_plugins(toys: None) -> None:
     assert any(key.startswith("most_frequent|") and "First" in key.split("|") for key in keys)
 
 
-def test_settings_without_plugins_are_what_they_were() -> None:
-    assert not {"plugin_rows", "plugin_metrics"} & {*EvaluationConfig().content(), *ReportConfig().content()}
-    assert {"plugin_rows", "plugin_metrics"} <= {*ROWS.content()}
+def test_the_report_is_given_the_plugins_of_the_evaluation() -> None:
     completed = report.completed(PipelineConfig(evaluation=ROWS))
     assert (completed.plugin_rows, completed.plugin_metrics) == (ROWS.plugin_rows, ROWS.plugin_metrics)
     assert evaluation.completed(PipelineConfig(evaluation=ROWS)).plugin_rows == ROWS.plugin_rows

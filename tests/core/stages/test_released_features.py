@@ -178,9 +178,7 @@ def test_a_number_that_float16_cannot_hold_costs_the_segment_alone(tmp_path: Pat
     assert shards.tables["egoexo4d:a"].num_rows == len(SPANS) - 2
 
 
-def test_settings_of_runs_that_encode_keep_their_digest_and_released_ones_are_the_same_on_every_machine() -> None:
-    assert {"source", "released", "released_off_s"}.isdisjoint(FeatureConfig().content())
+def test_settings_of_released_features_are_the_same_on_every_machine() -> None:
     base = PipelineConfig()
     config = base.replace(features=base.features.replace(source="released"))
     assert resolve_config(STAGE, config, RunOptions(device="cpu")).precision == "fp32"
-    assert config.replace(report=config.report) == config  # replace keeps what its serialisation leaves out
