@@ -5,7 +5,9 @@ schedules can be added. A stage that is new to the list is deployed all the same
 Prefect's own command, except that equal parameters are described once.
 """
 
+import ssl
 from collections.abc import Callable, Mapping
+from functools import cache
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -99,22 +101,24 @@ def once(describe: Describe) -> Describe:
     Prefect describes them as a JSON schema three times when it loads a flow (each parameter alone, then all together)
     and three times more when it deploys it. Nearly all deployments have the same, with a thousand settings in them.
     """
-    known: list[tuple[list[Parameter], dict[str, str], ParameterSchema]] = []
+    known: list[tuple[list[Parameter], dict[str, str], str]] = []
 
     def described(signature: Signature, docstrings: dict[str, str]) -> ParameterSchema:
         """Return a copy of the description of these parameters: Prefect may change what it gets."""
         asked = list(signature.parameters.values())
-        for parameters, texts, schema in known:
-            if parameters == asked and texts == docstrings:
-                return schema.model_copy(deep=True)
-        known.append((asked, docstrings, describe(signature, docstrings)))
-        return known[-1][2].model_copy(deep=True)
+        text = next((text for parameters, texts, text in known if (parameters, texts) == (asked, docstrings)), None)
+        if text is None:
+            text = describe(signature, docstrings).model_dump_json()
+            known.append((asked, docstrings, text))
+        return ParameterSchema.model_validate_json(text)
 
     return described
 
 
 if __name__ == "__main__":
     callables.generate_parameter_schema = once(callables.generate_parameter_schema)  # type: ignore[assignment]
+    # Prefect opens four clients for a deployment, each of which would read all certificates again.
+    ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
     from prefect.cli import app
 
     app()
