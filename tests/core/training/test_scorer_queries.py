@@ -89,7 +89,9 @@ def test_queries_of_every_chain_read_as_they_did_alone(tmp_path: Path, small_par
             alone = queries_of(view, found, SCORER)
             own = torch.arange(at, at + len(rows))
             for name, value in inputs_at(train, own)._asdict().items():
-                assert_close(value, getattr(inputs_at(alone, torch.arange(len(rows))), name), msg=name)
+                kept = getattr(inputs_at(alone, torch.arange(len(rows))), name)
+                # plans are kept in float16: where a kernel rounds parts of another size otherwise, by its last digit
+                assert_close(value, kept, rtol=2**-10, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
             assert_close(train.utility[own], alone.utility)
             at += len(rows)
     assert at == len(train)
