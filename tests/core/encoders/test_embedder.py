@@ -41,7 +41,7 @@ def test_a_manifest_states_the_arithmetic_and_the_libraries() -> None:
     assert {"config", "libraries"} <= set(Manifest.model_fields)
 
 
-def test_out_of_memory_halves_the_batch_and_changes_nothing(
+def test_out_of_memory_halves_the_batch_and_changes_no_more_than_the_last_digit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     frames = np.random.default_rng(0).integers(0, 255, (6, 16, 32, 32, 3), dtype=np.uint8)
@@ -57,7 +57,8 @@ def test_out_of_memory_halves_the_batch_and_changes_nothing(
     monkeypatch.setattr(VjepaEncoder, "forward", small)
     embedder = load_embedder(cfg, "cpu", tmp_path)
     with caplog.at_level(logging.WARNING, "trajpilot"):
-        np.testing.assert_array_equal(embedder.embed(frames), expected)
+        found = embedder.embed(frames)  # float16; a kernel may round a batch of another size otherwise
+    np.testing.assert_allclose(found, expected, rtol=2**-10, atol=1e-6)
     assert embedder.batch == 1
     assert [record.levelname for record in caplog.records if record.levelno >= logging.WARNING] == ["WARNING"]
 
