@@ -34,6 +34,7 @@ from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import status as status_rows
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of
+from trajpilot_core.store.lock import existing_folder
 
 MaybeData = Annotated[
     str | None, typer.Option("--data", help="Folder of the downloaded corpus; without it that of the last run here.")
@@ -179,7 +180,7 @@ def total(rows: list[planning.PlanRow], root: str) -> str:
     unknown = ", ".join(row.stage for row in todo if row.needs is None)
     said = "in all: unknown" if not known else f"in all: {sum_of(known, all(row.bound == 'exactly' for row in todo))}"
     said += f"; first run, or waits for a stage: unknown for {unknown}" if unknown else ""
-    free = [] if "://" in root else [f"{disk(shutil.disk_usage(existing(root)).free)} of disk"]
+    free = [] if "://" in root else [f"{disk(shutil.disk_usage(existing_folder(Path(root))).free)} of disk"]
     memory = free_memory()
     free += [] if memory is None else [f"{disk(memory)} of memory"]
     return f"{said}; {' and '.join(free)} are free" if free else said
@@ -191,11 +192,6 @@ def sum_of(known: Mapping[str, Needs], exactly: bool) -> str:
     most = max(known, key=lambda name: known[name].memory or 0)
     memory = f", {disk(known[most].memory)} of memory at most ({most})" if known[most].memory else ""
     return f"{'about' if exactly else 'up to'} {time(max(seconds, LEAST_S))} and {disk(size)} of disk{memory}"
-
-
-def existing(root: str) -> Path:
-    """Return a folder, or the nearest above it that exists."""
-    return next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())
 
 
 def coloured(state: str) -> str:

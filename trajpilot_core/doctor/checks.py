@@ -27,7 +27,7 @@ from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.corpus_files import Corpus, open_corpus
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.lock import root_lock
+from trajpilot_core.store.lock import existing_folder, root_lock
 
 HealthVerdict = Literal["ok", "note", "bad"]
 PROJECT = "trajpilot"
@@ -53,10 +53,11 @@ class HealthFinding:
 
 def check_python() -> HealthFinding:
     """Look at the interpreter."""
+    expected = f">= {PYTHON[0]}.{PYTHON[1]}"
     name = f"{sys.version_info[0]}.{sys.version_info[1]} at {sys.executable}"
     if sys.version_info[:2] >= PYTHON:
-        return HealthFinding("Python", ">= 3.11", name, "ok")
-    return HealthFinding("Python", ">= 3.11", name, "bad", "install 3.11")
+        return HealthFinding("Python", expected, name, "ok")
+    return HealthFinding("Python", expected, name, "bad", f"install {PYTHON[0]}.{PYTHON[1]}")
 
 
 def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]:
@@ -137,7 +138,7 @@ def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> li
     if device.startswith("cuda"):
         kinds["gpu"] = gpu_memory(device)
     if "://" not in root:
-        kinds["disk"] = shutil.disk_usage(_existing(root)).free
+        kinds["disk"] = shutil.disk_usage(existing_folder(Path(root))).free
     return [_compared(kind, needs, found, root) for kind, found in kinds.items()]
 
 
@@ -168,11 +169,6 @@ def gpu_memory(device: str) -> int | None:
     return int(found) << 20 if found.isdigit() else None
 
 
-def _existing(root: str) -> Path:
-    """Return a folder, or the nearest above it that exists."""
-    return next(folder for folder in (Path(root), *Path(root).parents) if folder.exists())
-
-
 def check_root(address: str) -> list[HealthFinding]:
     """Look at the folder that a run writes to, which need not exist yet: permission, and who else is at it."""
     if "://" in address:
@@ -181,7 +177,7 @@ def check_root(address: str) -> list[HealthFinding]:
         except (InputError, StoreError) as error:
             return [HealthFinding("root", "an answer", "none", "bad", str(error))]
         return [HealthFinding("root", "can be written", f"{address}: only a run finds out", "note")]
-    root, place = Path(address), _existing(address)
+    root, place = Path(address), existing_folder(Path(address))
     try:
         with tempfile.TemporaryFile(dir=place):
             found = [HealthFinding("root", f"{place} can be written", "it can", "ok")]

@@ -191,6 +191,11 @@ def alone(root: str) -> Iterator[None]:
         yield
 
 
+def existing_folder(path: Path) -> Path:
+    """Return a folder, or the nearest above it that exists."""
+    return next(folder for folder in (path, *path.parents) if folder.exists())
+
+
 def require_free_space(
     path: Path, bytes_needed: int, what: str, remedy: str = "free some space or choose another --root"
 ) -> None:
@@ -205,10 +210,7 @@ def require_free_space(
     Raises:
         StoreError: too little is free.
     """
-    existing = path.absolute()
-    while not existing.exists():
-        existing = existing.parent
-    free = shutil.disk_usage(existing).free
+    free = shutil.disk_usage(existing_folder(path)).free
     if free < bytes_needed:
         raise StoreError(
             f"{what} needs {bytes_needed / 1e9:.2f} GB under {path}, but only {free / 1e9:.2f} GB is free there; "
