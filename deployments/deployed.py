@@ -23,7 +23,7 @@ from schemas.predict import PlanQuery
 from tasks.announce import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
 from trajpilot_core.engine.last_run import remember_run
-from trajpilot_core.stages import EVERY_STAGE
+from trajpilot_core.stages import EVERY_STAGE, selected
 
 T = TypeVar("T")
 hand_over_api_key()
@@ -57,6 +57,8 @@ def deployed(
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:
+            own = (name.replace("-", "_"),) if name != WHOLE else ()
+            selected(run.replace(only=run.only or own), whole)  # what the run does not have is refused, not remembered
             mark_tasks_of_crashed_runs()
             announce(run.recipe, base, whole)
             remember_run(whole, run)

@@ -306,6 +306,16 @@ def test_the_flow_of_one_stage_refuses_to_be_asked_for_others() -> None:
             features.fn(PipelineConfig(), RunOptions.model_validate(asked))
 
 
+def test_a_deployed_run_of_a_stage_that_its_corpus_lacks_ends_before_anything_is_written(tmp_path: Path) -> None:
+    from deployments.deployed import full_pipeline, predictor
+
+    asked: list[tuple[Any, dict[str, Any]]] = [(predictor, {}), (full_pipeline, {"only": ["ingest", "predictor"]})]
+    for flow, stages in (*asked, (full_pipeline, {"from_stage": "predictor"})):
+        with pytest.raises(InputError, match="egoexo4d_basketball has no predictor; its stages are ingest"):
+            flow.fn(run=RunOptions.model_validate({"recipe": "basketball", "root": str(tmp_path), **stages}))
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_look_at_the_data_root_is_not_remembered_as_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from deployments import deployed
 
