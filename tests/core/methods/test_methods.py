@@ -177,9 +177,31 @@ def test_parts_of_any_size_give_one_result(made, monkeypatch):
     monkeypatch.setattr("trajpilot_core.evaluation.predictions.WINDOWS_AT_ONCE", 5)
     again = predicted(data, files, scorers)[0]
     key = [(name, "ascending") for name in ("seed", "variant", "window_id", "position")]
-    answers = zip(*(table.sort_by(key)["top_ids"].to_pylist() for table in (again, first[0])), strict=True)
-    differing = sum(one != other for one, other in answers)
-    assert differing <= len(again) / 500, "kernels may round parts of another size otherwise and swap near ties"
+    tables = again.sort_by(key), first[0].sort_by(key)
+    assert_same_answers(*tables)
+    shifted = tables[0].take(np.roll(np.arange(len(again)), 1))  # planted: the answers of a part begin a row too late
+    with pytest.raises(AssertionError):
+        assert_same_answers(shifted, tables[1])
+
+
+def assert_same_answers(one: pa.Table, other: pa.Table) -> None:
+    """Equal scores but for how a kernel rounds, and equal labels wherever no score ties nearly.
+
+    Candidates of the Scorer that is given no motion tie nearly: with the kernel of an old processor it chose another
+    one for one of 72 windows and seeds, with AVX2 and AVX-512 for none.
+    """
+    chosen = np.array(one["candidate"].to_pylist()) == np.array(other["candidate"].to_pylist())
+    assert set(other.filter(~chosen)["variant"].to_pylist()) <= {"scorer_no_motion"}
+    assert len(set(other.filter(~chosen)["window_id"].to_pylist())) <= 1
+    one, other = one.filter(chosen), other.filter(chosen)
+    scores, others = (np.array(table["top_scores"].to_pylist()) for table in (one, other))
+    np.testing.assert_allclose(scores, others, rtol=0, atol=1e-5)
+    gaps = np.pad(-np.diff(others, axis=1), ((0, 0), (1, 1)))  # what follows the last is not known: it is not settled
+    gaps[:, 0] = np.inf
+    settled = (gaps[:, :-1] > 1e-4) & (gaps[:, 1:] > 1e-4)
+    assert settled[:, :-1].mean() > 0.9
+    labels, wanted = (np.array(table["top_ids"].to_pylist()) for table in (one, other))
+    np.testing.assert_array_equal(labels[settled], wanted[settled])
 
 
 def test_a_bank_without_windows_of_a_horizon_leaves_the_fallback(tmp_path):
