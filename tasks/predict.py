@@ -10,8 +10,6 @@ from schemas.predict import Plan, PlanQuery
 from tasks.artifacts import PATIENCE_S, StageProgress, log_line, publish_page
 from tasks.showing import shown
 from trajpilot_core.markdown_escape import literal
-from trajpilot_core.predict.page import role, sentences
-from trajpilot_core.predict.run import predict
 from trajpilot_core.report.committed import WARNING
 
 STAGE = "predict"
@@ -20,6 +18,10 @@ STAGE = "predict"
 @task(task_run_name="predict", cache_policy=NO_CACHE, persist_result=False)
 def predict_plan(query: PlanQuery, run: RunOptions) -> State[str]:
     """Predict, write plan.json and plan.html, and show them."""
+    # Imported here because it loads torch, which registering a deployment does not need.
+    from trajpilot_core.predict.page import sentences
+    from trajpilot_core.predict.run import predict
+
     with StageProgress(STAGE) as progress:
         made = predict(query, run, progress)
         progress.ended = f"the plan is at {made.folder}"
@@ -34,6 +36,8 @@ def predict_plan(query: PlanQuery, run: RunOptions) -> State[str]:
 
 def steps_table(plan: Plan) -> list[dict[str, str]]:
     """Return one row a step: its label, then the five best with their scores."""
+    from trajpilot_core.predict.page import role
+
     return [
         {"step": role(step.position, plan.horizon), "plan": literal(step.label)}
         | {f"no. {n}": literal(f"{top.label} ({top.score:.2f})") for n, top in enumerate(step.top, start=1)}

@@ -1,7 +1,6 @@
 """The last step of a stage that writes pages: a copy where people look for it, and its summary in the UI."""
 
 import logging
-from collections.abc import Callable, Mapping
 
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
@@ -10,19 +9,14 @@ from prefect.states import Completed
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import publish_page
-from trajpilot_core.report.committed import Committed, committed_under
+from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.publish import place_documents
 from trajpilot_core.report.ui.link import link_to
-from trajpilot_core.report.ui.summary import outcome_summary, poses_summary, summary
 
 LOG = logging.getLogger("trajpilot")
 TITLE = "The report: its main figures, and where it lies"
-PAGES: Mapping[str, Callable[[Committed, str], str]] = {
-    "report": summary,
-    "outcome": outcome_summary,
-    "pose_sources": poses_summary,
-}
-"""Stage that writes pages -> the summary of what it wrote."""
+PAGES = ("report", "outcome", "pose_sources")
+"""Stages that write pages."""
 
 
 def linked(path: str) -> str:
@@ -33,8 +27,11 @@ def linked(path: str) -> str:
 
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
-    """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary with a link."""
+    """Copy the report's documents to `<root>/reports`, and publish the summary with a link."""
+    # Imported here because it loads torch, which registering a deployment does not need.
+    from trajpilot_core.report.ui.summary import SUMMARIES
+
     path = place_documents(report, run.root)
-    publish_page("report-summary", TITLE, linked(path) + PAGES[report.stage](committed_under(config, run), path))
+    publish_page("report-summary", TITLE, linked(path) + SUMMARIES[report.stage](committed_under(config, run), path))
     LOG.info("%-13s %s", "report", path)
     return Completed(message=f"the report lies at {path}", data=path)

@@ -19,8 +19,6 @@ from tasks.tracking import track
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.groups import compute_group
 from trajpilot_core.report.committed import committed_under
-from trajpilot_core.report.figures import figures_of
-from trajpilot_core.report.ui.gallery import draw
 from trajpilot_core.runtime import compiling
 from trajpilot_core.stages import EVERY_STAGE
 
@@ -75,6 +73,10 @@ def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> Sta
 
 def show_pictures(made: ArtifactRef, config: PipelineConfig, run: RunOptions) -> None:
     """Draw what a stage committed, unless the UI has the picture of just that content."""
+    # Imported here because it loads torch, which registering a deployment does not need.
+    from trajpilot_core.report.figures import figures_of
+    from trajpilot_core.report.ui.gallery import draw
+
     frames = "" if config.report.frames else ", without frames"
     mark = f"{made.fingerprint[:12]}{frames}"
     for figure in figures_of(made.stage):

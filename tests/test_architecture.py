@@ -4,6 +4,8 @@ import ast
 import functools
 import importlib
 import importlib.metadata
+import subprocess
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -294,3 +296,18 @@ def test_a_type_name_that_is_defined_twice_is_seen() -> None:
     for second in ("class Sample:\n    pass", "Sample = dict[str, int]", "class Sample(NamedTuple):\n    take: str"):
         assert defined_twice({"a.py": first, "b.py": ast.parse(second)}) == {"Sample": ["a.py", "b.py"]}
     assert not defined_twice({"a.py": first, "b.py": ast.parse("from a import Sample\nSIZE = 3\nsample = 1")})
+
+
+def loads_torch(module: str) -> bool:
+    """Whether importing `module` in a fresh interpreter loads torch, which takes two seconds of CPU."""
+    code = f"import {module}, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()[-1] == "True"
+
+
+def test_deployments_are_registered_without_loading_torch() -> None:
+    assert not loads_torch("flows.stages")
+
+
+def test_a_load_of_torch_is_seen() -> None:
+    assert loads_torch("trajpilot_core.report.figures")

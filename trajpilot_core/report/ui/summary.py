@@ -1,6 +1,6 @@
 """The report in a few lines of Markdown: the main rows, what the run must show, and where the pages lie."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from schemas.action_token import TokenContrast
 from schemas.arrow import rows_of
@@ -160,3 +160,11 @@ def poses_summary(committed: Committed, address: str) -> str:
     parts = [f"**{warning}**"] if warning else []
     parts += [f"The whole page: {literal(address)}", main_table(results).markdown(), checks_table(results).markdown()]
     return "\n\n".join(parts) + "\n"
+
+
+SUMMARIES: Mapping[str, Callable[[Committed, str], str]] = {
+    "report": summary,
+    "outcome": outcome_summary,
+    "pose_sources": poses_summary,
+}
+"""Stage that writes pages -> the summary of what it wrote."""
