@@ -34,7 +34,7 @@ NOT_RUN = {
 DEMO_VIDEO = re.compile(r"runs/demo/world/\S+\.mp4")
 OWN = (".venv", "runs", ".git")
 UNTIL = "scorer"
-"""The models that `predict` needs; the stages after it are missing, and `status` says so."""
+"""The models that `predict` needs; `status` reports the later stages as missing."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
@@ -52,7 +52,7 @@ def blocks_to_run(text: str) -> list[str]:
 
 
 def run_block(commands: str, folder: Path) -> str:
-    """Paste commands into a fresh shell in a folder; return what they print, or fail with it."""
+    """Run commands in a fresh shell in a folder; return their output, or fail with it."""
     bare = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     done = subprocess.run(
@@ -70,7 +70,7 @@ def run_block(commands: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def demo_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout in which a small demo has run: its video has the name and the length of the README's example."""
+    """A checkout with a finished small demo: its video has the name and the length of the README's example."""
     folder = tmp_path_factory.mktemp("checkout")
     for entry in CHECKOUT.iterdir():
         if entry.name not in OWN:
