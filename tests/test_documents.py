@@ -25,7 +25,7 @@ FILE = re.compile(r"`((?:schemas|trajpilot_core|tasks|flows|deployments|tests|do
 
 
 def outside_code(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number, line) of every line that is not in a block of code."""
+    """Yield (number, line) of every line outside code blocks."""
     fenced = False
     for number, line in enumerate(text.splitlines(), start=1):
         if line.lstrip().startswith("```"):
@@ -51,16 +51,16 @@ def commands_run_together(text: str) -> list[str]:
 
 
 def broken_links(page: Path, text: str) -> list[str]:
-    """Return the relative links of a page that lead to no file, or to no heading of a page."""
+    """Return the relative links of a page to a missing file or heading."""
     broken = []
     for _, line in outside_code(text):
-        for found in LINK.finditer(line):
-            target, _, heading = found["target"].partition("#")
+        for link in LINK.finditer(line):
+            target, _, heading = link["target"].partition("#")
             if "://" in target:
                 continue
-            leads_to = (page.parent / target).resolve() if target else page
-            if not leads_to.exists() or (heading and heading not in anchors(leads_to)):
-                broken.append(found["target"])
+            destination = (page.parent / target).resolve() if target else page
+            if not destination.exists() or (heading and heading not in anchors(destination)):
+                broken.append(link["target"])
     return broken
 
 
@@ -74,12 +74,12 @@ def anchors(page: Path) -> set[str]:
 
 def unlisted(index: str) -> list[str]:
     """Return the pages below docs/ that the index does not link to."""
-    linked = {(DOCS / found["target"].partition("#")[0]).resolve() for found in LINK.finditer(index)}
+    linked = {(DOCS / link["target"].partition("#")[0]).resolve() for link in LINK.finditer(index)}
     return [str(page.relative_to(DOCS)) for page in PAGES if DOCS in page.parents and page not in {INDEX, *linked}]
 
 
 def missing_files(text: str) -> list[str]:
-    """Return the files of the checkout that a page names and that are not there; a module may lack its suffix."""
+    """Return the files that a page names and the checkout lacks; a module may lack its suffix."""
     return [
         name for name in FILE.findall(text) if not (CHECKOUT / name).exists() and not (CHECKOUT / f"{name}.py").exists()
     ]
@@ -92,7 +92,7 @@ def miscounted(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
-def test_a_page_is_wrapped_its_links_lead_somewhere_and_its_files_exist(page: Path) -> None:
+def test_a_page_is_wrapped_and_its_links_and_files_exist(page: Path) -> None:
     text = page.read_text()
     assert too_long(text) == []
     assert broken_links(page, text) == []
@@ -109,7 +109,7 @@ def test_a_page_is_wrapped_its_links_lead_somewhere_and_its_files_exist(page: Pa
         "    ends with 1 trajpilot verify --root runs/atomic",
     ],
 )
-def test_code_that_was_wrapped_like_text_is_seen(wrapped: str) -> None:
+def test_code_wrapped_like_text_is_seen(wrapped: str) -> None:
     assert commands_run_together(f"Text.\n\n{wrapped}\n\nMore.\n")
     assert (
         commands_run_together("    cd x && python y\n    trajpilot gc --root R   # then trajpilot gc --root R --yes\n")
@@ -184,7 +184,7 @@ def test_hooks_are_those_of_the_checkout_and_download_nothing() -> None:
     assert all(hook["entry"].startswith(".venv/bin/") for hook in hooks[0]["hooks"])
 
 
-def test_the_paper_is_cited_apart_from_this_software() -> None:
+def test_the_paper_is_cited_separately_from_this_software() -> None:
     cited = yaml.safe_load((CHECKOUT / "CITATION.cff").read_text())
     paper = cited["preferred-citation"]
     assert paper["url"].endswith("2605.20388")
