@@ -1,9 +1,9 @@
-# make demo   sets up everything, runs the full pipeline on the simulated world, says where the report lies
-# make test   the same with the test tools (requirements-dev.lock), passes the tests
+# make demo   installs, runs the full pipeline on the simulated world, prints the path of the report
+# make test   installs with the test tools (requirements-dev.lock), runs every check and test
 # make stack-test   the stack of docker-compose.yml as processes, with PostgreSQL and a browser
 # make test-portable   the numeric tests on three kernels, in three random orders, with one process and with four
-# make soak   tests marked campaign (failing disks and stores, every update, a hundredth of the paper), then 150 kills of the stages
-#             by countdown and 30 of whole runs; goes on where it was interrupted
+# make soak   tests marked campaign (failing disks and stores, every update, a hundredth of the paper), then 150 kills of
+#             stages by countdown and 30 of whole runs; continues where it was interrupted
 # make rehearse   a store of the paper's size through every stage after the features: docs/scale.md
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -22,7 +22,7 @@ $(VENV)/installed: requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
-# What the tests, the linters and the type checker need on top: demo does without.
+# Additional packages for tests, linters and the type checker; the demo does not need them.
 $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	@touch $@
@@ -30,7 +30,7 @@ $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 demo: $(VENV)/installed
 	$(BIN)/trajpilot demo --root $(ROOT)
 
-# Four processes for two cores: half of the time a test waits for a server or a clock. Each takes about 1.5 GiB.
+# Four processes for two cores: tests spend half of their time waiting for a server or a clock. Each uses about 1.5 GiB.
 TEST_PROCESSES ?= 4
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -39,8 +39,8 @@ test: $(VENV)/installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not stack and not campaign"
 
-# Tests of computed numbers on the kernels of an old processor, of one with AVX2, and on the machine's own. Each run has a
-# random order of its own; the first and the last differ from each other in nothing but kernel and order. ORDERS and NUMERIC may be given: `make test-portable ORDERS="4 5 6" NUMERIC=tests/core/models`.
+# Numeric tests on the kernels of an old processor, of one with AVX2, and of this machine, each in another random order.
+# The first and the last run differ only in kernel and order. Options: `make test-portable ORDERS="4 5 6" NUMERIC=tests/core/models`.
 NUMERIC ?= $(addprefix tests/core/,models training methods metrics evaluation encoders retrieval poses data simworld)
 ORDERS ?= 1 2 3
 OLD := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem
@@ -51,14 +51,15 @@ test-portable: $(VENV)/installed-dev
 	$(AVX2) $(PORTABLE) $(word 2,$(ORDERS)) -p no:xdist
 	$(PORTABLE) $(word 3,$(ORDERS)) -n 4 --dist loadfile --no-loadscope-reorder
 
-# Kills the stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log says what each cost.
+# Kills stages at their n-th write, fsync, rename or checkpoint, and whole runs at random moments; the log has the cost of each.
 soak: $(VENV)/installed-dev
 	$(BIN)/pytest -m campaign -p no:xdist
 	$(BIN)/python tests/crashes/soak.py --kills 150 --flows 30 --seed 0 --work runs/soak --log runs/soak/log.jsonl
 
-# The processes of docker-compose.yml with their environment, over a PostgreSQL of their own: docs/operations.md.
+# The processes of docker-compose.yml with their environment and a separate PostgreSQL: docs/operations.md.
 # Needs PostgreSQL and Chromium, and for its second part Slurm (Debian: apt-get install postgresql chromium slurmctld
-# slurmd slurm-client munge); what is missing is skipped with its reason. Worker, server and PostgreSQL are killed in turn.
+# slurmd slurm-client munge); tests without their requirements are skipped with a reason. Worker, server and PostgreSQL
+# are killed in turn.
 KILLS ?= 3
 stack-test: $(VENV)/installed-dev
 	KILLS=$(KILLS) $(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py tests/orchestration/test_slurm.py
@@ -74,8 +75,8 @@ format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Resolves pyproject.toml again: first with the test tools into requirements-dev.lock, then without them, to the same versions,
-# into requirements.lock. Both environments are made from nothing.
+# Resolves pyproject.toml again: first with the test tools into requirements-dev.lock, then without them, to the same
+# versions, into requirements.lock. Both environments are created from scratch.
 RESOLVE := rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock \
 	&& $(VENV)-lock/bin/pip install --quiet --upgrade "pip>=24" "setuptools>=77" \
 	&& $(VENV)-lock/bin/pip install --quiet
@@ -85,7 +86,7 @@ lock:
 	$(RESOLVE) "torch==2.13.0"
 	$(VENV)-lock/bin/pip install --quiet ".[s3]"
 	$(VENV)-lock/bin/pip install --quiet ".[s3,dev]"
-	-$(VENV)-lock/bin/pip check  # names decord, whose wheel carries an old platform tag
+	-$(VENV)-lock/bin/pip check  # reports decord because its wheel has an old platform tag
 	( echo "# Made by 'make lock' from pyproject.toml with the extras s3 and dev; any build of torch 2.13.0 will do."; \
 	  $(FREEZE) ) > requirements-dev.lock
 	$(RESOLVE) --constraint requirements-dev.lock ".[s3]"

@@ -1,4 +1,4 @@
-"""Every `trajpilot` command that a page shows can be given as it stands, and no help text loses a word to markup."""
+"""Every `trajpilot` command on a page is valid, and no help text loses a word to markup."""
 
 import re
 import shlex
@@ -28,16 +28,16 @@ ELLIPSIS = {"...", "|", "NAME", "N"}
 
 
 def commands_of(text: str) -> Iterator[str]:
-    """Yield what stands after `trajpilot` in the blocks and between the quotes of a page."""
-    blocks = [found["text"] for found in FENCE.finditer(text)] + [found[0] for found in INDENTED.finditer(text)]
-    for found in (one for block in blocks for one in SHOWN.finditer(block)):
-        yield found["rest"].replace("\\\n", " ").partition(" #")[0]
-    for found in INLINE.finditer(text):
-        yield " ".join(found["rest"].split())
+    """Yield the arguments of `trajpilot` in the code blocks and code spans of a page."""
+    blocks = [fence["text"] for fence in FENCE.finditer(text)] + [block[0] for block in INDENTED.finditer(text)]
+    for command in (command for block in blocks for command in SHOWN.finditer(block)):
+        yield command["rest"].replace("\\\n", " ").partition(" #")[0]
+    for span in INLINE.finditer(text):
+        yield " ".join(span["rest"].split())
 
 
 def faults_of(rest: str) -> list[str]:
-    """Return what is wrong with a command; an option stands for its values where it is quoted in prose."""
+    """Return the faults of a command; an option quoted in prose may lack its value."""
     words = [word.strip("[]") for word in shlex.split(rest.partition(" &&")[0].partition(" >")[0])]
     command: Any = typer.main.get_command(app)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
@@ -45,22 +45,22 @@ def faults_of(rest: str) -> list[str]:
         if name not in command.commands:
             return [f"no command {name}"]
         command = command.commands[name]
-    known = [one for one in command.params if one.param_type_name == "option"]
-    options = {name for one in known for name in (*one.opts, *one.secondary_opts)}
-    found = []
+    known = [param for param in command.params if param.param_type_name == "option"]
+    options = {name for param in known for name in (*param.opts, *param.secondary_opts)}
+    faults = []
     for place, word in enumerate(words):
         option, has_value, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if not word.startswith("-") or word in ELLIPSIS:
             continue
         if option not in options:
-            found.append(f"no option {option}")
+            faults.append(f"no option {option}")
             continue
         given = value if has_value else words[place + 1] if place + 1 < len(words) else ""
         if option in CHOICES and given and given.rstrip(",") not in CHOICES[option] | ELLIPSIS:
-            found.append(f"{option} has no {given}")
+            faults.append(f"{option} has no {given}")
         if option == "--set" and "=" in given and not is_setting(given.partition("=")[0]):
-            found.append(f"no setting {given}")
-    return found
+            faults.append(f"no setting {given}")
+    return faults
 
 
 def is_setting(path: str) -> bool:
@@ -73,10 +73,10 @@ def is_setting(path: str) -> bool:
     return True
 
 
-def test_the_commands_of_the_pages_can_be_given() -> None:
+def test_the_commands_of_the_pages_are_valid() -> None:
     shown = {(page.name, rest) for page in PAGES for rest in commands_of(page.read_text())}
     assert len(shown) > 80
-    assert {one: faults for one in shown if (faults := faults_of(one[1]))} == {}
+    assert {command: faults for command in shown if (faults := faults_of(command[1]))} == {}
 
 
 def test_planted_mistakes_are_seen() -> None:
@@ -92,7 +92,7 @@ def test_planted_mistakes_are_seen() -> None:
 
 
 def texts(command: click.Command, name: str = "trajpilot") -> Iterator[tuple[str, str]]:
-    """Every help text below a command, with where it stands."""
+    """Yield every help text below a command, with its place."""
     yield name, command.help or ""
     for param in command.params:
         yield f"{name} {param.name}", getattr(param, "help", None) or ""
@@ -101,7 +101,7 @@ def texts(command: click.Command, name: str = "trajpilot") -> Iterator[tuple[str
 
 
 def lost(text: str) -> bool:
-    """Whether markup eats a part of a text; a backslash before a bracket is how a text keeps it."""
+    """Whether markup swallows a part of a text; a backslash before a bracket protects it."""
     try:
         return render(text).plain != text.replace("\\[", "[")
     except MarkupError:
@@ -109,12 +109,12 @@ def lost(text: str) -> bool:
 
 
 def test_no_help_text_loses_a_word_to_markup() -> None:
-    found = dict(texts(typer.main.get_command(app)))
-    assert len(found) > 150
-    assert [where for where, text in found.items() if lost(text)] == []
+    helps = dict(texts(typer.main.get_command(app)))
+    assert len(helps) > 150
+    assert [place for place, text in helps.items() if lost(text)] == []
 
 
-def test_a_text_with_brackets_that_markup_reads_is_seen() -> None:
+def test_brackets_that_markup_would_swallow_are_seen() -> None:
     assert all(lost(text) for text in ("pip install '.[viz]'", "a [bold]b", "ends in [/x]"))
 
 

@@ -1,7 +1,8 @@
 """The command blocks of the README, run word for word in a shell that knows no path and no variable of ours.
 
-A block is a fence of `sh` after a mark: `<!-- run: demo -->` is run where the demo has run, and `<!-- run: never (why)
--->` is not. The checkout is a folder of links, so that `.venv` and `runs/demo` are the test's own.
+A block is a fence of `sh`, known by its first command. Blocks of `RUN` run after a small demo; those of `NOT_RUN` are
+listed with the reason. A block in neither list fails. The checkout is a folder of links, so that `.venv` and
+`runs/demo` belong to the test.
 """
 
 import os
@@ -9,7 +10,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from checkout import CHECKOUT
@@ -25,38 +25,34 @@ from trajpilot_core.stages import STAGES
 
 README = (CHECKOUT / "README.md").read_text()
 FENCE = re.compile(r"^```sh\n(?P<commands>.*?)^```$", re.MULTILINE | re.DOTALL)
-MARK = re.compile(r"<!-- run: (?P<mark>demo|never \([^)]+\)) -->\n\Z")
+RUN = (".venv/bin/trajpilot status", ".venv/bin/trajpilot predict")
+NOT_RUN = {
+    "make demo": "sets up the environment that the other blocks use",
+    "egoexo -o": "needs licensed data and weights",
+    "cp .env.example": "needs Docker",
+}
 DEMO_VIDEO = re.compile(r"runs/demo/world/\S+\.mp4")
 OWN = (".venv", "runs", ".git")
 UNTIL = "scorer"
-"""The models that `predict` needs; the stages after it are missing, and `status` says so."""
+"""The models that `predict` needs; `status` reports the later stages as missing."""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-class Block(NamedTuple):
-    """Commands of the README, and whether they are run."""
-
-    mark: str
-    commands: str
-
-
-def blocks_of(text: str) -> list[Block]:
-    """Return every block of commands.
+def blocks_to_run(text: str) -> list[str]:
+    """Return the blocks of commands that run after the demo.
 
     Raises:
-        ValueError: one has no mark in front of it.
+        ValueError: a block is in neither list.
     """
-    found = []
-    for fence in FENCE.finditer(text):
-        mark = MARK.search(text[: fence.start()])
-        if mark is None:
-            raise ValueError(f"these commands of the README have no mark `<!-- run: ... -->`:\n{fence['commands']}")
-        found.append(Block(mark["mark"].split()[0], fence["commands"]))
-    return found
+    blocks = [fence["commands"] for fence in FENCE.finditer(text)]
+    for commands in blocks:
+        if not commands.startswith((*RUN, *NOT_RUN)):
+            raise ValueError(f"add this block of the README to RUN or to NOT_RUN, with the reason:\n{commands}")
+    return [commands for commands in blocks if commands.startswith(RUN)]
 
 
 def run_block(commands: str, folder: Path) -> str:
-    """Paste commands into a fresh shell in a folder; return what they print, or fail with it."""
+    """Run commands in a fresh shell in a folder; return their output, or fail with it."""
     bare = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
     done = subprocess.run(
@@ -74,7 +70,7 @@ def run_block(commands: str, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def demo_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkout in which a small demo has run: its video has the name and the length of the README's example."""
+    """A checkout with a finished small demo: its video has the name and the length of the README's example."""
     folder = tmp_path_factory.mktemp("checkout")
     for entry in CHECKOUT.iterdir():
         if entry.name not in OWN:
@@ -97,23 +93,22 @@ def demo_checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-DEMO_BLOCKS = [block.commands for block in blocks_of(README) if block.mark == "demo"]
+DEMO_BLOCKS = blocks_to_run(README)
 
 
-def test_the_readme_has_blocks_that_are_run() -> None:
-    assert any("trajpilot status" in commands for commands in DEMO_BLOCKS)
-    assert any("trajpilot predict" in commands for commands in DEMO_BLOCKS)
+def test_the_readme_has_every_listed_block() -> None:
+    blocks = [fence["commands"] for fence in FENCE.finditer(README)]
+    assert [name for name in (*RUN, *NOT_RUN) if sum(block.startswith(name) for block in blocks) != 1] == []
 
 
 @pytest.mark.parametrize("commands", DEMO_BLOCKS, ids=lambda commands: commands.split()[1])
-def test_a_block_of_the_readme_works_as_it_stands(commands: str, demo_checkout: Path) -> None:
+def test_a_block_of_the_readme_works_word_for_word(commands: str, demo_checkout: Path) -> None:
     assert run_block(commands, demo_checkout).strip()
 
 
 def test_a_wrong_command_of_the_readme_is_seen(demo_checkout: Path) -> None:
-    planted = README.replace(".venv/bin/trajpilot status", "trajpilot status", 1)
-    assert planted != README
-    commands = next(block.commands for block in blocks_of(planted) if block.mark == "demo")
+    commands = DEMO_BLOCKS[0].replace(".venv/bin/trajpilot status", "trajpilot status", 1)
+    assert commands != DEMO_BLOCKS[0]
     with pytest.raises(AssertionError, match="not found"):
         run_block(commands, demo_checkout)
 
@@ -129,6 +124,6 @@ def test_the_video_of_the_example_is_a_test_take_of_the_demo() -> None:
     assert takes[named].fault is None
 
 
-def test_commands_without_a_mark_are_refused() -> None:
-    with pytest.raises(ValueError, match="have no mark"):
-        blocks_of(README.replace("<!-- run: demo -->\n", "", 1))
+def test_a_block_in_neither_list_is_refused() -> None:
+    with pytest.raises(ValueError, match="add this block"):
+        blocks_to_run(README.replace("cp .env.example", "cp .env.sample", 1))

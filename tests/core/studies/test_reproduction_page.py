@@ -1,4 +1,4 @@
-"""docs/reproduction.md says what the code does: its decisions name settings and places, its labels the runs."""
+"""docs/reproduction.md agrees with the code: its decisions name settings and places, its labels the runs."""
 
 import re
 
@@ -26,17 +26,17 @@ def test_every_decision_has_its_reasons() -> None:
     assert set(ROWS) == {int(n) for n in re.findall(r"^\| (\d+) \|", REASONS, re.M)}
 
 
-def test_every_setting_and_every_place_is_there_with_its_value() -> None:
+def test_every_setting_and_place_exists_with_its_value() -> None:
     assert {number: printed(cell, CONFIG) for number, cell in ROWS.items()} == ROWS
 
 
-def test_a_stale_value_and_a_name_that_is_gone_are_seen() -> None:
+def test_a_stale_value_and_a_removed_name_are_seen() -> None:
     assert printed("`scorer.margin` 0.5", CONFIG) == "`scorer.margin` 0.05"
     assert setting(CONFIG, "scorer.key") == "`scorer.key` action (or visual)"
     assert location("schemas/observation", "MOTIONS") == "`MOTIONS` in `schemas/observation.py`: 16"
-    for gone in ("`scorer.marginal` 0.05", "`cosine_lost` in `training/losses.py`", "as the paper says"):
+    for removed in ("`scorer.marginal` 0.05", "`cosine_lost` in `training/losses.py`", "as the paper says"):
         with pytest.raises(AssertionError, match=r"has no|is no setting"):
-            printed(gone, CONFIG)
+            printed(removed, CONFIG)
 
 
 def test_the_labels_are_those_of_the_code_with_the_runs_that_fill_them() -> None:
