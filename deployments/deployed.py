@@ -13,11 +13,10 @@ from typing import Any, TypeVar, cast
 from prefect import Flow, flow, runtime
 
 from deployments.declared import AskedRun
-from deployments.recipes import recipe
+from deployments.recipes import over, recipe
 from deployments.settings import deployed_place, hand_over_api_key, hand_over_store_limit
 from flows import groups, pipeline, stages
 from flows.pipeline import named
-from schemas.changes import over
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from tasks.announce import announce

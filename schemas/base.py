@@ -66,10 +66,15 @@ class Record(BaseModel):
         """Return a validated copy with `changes` (pydantic's own model_copy does not validate)."""
         return type(self).model_validate({**self.model_dump(), **changes})
 
-    def values(self) -> dict[str, Any]:
-        """Return every field, records as dictionaries of theirs: those too that `content` may leave out."""
-        found = {name: getattr(self, name) for name in type(self).model_fields}
-        return {name: value.values() if isinstance(value, Record) else value for name, value in found.items()}
+    def values(self, *, only_set: bool = False) -> dict[str, Any]:
+        """Return the fields, nested records as dictionaries, including those that `content` may omit.
+
+        Args:
+            only_set: leave out fields that were not given a value when the record was built.
+        """
+        names = [name for name in type(self).model_fields if not only_set or name in self.model_fields_set]
+        fields = {name: getattr(self, name) for name in names}
+        return {k: v.values(only_set=only_set) if isinstance(v, Record) else v for k, v in fields.items()}
 
     def content(self) -> dict[str, JsonValue]:
         """Return the record as JSON values: what its digest is over, and what is written to disk."""

@@ -1,4 +1,4 @@
-"""How the logits of a closed vocabulary become rankings and sequences.
+"""How scores become rankings and sequences: of a closed vocabulary, and of rows whose steps are decoded together.
 
 Sources: the paper (arXiv 2605.20388), table closed_vocab_hparams, for the values; D 35 and D 36 of
 docs/decisions/paper-gaps.md for how they enter.
@@ -38,3 +38,18 @@ GOALSTEP_DECODING = ClosedDecodingConfig(weight=0.05, smoothing=0.05, temperatur
 """Ego4D GoalStep, 310 classes."""
 EGOPER_DECODING = ClosedDecodingConfig(weight=2.5, smoothing=0.5, temperature=1.0, is_masked=False)
 """EgoPER, 57 classes."""
+
+
+class JointDecodingConfig(Record):
+    """Rows whose steps are decoded together. Source of all: docs/decisions/methods.md."""
+
+    shortlist: int = Field(50, ge=5)
+    """Labels per step among which sequences are compared."""
+    cosine_temperatures: tuple[float, ...] = Field((0.05, 0.1, 0.2, 0.4), min_length=1)
+    """Grid of T for rows that score a label by a cosine, as softmax(cos / T); T is chosen on dev."""
+    vote_temperatures: tuple[float, ...] = Field((1.0, 2.0, 4.0, 8.0), min_length=1)
+    """The same for rows that score it by votes, as votes^(1 / T)."""
+    weights: tuple[float, ...] = Field((0.0, 0.5, 1.0), min_length=1)
+    """Grid of the factor of the log probabilities of moves, chosen on dev; 0: every step by itself."""
+    dev_windows: int = Field(256, ge=1)
+    """Most dev windows of a horizon on which both are chosen."""

@@ -14,21 +14,17 @@ from pydantic import ConfigDict, Field, JsonValue
 from schemas.action_token import ActionTokenConfig
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
-from schemas.closed import ClassHeadSettings
+from schemas.closed import ClassHeadSettings, JointDecodingConfig
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
-from schemas.devices import DeviceName
-from schemas.diagnostics import DiagnosticsConfig
 from schemas.features import FeatureConfig as FeatureConfig
-from schemas.joint_decoding import JointDecodingConfig
+from schemas.features import TextConfig as TextConfig
 from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
-from schemas.places import OtherRun, Place
+from schemas.places import DeviceName, OtherRun, Place, PluginName
 from schemas.planners import PlannersConfig
-from schemas.plugins import PluginName
-from schemas.pose_sources import PoseSourcesConfig
+from schemas.poses import PoseSourcesConfig
 from schemas.probe import ProbeConfig
 from schemas.released import ReleasedName
-from schemas.text import TextConfig as TextConfig
 from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig
 from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
 from schemas.vlm import VlmConfig
@@ -118,6 +114,23 @@ class IngestConfig(Record):
     goalstep: GoalStepConfig = GoalStepConfig()
     egoper: EgoPerConfig = EgoPerConfig()
     epic_kitchens: EpicConfig = EpicConfig()
+
+
+class DiagnosticsConfig(Record):
+    """Distances between features, and approach to the goal. Source of all: docs/decisions/diagnostics.md."""
+
+    pairs: int = Field(20_000, ge=1)
+    """Segments of a split that are drawn, each for at most one pair of every kind."""
+    far_steps: int = Field(5, ge=2)
+    """Far segments of one take lie at least this many places apart."""
+    train_windows: int = Field(2_000, ge=1)
+    """Training windows of each horizon that are drawn for the approach to the goal. Source: paper, its appendix."""
+    bootstrap: int = Field(2_000, ge=100)
+    """Resamples of takes."""
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    """Level of the intervals."""
+    seed: int = 0
+    """Of the draws and the resamples."""
 
 
 class EvaluationConfig(Record):

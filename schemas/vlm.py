@@ -9,8 +9,8 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from schemas.base import Record
+from schemas.features import TextConfig
 from schemas.places import Place
-from schemas.text import TextConfig
 
 VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
 VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
