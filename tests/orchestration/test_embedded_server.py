@@ -34,7 +34,7 @@ def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_the_same_comman
     assert process.returncode == 2
     *lines, last = output.splitlines()
     assert last.startswith("error: the Prefect server of this run ended with status -9")
-    assert "the same command goes on from there" in last
+    assert "repeat the same command to continue" in last
     assert all("refect" not in line for line in lines[1:]), "nothing of Prefect's own stands between our lines"
     (log,) = (root / "logs").glob("*.log")
     assert last.removeprefix("error: ") in log.read_text().splitlines()[-1]
