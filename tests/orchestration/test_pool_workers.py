@@ -136,7 +136,11 @@ def test_a_worker_that_dies_is_said_and_started_again_after_a_growing_pause(
 
     with pytest.raises(Enough):
         Keeper([Dead("dead", "trajpilot-cpu", 1)], tmp_path, say).keep()
-    assert [line.split("restart in ")[1].split(";")[0] for line in said if "restart in" in line] == ["1 s", "2 s", "4 s"]
+    assert [line.split("restart in ")[1].split(";")[0] for line in said if "restart in" in line] == [
+        "1 s",
+        "2 s",
+        "4 s",
+    ]
     assert sum("restarted" in line for line in said) == 2
 
 

@@ -246,7 +246,7 @@ def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(m
     _, root = made
     forced = ask("plan", "--root", root, "--force", "ingest", "--only", "ingest").stdout
     assert re.search(r"│ \d+ s, memory \d+\.\d MB, disk ", forced)
-    assert re.search(r"in all: about .* of memory at most \(ingest\); .* of memory are free", forced)
+    assert re.search(r"total: about .* of memory at most \(ingest\); .* of memory are free", forced)
     assert "│ first run: unknown │" in ask("plan", "--root", root).stdout
     assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
 
@@ -269,7 +269,7 @@ def data_file(root: Path) -> Path:
 def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(own: tuple[Path, Path]) -> None:
     _, root = own
     whole = ask("verify", "--root", root)
-    assert (whole.exit_code, "is whole" in whole.stdout) == (0, True)
+    assert (whole.exit_code, "is intact" in whole.stdout) == (0, True)
     file = data_file(root)
     kept = file.read_bytes()
     file.write_bytes(bytes([kept[0] ^ 1]) + kept[1:])
