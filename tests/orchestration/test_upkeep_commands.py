@@ -195,7 +195,7 @@ def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_name
         ("scorer.candidates.x=1", r"did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("cooking.time=3", "no such setting; write for example --set features.size_px=256"),
         ("scorer.candidates", r"no value given; write --set scorer\.candidates=VALUE \(currently \d+\)"),
-        ("features.checkpoint", r"features\.checkpoint=VALUE \(it is null now\)"),
+        ("features.checkpoint", r"features\.checkpoint=VALUE \(currently null\)"),
         ("scorer", r"scorer is a group; write --set SETTING=VALUE for one of scorer\."),
     ):
         with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
