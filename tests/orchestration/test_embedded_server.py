@@ -47,7 +47,7 @@ def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_loses_nothing(
     run = RunOptions(root=str(root), data_root=str(data), device="cpu", workers=1)
     outcome = execute(STAGES["features"], soak(), run, STAGES)
     assert outcome.message().startswith(f"reused {len(kept)}, computed ")
-    assert finished(root).items() > kept.items()
+    assert finished(root).items() >= kept.items()
 
 
 def finished(root: Path) -> dict[Path, int]:

@@ -1,4 +1,4 @@
-"""The flow of the demo over a finished run of the whole pipeline, then runs after changes of the data."""
+"""The flow of the pipeline over a finished run, then runs after changes of the data."""
 
 import json
 import shutil
@@ -12,11 +12,10 @@ from prefect.artifacts import Artifact
 from whole_run import EXAMPLES, Ran
 
 from deployments.recipes.simulated import soak
-from flows.pipeline import demo, full_pipeline, predict
+from flows.pipeline import full_pipeline, predict
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import Plan, PlanQuery
-from schemas.world import soak_world
 from tasks.stage import run_stage
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.outcome import units_lost
@@ -44,7 +43,7 @@ def made(prefect_server: str, ran: Ran, tmp_path_factory: pytest.TempPathFactory
     shutil.copytree(ran.world, root / "world")
     run = RunOptions(root=str(root), data_root=str(root / "world"), device="cpu", workers=1, max_reject_ratio=0.6)
     config = soak().replace(report=soak().report.replace(examples=EXAMPLES))
-    return Made(config, run, demo(soak_world(), config, run))
+    return Made(config, run, full_pipeline(config, run))
 
 
 def table(made: Made, stage: str, entry: str) -> pa.Table:
