@@ -10,6 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 ROOT ?= runs/demo
 PACKAGES := schemas trajpilot_core tasks flows deployments
+# Bytecode is kept whatever the environment says: the tests start hundreds of Python processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-portable soak stack-test check format lock clean demo-clean benchmarks rehearse
 

@@ -1,4 +1,4 @@
-"""Deploy everything to a Prefect server: work pools, deployments, and the automations against dead workers."""
+"""Deploy everything to a Prefect server: work pools, deployments, and the automations that handle dead workers."""
 
 import json
 import subprocess
@@ -31,38 +31,38 @@ TAKEN = {
     "prefect.flow-run.InfrastructurePending",
     "prefect.flow-run.pull-step.executed",
 }
-"""What happens to a run between a worker's claim and its first sign of life; each must restart the clock,
-because each is also an event that the automation before it was waiting for."""
+"""Events of a run between a worker's claim and its first heartbeat; each must restart the clock, because each is also
+an event that the previous automation was waiting for."""
 
 
 def deploy(place: dict[str, str], kind: PoolKind) -> None:
-    """Make or update the work pools, every deployment and the automations; running it again changes nothing else.
+    """Create or update the work pools, the deployments and the automations; safe to repeat.
 
     Args:
-        place: defaults of the deployments, keys `data_root`, `root`, `recipe`.
+        place: defaults of the deployments: `data_root`, `root`, `recipe`.
         kind: what runs a flow: a process of the worker, a container, or a Kubernetes job.
 
     Raises:
-        InputError: Prefect refused the deployments.
+        InputError: Prefect rejected the deployments.
     """
     with get_client(sync_client=True) as client:
         for pool in POOLS:
             make_pool(client, pool, kind)
         declare(place)
-        for wanted in crash_automations():  # installed once, or brought up to date; one that is paused stays so
+        for wanted in crash_automations():  # created or updated; a paused one stays paused
             present = client.read_automations_by_name(wanted.name)
             if not present:
                 client.create_automation(wanted)
                 continue
-            stated = {**wanted.model_dump(exclude={"owner_resource"}), "enabled": present[0].enabled}
-            client.update_automation(present[0].id, AutomationCore.model_validate(stated))  # PUT needs every field
+            fields = {**wanted.model_dump(exclude={"owner_resource"}), "enabled": present[0].enabled}
+            client.update_automation(present[0].id, AutomationCore.model_validate(fields))  # PUT needs every field
 
 
 def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
-    """Make a work pool, or bring its job template up to date; its pause and its limits stay as the user set them.
+    """Create a work pool or update its job template; whether it is paused and its limits are left as the user set them.
 
     Raises:
-        InputError: there is a pool of that name and another kind.
+        InputError: a pool of that name and another type exists.
     """
     if kind == "process":
         template = ProcessWorker.get_default_base_job_template()
@@ -75,14 +75,14 @@ def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
         return
     if present.type != kind:
         raise InputError(
-            f"work pool {name} is of type {present.type}, not {kind}; a pool keeps its type: delete it first "
+            f"work pool {name} is of type {present.type}, not {kind}; the type is fixed: delete the pool first "
             f"(prefect work-pool delete {name}) or deploy with --pools {present.type}"
         )
     client.update_work_pool(name, WorkPoolUpdate(base_job_template=template))
 
 
 def declare(place: dict[str, str]) -> None:
-    """Apply deployments/prefect.yaml, and what it lacks of the list of stages, with Prefect's own command."""
+    """Apply deployments/prefect.yaml, and any stage that it does not list yet, with Prefect's own command."""
     environment = deploying_environment(CHECKOUT, place, pools_by_recipe(recipe(place["recipe"])))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prefect.yaml"
@@ -91,15 +91,13 @@ def declare(place: dict[str, str]) -> None:
         command += ["--prefect-file", str(file)]
         done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
     if done.returncode:
-        raise InputError(f"Prefect refused the deployments:\n{done.stdout}{done.stderr}")
+        raise InputError(f"Prefect rejected the deployments:\n{done.stdout}{done.stderr}")
 
 
 def crash_automations() -> list[AutomationCore]:
-    """Return the automations: a run that gave no sign of life for too long is marked as crashed."""
-    silent = (
-        f"No sign of life for {SILENT_S} s: the worker or its machine died. Run it again; what is finished is kept."
-    )
-    unstarted = f"Taken by a worker, but not started within {UNSTARTED_S} s: the worker died. Run it again."
+    """Return the automations that mark a run as crashed when it has sent no heartbeat for too long."""
+    silent = f"No heartbeat for {SILENT_S} s: the worker or its machine died. Run it again; finished work is kept."
+    unstarted = f"Claimed by a worker, but not started within {UNSTARTED_S} s: the worker died. Run it again."
     return [
         crash_automation(CRASHED, {"prefect.flow-run.heartbeat"}, SILENT_S, silent),
         crash_automation(UNSTARTED, TAKEN, UNSTARTED_S, unstarted),
@@ -107,7 +105,7 @@ def crash_automations() -> list[AutomationCore]:
 
 
 def crash_automation(name: str, after: set[str], within_s: int, message: str) -> AutomationCore:
-    """Return the automation that marks a run as crashed when nothing is heard of it for `within_s` after an event."""
+    """Return the automation that marks a run as crashed if no event follows within `within_s` of one of `after`."""
     trigger = EventTrigger(
         after=after,
         expect={"prefect.flow-run.*"},

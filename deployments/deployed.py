@@ -1,9 +1,9 @@
 """The flows as they are deployed: a recipe, what a run changes in it, and where it runs.
 
-Both parameters state only what differs: `config` from the recipe that `run` names, `run` from the deployment's own
-defaults, which `trajpilot deploy` sets. So `prefect deployment run full-pipeline` needs no parameters. The form in the
-UI begins with the values of the deployment's recipe; only what is changed there counts (docs/decisions/recipes.md).
-Groups of shards are the flows of `flows.groups`; they are loaded from here because flows read no environment.
+Both parameters state only differences: `config` from the recipe that `run` names, `run` from the deployment's defaults,
+which `trajpilot deploy` sets. So `prefect deployment run full-pipeline` needs no parameters. The form in the UI is
+prefilled with the values of the deployment's recipe; only changed fields count (docs/decisions/recipes.md).
+Groups of shards are the flows of `flows.groups`; they are loaded from here because flows do not read the environment.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,11 +13,10 @@ from typing import Any, TypeVar, cast
 from prefect import Flow, flow, runtime
 
 from deployments.declared import AskedRun
-from deployments.recipes import recipe
+from deployments.recipes import over, recipe
 from deployments.settings import deployed_place, hand_over_api_key, hand_over_store_limit
 from flows import groups, pipeline, stages
 from flows.pipeline import named
-from schemas.changes import over
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from tasks.announce import announce
@@ -30,26 +29,26 @@ hand_over_api_key()
 hand_over_store_limit()
 DEFAULTS = RunOptions.model_validate(deployed_place())
 WHOLE = "full-pipeline"
-"""The flow of every stage that its recipe has."""
+"""The flow that runs every stage of its recipe."""
 PREFILLED = recipe(DEFAULTS.recipe)
 
 
 def run_name() -> str:
-    """Name a run after its flow and what is asked of it, over the deployment's own defaults."""
+    """Name a run after its flow and its options, merged over the deployment's defaults."""
     stated = runtime.flow_run.parameters.get("run", {})
-    asked = stated if isinstance(stated, RunOptions) else RunOptions.model_validate(stated)
-    return named(str(runtime.flow_run.flow_name), over(DEFAULTS, asked))
+    options = stated if isinstance(stated, RunOptions) else RunOptions.model_validate(stated)
+    return named(str(runtime.flow_run.flow_name), over(DEFAULTS, options))
 
 
 def deployed(
     name: str, run_it: Callable[[PipelineConfig, RunOptions], T], *, computes: bool = True
 ) -> Flow[[PipelineConfig, RunOptions], T]:
-    """Return a flow with a recipe and what is changed in it, in place of a whole configuration.
+    """Return a flow whose parameters are changes to a recipe instead of a whole configuration.
 
     Args:
-        name: of the flow.
-        run_it: its body; its docstring describes the flow.
-        computes: it is a run, which is announced and remembered as the last one.
+        name: name of the flow.
+        run_it: body of the flow; its docstring becomes the description.
+        computes: the flow computes stages, so it is announced and remembered as the last run.
     """
 
     def as_asked(config: PipelineConfig = PREFILLED, run: AskedRun = DEFAULTS) -> T:
@@ -57,8 +56,8 @@ def deployed(
         base = recipe(run.recipe)
         whole = over(base, config, prefill=PREFILLED)
         if computes:
-            own = (name.replace("-", "_"),) if name != WHOLE else ()
-            selected(run.replace(only=run.only or own), whole)  # what the run does not have is refused, not remembered
+            stage = (name.replace("-", "_"),) if name != WHOLE else ()
+            selected(run.replace(only=run.only or stage), whole)  # an unknown stage is refused before it is remembered
             mark_tasks_of_crashed_runs()
             announce(run.recipe, base, whole)
             remember_run(whole, run)
@@ -69,7 +68,7 @@ def deployed(
 
 
 def predict_as_asked(query: PlanQuery, run: AskedRun = DEFAULTS) -> str:
-    """Predict what happens between two clips of a video, with the models under the root of the deployment."""
+    """Predict the actions between two clips of a video, with the models under the deployment's root."""
     return pipeline.predict.fn(query, over(DEFAULTS, run))
 
 
@@ -78,8 +77,8 @@ OTHERS: Mapping[str, Callable[[], Flow[..., Any]]] = {
     "watch": lambda: deployed("watch", pipeline.watch.fn, computes=False),
     "predict": lambda: flow(name="predict", flow_run_name=run_name, persist_result=False)(predict_as_asked),
 }
-"""Flows that are no stage. A flow is made when it is asked for: Prefect describes its parameters then, which takes a
-good part of a second, and loads this file anew for every deployment and run."""
+"""Flows that are not stages. A flow is built on first access: describing its parameters takes Prefect a good part of a
+second, and Prefect reloads this file for every deployment and run."""
 
 
 @cache
@@ -91,4 +90,4 @@ def __getattr__(name: str) -> Flow[..., Any]:
         return deployed(name.replace("_", "-"), stages.stage_body(name))
     if name.endswith("_group"):
         return cast("Flow[..., Any]", getattr(groups, name))
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage or flow is called so")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no such stage or flow")

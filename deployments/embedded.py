@@ -1,4 +1,4 @@
-"""The Prefect server that a run starts for itself: on 127.0.0.1, behind its own login; neither outlives the other."""
+"""The Prefect server that a run starts for itself: on 127.0.0.1, behind its own login. Neither outlives the other."""
 
 import secrets
 import socket
@@ -19,7 +19,7 @@ from deployments.tethered import SERVER, launch, stop
 from trajpilot_core.errors import InputError
 
 TRIES = 3
-"""A free port may be occupied before the server has it."""
+"""Another process may take a free port before the server binds it."""
 LOOK_EVERY_S = 0.2
 DRAIN_S = 10.0
 LOG = "server.log"
@@ -27,13 +27,13 @@ LOG = "server.log"
 
 @contextmanager
 def embedded_server(home: Path, ended: Callable[[str], None]) -> Iterator[None]:
-    """Run a server over the database in `home` and send everything of this block to it.
+    """Run a server on the database in `home`, and point Prefect at it within this block.
 
-    No other user of this machine can use it: the login is generated for every run and written nowhere.
+    No other user of this machine can use it: the login is generated for every run and never written down.
 
     Args:
         home: folder of the database and of the server's log.
-        ended: ends this process where the server ends before the block; gets the sentence that says so.
+        ended: ends this process if the server exits before the block does; called with the error message.
 
     Raises:
         InputError: it does not start.
@@ -57,15 +57,15 @@ def embedded_server(home: Path, ended: Callable[[str], None]) -> Iterator[None]:
 
 
 def watch(server: subprocess.Popen[bytes], is_over: threading.Event, log: Path, ended: Callable[[str], None]) -> None:
-    """Wait until the block of a server is over; report its end where that comes first.
+    """Wait until the block of a server is over; report the server's exit if that comes first.
 
-    Without a server, Prefect would try again for hours and write its tracebacks between the lines of the run.
+    Without a server, Prefect would retry for hours and print tracebacks between the lines of the run.
     """
     while not is_over.wait(LOOK_EVERY_S):
         if server.poll() is not None:
             ended(
                 f"the Prefect server of this run ended with status {server.returncode} (its log: {log}), so the run "
-                "ends, too; what is finished is kept: the same command goes on from there"
+                "ends, too; finished work is kept: repeat the same command to continue"
             )
             return
 
@@ -74,7 +74,7 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start the server and wait until it answers; return its process and the address of its API.
 
     Raises:
-        InputError: it ends at once, or does not answer in time.
+        InputError: it exits at once, or does not answer in time.
     """
     for _ in range(TRIES):
         port = free_port()
@@ -89,8 +89,8 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
         if started:
             return server, url
     raise InputError(
-        f"the Prefect server of this run did not start in {TRIES} tries; {home / LOG} says why. A server of your "
-        "own is used instead where PREFECT_API_URL names one"
+        f"the Prefect server of this run did not start in {TRIES} tries; see {home / LOG}. To use a server of your "
+        "own instead, set PREFECT_API_URL"
     )
 
 
@@ -102,7 +102,7 @@ def free_port() -> int:
 
 
 def answers(server: subprocess.Popen[bytes], url: str) -> bool:
-    """Wait until the server answers; False where it ended or the time is over."""
+    """Wait until the server answers; False if it exited or timed out."""
     limit = time.monotonic() + STARTUP_TIMEOUT_S
     while server.poll() is None and time.monotonic() < limit:
         if request(f"{url}/health", None).status == 200:

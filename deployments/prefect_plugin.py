@@ -1,8 +1,8 @@
 """Start-up hook of Prefect that lets `prefect deployment run full-pipeline` name flow and deployment at once.
 
-Prefect asks for `<flow>/<deployment>`; here both have one name. Where no server is named or none answers, Prefect would
-start an empty one and end in a traceback: one sentence states what to do. With `--watch`, Prefect names the state in
-which a run ended, and the reason is said, too. The hook is active where Prefect finds
+Prefect expects `<flow>/<deployment>`; here both have the same name. If no server is configured or none answers, Prefect
+would start an empty one and fail with a traceback; the hook prints one sentence that states what to do. With `--watch`,
+Prefect prints only the final state of a run; the hook adds the reason. It is active where Prefect finds
 `[tool.prefect.plugins] enabled = true` (this folder) or PREFECT_PLUGINS_ENABLED=1. See docs/decisions/bare-names.md.
 """
 
@@ -17,30 +17,30 @@ from prefect.settings import get_current_settings
 from rich.console import Console
 
 FLAGS = {"--watch", "--prompt", "--no-prompt", "--help", "-h"}
-"""Options without a value; every other option reads the next word, unless it is written with `=`."""
+"""Options without a value; every other option consumes the next word unless it is written with `=`."""
 
 
 def is_prefect(program: str) -> bool:
-    """Return whether a command line is Prefect's: `prefect`, or `python -m prefect`."""
+    """Return whether a program is Prefect: `prefect`, or `python -m prefect`."""
     path = Path(program)
     return path.stem == "prefect" or (path.name == "__main__.py" and path.parent.name == "prefect")
 
 
 def plain_words(arguments: list[str]) -> list[int]:
-    """Return the places of the words that are neither the program, nor options, nor values of options."""
-    found, is_value = [], False
-    for place, word in enumerate(arguments[1:], start=1):
+    """Return the positions of the words that are neither the program, nor options, nor their values."""
+    positions, is_value = [], False
+    for position, word in enumerate(arguments[1:], start=1):
         if is_value:
             is_value = False
         elif word.startswith("-"):
             is_value = word not in FLAGS and "=" not in word
         else:
-            found.append(place)
-    return found
+            positions.append(position)
+    return positions
 
 
 def deployment_asked(arguments: list[str]) -> int | None:
-    """Return the place of the name in `prefect deployment run NAME`; None for any other command line."""
+    """Return the position of NAME in `prefect deployment run NAME`; None for any other command line."""
     words = plain_words(arguments)
     if len(words) < 3 or not is_prefect(arguments[0]) or [arguments[k] for k in words[:2]] != ["deployment", "run"]:
         return None
@@ -48,7 +48,7 @@ def deployment_asked(arguments: list[str]) -> int | None:
 
 
 def with_full_name(arguments: list[str]) -> list[str]:
-    """Return the command line with a bare deployment name written out; any other command line unchanged."""
+    """Return the command line with a bare deployment name completed; any other command line unchanged."""
     place = deployment_asked(arguments)
     if place is None or "/" in arguments[place]:
         return arguments
@@ -57,7 +57,7 @@ def with_full_name(arguments: list[str]) -> list[str]:
 
 
 def needs_server(arguments: list[str]) -> bool:
-    """Return whether a command line, its name written out, runs a deployment named as its flow, as ours are."""
+    """Return whether a completed command line runs a deployment with the name of its flow, as ours have."""
     place = deployment_asked(arguments)
     if place is None or {"--help", "-h"} & set(arguments):
         return False
@@ -66,17 +66,17 @@ def needs_server(arguments: list[str]) -> bool:
 
 
 def missing_server(url: str | None, login: str | None, *, has_key: bool) -> str | None:
-    """Return in one sentence why a deployment cannot be run, and what to do; None where nothing is in the way.
+    """Return in one sentence why a deployment cannot be run and what to do; None if it can.
 
     Args:
-        url: API address that Prefect is set to; None: none.
-        login: `user:password`; it is not repeated.
+        url: API address that Prefect uses; None if none is set.
+        login: `user:password`; never repeated in the message.
         has_key: an API key of Prefect Cloud is set.
     """
-    start = "docs/operations.md, Start, describes how one is started; a single run needs none (trajpilot run)"
+    start = "see docs/operations.md, Start; a single run needs no server (trajpilot run)"
     if url is None:
         return (
-            "no Prefect server is named: export PREFECT_API_URL=http://127.0.0.1:4200/api (and PREFECT_API_AUTH_STRING="
+            "no Prefect server is set: export PREFECT_API_URL=http://127.0.0.1:4200/api (and PREFECT_API_AUTH_STRING="
             f"name:password, its login) once it runs; {start}"
         )
     from deployments.server_check import request
@@ -85,22 +85,20 @@ def missing_server(url: str | None, login: str | None, *, has_key: bool) -> str 
     if health.status == 0:
         return f"the Prefect server at {url}: {health.body}; start it, or correct PREFECT_API_URL; {start}"
     if not has_key and request(f"{url}/admin/version", login).status == 401:
-        said = "it refuses this login" if login else "it wants a login, none is set"
-        return (
-            f"the Prefect server at {url}: {said}; export PREFECT_API_AUTH_STRING=name:password, as the server has it"
-        )
+        problem = "it rejects this login" if login else "it needs a login, and none is set"
+        return f"the Prefect server at {url}: {problem}; export PREFECT_API_AUTH_STRING=name:password of the server"
     return None
 
 
 def reason_of(state: State[Any] | None) -> str | None:
-    """Return in one line why a run did not complete, as its state says; None where it completed or says nothing."""
+    """Return in one line why a run did not complete; None if it completed or its state has no message."""
     if state is None or state.is_completed() or not state.message:
         return None
     return f"{state.name}: {' '.join(state.message.split())}"
 
 
-def tell_reasons() -> None:
-    """Let `--watch` print last why a run failed: Prefect's own last line names the state alone."""
+def print_reasons() -> None:
+    """Make `--watch` end with the reason why a run failed: Prefect's own last line names only the state."""
     from prefect.cli import flow_runs_watching
 
     watch = flow_runs_watching.watch_flow_run
@@ -120,7 +118,7 @@ def setup_environment(*, ctx: HookContext) -> None:
     """Rewrite the command line of this process (called by Prefect at start-up).
 
     Raises:
-        SystemExit: the command line runs a deployment of ours, and there is no server for it.
+        SystemExit: the command line runs one of our deployments, and there is no server for it.
     """
     sys.argv[:] = with_full_name(sys.argv)
     if needs_server(sys.argv):
@@ -131,4 +129,4 @@ def setup_environment(*, ctx: HookContext) -> None:
             sys.stderr.write(f"error: {why}\n")
             sys.exit(2)
         if "--watch" in sys.argv:
-            tell_reasons()
+            print_reasons()

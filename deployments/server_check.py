@@ -1,6 +1,6 @@
-"""Whether the Prefect server that the environment names answers, knows this login, and has what a run needs.
+"""Checks of a Prefect server: that it answers, accepts this login, and has what a run needs.
 
-Asked over HTTP: Prefect itself takes seconds to load and hides why a login fails.
+Made over HTTP: Prefect itself takes seconds to load and hides why a login fails.
 """
 
 import base64
@@ -16,33 +16,33 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import parse_json
 
 TIMEOUT_S = 15.0
-"""A busy server on a small machine was seen to need seconds for an answer."""
+"""A busy server on a small machine can need seconds to answer."""
 
 
 class Answer(NamedTuple):
-    """What the server answered."""
+    """Answer of the server."""
 
     status: int
-    """HTTP status; 0 where there was no answer."""
+    """HTTP status; 0 if there was no answer."""
     body: Any
     """Parsed JSON, or the reason why there was no answer."""
 
 
 def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[HealthFinding]:
-    """Look at the server, the login, the pools with their workers, and the deployments.
+    """Check the server, the login, the pools with their workers, and the deployments.
 
     Args:
-        url: API address, None where a run starts a server for itself.
+        url: API address; None if a run starts a server for itself.
         login: `user:password`.
         has_key: an API key of Prefect Cloud is set, too.
     """
     if url is None:
-        return [HealthFinding("server", "none is needed", "a run starts one for itself", "ok")]
+        return [HealthFinding("server", "none needed", "a run starts its own", "ok")]
     health = request(f"{url}/health", None)
     if health.status != 200:
-        found = health.body if health.status == 0 else f"HTTP {health.status}"
+        problem = health.body if health.status == 0 else f"HTTP {health.status}"
         todo = "start it, or correct PREFECT_API_URL"
-        return [HealthFinding("server", f"an answer of {url}", str(found), "bad", todo)]
+        return [HealthFinding("server", f"an answer from {url}", str(problem), "bad", todo)]
     version = request(f"{url}/admin/version", login)
     finding = _login(url, version, login, has_key=has_key)
     if version.status != 200:
@@ -55,10 +55,10 @@ def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[H
 
 
 def require_server(url: str, login: str | None, *, has_key: bool) -> None:
-    """Do nothing where the server answers and accepts the login.
+    """Require that the server answers and accepts the login.
 
     Raises:
-        InputError: it does not; the message states what to do, and never repeats the login.
+        InputError: it does not; the message states what to do and never repeats the login.
     """
     bad = next((row for row in check_server(url, login, has_key=has_key) if row.verdict == "bad"), None)
     if bad is not None:
@@ -66,9 +66,9 @@ def require_server(url: str, login: str | None, *, has_key: bool) -> None:
 
 
 def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> HealthFinding:
-    """Judge the login; the password itself is never shown."""
+    """Check the login; the password itself is never shown."""
     if answer.status == 401:
-        found = "it refuses this login" if login else "it wants one, none is set"
+        found = "it rejects this login" if login else "it needs one, and none is set"
         todo = "set PREFECT_API_AUTH_STRING to the server's PREFECT_SERVER_API_AUTH_STRING"
         return HealthFinding("login", "accepted", found, "bad", todo)
     if answer.status != 200:
@@ -76,14 +76,14 @@ def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> Hea
     if has_key and login:
         return HealthFinding("login", "one", "PREFECT_API_KEY is set, too, and wins", "bad", "unset PREFECT_API_KEY")
     if request(f"{url}/admin/version", None).status == 200:
-        todo = "set PREFECT_SERVER_API_AUTH_STRING where others reach it"
-        return HealthFinding("login", "required", "none is required", "note", todo)
+        todo = "set PREFECT_SERVER_API_AUTH_STRING if others can reach it"
+        return HealthFinding("login", "required", "not required", "note", todo)
     return HealthFinding("login", "required", "accepted", "ok")
 
 
 def _pool(url: str, login: str | None, pool: str) -> HealthFinding:
-    """Look at a work pool and its workers."""
-    what, expected = f"pool {pool}", "there, with a worker"
+    """Check a work pool and its workers."""
+    what, expected = f"pool {pool}", "exists, with a worker"
     answer = request(f"{url}/work_pools/{pool}/workers/filter", login, {})
     if answer.status == 404:
         return HealthFinding(what, expected, "absent", "note", command("deploy"))
@@ -95,7 +95,7 @@ def _pool(url: str, login: str | None, pool: str) -> HealthFinding:
 
 
 def _deployments(url: str, login: str | None) -> HealthFinding:
-    """Look at the deployments."""
+    """Check the deployments."""
     names = {row.get("name") for row in _rows(request(f"{url}/deployments/filter", login, {}))}
     if "full-pipeline" in names:
         return HealthFinding("deployments", "full-pipeline", f"{len(names)} deployments", "ok")
@@ -110,7 +110,7 @@ def _rows(answer: Answer) -> list[dict[str, Any]]:
 
 
 def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> Answer:
-    """Ask the server; with a body it is a POST. Redirects are not followed: the login would go with them."""
+    """Send a request, a POST if it has a body. Redirects are not followed: the login would be sent along."""
     headers = {}
     if login is not None:
         headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"

@@ -33,15 +33,15 @@ from trajpilot_core.store.lock import root_lock
 LOG = logging.getLogger("trajpilot")
 LOCK_WAIT_S = 3600.0
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it; after SIGTERM, too."""
+"""Exit status after Ctrl-C, as in shells, and after SIGTERM."""
 NO_SERVER = 2
-"""Exit status of a run whose server ended; that of every error that the user can act on."""
+"""Exit status of a run whose server exited, as for every error that the user can act on."""
 OLD_H = 24.0
-"""Temporary files older than this belong to no living run."""
+"""Temporary files older than this belong to no active run."""
 
 
 class ConsoleHandler(logging.Handler):
-    """Shows the pipeline's own lines; on a terminal, the progress of each stage at work is a bar that goes away."""
+    """Prints the pipeline's own lines; on a terminal, each running stage has a transient progress bar."""
 
     def __init__(self, console: Console, bars: Progress | None) -> None:
         super().__init__(logging.INFO)
@@ -52,13 +52,13 @@ class ConsoleHandler(logging.Handler):
             bars.start()
 
     def close(self) -> None:
-        """Give the terminal back."""
+        """Restore the terminal."""
         if self.bars:
             self.bars.stop()
         super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a line, or move the bar of its stage; the line that a stage leaves removes its bar."""
+        """Print a line, or update the bar of its stage; the final line of a stage removes its bar."""
         share, stage = getattr(record, "progress", None), getattr(record, "stage", "")
         if share is None:
             self.console.print(record.getMessage(), markup=False, highlight=False, soft_wrap=True)
@@ -72,11 +72,11 @@ class ConsoleHandler(logging.Handler):
 
 @contextmanager
 def logging_to(root: Path) -> Iterator[Path]:
-    """Send the pipeline's lines to the terminal and to a file under `<root>/logs`."""
+    """Log the pipeline's lines to the terminal and to a file under `<root>/logs`."""
     console = Console(file=sys.stdout)
     path = root / "logs" / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
-    logging.raiseExceptions = False  # a full disk costs lines of the log file, never a traceback for each of them
+    logging.raiseExceptions = False  # on a full disk lines are lost, without a traceback for each
     file = logging.FileHandler(path, encoding="utf-8")
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -94,16 +94,16 @@ def logging_to(root: Path) -> Iterator[Path]:
             handler.close()
 
 
-def end_without_server(said: str) -> NoReturn:
-    """Write one sentence to the terminal and the log, and end at once; child processes end with this one.
+def end_without_server(message: str) -> NoReturn:
+    """Write one message to the terminal and the log, and exit at once; child processes end with this one.
 
-    What Prefect does at the end of a run would wait for the server for minutes.
+    A normal exit would let Prefect wait for the server for minutes.
     """
     for handler in [handler for handler in LOG.handlers if isinstance(handler, ConsoleHandler)]:
         LOG.removeHandler(handler)
         handler.close()
-    LOG.error("%s", said)
-    sys.stderr.write(f"error: {said}\n")
+    LOG.error("%s", message)
+    sys.stderr.write(f"error: {message}\n")
     sys.stderr.flush()
     os._exit(NO_SERVER)
 
@@ -111,12 +111,12 @@ def end_without_server(said: str) -> NoReturn:
 def run_session(
     config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
 ) -> None:
-    """Run the pipeline; Ctrl-C and SIGTERM end the run and its processes at once, and what is finished is kept."""
+    """Run the pipeline; Ctrl-C and SIGTERM end the run and its processes at once, and finished work is kept."""
     root = resolved(options.root)
     options = options.replace(root=str(root))
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
-    said = headline(options.recipe, changes, config)
-    with interruptible(), session(root, f"TrajPilot on {what}", said, place):
+    summary = headline(options.recipe, changes, config)
+    with interruptible(), session(root, f"TrajPilot on {what}", summary, place):
         if world is None:
             full_pipeline(config, options)
         else:
@@ -127,16 +127,16 @@ def run_session(
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into one line and an end at once.
+    """Turn Ctrl-C and SIGTERM into one line and an immediate exit.
 
-    Prefect's threads would wait at exit for a server that is gone. A flow hands SIGTERM on to the handler of before,
-    which is ours then, so that the embedded server is ended, too.
+    At a normal exit Prefect's threads would wait for a server that is gone. A flow passes SIGTERM on to the previous
+    handler, which is this one, so that the embedded server is stopped, too.
     """
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     except KeyboardInterrupt:
-        sys.stderr.write("interrupted: what is finished is kept; the same command goes on from there\n")
+        sys.stderr.write("interrupted: finished work is kept; repeat the same command to continue\n")
         sys.stderr.flush()
         os._exit(INTERRUPTED)
     finally:
@@ -153,8 +153,8 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def session(root: Path, what: str, said: str, place: PrefectPlace) -> Iterator[None]:
-    """Hold the root, the log and the embedded server; one line states where everything goes, one how long it took."""
+def session(root: Path, what: str, summary: str, place: PrefectPlace) -> Iterator[None]:
+    """Lock the root, open the log and start the embedded server; log where everything goes and how long it took."""
     started = time.monotonic()
     with logging_to(root) as log, ExitStack() as stack:
         try:
@@ -163,7 +163,7 @@ def session(root: Path, what: str, said: str, place: PrefectPlace) -> Iterator[N
             LOG.info("waiting: %s", busy)
             stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
         LOG.info("%s; everything is written under %s; %s", what, root, place.describe())
-        LOG.info("%s; log %s", said, log)
+        LOG.info("%s; log %s", summary, log)
         sweep_temporaries(str(root), OLD_H)
         if place.server is None:
             stack.enter_context(embedded_server(place.home, end_without_server))

@@ -1,6 +1,6 @@
-"""Where Prefect lives and what it may do. The only file that reads or writes the environment; imports no Prefect.
+"""Settings of Prefect and where it keeps files. The only file that uses the environment; imports no Prefect.
 
-`prepare_prefect` must be called before the first import of Prefect, which reads its settings then.
+`prepare_prefect` must be called before the first import of Prefect, which reads its settings at that moment.
 """
 
 import os
@@ -14,7 +14,7 @@ from trajpilot_core.store.locations import resolved
 from trajpilot_core.vlm.clients.server import VARIABLE, hold_api_key
 
 STARTUP_TIMEOUT_S = 120
-"""A first start on a small machine took more than 20 s."""
+"""A first start on a small machine can take more than 20 s."""
 
 EMBEDDED = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -22,7 +22,7 @@ EMBEDDED = {
     "PREFECT_SERVER_UI_API_URL": "/api",
     "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
 }
-"""Settings of the server that a run starts for itself. The newer UI calls an outside host; the older does not."""
+"""Settings of the server that a run starts for itself. The newer UI contacts an external host; the older does not."""
 
 ALWAYS = {
     "DO_NOT_TRACK": "1",
@@ -36,8 +36,8 @@ ALWAYS = {
     "PREFECT_LOCAL_STORAGE_PATH": "/dev/null/no-result-is-kept",
     "PREFECT_PLUGINS_ENABLED": "0",
 }
-"""Prefect writes the exception of a failed flow to its storage whatever a flow says; there is no such storage here.
-Its own lines say when a run begins and in which state it ends; the UI shows both, and our lines say more."""
+"""Prefect writes the exception of a failed flow to its storage whatever the flow's settings; here that storage does not
+exist. Its log lines on the start and the final state of runs are hidden: the UI shows both, and ours contain more."""
 
 CHECKOUT = Path(__file__).parents[1]
 CPU_POOL, GPU_POOL = "trajpilot-cpu", "trajpilot-gpu"
@@ -45,11 +45,11 @@ POOLS = (CPU_POOL, GPU_POOL)
 """Work pools, as deployments/prefect.yaml names them."""
 
 HEARTBEAT_S = 30
-"""Seconds between signs of life of a deployed run: the shortest that Prefect allows."""
+"""Seconds between heartbeats of a deployed run: the shortest interval that Prefect allows."""
 SILENT_S = 120
-"""A run that gave no sign of life for so long is marked as crashed (an automation of `trajpilot deploy`)."""
+"""A run without a heartbeat for this long is marked as crashed (by an automation of `trajpilot deploy`)."""
 UNSTARTED_S = 240
-"""A run that a worker took and that did not start within this time is marked as crashed (another one)."""
+"""A run that a worker claimed but did not start within this time is marked as crashed (by another automation)."""
 PLACE = {
     "data_root": "TRAJPILOT_DATA",
     "root": "TRAJPILOT_ROOT",
@@ -65,17 +65,17 @@ OF_ANOTHER_SERVER = (
     "PREFECT_API_DATABASE_",
     "PREFECT_SERVER_DATABASE_",
 )
-"""What a user has set for a server of his own; the one that a run starts for itself has its own login and database."""
+"""Variables set for a server of the user's own; the server that a run starts has its own login and database."""
 
 WORKER_MARK = "TRAJPILOT_WORKER"
 QUERY_S = "2"
-"""Seconds between two questions of a worker for work: Prefect's 10 s would be lost between two groups of takes."""
+"""Seconds between two polls of a worker: with Prefect's default, 10 s would be lost between two groups of takes."""
 
 STORE_LIMIT = "TRAJPILOT_STORE_TIMEOUT_S"
-"""Seconds that an object store may take to begin an answer before the request is tried again."""
+"""Seconds that an object store may take to start answering before the request is retried."""
 
 QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
-"""On the command line our own lines say what happens; Prefect's go to its UI."""
+"""On the command line only our own lines are printed; Prefect's go to its UI."""
 
 
 @dataclass(frozen=True)
@@ -84,15 +84,15 @@ class PrefectPlace:
 
     home: Path
     server: str | None
-    """URL of the user's own server; None: the run starts one for itself."""
+    """URL of the user's own server; None: the run starts its own."""
 
     def describe(self) -> str:
-        """Describe it in one phrase for the first line of a run."""
+        """Return one phrase for the first line of a run."""
         return f"Prefect server {self.server} (your PREFECT_API_URL)" if self.server else "Prefect embedded"
 
 
 def prepare_prefect(root: Path) -> PrefectPlace:
-    """Point Prefect at `root` before its first import; a user's own PREFECT_API_URL and settings are respected.
+    """Point Prefect at `root` before its first import; the user's PREFECT_API_URL and settings take precedence.
 
     Raises:
         StoreIOError: the root cannot be written.
@@ -115,20 +115,20 @@ def prepare_prefect(root: Path) -> PrefectPlace:
 
 
 def deployed_place() -> dict[str, str]:
-    """Return what the environment of a deployment says about its data, its root and its recipe."""
+    """Return data, root and recipe of a deployment from its environment."""
     return {field: os.environ[name] for field, name in PLACE.items() if os.environ.get(name)}
 
 
 def server_of_deployments() -> str | None:
-    """Return the URL of the Prefect server that the user names; None: none is named.
+    """Return the URL of the user's Prefect server; None if none is set.
 
     Raises:
-        InputError: a login stands in it, which would then stand in every log.
+        InputError: the URL contains a login, which would then appear in every log.
     """
     url = os.environ.get("PREFECT_API_URL") or None
     if url is not None and holds_login(url):
         raise InputError(
-            "PREFECT_API_URL holds a login (not repeated here); write it without, "
+            "PREFECT_API_URL contains a login (not repeated here); remove it, "
             "and set PREFECT_API_AUTH_STRING=name:password"
         )
     return url
@@ -140,30 +140,30 @@ def server_login() -> tuple[str | None, bool]:
 
 
 def hand_over_api_key() -> None:
-    """Hand the API key of model servers to the code that asks them, which reads no environment."""
+    """Pass the API key of model servers to the code that uses them, which does not read the environment."""
     hold_api_key(os.environ.get(VARIABLE))
 
 
 def hand_over_store_limit() -> None:
-    """Hand the time limit of object stores to the code that asks them.
+    """Pass the time limit of object stores to the code that uses them.
 
     Raises:
-        InputError: it is no number of seconds over 0.
+        InputError: it is not a number of seconds above 0.
     """
-    said = os.environ.get(STORE_LIMIT)
-    if not said:
+    text = os.environ.get(STORE_LIMIT)
+    if not text:
         return
     try:
-        seconds = float(said)
+        seconds = float(text)
     except ValueError:
         seconds = 0.0
     if not 0 < seconds < float("inf"):
-        raise InputError(f"{STORE_LIMIT} is {said[:40]!r}; set a number of seconds over 0, or unset it")
+        raise InputError(f"{STORE_LIMIT} is {text[:40]!r}; set a number of seconds above 0, or unset it")
     hold_answer_limit(seconds)
 
 
 def prefect_without_noise() -> None:
-    """Apply the settings that hold for every use of Prefect here; before its first import."""
+    """Apply the settings common to every use of Prefect; call it before Prefect is first imported."""
     for name, value in ALWAYS.items():
         os.environ.setdefault(name, value)
 
@@ -172,16 +172,16 @@ def deploying_environment(folder: Path, place: dict[str, str], pools: dict[str, 
     """Return the environment in which Prefect reads deployments/prefect.yaml.
 
     Args:
-        folder: the checkout.
-        place: keys of PLACE.
-        pools: variable -> pool of the stages whose pool the recipe decides.
+        folder: root of the checkout.
+        place: values for the keys of PLACE.
+        pools: variable -> pool, for the stages whose pool depends on the recipe.
     """
     stated = {name: place.get(field, "") for field, name in PLACE.items()}
     return {**os.environ, **ALWAYS, **stated, **pools, "PWD": str(folder)}
 
 
 def named_gpus(count: int) -> list[str]:
-    """Return the names of the `count` GPUs that are visible here, as CUDA_VISIBLE_DEVICES has them, else 0, 1, ..."""
+    """Return the names of the `count` visible GPUs, as in CUDA_VISIBLE_DEVICES, else 0, 1, ..."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = [str(number) for number in range(count)]
     return names if chosen is None else [name.strip() for name in chosen.split(",")][:count]
@@ -191,8 +191,8 @@ def worker_environment(gpu: str | None, mark: str) -> dict[str, str]:
     """Return the environment of a worker.
 
     Args:
-        gpu: the one that it sees; empty: none; None: what this process sees.
-        mark: everything that the worker starts inherits it, and is found by it.
+        gpu: the one GPU visible to it; empty: none; None: those that this process sees.
+        mark: inherited by everything that the worker starts, so that it can be found.
     """
     stated = {**ALWAYS, "PREFECT_WORKER_QUERY_SECONDS": QUERY_S, **os.environ, "PREFECT_PLUGINS_ENABLED": "0"}
     stated[WORKER_MARK] = mark
@@ -200,23 +200,23 @@ def worker_environment(gpu: str | None, mark: str) -> dict[str, str]:
 
 
 def one_thread_per_process() -> None:
-    """Keep numeric libraries to one thread, unless the user says otherwise: stages run processes side by side."""
+    """Limit numeric libraries to one thread unless the user set a number: stages run processes in parallel."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"):
         os.environ.setdefault(name, "1")
 
 
 def server_environment(home: Path, login: str) -> dict[str, str]:
-    """Return the environment of `prefect server start` over the database of a run, which asks for `login`."""
+    """Return the environment of `prefect server start` on the database of a run, protected by `login`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_ANOTHER_SERVER)}
-    said = {"PREFECT_HOME": str(home), "PREFECT_SERVER_API_AUTH_STRING": login}
-    return {**kept, **ALWAYS, **EMBEDDED, **said}
+    stated = {"PREFECT_HOME": str(home), "PREFECT_SERVER_API_AUTH_STRING": login}
+    return {**kept, **ALWAYS, **EMBEDDED, **stated}
 
 
 def ui_environment(home: Path, login: str) -> dict[str, str]:
-    """Return the environment of a server with a UI, which serves its pages from a folder below `home`."""
+    """Return the environment of a server with a UI, whose pages are in a folder below `home`."""
     return {**server_environment(home, login), "PREFECT_UI_STATIC_DIRECTORY": str(home / "ui")}
 
 
 def wanted_login() -> str | None:
-    """Return the login that the user wants a server started here to ask for (`user:password`), None: any."""
+    """Return the login that the user chose for servers started here (`user:password`); None: any."""
     return os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or None

@@ -1,6 +1,6 @@
-"""A Prefect server that ends when the process that started it does, however that one ends: `python -m` runs this file.
+"""A Prefect server that exits with the process that started it, even after a crash: `python -m` runs this file.
 
-The server's standard input is a pipe to which only that process can write; the system closes it with the process.
+The server's standard input is a pipe that only that process can write to; the system closes it with the process.
 """
 
 import os
@@ -19,12 +19,12 @@ SERVER = ("prefect", "--no-prompt", "server", "start", "--host", "127.0.0.1")
 def launch(
     words: Sequence[str], environment: Mapping[str, str], log: IO[bytes] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Start a Python module with its arguments in a session of its own, which ends with this process at the latest.
+    """Start a Python module with its arguments in its own session, which ends with this process at the latest.
 
     Args:
-        words: the module, as `python -m` has it, and its arguments; Ctrl-C does not reach it.
+        words: the module, as for `python -m`, and its arguments; Ctrl-C does not reach it.
         environment: its environment.
-        log: takes its output; None: the output of this process.
+        log: file for its output; None: the output of this process.
     """
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "deployments.tethered", *words],
@@ -37,7 +37,7 @@ def launch(
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
-    """End a server by its process id; its whole session where it does not end within `END_S`."""
+    """Terminate a server by its process id; kill its whole session if it is still alive after `END_S`."""
     server.send_signal(signal.SIGTERM)
     try:
         server.wait(timeout=END_S)
@@ -47,7 +47,7 @@ def stop(server: subprocess.Popen[bytes]) -> None:
 
 
 def end_with_parent() -> None:
-    """Wait until the pipe closes, then kill this process and its children: a run reads nothing from them any more."""
+    """Wait until the pipe closes, then kill this process and its children: the run is gone."""
     while os.read(0, 1):
         pass
     os.killpg(0, signal.SIGKILL)

@@ -4,8 +4,8 @@ from functools import cache
 
 from prefect import Flow, flow
 
+from schemas.artifacts import ShardGroup
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import ShardGroup
 from tasks.group_runs import group_deployments
 from tasks.stage import group_output
 from trajpilot_core.stages import EVERY_STAGE

@@ -1,1 +1,1 @@
-"""Records, tables and every hyperparameter: what exists, without torch and without Prefect."""
+"""Records, tables and every hyperparameter; imports neither torch nor Prefect."""

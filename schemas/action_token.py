@@ -15,53 +15,53 @@ TokenRow = Literal["visual", "constant", "zero", "shuffled", "no_traj", "scorer"
 TOKEN_ROWS: tuple[TokenRow, ...] = ("visual", "constant", "zero", "shuffled", "no_traj", "scorer", "oracle")
 """All rows, in the order of the table."""
 TOKEN_CONTROLS: tuple[TokenRow, ...] = ("visual", "constant", "zero", "shuffled")
-"""Rows that are fine-tuned as long as the others and are told nothing of the clip: no token, a learned one, zeros, that
-of another clip."""
+"""Rows that are fine-tuned as long as the others without information on the clip: no token, a learned one, zeros, or
+the token of another clip."""
 TOKENS_READ: tuple[TokenRow, ...] = ("no_traj", "scorer", "oracle")
-"""Rows whose token is a prediction of TrajPilot about the clip; the paper's."""
+"""Rows whose token is TrajPilot's prediction for the clip, as in the paper."""
 
 
 class ActionTokenConfig(WithScorer):
-    """A predictor in event form, a scorer of retrieved head motion, and probes that read one token more. Source:
+    """A predictor in event form, a scorer of retrieved head motion, and probes that read one additional token. Source:
     docs/decisions/epic-token.md."""
 
     is_asked: bool = False
-    """A run makes these rows next to the visual probe: `trajectories.span` names the head motion of the action,
+    """Compute these rows next to the visual probe: `trajectories.span` selects the head motion of the action,
     `video_motions` that before it."""
     seen_s: float = Field(1.0, gt=0)
-    """The predictor sees the mean of the tubelets of so many last seconds of a clip. Source: paper (2 s to 1 s before
+    """The predictor sees the mean of the tubelets in this many last seconds of a clip. Source: paper (2 s to 1 s before
     the action)."""
     utility: tuple[float, float, float] = (0.1, 1.0, 0.5)
-    """Weights of the cosine with the action's text, of being first and of being among five: what the scorer ranks
-    candidates by; as D 30, without a sequence."""
+    """Weights in the utility by which the scorer ranks candidates: cosine with the action's text, first, among the
+    first five; as D 30, without a sequence."""
     train: TrainConfig = TrainConfig(lr=3e-4, weight_decay=1e-4, batch=1024)
-    """Of the predictors; the epoch with the most actions right on dev is kept."""
+    """Training of the predictors; the epoch with the most correct actions on dev is kept."""
     rates: tuple[float, ...] = Field((1e-3, 3e-4, 1e-4), min_length=1)
-    """Learning rates of the fine-tuning of the probe, of which dev chooses one for each row; the paper states none."""
+    """Learning rates for fine-tuning the probe; dev selects one per row. The paper states none."""
     decays: tuple[float, ...] = Field((1e-2,), min_length=1)
-    """Weight decays, likewise."""
+    """Weight decays, selected likewise."""
     epochs: int = Field(10, ge=1)
-    """Of the fine-tuning, the same for every row; the paper states none."""
+    """Epochs of fine-tuning, the same for every row; the paper states none."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Arithmetic of the fine-tuning; auto as in the other trainings."""
     shuffle_seed: int = 0
-    """Draws the other clip of the shuffled row."""
+    """Samples the other clip of the shuffled row."""
     predictor: PredictorConfig | None = None
-    """Sizes of the predictor, and the weights of another run with which it begins; set by the pipeline."""
+    """Sizes of the predictor, and the weights of another run that initialise it; set by the pipeline."""
     scorer: ScorerConfig | None = None
     """Retrieval and the scorer; set by the pipeline."""
     probe: ProbeConfig | None = None
-    """Of the stage probe, with whose chosen probe every row begins; set by the pipeline."""
+    """Settings of the stage probe, whose selected probe initialises every row; set by the pipeline."""
 
     @property
     def tuned(self) -> ProbeConfig:
-        """Settings of the fine-tuning in the form of the probe's own."""
+        """Settings of fine-tuning as a `ProbeConfig`."""
         assert self.probe is not None
         return self.probe.replace(rates=self.rates, decays=self.decays, epochs=self.epochs, precision=self.precision)
 
 
 class TokenContrast(Record):
-    """One row against another on the same tested clips, every clip of them, in points."""
+    """Difference of two rows on the same test clips, in points."""
 
     row: TokenRow
     against: TokenRow
@@ -70,7 +70,7 @@ class TokenContrast(Record):
     difference: float
     """Mean over the seeds."""
     low: float
-    """Of the paired interval over videos; infinite where too few videos allow none."""
+    """Lower end of the paired interval over videos; infinite if there are too few videos."""
     high: float
     n_clips: int
     n_takes: int

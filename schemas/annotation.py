@@ -10,13 +10,13 @@ from schemas.base import Record
 
 Split = Literal["train", "dev", "test"]
 SHORTEST_PLAN = 3
-"""Segments of the shortest window that holds a step to plan: Start, one step, Goal. Source: paper, 3.1."""
+"""Segments of the shortest window with a step to plan: Start, one step, Goal. Source: paper, 3.1."""
 SIMULATED = "simulated"
-"""Corpus name of takes whose record says that they were simulated; every page of results then says so."""
+"""Corpus name of simulated takes; every page of results then states that they are simulated."""
 
 
 class Take(Record):
-    """One recorded take: where its files are and how its clocks relate."""
+    """One recorded take: its files and the relation of its clocks."""
 
     take_id: str
     corpus: str
@@ -24,16 +24,16 @@ class Take(Record):
     split: Split
     scenario: str
     participant: str | None
-    """None where the corpus does not say; dev is then chosen by take."""
+    """None if unknown; dev is then chosen by take."""
     capture: str
     video: str
-    """RGB video of the head camera, upright; empty where ingest did without videos (`ingest.video=none`)."""
+    """RGB video of the head camera, upright; empty if ingest ran without videos (`ingest.video=none`)."""
     trajectory: str | None
-    """Pose file; None where the corpus has none for this take."""
+    """Pose file; None if the corpus has none for this take."""
     timesync: str | None
     """Table that maps video frames to the device clock."""
     calibration: str | None
-    """Calibration that holds T_device_camera."""
+    """Calibration with T_device_camera."""
     camera: str
     """Column prefix of the head camera in the timesync file, e.g. `aria01_214-1`; `latents` in a simulated world
     without pixels."""
@@ -42,7 +42,8 @@ class Take(Record):
     duration_s: float
     fps: float
     n_frames: int
-    """Frames counted in the container's packets (not its header); without videos, those of the stated length."""
+    """Frames counted in the container's packets, not taken from its header; without videos, computed from the
+    length."""
 
 
 class Segment(Record):
@@ -52,9 +53,9 @@ class Segment(Record):
     take_id: str
     split: Split
     position: int
-    """Place in the take, counted over the segments kept, from 0."""
+    """Index among the kept segments of the take, from 0."""
     run: int
-    """Goes up by one where a rejected segment breaks the sequence; no window crosses such a break."""
+    """Incremented where a rejected segment breaks the sequence; no window crosses such a break."""
     start_s: float
     end_s: float
     anchor_s: float
@@ -73,7 +74,7 @@ class Label(Record):
 
     label_id: str
     label: str
-    """Text that the bank embeds: the most frequent training text, else the first in order."""
+    """Text that the bank embeds: the most frequent training text, or the first in sorted order."""
     paraphrases: tuple[str, ...]
     n_train: int
     n_dev: int
@@ -85,9 +86,9 @@ class LabelClass(Record):
 
     label_id: str
     class_id: str
-    """Id of the label whose text the class has; the label's own where it is a class of its own."""
+    """Id of the label that gives the class its text; the label's own id if it forms a class alone."""
     class_text: str
-    """Text of the class's most frequent training label; of equally frequent ones the first in order."""
+    """Text of the class's most frequent training label; ties go to the first in sorted order."""
     n_train: int
     """Training segments of the label, as in `Label`."""
 
@@ -103,20 +104,20 @@ class Window(Record):
 
 
 class TakeContent(Record):
-    """What the annotations of one take contribute to trainings, as digests: equal ones need no second training."""
+    """Digests of what the annotations of one take contribute to trainings; equal digests need no second training."""
 
     take_id: str
     segments: str
-    """Sha256 over the ids and labels of its segments."""
+    """Sha256 of the ids and labels of its segments."""
     windows: str
-    """Sha256 over its windows and their segments."""
+    """Sha256 of its windows and their segments."""
 
 
 class Details(Record):
-    """What a corpus provides on a segment beyond `Segment`; null where it provides nothing."""
+    """Further annotations of a segment that some corpora provide; null where a corpus has none."""
 
     annotated_start_s: float | None = None
-    """The segment as annotated; `Segment` holds the interval that is seen."""
+    """The segment as annotated; `Segment` has the interval that models see."""
     annotated_end_s: float | None = None
     description: str | None = None
     """Free text next to the label."""
@@ -143,7 +144,7 @@ class Details(Record):
     narration_s: float | None = None
     """EPIC-KITCHENS: when it was narrated."""
     observed_start_s: float | None = None
-    """EPIC-KITCHENS: what may be seen before the action; it ends before `annotated_start_s`."""
+    """EPIC-KITCHENS: interval that may be seen before the action; it ends before `annotated_start_s`."""
     observed_end_s: float | None = None
     is_unseen: bool | None = None
     """EPIC-KITCHENS: the participant is in no training video."""
@@ -159,7 +160,7 @@ class Details(Record):
     outcome: str | None = None
     """Basketball: made or missed."""
     evidence: str | None = None
-    """Basketball: the text that says so."""
+    """Basketball: the text that shows the outcome."""
     evidence_s: float | None = None
 
 
@@ -179,15 +180,15 @@ class ScenarioLabel(Record):
     n_dev: int
     n_test: int
     is_allowed: bool
-    """Masks of this scenario allow the label: it was seen there in training, or the reader's settings say so."""
+    """Masks of this scenario allow the label: it occurs there in training, or the reader's settings allow it."""
 
 
 class CorpusCount(Record):
-    """One figure of a corpus next to the paper's."""
+    """One count of a corpus next to the paper's."""
 
     what: str
     ours: int
     paper: int | None
-    """None where the paper gives none, and for simulated takes."""
+    """None if the paper states none, and for simulated takes."""
     setting: str
-    """Settings that determine it; empty where none does."""
+    """Settings that determine it; empty if none does."""

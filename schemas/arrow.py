@@ -54,6 +54,6 @@ def table_of(row: type[Record], records: Iterable[Record]) -> pa.Table:
 
 
 def rows_of(row: type[R], table: pa.Table) -> list[R]:
-    """Read the rows of a table back as records; columns that the record does not have are left out."""
+    """Read the rows of a table back as records; columns without a field in the record are ignored."""
     names: Sequence[str] = [name for name in row.model_fields if name in table.column_names]
     return [row.model_validate(values) for values in table.select(names).to_pylist()]

@@ -1,4 +1,4 @@
-"""The output of a stage: references that travel between stages, and the manifest, which is the truth."""
+"""Outputs of stages: references that are passed between stages, manifests, and groups of shards."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class ArtifactRef(Record):
     stage: str
     uri: str
     fingerprint: str
-    """Over content: an upstream re-run that yields the same content leaves everything downstream fresh."""
+    """Digest of the content: if an upstream re-run yields the same content, everything downstream stays fresh."""
     rows: int
 
 
@@ -25,7 +25,7 @@ class FileEntry(Record):
     bytes: int
     rows: int
     key: str = ""
-    """Which model it holds, e.g. `final/s0/traj`; empty in any other file, and not written down there."""
+    """Model in the file, e.g. `final/s0/traj`; empty for other files, and then not written to disk."""
 
     @model_serializer(mode="wrap")
     def _without_an_empty_key(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -41,25 +41,25 @@ class Entry(Record):
     kind: str
     """`table`, `models` or `document`."""
     files: tuple[FileEntry, ...]
-    """Of models: what holds for all of them, then one file per model, sorted by key."""
+    """For models: first a file of what they share, then one file per model, sorted by key."""
     fingerprint: str
     rows: int
 
 
 class ShardRecord(Record):
-    """Completion marker of one shard: of a take's share of a stage, or of one training."""
+    """Completion marker of one shard: the part of a stage for one take, or one training."""
 
     stage: str
     key: str
     shard: str
     entry: Entry
-    """Its part of the first entry that the stage writes."""
+    """Part of the stage's first entry."""
     rejects: Entry
     n_in: int
     n_out: int
     rejected: dict[str, int]
     further: dict[str, Entry] = Field(default_factory=dict)
-    """Its parts of further entries; not written down where there are none."""
+    """Parts of the stage's other entries; not written to disk if there are none."""
 
     @model_serializer(mode="wrap")
     def _without_further(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -69,8 +69,44 @@ class ShardRecord(Record):
         return content
 
 
+class ShardGroup(Record):
+    """Shards of one stage that another run computes: what is requested, and the keys that must result."""
+
+    stage: str
+    version: int
+    """Version of the stage in the run that shares it out: another version writes other numbers."""
+    key: str
+    """Key of the whole stage; notes stored under this key list the inputs of every shard."""
+    number: int
+    """From 1."""
+    of: int
+    unit: str
+    """Kind of shard: `take` or `training`."""
+    shards: dict[str, str]
+    """Name of a shard -> its key."""
+    video_s: float | None
+    """Seconds of video covered by the segments of its takes; None if its shards are not takes."""
+
+    def label(self) -> str:
+        """Return a readable name of the group."""
+        return f"{self.stage} group {self.number} of {self.of} · {self.amount()}"
+
+    def amount(self) -> str:
+        """Return the amount of work in words."""
+        if self.video_s is None:
+            return ", ".join(self.shards)
+        shards = f"1 {self.unit}" if len(self.shards) == 1 else f"{len(self.shards)} {self.unit}s"
+        video = f"{self.video_s / 60:.0f} min" if self.video_s >= 600 else f"{self.video_s:.0f} s"
+        return f"{shards}, {video} of video"
+
+    def weight(self) -> float:
+        """Return the amount of work as a number: seconds of video, or shards."""
+        return float(len(self.shards)) if self.video_s is None else self.video_s
+
+
 class Manifest(Record):
-    """Written last; a folder without one does not exist. It holds nothing that depends on the single run."""
+    """Description of an output. It is written last: a folder without one does not count. Independent of the single
+    run."""
 
     format: int
     stage: str
@@ -88,7 +124,7 @@ class Manifest(Record):
 
 
 class RunRecord(Record):
-    """Side file: what depends on when and where the stage ran, and what it took there."""
+    """Side file: when and where the stage ran, and the resources it took."""
 
     reused: int
     computed: int
@@ -98,18 +134,18 @@ class RunRecord(Record):
     seconds: float
     host: str
     rows: int
-    """Of all entries that the stage read."""
+    """Rows of all entries that the stage read."""
     memory_bytes: int | None
-    """Peak of what its processes held that is no file's; None: the system does not report it, or other processes
-    computed shards."""
+    """Peak of anonymous memory of its processes; None if the system does not report it or other processes computed
+    shards."""
     gpu_bytes: int
-    """Peak of what torch allocated on the GPU in the process of the stage."""
+    """Peak of torch's GPU allocations in the process of the stage."""
     disk_bytes: int
-    """Of what was computed, and the peak of its scratch."""
+    """Bytes of what was computed plus the peak of its scratch."""
 
 
 class UnitSources(Record):
-    """Inputs from outside the store of one unit of a stage: of a take, or of the whole stage."""
+    """Inputs from outside the store for one unit of a stage: a take, or the whole stage."""
 
     files: dict[str, str]
     """Path -> digest."""
@@ -118,7 +154,7 @@ class UnitSources(Record):
 
 
 class SourceNotes(Record):
-    """Side file: the inputs of every unit, so that `status` can name what changed. Nothing is decided by it."""
+    """Side file: the inputs of every unit, so that `status` can report what changed. No decision depends on it."""
 
     units: dict[str, UnitSources]
-    """By shard; the single unit of a stage that is not sharded is called ""."""
+    """Shard -> its inputs; the single unit of an unsharded stage is called ""."""

@@ -11,12 +11,12 @@ from pydantic.fields import ComputedFieldInfo, FieldInfo
 
 
 def field_title(name: str, info: FieldInfo | ComputedFieldInfo) -> str:
-    """Title of a field in forms: the name that errors and `--set` use."""
+    """Return the title of a field in forms: the name in errors and `--set`."""
     return name
 
 
 def model_title(model: type) -> str:
-    """Title of a record in forms: its name in words, `RunOptions` as `Run options`."""
+    """Return the title of a record in forms: its name in words, `RunOptions` as `Run options`."""
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in model.__name__)
     return words.strip().removesuffix(" config").capitalize()
 
@@ -31,9 +31,9 @@ BOUNDS = {
 
 
 def for_forms(schema: dict[str, Any]) -> None:
-    """Number the fields, because databases do not keep the order of JSON keys, and say bounds in words.
+    """Number the fields, because databases do not keep the order of JSON keys, and write bounds in words.
 
-    By itself a form shows neither the order nor the bounds of a schema. A docstring of several lines becomes one line.
+    Without this, forms show neither the order nor the bounds. A docstring of several lines becomes one line.
     """
     for position, field in enumerate(schema.get("properties", {}).values()):
         field["position"] = position
@@ -45,13 +45,13 @@ def for_forms(schema: dict[str, Any]) -> None:
 
 
 def bounds(field: dict[str, Any]) -> str:
-    """Return the bounds of a number in words, also of one that may be None; empty where there are none."""
-    found = [field, *field.get("anyOf", ())]
-    return ", ".join(words.format(part[key]) for part in found for key, words in BOUNDS.items() if key in part)
+    """Return the bounds of a number in words, also of one that may be None; empty if there are none."""
+    parts = [field, *field.get("anyOf", ())]
+    return ", ".join(words.format(part[key]) for part in parts for key, words in BOUNDS.items() if key in part)
 
 
 class Record(BaseModel):
-    """Immutable record that refuses fields it does not know."""
+    """Immutable record that rejects unknown fields."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -66,13 +66,18 @@ class Record(BaseModel):
         """Return a validated copy with `changes` (pydantic's own model_copy does not validate)."""
         return type(self).model_validate({**self.model_dump(), **changes})
 
-    def values(self) -> dict[str, Any]:
-        """Return every field, records as dictionaries of theirs: those too that `content` may leave out."""
-        found = {name: getattr(self, name) for name in type(self).model_fields}
-        return {name: value.values() if isinstance(value, Record) else value for name, value in found.items()}
+    def values(self, *, only_set: bool = False) -> dict[str, Any]:
+        """Return the fields, nested records as dictionaries, including those that `content` may omit.
+
+        Args:
+            only_set: leave out fields that were not given a value when the record was built.
+        """
+        names = [name for name in type(self).model_fields if not only_set or name in self.model_fields_set]
+        fields = {name: getattr(self, name) for name in names}
+        return {k: v.values(only_set=only_set) if isinstance(v, Record) else v for k, v in fields.items()}
 
     def content(self) -> dict[str, JsonValue]:
-        """Return the record as JSON values: what its digest is over, and what is written to disk."""
+        """Return the record as JSON values: the input of its digest, and what is written to disk."""
         return self.model_dump(mode="json")
 
     def digest(self) -> str:
@@ -89,7 +94,7 @@ def canonical_json(value: JsonValue) -> str:
 
 
 def canonical_object(texts: Mapping[str, str]) -> str:
-    """Return the canonical JSON of an object from that of its values, so that what many objects share is written once.
+    """Return the canonical JSON of an object from that of its values, so that shared values are serialised once.
 
     Args:
         texts: key -> canonical JSON of its value.
@@ -98,7 +103,7 @@ def canonical_object(texts: Mapping[str, str]) -> str:
 
 
 _quoted = functools.lru_cache(maxsize=64)(canonical_json)
-"""A key as canonical JSON: the same few stand in thousands of objects."""
+"""Return a key as canonical JSON; cached, as thousands of objects share a few keys."""
 
 
 def fingerprint(value: JsonValue) -> str:
@@ -107,5 +112,5 @@ def fingerprint(value: JsonValue) -> str:
 
 
 def fingerprint_of_text(canonical: str) -> str:
-    """Return the sha256 (64 hex digits) of a value whose canonical JSON is known."""
+    """Return the sha256 (64 hex digits) of a value from its canonical JSON."""
     return hashlib.sha256(canonical.encode()).hexdigest()

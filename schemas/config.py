@@ -1,7 +1,7 @@
 """Every hyperparameter of the pipeline, once: one record per stage, its unit and its source.
 
-Those of what is trained stand in `schemas/training.py`, those of single corpora in `schemas/corpora.py`, those of poses
-from video in `schemas/poses.py`.
+Settings of trainings are in `schemas/training.py`, those of single corpora in `schemas/corpora.py`, those of poses from
+video in `schemas/poses.py`.
 
 Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/paper-gaps.md.
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
@@ -14,21 +14,17 @@ from pydantic import ConfigDict, Field, JsonValue
 from schemas.action_token import ActionTokenConfig
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
-from schemas.closed import ClassHeadSettings
+from schemas.closed import ClassHeadSettings, JointDecodingConfig
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
-from schemas.devices import DeviceName
-from schemas.diagnostics import DiagnosticsConfig
 from schemas.features import FeatureConfig as FeatureConfig
-from schemas.joint_decoding import JointDecodingConfig
+from schemas.features import TextConfig as TextConfig
 from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
-from schemas.places import OtherRun, Place
+from schemas.places import DeviceName, OtherRun, Place, PluginName
 from schemas.planners import PlannersConfig
-from schemas.plugins import PluginName
-from schemas.pose_sources import PoseSourcesConfig
+from schemas.poses import PoseSourcesConfig
 from schemas.probe import ProbeConfig
 from schemas.released import ReleasedName
-from schemas.text import TextConfig as TextConfig
 from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig
 from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
 from schemas.vlm import VlmConfig
@@ -73,10 +69,10 @@ class IngestConfig(Record):
     corpus: CorpusName | PluginName = "egoexo4d_atomic"
     """Which corpus reader is used; `plugin:NAME` is one of an installed package (docs/plugins.md)."""
     video: Literal["downscaled_448", "full", "none"] = "downscaled_448"
-    """Which of the released head videos is read. none: no video need be there; lengths are those that the metadata
-    state, and features have to be released ones (docs/decisions/released-features.md)."""
+    """Which of the released head videos is read. none: no videos are needed; lengths come from the metadata, and
+    features must be released ones (docs/decisions/released-features.md)."""
     test_split: Literal["val", "test"] = "val"
-    """Released split that is tested on; labels of `test` are not public (D 45)."""
+    """Released split used for testing; labels of `test` are not public (D 45)."""
     dev_share: float = Field(0.10, gt=0, lt=0.5)
     """Share of the training captures held out as dev."""
     dev_min: int = Field(3, ge=1)
@@ -97,9 +93,9 @@ class IngestConfig(Record):
     min_segment_s: float = Field(0.2, ge=0)
     """Shorter segments are rejected."""
     min_overlap: float = Field(0.5, ge=0, le=1)
-    """A segment that ends after the video is cut if at least this share lies inside, else rejected."""
+    """A segment that ends after the video is cut if at least this share is inside, else rejected."""
     subjects: tuple[str, ...] = ("C",)
-    """Whose actions count; C is the wearer (D 45)."""
+    """People whose actions count; C is the wearer (D 45)."""
     drop_unsure: bool = True
     """Drop descriptions marked unsure (D 45)."""
     require_ego_visible: bool = True
@@ -120,12 +116,29 @@ class IngestConfig(Record):
     epic_kitchens: EpicConfig = EpicConfig()
 
 
+class DiagnosticsConfig(Record):
+    """Distances between features, and approach to the goal. Source of all: docs/decisions/diagnostics.md."""
+
+    pairs: int = Field(20_000, ge=1)
+    """Segments sampled per split, each for at most one pair of every kind."""
+    far_steps: int = Field(5, ge=2)
+    """Far segments of one take are at least this many positions apart."""
+    train_windows: int = Field(2_000, ge=1)
+    """Training windows sampled per horizon for the approach to the goal. Source: paper, its appendix."""
+    bootstrap: int = Field(2_000, ge=100)
+    """Resamples of takes."""
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    """Level of the intervals."""
+    seed: int = 0
+    """Seed of the samples and the resamples."""
+
+
 class EvaluationConfig(Record):
     """Rows, metrics and intervals."""
 
     vocabulary: Literal["labels", "classes"] = "labels"
-    """What an answer is: a label, or the class of one (ingest's table `label_classes`), which has the score of its
-    nearest label; nothing is trained again. Source: paper, 4.1; docs/decisions/classes.md."""
+    """What an answer is: a label, or a class of labels (ingest's table `label_classes`), which has the score of its
+    nearest label; nothing is retrained. Source: paper, 4.1; docs/decisions/classes.md."""
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
@@ -138,15 +151,16 @@ class EvaluationConfig(Record):
     """Pool sizes of the headroom table. Source: paper, appendix on headroom."""
     joint: JointDecodingConfig = JointDecodingConfig()
     anticipates: bool = False
-    """The run has rows without a goal, whose ceilings reach to the steps after Start. Set by the pipeline."""
+    """The run has rows without a goal, with ceilings for the steps after Start. Set by the pipeline."""
     plugin_rows: tuple[PluginName, ...] = ()
     """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     plugin_metrics: tuple[PluginName, ...] = ()
     """Further metrics, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     brought: tuple[str, ...] = ()
-    """Entries with the predictions of rows that other stages of the run answered. Set by the pipeline."""
+    """Entries with predictions that other stages of the run made. Set by the pipeline."""
     windows_per_horizon: int | None = None
-    """Every row is scored on the subset of windows that vision-language models were asked for. Set by the pipeline."""
+    """Size of the subset of windows that vision-language models answer, on which every row is scored. Set by the
+    pipeline."""
     subset_seed: int = 7
     """Samples that subset. Set by the pipeline."""
 
@@ -159,34 +173,34 @@ class ReportConfig(Record):
     thumbnail_px: int = Field(192, ge=32, le=256)
     """Long side of a thumbnail, pixels."""
     frames: bool = True
-    """Show frames of the videos; switch it off for a report that is passed on."""
+    """Show frames of the videos; switch it off for a report that is shared."""
     seed: int = 0
     """Seed of the gallery's sample."""
     config_digest: str | None = None
     """Digest of the configuration of the whole run, printed in the header; set by the pipeline."""
     corpus: CorpusName | PluginName | None = None
-    """Reader of the takes; the header names it, and it decides whether published numbers may be shown. Set by the
+    """Reader of the takes, shown in the header; it decides whether published numbers may be shown. Set by the
     pipeline."""
     is_closed: bool = False
     """Answers are classes, not labels; set by the pipeline."""
     heads: ClassHeadSettings | None = None
-    """How labels are ranked where class heads rank them; None: by their texts. Set by the pipeline."""
+    """How class heads rank labels; None: they are ranked by their texts. Set by the pipeline."""
     alignment_from: OtherRun | None = None
-    """Where E_tau comes from; None: it was trained in this run. Set by the pipeline."""
+    """Source of E_tau; None: trained in this run. Set by the pipeline."""
     has_token: bool = False
-    """Rows with TrajPilot's token stand next to the visual probe; set by the pipeline."""
+    """The report has rows with TrajPilot's token next to the visual probe; set by the pipeline."""
     has_every_patch: bool = False
     """The visual probe read every patch of a clip, not averages over tubelets; set by the pipeline."""
     predictor_from: OtherRun | None = None
-    """Where the initial weights of the predictors come from; None: they were random. Set by the pipeline."""
+    """Source of the initial weights of the predictors; None: random. Set by the pipeline."""
     released: ReleasedName | None = None
-    """Whose released features the run rests on; None: videos were encoded. Set by the pipeline."""
+    """Released features that the run uses; None: videos were encoded. Set by the pipeline."""
     plugin_rows: tuple[PluginName, ...] = ()
-    """Rows of the tables that plugins bring; set by the pipeline."""
+    """Rows of the tables from plugins; set by the pipeline."""
     plugin_metrics: tuple[PluginName, ...] = ()
-    """Metrics that plugins bring; set by the pipeline."""
+    """Metrics from plugins; set by the pipeline."""
     further: tuple[str, ...] = ()
-    """Stages of the run that others do not have, whose rejects and curves are shown, too; set by the pipeline."""
+    """Stages that only some runs have, whose rejects and curves are also shown; set by the pipeline."""
     windows_per_horizon: int | None = None
     """Test windows of each horizon that were scored; None: all. Set by the pipeline."""
 
@@ -217,7 +231,7 @@ class PipelineConfig(Record):
     report: ReportConfig = ReportConfig()
 
     def content(self) -> dict[str, JsonValue]:
-        """Return the record as JSON values; what came later, at its default, leaves older digests as they were."""
+        """Return the record as JSON values; groups added later are omitted at their defaults, to keep older digests."""
         whole, plain = super().content(), type(self).model_fields
         return {name: v for name, v in whole.items() if name not in LATER or getattr(self, name) != plain[name].default}
 
@@ -228,18 +242,18 @@ class RunOptions(Record):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     recipe: RecipeName = "atomic"
-    """Named experiment; its values apply wherever the configuration says nothing else."""
+    """Named experiment; its values apply where the configuration sets nothing else."""
     root: Place = "runs"
-    """Everything that is written lies under this folder."""
+    """Folder for everything that is written."""
     data_root: Place = ""
     """Folder (or s3:// prefix) of the downloaded corpus."""
     device: DeviceName = "auto"
-    """Where the models run: auto, cpu, cuda (the first GPU that is visible) or cuda:1 and so on."""
+    """Where the models run: auto, cpu, cuda (the first visible GPU) or cuda:1 and so on."""
     workers: int = Field(2, ge=1, le=64)
     """Processes for decoding and for trainings that run at the same time."""
     stages_at_once: int | None = Field(None, ge=1, le=16)
-    """Stages that do not need each other run at the same time, at most so many, and only one of them with a model;
-    None: as many as the machine has cores and memory for."""
+    """Most stages that run at the same time, if they do not depend on each other, only one of them with a model; None:
+    as many as the machine has cores and memory for."""
     only: tuple[str, ...] = ()
     """Run these stages only; their inputs must exist."""
     from_stage: str | None = None
@@ -247,21 +261,20 @@ class RunOptions(Record):
     force: tuple[str, ...] = ()
     """Compute these stages again although their output exists."""
     checkpoint_s: float = Field(60.0, ge=0)
-    """Seconds between the checkpoints of a training, of which a crash costs at most one interval and one epoch; 0: one
+    """Seconds between the checkpoints of a training; a crash loses at most one interval and one epoch. 0: a checkpoint
     after every epoch."""
     compile_models: bool = False
-    """On a GPU, let torch compile the steps of small models into graphs of CUDA; where that fails, a line of the log
-    says so and the models run as they are. Not measured."""
+    """On a GPU, let torch compile the steps of small models into CUDA graphs; if that fails, the failure is logged and
+    the models run uncompiled. Speed untested."""
     tracker: Literal["wandb", "trackio"] | None = None
-    """Send curves and means of what is computed to this experiment tracker (docs/decisions/tracking.md)."""
+    """Log curves and means to this experiment tracker (docs/decisions/tracking.md)."""
     group_video_s: float | None = Field(None, gt=0)
-    """Deployed runs only: stages that can distribute their work over the workers of the pool do so in groups of takes
-    with about this many seconds of video, so that a group needs minutes (docs/operations.md); None: one process does
+    """Deployed runs only: stages that can share their work out over the workers of the pool do so in groups of takes
+    with about this many seconds of video, so that a group takes minutes (docs/operations.md); None: one process does
     everything."""
     max_reject_ratio: float = Field(0.1, ge=0, le=1)
-    """A stage fails if it loses a larger share of its rows to damaged input; rows that settings leave out do not
-    count."""
+    """A stage fails if it loses a larger share of its rows to damaged input; rows excluded by settings do not count."""
     rehash: bool = False
     """Read every input file again instead of trusting size and time."""
     protocols: tuple[str, ...] = ("file", "s3")
-    """Protocols that may be opened; any other is refused before a library sees the address."""
+    """Protocols that may be opened; any other is rejected before a library sees the address."""

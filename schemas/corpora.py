@@ -1,4 +1,4 @@
-"""Settings of single corpus readers, each a field of IngestConfig: what the paper leaves open has a name here.
+"""Settings of single corpus readers, each a field of IngestConfig, for choices that the paper leaves open.
 
 Reasons: docs/decisions/ingest.md and segment-corpora.md. Ingest's table `counts` shows what a setting does to the
 counts.
@@ -14,15 +14,15 @@ Relevance = Literal["essential", "optional", "irrelevant", "unsure"]
 
 
 class AtomicConfig(Record):
-    """Ego-Exo4D atomic descriptions: into how many classes their labels go."""
+    """Ego-Exo4D atomic descriptions: the number of classes of their labels."""
 
     classes: int = Field(1165, ge=2)
-    """The number of classes of (verb, noun) aimed at, which `evaluation.vocabulary` may score. Source: paper, 4.1;
+    """Target number of (verb, noun) classes, which `evaluation.vocabulary` may score. Source: paper, 4.1;
     rule: D 24."""
 
 
 class KeystepConfig(Record):
-    """Ego-Exo4D keysteps: which segments and labels.
+    """Ego-Exo4D keysteps: which segments and labels are used.
 
     The paper counts 13,819 + 4,272 segments, 375 labels, 16 scenarios.
     """
@@ -32,7 +32,7 @@ class KeystepConfig(Record):
     essential_only: bool = False
     """Leave out segments that are not marked essential."""
     skip_scenarios: tuple[str, ...] = ()
-    """Scenarios that are left out; releases have 17, the paper 16."""
+    """Scenarios to leave out; releases have 17, the paper 16."""
     min_label_train: int = Field(0, ge=0)
     """Keep labels that occur at least this often in training; 0: all. The official benchmark uses 20 (278 labels)."""
     masks: Literal["observed", "taxonomy"] = "observed"
@@ -55,30 +55,31 @@ class BasketballConfig(Record):
     evidence: tuple[Literal["next", "own"], ...] = Field(("next", "own"), min_length=1)
     """Which descriptions are searched for evidence, in this order, until one has it: the next one, the shot's own."""
     both: Literal["made", "missed", "ambiguous"] = "made"
-    """Outcome of a description with evidence of both: a ball that hits the backboard and enters the net is in."""
+    """Outcome of a description with evidence of both: a ball that hits the backboard and enters the net counts as
+    made."""
     outcome_subjects: tuple[str, ...] | None = None
-    """Whose next description is searched; None: anyone's, but a shot by somebody else is no evidence."""
+    """People whose next description is searched; None: anyone, but a shot by somebody else is no evidence."""
     balance: bool = True
     """Keep as many made as missed shots in each split and leave out the others."""
     split: Literal["drawn", "released"] = "drawn"
     """drawn: sample the test takes from all; released: use those of the released test split."""
     test_share: float = Field(0.2, gt=0, lt=1)
-    """Share of the shots that lie in sampled test takes; 74 of 368 in the paper."""
+    """Share of the shots in sampled test takes; 74 of 368 in the paper."""
     seed: int = 0
-    """Seed of the sampled test takes and of what is left out."""
+    """Seed for sampling test takes and shots to leave out."""
 
 
 class GoalStepConfig(Record):
-    """Which segments of Ego4D GoalStep are kept, and what their labels are."""
+    """Which segments of Ego4D GoalStep are kept, and how they are labelled."""
 
     level: Literal["step", "substep"] = "step"
-    """Level of the annotation that is read."""
+    """Level of the annotations to read."""
     label: Literal["category", "description"] = "category"
     """What becomes the label: the step's category in the taxonomy, or its free description."""
     video: Literal["full_scale", "video_540ss"] = "full_scale"
     """Which of the released videos is read."""
     relevance: tuple[Relevance, ...] = Field(("essential", "optional"), min_length=1)
-    """Keep segments of this relevance to the goal."""
+    """Keep segments with one of these relevances to the goal."""
     keep_continued: bool = True
     """Keep segments that continue an interrupted one."""
     procedural_only: bool = False
@@ -117,8 +118,8 @@ class EpicConfig(Record):
     min_label_train: int = Field(0, ge=0)
     """Keep labels that occur at least this often in training; 0: all, as in the official evaluation."""
     anchor: Literal["start", "vjepa2_stop"] = "start"
-    """What the gap is counted from: the start of the action, or its end, as V-JEPA 2's evaluation has it when read to
-    the letter; with that an action of over a second is seen (docs/decisions/epic-probe.md)."""
+    """Reference of the gap: the start of the action, or its end, as in V-JEPA 2's evaluation taken literally; then
+    actions longer than a second are partly seen (docs/decisions/epic-probe.md)."""
     context: Literal["seconds", "vjepa2_frames"] = "seconds"
-    """How long the interval is: observed_s, or what V-JEPA 2's 32 frames cover, one of every int(rate / 8) of the
+    """Length of the interval: observed_s, or what V-JEPA 2's 32 frames cover, one of every int(rate / 8) of the
     video: 3.74 s at 59.94 Hz, 3.20 s at 29.97 Hz."""

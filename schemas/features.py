@@ -1,4 +1,4 @@
-"""Settings of the frozen video encoder: which frames it is given, and what is kept of its tokens.
+"""Settings of the frozen encoders: which frames the video encoder reads, how labels become unit vectors.
 
 Sources: as in `schemas/config.py`.
 """
@@ -7,18 +7,18 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.places import Place
-from schemas.plugins import PluginName
+from schemas.base import Record
+from schemas.places import Place, PluginName
 from schemas.released import RELEASED_WIDTHS, FeatureSourceConfig
 from schemas.training import Precision
 from schemas.vjepa import TUBELET, VJEPA_SIZES, VjepaModel
 
 HIERARCHY = 4
-"""Levels that a hierarchical feature joins."""
+"""Levels that a hierarchical feature concatenates."""
 
 
 class FeatureConfig(FeatureSourceConfig):
-    """How a segment's frames are sampled, decoded and encoded, or whose released features stand for them."""
+    """How a segment's frames are sampled, decoded and encoded, or which released features replace them."""
 
     n_frames: int = Field(16, ge=2, multiple_of=2)
     """Frames per segment. Source: paper, appendix on preprocessing."""
@@ -38,11 +38,11 @@ class FeatureConfig(FeatureSourceConfig):
     tokens: Literal["pooled", "temporal"] = "pooled"
     """Mean over all tokens, or one mean per tubelet (D 4)."""
     ahead_tubelets: int | None = Field(None, ge=0, le=64)
-    """Next to temporal tokens one more: the mean of what V-JEPA's predictor, which lies in the same file, says of the
-    tubelet so many tubelets after the clip; 1 s ahead of 32 frames at 8 a second is 4. None: none. Of V-JEPA 2.1 with
-    the files of ViT-g and ViT-G alone (docs/decisions/epic-probe.md)."""
+    """One token in addition to temporal tokens: the mean prediction of V-JEPA's predictor, which is in the same file,
+    for the tubelet this many tubelets after the clip; 4 is 1 s ahead for 32 frames at 8 a second. None: no such token.
+    Only for V-JEPA 2.1 with the files of ViT-g and ViT-G (docs/decisions/epic-probe.md)."""
     interpolate_rope: bool = True
-    """Scale positions to the pretraining grid, as the published hub builders do."""
+    """Scale positions to the pretraining grid, as in the published hub builders."""
     batch: int = Field(8, ge=1)
     """Segments per encoder call."""
     precision: Precision = "auto"
@@ -51,8 +51,8 @@ class FeatureConfig(FeatureSourceConfig):
     """How frames are squashed. antialiased: converted to RGB first, then the bilinear filter of PIL, within 1/255;
     swscale: faster, chroma is shrunk before the conversion to RGB (docs/decisions/vjepa.md)."""
     max_off_s: float | None = Field(None, gt=0, le=1)
-    """Farthest that a frame may lie from its time, seconds; None: half a frame of the usual rate. A video of uneven
-    rate, as phones record it, needs about 0.05 (docs/decisions/video-backend.md)."""
+    """Largest offset of a frame from its time, seconds; None: half a frame of the usual rate. A video of uneven
+    rate, as from phones, needs about 0.05 (docs/decisions/video-backend.md)."""
     hierarchical: bool = False
     """Concatenate four levels of V-JEPA 2.1: four times as wide; the last quarter is the vector without this
     setting."""
@@ -69,9 +69,36 @@ class FeatureConfig(FeatureSourceConfig):
 
     @property
     def token_shape(self) -> tuple[int, int]:
-        """Numbers of one token of a segment's feature, and its tokens; a plugin's encoder is not known here."""
+        """Width of a token and number of tokens of a segment's feature; unknown here for the encoder of a plugin."""
         tokens = self.n_frames // TUBELET if self.tokens == "temporal" else 1
         if self.source == "released":
             return RELEASED_WIDTHS[self.released], tokens
         tokens += self.ahead_tubelets is not None
         return VJEPA_SIZES[self.model].width * (HIERARCHY if self.hierarchical else 1), tokens
+
+
+class TextConfig(Record):
+    """How labels become unit vectors. Source: paper, 3.2; docs/decisions/paper-gaps.md."""
+
+    encoder: Literal["bag_of_words", "egovlpv2", "transformers"] | PluginName = "egovlpv2"
+    """bag_of_words is the demo's offline projection; `plugin:NAME` is an encoder of an installed package
+    (docs/plugins.md)."""
+    model: Place | None = None
+    """egovlpv2: folder with EgoVLPv2.safetensors or EgoVLPv2.pth, and the RoBERTa tokenizer; transformers: folder or
+    hub id."""
+    revision: str | None = None
+    """Pinned commit of a hub model."""
+    embedding: Literal["cls", "mean", "last", "projected"] = "cls"
+    """Which sentence vector (D 22): state of the first token, mean over the tokens, state of the last token (decoders),
+    or EgoVLPv2's projection of the first."""
+    max_tokens: int = Field(77, ge=4)
+    """Longer texts are cut."""
+    bag_width: int = Field(128, ge=8)
+    """Width of the bag-of-words projection."""
+    batch: int = Field(64, ge=1)
+    """Texts per encoder call."""
+    descriptions: Literal["none", "template", "file"] = "none"
+    """Sentences about the state before and after each label, for the planners SCHEMA and ViterbiPlanNet: from a
+    template, or from a language model, in `descriptions_file`."""
+    descriptions_file: Place | None = None
+    """JSON: label -> {"before": [three sentences], "after": [three sentences]}."""

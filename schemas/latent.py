@@ -13,8 +13,8 @@ from schemas.training import TrainConfig
 LatentVariant = Literal[
     "next_none", "next_text", "next_trajectory", "next_both", "plan_none", "plan_trajectory", "latent_head"
 ]
-"""What is trained: predictors of the next latent under four conditions, planners without and with head motion, and the
-classifier that reads labels from true latents."""
+"""Models: predictors of the next latent under four conditions, planners without and with head motion, and the
+classifier that predicts labels from true latents."""
 LATENT_VARIANTS: tuple[LatentVariant, ...] = (
     "next_none",
     "next_text",
@@ -26,11 +26,11 @@ LATENT_VARIANTS: tuple[LatentVariant, ...] = (
 )
 """All of them."""
 Condition = Literal["copy", "none", "text", "trajectory", "text_and_trajectory", "shuffled_text", "shuffled_trajectory"]
-"""Rows of the table of conditions: the current latent itself, four trainings, and two inputs of the last of these that
-belong to another example."""
+"""Rows of the table of conditions: a copy of the current latent, four trainings, and the last of these with one of its
+inputs taken from another example."""
 Energy = Literal["last_mid", "goal_step"]
-"""What is compared with the goal's latent: the prediction of the last middle step, as the paper's text has it, or that
-of the goal's own step by the same model while the goal is hidden from it."""
+"""What is compared with the goal's latent: the prediction of the last middle step, as in the paper's text, or the
+prediction of the goal step by the same model with the goal hidden."""
 ENERGIES: tuple[Energy, ...] = ("last_mid", "goal_step")
 
 
@@ -40,54 +40,54 @@ class SearchConfig(Record):
     samples: int = Field(256, ge=2)
     """Candidates of an iteration."""
     iterations: int = Field(10, ge=1)
-    """Times that the proposal is refined."""
+    """Refinements of the proposal."""
     elites: int = Field(26, ge=2)
-    """Best candidates that the next proposal is made from: a tenth."""
+    """Best candidates, from which the next proposal is computed: a tenth."""
     momentum: float = Field(0.15, ge=0, lt=1)
     """Share of the old proposal in the new one, mean and deviation alike. Source: V-JEPA 2-AC, its demonstration."""
     variance: float = Field(0.95, gt=0, le=1)
-    """Share of the variance of training head motion that the directions of the search keep."""
+    """Share of the variance of training head motion kept by the search directions."""
 
 
 class LatentConfig(Record):
-    """Predictors of latents, the classifier on them, the search, and what is measured of its energy. Source:
+    """Predictors of latents, their classifier, the search, and the measurements of its energy. Source:
     docs/decisions/latent-planning.md."""
 
     is_asked: bool = False
-    """A run trains these models, and its tables have their rows."""
+    """Train these models and add their rows to the tables."""
     target: Literal["pooled", "temporal"] = "pooled"
-    """What is predicted of a step: the mean of its tokens, or each of them, where `features.tokens` is temporal."""
+    """Prediction target of a step: the mean of its tokens, or each token if `features.tokens` is temporal."""
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
     """One model of each kind per seed."""
     width: int = Field(768, ge=16)
-    """Of the predictors."""
+    """Width of the predictors."""
     layers: int = Field(10, ge=1)
     """Source: paper, 3.2."""
     heads: int = Field(12, ge=1)
-    """Of every attention."""
+    """Heads of every attention."""
     hidden: int = Field(3072, ge=16)
     """Width of hidden layers."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """On what a block adds."""
+    """Dropout on the residual branches."""
     goal_dropout: float = Field(0.5, gt=0, lt=1)
-    """Share of the training windows whose goal is hidden: only there the goal's step is a target."""
+    """Share of training windows with a hidden goal: only there the goal step is a target."""
     train: TrainConfig = TrainConfig()
-    """Of the predictors; the epoch with the least l1 on dev is kept."""
+    """Training of the predictors; the epoch with the lowest l1 on dev is kept."""
     head: TrainConfig = TrainConfig(lr=1e-3, precision="fp32")
-    """Of the classifier; the epoch with the most right on dev is kept."""
+    """Training of the classifier; the epoch with the highest accuracy on dev is kept."""
     search: SearchConfig = SearchConfig()
     candidates: int = Field(64, ge=1)
-    """Retrieved head motions that CEM-bank chooses from. Source: paper, K."""
+    """Retrieved head motions among which CEM-bank chooses. Source: paper, K."""
     key_width: int = Field(64, ge=1)
-    """Principal directions of an end's feature that retrieval compares."""
+    """Principal directions of an endpoint's feature that retrieval compares."""
     correlation_windows: int = Field(2_000, ge=2)
-    """Training windows of each horizon of which energy and accuracy are compared. Source: paper, its appendix."""
+    """Training windows per horizon for the correlation of energy and accuracy. Source: paper, its appendix."""
     bootstrap: int = Field(2_000, ge=100)
     """Resamples of takes."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
     """Level of the intervals."""
     seed: int = 0
-    """Of shuffles, random trajectories, the noise of the search, and resamples."""
+    """Seed of shuffles, random trajectories, search noise and resamples."""
 
 
 class ConditionScore(Record):
@@ -100,25 +100,25 @@ class ConditionScore(Record):
     l1: float
     """Mean over components of layer-normalised latents."""
     gain: float
-    """Less that of `none`; negative is better."""
+    """Difference to the l1 of `none`; negative is better."""
     low: float
-    """Of the gain's interval over takes; infinite where too few takes allow none."""
+    """Lower end of the gain's interval over takes; infinite if there are too few takes."""
     high: float
     n_pairs: int
     n_takes: int
 
 
 class EnergyCorrelation(Record):
-    """How the energy of a plan goes with its step accuracy, over drawn training windows of one horizon."""
+    """Correlation of a plan's energy with its step accuracy over sampled training windows of one horizon."""
 
     seed: int
     horizon: int
     energy: Energy
     distance: Literal["l1", "cosine"]
     motion: Literal["bank", "own"]
-    """Whose head motion the plan follows: that of a random window of the bank, or the window's own."""
+    """Head motion of the plan: that of a random window of the bank, or the window's own."""
     pearson: float | None
-    """None where one of the two never varies."""
+    """None if one of the two is constant."""
     explained: float | None
     """Its square, percent."""
     deviation: float
@@ -127,12 +127,12 @@ class EnergyCorrelation(Record):
 
 
 class EnergySpread(Record):
-    """How far energies of one window's candidates lie apart: an energy that hardly varies cannot choose."""
+    """Spread of the energies of one window's candidates: an energy that hardly varies cannot rank them."""
 
     seed: int
     horizon: int
     energy: Literal["last_mid", "goal_step", "goal_step_seen"]
-    """The last one sees the goal that it predicts: it is there to be found flat, no row reads it."""
+    """The last one sees the goal that it predicts; it is expected to be flat, and no row uses it."""
     spread: float
     """Standard deviation over eight real motions, as a share of the mean distance between goals of different windows;
     averaged over windows."""

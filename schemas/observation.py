@@ -37,7 +37,7 @@ class Feature(Record):
     segment_id: str
     take_id: str
     encoder: str
-    """Digest of the weights and of the preprocessing."""
+    """Digest of weights and preprocessing."""
     frame_times_s: tuple[float, ...]
     """Presentation times of the 16 frames that were decoded."""
 
@@ -46,7 +46,7 @@ class ReleasedFeature(Feature):
     """Appearance of one segment from released features; `frame_times_s` holds start and end of each row averaged."""
 
     overhang_s: float
-    """Seconds of the one row used that lie outside the segment, where no row lies inside; else 0."""
+    """If no row lies inside the segment: seconds by which the one row used extends beyond it; else 0."""
 
 
 class TextVector(Record):
@@ -65,32 +65,33 @@ class StateDescription(Record):
     """0 to 2: before; 3 to 5: after."""
     text: str
     provider: str
-    """`template`, or the digest of the file that it came from."""
+    """`template`, or the digest of the source file."""
 
 
 def motions_schema(mixed: tuple[str, ...] = ()) -> pa.Schema:
-    """Arrow schema of the motions table; `mixed` names the sources that it was asked to hold together."""
+    """Return the Arrow schema of the motions table; `mixed` lists the sources if it may contain several."""
     schema = arrow_schema(HeadMotions, motions=pa.list_(pa.float32(), MOTIONS * DOF))
     return schema.with_metadata({"mixed": ",".join(mixed)}) if len(mixed) > 1 else schema
 
 
 def features_schema(width: int, tokens: int = 1) -> pa.Schema:
-    """Arrow schema of the features table for vectors of `width` numbers, `tokens` equal parts each (metadata)."""
+    """Return the Arrow schema of the features table for vectors of `width` numbers, `tokens` equal parts each
+    (metadata)."""
     schema = arrow_schema(Feature, vector=pa.list_(pa.float16(), width))
     return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
 
 
 def released_features_schema(width: int, tokens: int = 1) -> pa.Schema:
-    """The same for released features: vectors of `width` numbers, `tokens` equal parts each (metadata)."""
+    """Return that for released features: vectors of `width` numbers, `tokens` equal parts each (metadata)."""
     schema = arrow_schema(ReleasedFeature, vector=pa.list_(pa.float16(), width))
     return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
 
 
 def descriptions_schema(width: int) -> pa.Schema:
-    """Arrow schema of the descriptions for vectors of `width` numbers."""
+    """Return the Arrow schema of the descriptions for vectors of `width` numbers."""
     return arrow_schema(StateDescription, vector=pa.list_(pa.float32(), width))
 
 
 def text_bank_schema(width: int) -> pa.Schema:
-    """Arrow schema of the text bank for vectors of `width` numbers."""
+    """Return the Arrow schema of the text bank for vectors of `width` numbers."""
     return arrow_schema(TextVector, vector=pa.list_(pa.float32(), width))

@@ -17,9 +17,9 @@ OutcomeRow = Literal[
     "knn_outcome",
     "majority",
 ]
-"""Rows that are built, in the order of the table."""
+"""Rows, in the order of the table."""
 OutcomeMetric = Literal["accuracy", "balanced", "made", "missed", "auc"]
-"""Share of right outcomes, mean of both recalls, recall of made and of missed shots, area under the ROC curve."""
+"""Accuracy, balanced accuracy, recall of made and of missed shots, area under the ROC curve."""
 
 
 class OutcomeConfig(WithScorer):
@@ -27,43 +27,43 @@ class OutcomeConfig(WithScorer):
     basketball; D 39, D 43."""
 
     utility: tuple[float, float] = (0.1, 1.0)
-    """Weights of log p(what happened) and of being right: what the scorer ranks candidates by."""
+    """Weights of log p(true outcome) and of a correct answer in the utility by which the scorer ranks candidates."""
     train: TrainConfig = TrainConfig(epochs=80, patience=None, batch=64, lr=3e-4, weight_decay=1e-4)
-    """Of predictor and head, all epochs; the last is kept. Source: paper."""
+    """Training of predictor and head; all epochs are run and the last is kept. Source: paper."""
     probe_heads: int = Field(16, ge=1)
-    """Of every attention of the probe, a divisor of the features' width. Source: V-JEPA 2, as in ProbeConfig."""
+    """Heads of every attention of the probe, a divisor of the features' width. Source: V-JEPA 2, as in ProbeConfig."""
     probe_blocks: int = Field(3, ge=1)
-    """Of self-attention before its query reads the tokens. Source: V-JEPA 2; the paper says nothing."""
+    """Self-attention blocks before its query reads the tokens. Source: V-JEPA 2; the paper states none."""
     shuffle_seed: int = 0
-    """Permutes the head motion of the candidates in the control row."""
+    """Seed of the permutation of candidates' head motion in the control row."""
     bootstrap: int = Field(10_000, ge=100)
     """Resamples of takes; set by the pipeline, as for every evaluation."""
     confidence: float = Field(0.95, gt=0.5, lt=1)
     """Level of all intervals; set by the pipeline."""
     seed: int = 0
-    """Of the resamples; set by the pipeline."""
+    """Seed of the resamples; set by the pipeline."""
     predictor: PredictorConfig | None = None
-    """Sizes of the predictor, and the weights of another run with which it begins; set by the pipeline."""
+    """Sizes of the predictor, and the weights of another run that initialise it; set by the pipeline."""
     scorer: ScorerConfig | None = None
     """Retrieval and the scorer; set by the pipeline."""
 
 
 class ShotAnswer(Record):
-    """What one row says of one test shot."""
+    """Answer of one row for one test shot."""
 
     shot_id: str
     take_id: str
     row: OutcomeRow
     seed: int
     p_made: float
-    """The shot counts as made from one half on."""
+    """The shot counts as made from 0.5 on."""
     is_made: bool
     """The truth."""
     gate: float | None
-    """Probability that a candidate beats the fallback; None where the row has no gate."""
+    """Probability that a candidate beats the fallback; None if the row has no gate."""
     opened: bool | None
     candidate: str | None
-    """Training shot whose head motion was used; None for the fallback and for rows without retrieval."""
+    """Training shot that provided the head motion; None for the fallback and for rows without retrieval."""
 
 
 class ShotScore(Record):
@@ -75,15 +75,15 @@ class ShotScore(Record):
     metric: OutcomeMetric
     value: float
     low: float
-    """Of the interval over takes; infinite where too few takes allow none."""
+    """Lower end of the interval over takes; infinite if there are too few takes."""
     high: float
     wilson_low: float | None
-    """Of Wilson's interval, which takes the shots for independent; None where the figure is no share of shots."""
+    """Lower end of Wilson's interval, which treats shots as independent; None if the metric is not a share of shots."""
     wilson_high: float | None
     n_right: int | None
-    """Shots that the share counts; None likewise."""
+    """Numerator of the share; None likewise."""
     n_shots: int
-    """Shots that it is a share of."""
+    """Denominator of the share."""
     n_takes: int
 
 
@@ -95,14 +95,14 @@ class ShotContrast(Record):
     seed: int | None
     """None: mean over the seeds, without McNemar's test."""
     difference: float
-    """Of the accuracies, in points."""
+    """Difference of the accuracies, in points."""
     low: float
-    """Of the interval over takes, paired."""
+    """Lower end of the paired interval over takes."""
     high: float
     only_row: int | None
-    """Shots that only the row has right."""
+    """Shots that only the row answers correctly."""
     only_against: int | None
     p_value: float | None
-    """Of McNemar's exact test, two-sided."""
+    """p-value of McNemar's exact test, two-sided."""
     n_shots: int
     n_takes: int

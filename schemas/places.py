@@ -1,9 +1,12 @@
-"""Addresses of folders and files. They appear in logs, parameters, manifests and pages, so none may contain a login."""
+"""Addresses, devices and plugins, as settings name them.
+
+Addresses appear in logs, parameters, manifests and pages, so none may contain a login.
+"""
 
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from schemas.base import Record
@@ -33,13 +36,49 @@ def without_login(place: str) -> str:
 Place = Annotated[
     str, AfterValidator(without_login), WithJsonSchema({"type": "string", "pattern": f"^(?!.*({LOGIN}))"})
 ]
-"""An address; forms and servers refuse one with a login before they store it."""
+"""An address; forms and servers reject one with a login before storing it."""
 
 
 class OtherRun(Record):
-    """One output of a stage of another run, which is read there."""
+    """One stage output of another run, read in place."""
 
     place: Place = Field(min_length=1)
-    """Root of the other run: a folder, written out in full, or an address."""
+    """Root of the other run: an absolute path or an address."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of the output's manifest: `sha256sum ROOT/artifacts/STAGE/KEY/manifest.json`."""
+    """Digest of the output's manifest: `sha256sum ROOT/artifacts/STAGE/KEY/manifest.json`."""
+
+
+NOT_SUPPORTED = {"mps": "Apple's GPUs (mps)", "rocm": "AMD's GPUs (rocm)", "hip": "AMD's GPUs (hip)"}
+"""Devices that torch supports and this project refuses by name."""
+DEVICES = r"^(auto|cpu|cuda(:\d{1,2})?)$"
+
+
+def device_fault(device: str) -> str | None:
+    """Return why no run can use this device; None if one can, on a machine that has it."""
+    what = NOT_SUPPORTED.get(device.partition(":")[0])
+    if what is not None:
+        return f"{what} are not supported: nothing here was ever run on them; use cpu, cuda or auto"
+    return None if re.fullmatch(DEVICES, device) else "no such device; use auto, cpu, cuda, or cuda:1 and so on"
+
+
+def check_device(device: str) -> str:
+    """Return the device; ValueError if no run can use it."""
+    fault = device_fault(device)
+    if fault is not None:
+        raise ValueError(fault)
+    return device
+
+
+DeviceName = Annotated[str, AfterValidator(check_device), Field(json_schema_extra={"pattern": DEVICES})]
+
+PLUGIN = "plugin:"
+"""Prefix of every plugin's name; no built-in name starts with it."""
+PATTERN = rf"^{PLUGIN}[a-z][a-z0-9_]{{0,63}}(@[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.+!_-]*)?$"
+PluginName = Annotated[str, StringConstraints(pattern=PATTERN)]
+"""`plugin:NAME`, as a user writes it, or `plugin:NAME@DISTRIBUTION==VERSION`, as keys and manifests store it, which
+matches this version only (docs/plugins.md)."""
+
+
+def is_plugin(name: object) -> bool:
+    """Return whether a value of a setting names a plugin."""
+    return isinstance(name, str) and name.startswith(PLUGIN)

@@ -20,11 +20,11 @@ class PlannerTraining(Record):
     batch: int = Field(256, ge=1)
     """Windows per optimiser step."""
     epochs: int = Field(ge=1)
-    """Epochs of the original; its optimiser steps are the most that a search may take."""
+    """Epochs of the original; its optimiser steps bound those of a search."""
     step_epochs: int | None = Field(40, ge=1)
     """The learning rate is multiplied by `gamma` after every so many epochs; None: it has a rule of its own."""
     gamma: float = Field(0.65, gt=0, le=1)
-    """Factor of each step of the learning rate."""
+    """Factor of the learning rate at each step."""
     weight_decay: float = Field(0.01, ge=0)
     """On every parameter. Default: that of torch's AdamW, which SCHEMA and ViterbiPlanNet leave as it is."""
     betas: tuple[float, float] = (0.9, 0.999)
@@ -32,7 +32,8 @@ class PlannerTraining(Record):
 
 
 class EndpointPlannerConfig(Record):
-    """What SCHEMA and ViterbiPlanNet share: the state encoder with its contrast, the task head, a post-norm layer."""
+    """Settings shared by SCHEMA and ViterbiPlanNet: the state encoder with its contrast, the task head, a post-norm
+    layer."""
 
     width: int = Field(128, ge=2, multiple_of=2)
     """Width of states, sentences and tokens."""
@@ -43,9 +44,9 @@ class EndpointPlannerConfig(Record):
     mlp_ratio: int = Field(2, ge=1)
     """Width of hidden layers over `width`."""
     dropout: float = Field(0.2, ge=0, lt=1)
-    """Everywhere but in the state encoder."""
+    """Dropout everywhere except in the state encoder."""
     input_dropout: float = Field(0.4, ge=0, lt=1)
-    """State encoder: on features and on descriptions."""
+    """Dropout on features and descriptions in the state encoder."""
     temperature: float = Field(0.07, gt=0)
     """Initial value of the contrast of states and descriptions; it is learned, without a clamp."""
     state_weight: float = Field(1.0, ge=0)
@@ -61,7 +62,7 @@ class SchemaConfig(EndpointPlannerConfig):
     heads: int = Field(32, ge=1)
     """Source: SCHEMA."""
     layers: int = Field(2, ge=1)
-    """Of each of the two decoders. Source: SCHEMA."""
+    """Layers of each of the two decoders. Source: SCHEMA."""
     has_task_input: bool = True
     """The state decoder reads the task head's output; off on NIV. Source: SCHEMA."""
     middle_weight: float = Field(0.1, ge=0)
@@ -100,7 +101,7 @@ class PdppConfig(Record):
     end_weight: float = Field(10.0, ge=0)
     """Weight of the first and last action in the loss; that of the others is 1. Source: PDPP, model/helpers.py."""
     summed_windows: int = Field(32, ge=1)
-    """The loss is a sum over so many windows, whatever the batch. Source: PDPP, 256 windows on 8 GPUs."""
+    """The loss is a sum over this many windows, whatever the batch. Source: PDPP, 256 windows on 8 GPUs."""
     average_decay: float = Field(0.995, ge=0, lt=1)
     """Share of the old weights in a step of the moving average. Source: PDPP."""
     average_every: int = Field(10, ge=1)
@@ -124,13 +125,13 @@ class PlannersConfig(Record):
     seed and learning rate. Source: docs/decisions/planners.md."""
 
     methods: tuple[PlannerName, ...] = ()
-    """Which are trained; without any their rows are absent."""
+    """Planners to train; without any their rows are absent."""
     vocabulary: Literal["labels", "classes"] = "labels"
-    """What an action is; their rows answer where the evaluation has the same vocabulary, and are absent elsewhere."""
+    """Vocabulary of actions; the rows are absent if the evaluation has another vocabulary."""
     seeds: tuple[int, ...] = Field((0, 1, 2), min_length=1)
-    """One model of each per seed."""
+    """Seeds, one model of each per seed."""
     rates: tuple[float, ...] = Field((1.0, 1 / 3, 3.0), min_length=1)
-    """Factors of the original's learning rate that are tried; dev decides, ties go to the first."""
+    """Factors of the original's learning rate to try; dev decides, ties go to the first."""
     most_steps: int | None = Field(None, ge=1)
     """Most optimiser steps of one training; None: the original's epochs."""
     patience: int | None = Field(None, ge=1)
@@ -138,12 +139,11 @@ class PlannersConfig(Record):
     transition_floor: float = Field(1e-10, gt=0)
     """Smallest transition probability, before rows are normalised. Source: ViterbiPlanNet."""
     has_ddpm_row: bool = True
-    """PDPP answers once more from the same weights, sampled with DDPM at all its times: as many passes of the network
-    as `pdpp.times`, instead of `pdpp.sampling_steps`. No training depends on it. Source: PDPP, utils/eval.py, which
-    chooses its checkpoints so."""
+    """Add a row of PDPP with the same weights, sampled with DDPM at all times: `pdpp.times` network passes instead of
+    `pdpp.sampling_steps`. No training depends on it. Source: PDPP, utils/eval.py, which selects its checkpoints so."""
     samplings: int = Field(5, ge=1)
-    """Times that PDPP samples the plans of the test windows, for the spread of its accuracy; the first sampling is that
-    of its row. No training depends on it. Source: docs/decisions/planners.md."""
+    """Number of samplings of the test plans by PDPP, for the spread of its accuracy; the first one is used for its row.
+    No training depends on it. Source: docs/decisions/planners.md."""
     schema_net: SchemaConfig = SchemaConfig()
     """SCHEMA."""
     pdpp: PdppConfig = PdppConfig()
@@ -153,5 +153,6 @@ class PlannersConfig(Record):
 
     @property
     def answers_ddpm(self) -> bool:
-        """PDPP has its second row: it is trained, the row is asked for, and the first row is not sampled so already."""
+        """Return whether PDPP has its second row: it is trained, the row is requested, and the first row does not use
+        DDPM."""
         return self.has_ddpm_row and "pdpp" in self.methods and self.pdpp.sampling_steps is not None

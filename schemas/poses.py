@@ -1,12 +1,13 @@
-"""Settings of the pose sources that read video. Reasons: docs/decisions/poses.md."""
+"""Pose sources that read video, and the table that compares pose sources. Reasons: docs/decisions/poses.md."""
 
 from typing import Literal
 
 from pydantic import Field
 
 from schemas.base import Record
+from schemas.closed import ClosedDecodingConfig
 from schemas.places import Place
-from schemas.training import Precision
+from schemas.training import Precision, PredictorConfig, WithPredictor
 
 PoseSourceName = Literal["aria", "pi3", "odometry"]
 VideoSourceName = Literal["pi3", "odometry"]
@@ -60,3 +61,52 @@ class Pi3Config(Record):
     """Arithmetic; auto: bf16 on a GPU, fp32 on a CPU."""
     decode_timeout_s: float = Field(120.0, gt=0)
     """A take whose decoder does not respond for longer is rejected."""
+
+
+PoseMetric = Literal["mid", "full"]
+"""Share of right labels among the middle steps of a window, and among all; mean over windows of all horizons."""
+POSE_METRICS: tuple[PoseMetric, ...] = ("mid", "full")
+"""Both, in the order of the table."""
+POSE_MODELS = ("files", "video", "both", "both_equal", "none")
+"""Predictors trained per seed, by their head motion: `both` has every window twice and so twice the steps, `both_equal`
+as many steps as the others; `none` gets no trajectories."""
+
+
+class PoseSourcesConfig(WithPredictor):
+    """Predictors trained on one source of head motion and tested on another. Source: paper, its section on RGB-only
+    poses."""
+
+    is_asked: bool = False
+    """Compute this table and nothing else of planning: `video_motions` selects the second source."""
+    margin: float = Field(2.0, gt=0)
+    """Margin in points within which poses from video count as equally good. Source: docs/decisions/poses.md."""
+    predictor: PredictorConfig | None = None
+    """Settings of the predictor of every row; set by the pipeline."""
+    decoding: ClosedDecodingConfig | None = None
+    """Decoding of class heads; set by the pipeline."""
+    bootstrap: int = Field(10_000, ge=100)
+    """Resamples of takes; set by the pipeline, as for every evaluation."""
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    """Level of the intervals; set by the pipeline."""
+    seed: int = 0
+    """Seed of the resamples; set by the pipeline."""
+
+
+class PoseScore(Record):
+    """One value of one row, or its difference to another on the same windows, in percent."""
+
+    sources: tuple[str, ...]
+    """Sources of the head motion in the tables of the stages `trajectories` and `video_motions`."""
+    row: str
+    """Named after them (`evaluation.pose_rows.pose_rows`)."""
+    against: str | None
+    """Row that is subtracted; None if the value is no difference."""
+    seed: int | None
+    """None: mean over the seeds."""
+    metric: PoseMetric
+    value: float
+    low: float
+    """Lower end of the interval over takes; infinite if there are too few takes."""
+    high: float
+    n_windows: int
+    n_takes: int

@@ -44,19 +44,19 @@ Poses = Literal["auto", "aria", "odometry", "pi3", "none"]
 
 
 class PlanQuery(Record):
-    """A video, which parts of it are seen, and how many steps the plan has."""
+    """A video, the parts of it that are seen, and the number of steps of the plan."""
 
     video: Place
     """Video file of a head camera, on the machine that predicts."""
     start: Interval
-    """When the first action is seen, seconds of video, such as 12.0-15.5."""
+    """Interval of the first action, seconds of video, such as 12.0-15.5."""
     goal: Interval
-    """When the last action is seen, such as 60-63; nothing between the two is used."""
+    """Interval of the last action, such as 60-63; nothing between the two is used."""
     horizon: int = Field(5, ge=SHORTEST_PLAN, le=16)
-    """Steps of the plan, Start and Goal included; what the models were trained for (3 to 8 as a rule)."""
+    """Steps of the plan, including Start and Goal; a horizon of the models' training (usually 3 to 8)."""
     poses: Poses = "auto"
-    """Source of the head motion. auto: the best one available; where it is of another kind than the models were trained
-    on, No-Traj decides. none: No-Traj alone."""
+    """Source of the head motion. auto: the best one available; if its kind differs from that of the models' training,
+    No-Traj decides. none: No-Traj only."""
     weights: Place | None = None
     """With poses pi3: folder of its weights; None: those named by the run that trained the models."""
     trajectory: Place | None = None
@@ -78,7 +78,7 @@ class PlanQuery(Record):
     seed: int | None = Field(None, ge=0)
     """Seed of the trained models that are used; None: the first."""
     frames: bool = True
-    """Show frames of the videos on the page; switch it off for a page that is passed on."""
+    """Show frames of the videos on the page; switch it off for a page that is shared."""
     out: Place | None = None
     """Folder for plan.json and plan.html; None: predict-NAME below the root."""
 
@@ -94,7 +94,7 @@ class PlanQuery(Record):
 
 
 class RankedLabel(Record):
-    """One answer for one step."""
+    """One candidate label for one step."""
 
     label_id: str
     label: str
@@ -108,51 +108,51 @@ class PlanStep(Record):
     """From 0, the Start, to H - 1, the Goal."""
     role: Literal["start", "middle", "goal"]
     label_id: str
-    """Of the sequence that the row stands for; the first of `top` unless the row decodes jointly."""
+    """Label in the predicted sequence; the first of `top` unless the row decodes jointly."""
     label: str
     top: tuple[RankedLabel, ...]
     """Best five, best first."""
 
 
 class Retrieved(Record):
-    """A training window that was retrieved."""
+    """A retrieved training window."""
 
     window_id: str
     take_id: str
     take: str
-    """Its name."""
+    """Name of the take."""
     split: Split
     cosine: float
-    """Between its ends and those of the query."""
+    """Cosine between its endpoints and those of the query."""
     labels: tuple[str, ...]
-    """What was done there, Start and Goal included."""
+    """Labels of its steps, including Start and Goal."""
     spans_s: tuple[tuple[float, float], ...]
-    """When, seconds of its video."""
+    """Intervals of its steps, seconds of its video."""
 
 
 class PlanRow(Record):
-    """The plan as one row of the tables predicts it."""
+    """The plan predicted by one row of the tables."""
 
     row: Variant
     name: str
     decides: bool
     """This row's plan is the answer."""
     scores: Literal["cosine", "probability"]
-    """What the scores of the labels are."""
+    """Kind of score of the labels."""
     gate: float | None
     """Probability that a retrieved trajectory helps."""
     threshold: float | None
     """The gate opens from this value on; chosen on dev takes."""
     opened: bool | None
     trusted: Retrieved | None
-    """Whose head motion was trusted; None where the gate stayed closed, and for rows that trust no single one."""
+    """Window whose head motion was used; None if the gate stayed closed, and for rows that do not select one window."""
     undertrained: bool
-    """The evaluation of the root judged a model that this row rests on as undertrained."""
+    """The root's evaluation found a model of this row to be undertrained."""
     steps: tuple[PlanStep, ...]
 
 
 class Motion(Record):
-    """Where the query's head motion comes from."""
+    """Source of the query's head motion."""
 
     source: str
     """As in the motions table: aria, odometry, pi3."""
@@ -160,19 +160,18 @@ class Motion(Record):
     scale: str
     files: tuple[str, ...]
     clock: str
-    """How times of the poses were mapped to times of the video, in words."""
+    """How pose times were mapped to video times, in words."""
 
 
 class OwnTake(Record):
-    """The take of the corpus that the video is."""
+    """The take of the corpus with the same video."""
 
     take_id: str
     name: str
     split: Split
     matched: Literal["path", "content"]
     annotated: tuple[str, ...]
-    """What was done from Start to Goal according to the corpus; empty where its annotations do not match the
-    intervals."""
+    """Annotated labels from Start to Goal; empty if the annotations do not match the intervals."""
 
 
 class Plan(Record):
@@ -187,24 +186,24 @@ class Plan(Record):
     fps: float
     root: str
     corpus: tuple[str, ...]
-    """What the models were trained on."""
+    """Training corpora of the models."""
     seed: int
     horizon: int
     own_take: OwnTake | None
     motion: Motion | None
-    """None: no head motion, and only No-Traj answers."""
+    """None: no head motion; only No-Traj predicts."""
     encoder: str
-    """Digest of video encoder and preprocessing, equal for the query and the models."""
+    """Digest of video encoder and preprocessing, the same for query and models."""
     keys: dict[str, str]
-    """Stage -> key of the output that was used."""
+    """Stage -> key of the output used."""
     notes: tuple[str, ...]
     """What the reader must know before trusting the plan."""
     rows: tuple[PlanRow, ...]
-    """The row that decides first."""
+    """Plans by row, the deciding row first."""
     nearest: tuple[Retrieved, ...]
-    """Training windows whose ends are most similar to the query's, best first; never from the video's own take."""
+    """Training windows with the endpoints most similar to the query's, best first; never from the video's own take."""
 
     @property
     def decided(self) -> PlanRow:
-        """The row whose plan is the answer."""
+        """Return the row whose plan is the answer."""
         return next(row for row in self.rows if row.decides)

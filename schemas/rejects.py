@@ -1,7 +1,7 @@
-"""Everything that can be wrong with an input, each stated once: code, severity, meaning, what to do."""
+"""Everything that can be wrong with an input, stated once: code, meaning, what to do, severity."""
 
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Literal, Self
 
 from schemas.base import Record
 
@@ -9,320 +9,295 @@ Severity = Literal["drop", "repair", "warn"]
 
 
 class RejectCode(StrEnum):
-    """Codes of the rejects table; `MEANING` states what each is."""
-
-    TAKE_UNKNOWN = "TAKE_UNKNOWN"
-    TAKE_NAME_INVALID = "TAKE_NAME_INVALID"
-    TAKE_DROPPED = "TAKE_DROPPED"
-    NO_SPLIT = "NO_SPLIT"
-    UNLABELLED = "UNLABELLED"
-    VIDEO_MISSING = "VIDEO_MISSING"
-    WRONG_TYPE = "WRONG_TYPE"
-    NO_TRAJECTORY = "NO_TRAJECTORY"
-    LEFTOVER_FILE = "LEFTOVER_FILE"
-    RECORD_MALFORMED = "RECORD_MALFORMED"
-    ANNOTATION_REJECTED = "ANNOTATION_REJECTED"
-    ANNOTATOR_NOT_CHOSEN = "ANNOTATOR_NOT_CHOSEN"
-    NOT_WEARER = "NOT_WEARER"
-    UNSURE = "UNSURE"
-    NOT_EGO_VISIBLE = "NOT_EGO_VISIBLE"
-    FILTERED = "FILTERED"
-    NO_ATTEMPT = "NO_ATTEMPT"
-    NO_OUTCOME = "NO_OUTCOME"
-    OUTCOME_AMBIGUOUS = "OUTCOME_AMBIGUOUS"
-    NO_CONTEXT = "NO_CONTEXT"
-    UNBALANCED = "UNBALANCED"
-    DUPLICATE = "DUPLICATE"
-    NOT_RELEVANT = "NOT_RELEVANT"
-    CONTINUED = "CONTINUED"
-    NOT_PROCEDURAL = "NOT_PROCEDURAL"
-    BACKGROUND = "BACKGROUND"
-    ERROR_LEFT_OUT = "ERROR_LEFT_OUT"
-    LABEL_RARE = "LABEL_RARE"
-    TAKE_SHORT = "TAKE_SHORT"
-    SPLIT_UNUSED = "SPLIT_UNUSED"
-    TOO_EARLY = "TOO_EARLY"
-    FIELD_MISSING = "FIELD_MISSING"
-    LABEL_UNKNOWN = "LABEL_UNKNOWN"
-    SEGMENT_STRADDLES = "SEGMENT_STRADDLES"
-    SEGMENT_OVERLAP = "SEGMENT_OVERLAP"
-    SUBSTEP_OUTSIDE = "SUBSTEP_OUTSIDE"
-    TS_INVALID = "TS_INVALID"
-    TS_REORDERED = "TS_REORDERED"
-    LABEL_EMPTY = "LABEL_EMPTY"
-    SEGMENT_EMPTY = "SEGMENT_EMPTY"
-    SEGMENT_CLIPPED = "SEGMENT_CLIPPED"
-    SEGMENT_OUTSIDE = "SEGMENT_OUTSIDE"
-    TIMESYNC_MISSING = "TIMESYNC_MISSING"
-    TIMESYNC_MISMATCH = "TIMESYNC_MISMATCH"
-    CALIBRATION_MISSING = "CALIBRATION_MISSING"
-    TRAJ_MALFORMED = "TRAJ_MALFORMED"
-    TRAJ_UNSORTED = "TRAJ_UNSORTED"
-    TRAJ_TRUNCATED = "TRAJ_TRUNCATED"
-    TRAJ_GAP = "TRAJ_GAP"
-    TRAJ_LOW_QUALITY = "TRAJ_LOW_QUALITY"
-    TRAJ_FRAME_CHANGE = "TRAJ_FRAME_CHANGE"
-    TRAJ_QUATERNION = "TRAJ_QUATERNION"
-    TRAJ_NOT_FINITE = "TRAJ_NOT_FINITE"
-    POSES_TOO_SHORT = "POSES_TOO_SHORT"
-    POSES_FEW_CORNERS = "POSES_FEW_CORNERS"
-    POSES_LOST = "POSES_LOST"
-    POSES_STATIC = "POSES_STATIC"
-    DECODE_FAILED = "DECODE_FAILED"
-    FRAME_MISMATCH = "FRAME_MISMATCH"
-    FEATURE_NOT_FINITE = "FEATURE_NOT_FINITE"
-    FEATURES_MISSING = "FEATURES_MISSING"
-    FEATURES_MALFORMED = "FEATURES_MALFORMED"
-    FEATURES_LENGTH = "FEATURES_LENGTH"
-    FEATURES_OUTSIDE = "FEATURES_OUTSIDE"
-    VFR = "VFR"
-    LATE_START = "LATE_START"
-    INPUT_UNSTABLE = "INPUT_UNSTABLE"
-    WINDOW_INCOMPLETE = "WINDOW_INCOMPLETE"
-    SCENARIO_VANISHED = "SCENARIO_VANISHED"
-
-
-class Meaning(NamedTuple):
-    """What a code means and what the reader can do about it."""
+    """Codes of the rejects table, with what each means and what the reader can do about it."""
 
     severity: Severity
     meaning: str
     action: str
+    by_choice: bool
+    """Given by a filter, not because of damage: an intact Ego-Exo4D download loses most of its descriptions to these,
+    so they are counted but do not make an input bad."""
 
+    def __new__(
+        cls, code: str, meaning: str = "", action: str = "none", kind: Severity | Literal["choice"] = "drop"
+    ) -> Self:
+        """Build a member whose value is its code; kind `choice` is a drop that a filter chose."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.severity = "drop" if kind == "choice" else kind
+        member.meaning, member.action, member.by_choice = meaning, action, kind == "choice"
+        return member
 
-MEANING: dict[RejectCode, Meaning] = {
-    RejectCode.TAKE_UNKNOWN: Meaning(
-        "drop",
+    TAKE_UNKNOWN = (
+        "TAKE_UNKNOWN",
         "an annotation or split names a take that is missing in the metadata of the corpus",
         "download metadata and annotations of the same release",
-    ),
-    RejectCode.TAKE_NAME_INVALID: Meaning(
-        "drop", "the take's name is not allowed as a folder name", "rename the take or leave it out"
-    ),
-    RejectCode.TAKE_DROPPED: Meaning(
-        "drop", "the corpus marks the take as dropped or not validated", "none, or --set ingest.keep_unvalidated=true"
-    ),
-    RejectCode.NO_SPLIT: Meaning(
-        "drop", "the take has no split, or more than one", "download annotations/splits.json of the same release"
-    ),
-    RejectCode.UNLABELLED: Meaning(
-        "drop", "no usable description of the take", "none: it can be predicted, not evaluated"
-    ),
-    RejectCode.VIDEO_MISSING: Meaning(
-        "drop", "the take's video is not on disk", "download the take's frame-aligned video"
-    ),
-    RejectCode.WRONG_TYPE: Meaning("drop", "the file is not what its suffix says", "download the file again"),
-    RejectCode.NO_TRAJECTORY: Meaning(
-        "drop", "the take has no pose file", "download the take's trajectory, or use an RGB pose source"
-    ),
-    RejectCode.LEFTOVER_FILE: Meaning(
-        "warn", "a temporary file left behind by a broken download", "delete it and download again"
-    ),
-    RejectCode.RECORD_MALFORMED: Meaning(
-        "drop",
+    )
+    TAKE_NAME_INVALID = (
+        "TAKE_NAME_INVALID",
+        "the take's name is not allowed as a folder name",
+        "rename the take or leave it out",
+    )
+    TAKE_DROPPED = (
+        "TAKE_DROPPED",
+        "the corpus marks the take as dropped or not validated",
+        "none, or --set ingest.keep_unvalidated=true",
+        "choice",
+    )
+    NO_SPLIT = (
+        "NO_SPLIT",
+        "the take has no split, or more than one",
+        "download annotations/splits.json of the same release",
+    )
+    UNLABELLED = "UNLABELLED", "no usable description of the take", "none: it can be predicted, not evaluated"
+    VIDEO_MISSING = "VIDEO_MISSING", "the take's video is not on disk", "download the take's frame-aligned video"
+    WRONG_TYPE = "WRONG_TYPE", "the content of the file does not match its suffix", "download the file again"
+    NO_TRAJECTORY = (
+        "NO_TRAJECTORY",
+        "the take has no pose file",
+        "download the take's trajectory, or use an RGB pose source",
+    )
+    LEFTOVER_FILE = (
+        "LEFTOVER_FILE",
+        "a temporary file left behind by a broken download",
+        "delete it and download again",
+        "warn",
+    )
+    RECORD_MALFORMED = (
+        "RECORD_MALFORMED",
         "a record lacks a field or has a field of the wrong type",
         "compare it with the format page, or download it again",
-    ),
-    RejectCode.ANNOTATION_REJECTED: Meaning("drop", "the corpus marks the annotation as rejected", "none"),
-    RejectCode.ANNOTATOR_NOT_CHOSEN: Meaning(
-        "drop", "another annotator of the take was chosen", "none: one annotator per take"
-    ),
-    RejectCode.NOT_WEARER: Meaning("drop", "the description is about somebody else", "none, or --set ingest.subjects"),
-    RejectCode.UNSURE: Meaning("drop", "the annotator was unsure", "none, or --set ingest.drop_unsure=false"),
-    RejectCode.NOT_EGO_VISIBLE: Meaning(
-        "drop", "the action is not visible from the head camera", "none, or --set ingest.require_ego_visible=false"
-    ),
-    RejectCode.FILTERED: Meaning("drop", "a setting of the corpus leaves it out", "the detail names the setting"),
-    RejectCode.NO_ATTEMPT: Meaning(
-        "drop",
+    )
+    ANNOTATION_REJECTED = "ANNOTATION_REJECTED", "the corpus marks the annotation as rejected", "none", "choice"
+    ANNOTATOR_NOT_CHOSEN = (
+        "ANNOTATOR_NOT_CHOSEN",
+        "another annotator of the take was chosen",
+        "none: one annotator per take",
+        "choice",
+    )
+    NOT_WEARER = "NOT_WEARER", "the description is about somebody else", "none, or --set ingest.subjects", "choice"
+    UNSURE = "UNSURE", "the annotator was unsure", "none, or --set ingest.drop_unsure=false", "choice"
+    NOT_EGO_VISIBLE = (
+        "NOT_EGO_VISIBLE",
+        "the action is not visible from the head camera",
+        "none, or --set ingest.require_ego_visible=false",
+        "choice",
+    )
+    FILTERED = "FILTERED", "a setting of the corpus leaves it out", "the detail names the setting", "choice"
+    NO_ATTEMPT = (
+        "NO_ATTEMPT",
         "the description is neither a shot at a basket nor the one before a shot",
         "none, or --set ingest.basketball.attempts",
-    ),
-    RejectCode.NO_OUTCOME: Meaning(
-        "drop", "no text states whether the shot went in", "none, or --set ingest.basketball.made, missed and evidence"
-    ),
-    RejectCode.OUTCOME_AMBIGUOUS: Meaning(
-        "drop", "the descriptions deny that the shot went in, or say both", "none, or --set ingest.basketball.both"
-    ),
-    RejectCode.NO_CONTEXT: Meaning(
-        "drop", "there is no description before the shot", "none: there is nothing to predict from"
-    ),
-    RejectCode.UNBALANCED: Meaning(
-        "drop", "left out to keep as many made as missed shots", "none, or --set ingest.basketball.balance=false"
-    ),
-    RejectCode.DUPLICATE: Meaning("drop", "an earlier entry has the same text at the same time", "none"),
-    RejectCode.NOT_RELEVANT: Meaning(
-        "drop", "the step is of another relevance to the goal", "none, or --set ingest.goalstep.relevance"
-    ),
-    RejectCode.CONTINUED: Meaning(
-        "drop", "the step continues an interrupted one", "none, or --set ingest.goalstep.keep_continued=true"
-    ),
-    RejectCode.NOT_PROCEDURAL: Meaning(
-        "drop", "the step is not marked as procedural", "none, or --set ingest.goalstep.procedural_only=false"
-    ),
-    RejectCode.BACKGROUND: Meaning(
-        "drop", "the segment is background", "none, or --set ingest.egoper.keep_background=true"
-    ),
-    RejectCode.ERROR_LEFT_OUT: Meaning(
-        "drop", "the segment has an error of a type that is left out", "none, or --set ingest.egoper.leave_out"
-    ),
-    RejectCode.LABEL_RARE: Meaning("drop", "the label occurs too rarely in training", "min_label_train of the corpus"),
-    RejectCode.TAKE_SHORT: Meaning(
-        "drop", "the entry has too few segments left", "none, or --set ingest.goalstep.min_segments"
-    ),
-    RejectCode.SPLIT_UNUSED: Meaning(
-        "drop", "the video is in no split that is used here", "none, or --set ingest.test_split"
-    ),
-    RejectCode.TOO_EARLY: Meaning(
-        "drop",
-        "the action starts so early that there is nothing to see before it",
+        "choice",
+    )
+    NO_OUTCOME = (
+        "NO_OUTCOME",
+        "no text states whether the shot went in",
+        "none, or --set ingest.basketball.made, missed and evidence",
+        "choice",
+    )
+    OUTCOME_AMBIGUOUS = (
+        "OUTCOME_AMBIGUOUS",
+        "the descriptions contradict each other about the outcome of the shot",
+        "none, or --set ingest.basketball.both",
+        "choice",
+    )
+    NO_CONTEXT = (
+        "NO_CONTEXT",
+        "there is no description before the shot",
+        "none: there is nothing to predict from",
+        "choice",
+    )
+    UNBALANCED = (
+        "UNBALANCED",
+        "left out to balance made and missed shots",
+        "none, or --set ingest.basketball.balance=false",
+        "choice",
+    )
+    DUPLICATE = "DUPLICATE", "an earlier entry has the same text at the same time", "none", "choice"
+    NOT_RELEVANT = (
+        "NOT_RELEVANT",
+        "the step's relevance to the goal is not among those kept",
+        "none, or --set ingest.goalstep.relevance",
+        "choice",
+    )
+    CONTINUED = (
+        "CONTINUED",
+        "the step continues an interrupted one",
+        "none, or --set ingest.goalstep.keep_continued=true",
+        "choice",
+    )
+    NOT_PROCEDURAL = (
+        "NOT_PROCEDURAL",
+        "the step is not marked as procedural",
+        "none, or --set ingest.goalstep.procedural_only=false",
+        "choice",
+    )
+    BACKGROUND = (
+        "BACKGROUND",
+        "the segment is background",
+        "none, or --set ingest.egoper.keep_background=true",
+        "choice",
+    )
+    ERROR_LEFT_OUT = (
+        "ERROR_LEFT_OUT",
+        "the segment has an error of a type that is left out",
+        "none, or --set ingest.egoper.leave_out",
+        "choice",
+    )
+    LABEL_RARE = "LABEL_RARE", "the label occurs too rarely in training", "min_label_train of the corpus", "choice"
+    TAKE_SHORT = (
+        "TAKE_SHORT",
+        "the entry has too few segments left",
+        "none, or --set ingest.goalstep.min_segments",
+        "choice",
+    )
+    SPLIT_UNUSED = "SPLIT_UNUSED", "the video belongs to no split in use", "none, or --set ingest.test_split", "choice"
+    TOO_EARLY = (
+        "TOO_EARLY",
+        "the action starts too early: no video precedes it",
         "none, or --set ingest.epic_kitchens.gap_s",
-    ),
-    RejectCode.FIELD_MISSING: Meaning(
-        "repair", "a field of the segment is absent", "none: its default is used (docs/decisions/segment-corpora.md)"
-    ),
-    RejectCode.LABEL_UNKNOWN: Meaning(
-        "drop", "an index or class has no name", "download all files of the same release"
-    ),
-    RejectCode.SEGMENT_STRADDLES: Meaning(
-        "repair", "the segment spans two video files and was cut to the one that contains its middle", "none"
-    ),
-    RejectCode.SEGMENT_OVERLAP: Meaning("warn", "segments of the take overlap", "none: both are kept"),
-    RejectCode.SUBSTEP_OUTSIDE: Meaning("warn", "a substep lies outside its step", "none: it is kept as annotated"),
-    RejectCode.TS_INVALID: Meaning("drop", "the time is not a finite, non-negative number", "correct the annotation"),
-    RejectCode.TS_REORDERED: Meaning(
-        "repair", "the descriptions were not in chronological order", "none: they were sorted"
-    ),
-    RejectCode.LABEL_EMPTY: Meaning(
-        "drop", "nothing is left of the text after normalisation", "correct the annotation"
-    ),
-    RejectCode.SEGMENT_EMPTY: Meaning(
-        "drop", "the interval is empty, or shorter than ingest.min_segment_s", "correct the annotation"
-    ),
-    RejectCode.SEGMENT_CLIPPED: Meaning("repair", "the interval ends after the video and was cut there", "none"),
-    RejectCode.SEGMENT_OUTSIDE: Meaning(
-        "drop",
+        "choice",
+    )
+    FIELD_MISSING = (
+        "FIELD_MISSING",
+        "a field of the segment is absent",
+        "none: its default is used (docs/decisions/segment-corpora.md)",
+        "repair",
+    )
+    LABEL_UNKNOWN = "LABEL_UNKNOWN", "an index or class has no name", "download all files of the same release"
+    SEGMENT_STRADDLES = (
+        "SEGMENT_STRADDLES",
+        "the segment spans two video files and was cut to the one that contains its middle",
+        "none",
+        "repair",
+    )
+    SEGMENT_OVERLAP = "SEGMENT_OVERLAP", "segments of the take overlap", "none: both are kept", "warn"
+    SUBSTEP_OUTSIDE = "SUBSTEP_OUTSIDE", "a substep lies outside its step", "none: it is kept as annotated", "warn"
+    TS_INVALID = "TS_INVALID", "the time is not a finite, non-negative number", "correct the annotation"
+    TS_REORDERED = (
+        "TS_REORDERED",
+        "the descriptions were not in chronological order",
+        "none: they were sorted",
+        "repair",
+    )
+    LABEL_EMPTY = "LABEL_EMPTY", "nothing is left of the text after normalisation", "correct the annotation"
+    SEGMENT_EMPTY = (
+        "SEGMENT_EMPTY",
+        "the interval is empty, or shorter than ingest.min_segment_s",
+        "correct the annotation",
+    )
+    SEGMENT_CLIPPED = "SEGMENT_CLIPPED", "the interval ends after the video and was cut there", "none", "repair"
+    SEGMENT_OUTSIDE = (
+        "SEGMENT_OUTSIDE",
         "the interval lies mostly or wholly outside the video",
         "compare the annotation's release with the video's",
-    ),
-    RejectCode.TIMESYNC_MISSING: Meaning(
-        "drop", "no timesync file, or none with the head camera's column", "download the captures part"
-    ),
-    RejectCode.TIMESYNC_MISMATCH: Meaning(
-        "drop",
+    )
+    TIMESYNC_MISSING = (
+        "TIMESYNC_MISSING",
+        "no timesync file, or none with the head camera's column",
+        "download the captures part",
+    )
+    TIMESYNC_MISMATCH = (
+        "TIMESYNC_MISMATCH",
         "the numbers of timesync rows and video frames do not match",
         "download takes.json, captures and video of one release",
-    ),
-    RejectCode.CALIBRATION_MISSING: Meaning(
-        "drop",
+    )
+    CALIBRATION_MISSING = (
+        "CALIBRATION_MISSING",
         "no T_device_camera of the head camera",
         "download online_calibration.jsonl, or --set trajectories.frame=device",
-    ),
-    RejectCode.TRAJ_MALFORMED: Meaning(
-        "drop", "the pose file lacks columns or has unreadable rows", "download the trajectory again"
-    ),
-    RejectCode.TRAJ_UNSORTED: Meaning(
-        "repair", "the pose file was not in chronological order", "none: it was read whole and sorted"
-    ),
-    RejectCode.TRAJ_TRUNCATED: Meaning(
-        "drop", "the pose file does not cover the segment", "download the trajectory again"
-    ),
-    RejectCode.TRAJ_GAP: Meaning(
-        "drop",
+    )
+    TRAJ_MALFORMED = (
+        "TRAJ_MALFORMED",
+        "the pose file lacks columns or has unreadable rows",
+        "download the trajectory again",
+    )
+    TRAJ_UNSORTED = (
+        "TRAJ_UNSORTED",
+        "the pose file was not in chronological order",
+        "none: it was read whole and sorted",
+        "repair",
+    )
+    TRAJ_TRUNCATED = "TRAJ_TRUNCATED", "the pose file does not cover the segment", "download the trajectory again"
+    TRAJ_GAP = (
+        "TRAJ_GAP",
         "tracking was lost for longer than the limit",
         "none, or raise trajectories.max_inner_gap_s and max_bracket_gap_s with --set",
-    ),
-    RejectCode.TRAJ_LOW_QUALITY: Meaning(
-        "drop", "tracking quality below the limit", "none, or lower trajectories.min_quality with --set"
-    ),
-    RejectCode.TRAJ_FRAME_CHANGE: Meaning("drop", "the segment spans two maps with different world frames", "none"),
-    RejectCode.TRAJ_QUATERNION: Meaning(
-        "drop", "a quaternion does not have unit norm", "download the trajectory again"
-    ),
-    RejectCode.TRAJ_NOT_FINITE: Meaning("drop", "a pose contains NaN or infinity", "download the trajectory again"),
-    RejectCode.POSES_TOO_SHORT: Meaning(
-        "drop", "too few different frames to see a motion", "none, or raise trajectories.odometry.rate_hz with --set"
-    ),
-    RejectCode.POSES_FEW_CORNERS: Meaning(
-        "drop", "the picture has too few corners to track (dark, blurred, or blank)", "none, or another pose source"
-    ),
-    RejectCode.POSES_LOST: Meaning(
-        "drop",
+    )
+    TRAJ_LOW_QUALITY = (
+        "TRAJ_LOW_QUALITY",
+        "tracking quality below the limit",
+        "none, or lower trajectories.min_quality with --set",
+    )
+    TRAJ_FRAME_CHANGE = "TRAJ_FRAME_CHANGE", "the segment spans two maps with different world frames"
+    TRAJ_QUATERNION = "TRAJ_QUATERNION", "a quaternion does not have unit norm", "download the trajectory again"
+    TRAJ_NOT_FINITE = "TRAJ_NOT_FINITE", "a pose contains NaN or infinity", "download the trajectory again"
+    POSES_TOO_SHORT = (
+        "POSES_TOO_SHORT",
+        "too few different frames to see a motion",
+        "none, or raise trajectories.odometry.rate_hz with --set",
+    )
+    POSES_FEW_CORNERS = (
+        "POSES_FEW_CORNERS",
+        "the picture has too few corners to track (dark, blurred, or blank)",
+        "none, or another pose source",
+    )
+    POSES_LOST = (
+        "POSES_LOST",
         "tracking of the corners was lost between two frames (blur, a fast turn, or a cut)",
         "none, or raise trajectories.odometry.rate_hz with --set",
-    ),
-    RejectCode.POSES_STATIC: Meaning(
-        "drop",
+    )
+    POSES_STATIC = (
+        "POSES_STATIC",
         "nothing moves in the picture: a frozen video, or a camera that lies still",
         "none, or lower trajectories.odometry.min_motion_px with --set",
-    ),
-    RejectCode.DECODE_FAILED: Meaning("drop", "the video could not be decoded there", "download the video again"),
-    RejectCode.FRAME_MISMATCH: Meaning(
-        "drop", "no frame within half a frame of a wanted time", "download the video again"
-    ),
-    RejectCode.FEATURE_NOT_FINITE: Meaning(
-        "drop", "the encoder returned NaN or infinity", "check the checkpoint's digest and --set features.precision"
-    ),
-    RejectCode.FEATURES_MISSING: Meaning(
-        "drop", "the take's file of released features is not on disk", "download it (docs/data.md)"
-    ),
-    RejectCode.FEATURES_MALFORMED: Meaning(
-        "drop", "the file of released features is damaged, or no tensor of the set's shape", "download it again"
-    ),
-    RejectCode.FEATURES_LENGTH: Meaning(
-        "drop",
+    )
+    DECODE_FAILED = "DECODE_FAILED", "the video could not be decoded there", "download the video again"
+    FRAME_MISMATCH = "FRAME_MISMATCH", "no frame within half a frame of a wanted time", "download the video again"
+    FEATURE_NOT_FINITE = (
+        "FEATURE_NOT_FINITE",
+        "the encoder returned NaN or infinity",
+        "check the checkpoint's digest and --set features.precision",
+    )
+    FEATURES_MISSING = (
+        "FEATURES_MISSING",
+        "the take's file of released features is not on disk",
+        "download it (docs/data.md)",
+    )
+    FEATURES_MALFORMED = (
+        "FEATURES_MALFORMED",
+        "the file of released features is damaged, or no tensor of the set's shape",
+        "download it again",
+    )
+    FEATURES_LENGTH = (
+        "FEATURES_LENGTH",
         "the rows of the released features cannot be those of a video of this length",
         "none, or raise features.released_off_s with --set",
-    ),
-    RejectCode.FEATURES_OUTSIDE: Meaning(
-        "drop",
+    )
+    FEATURES_OUTSIDE = (
+        "FEATURES_OUTSIDE",
         "no row of the released features lies inside what may be seen",
         "none: a row that lies outside would show what comes after",
-    ),
-    RejectCode.VFR: Meaning("warn", "the video's frames are not evenly spaced", "none: frames are addressed by time"),
-    RejectCode.LATE_START: Meaning(
-        "warn",
-        "the first picture is shown later than half a second after the file's time zero; times are counted from that "
-        "picture",
+    )
+    VFR = "VFR", "the video's frames are not evenly spaced", "none: frames are addressed by time", "warn"
+    LATE_START = (
+        "LATE_START",
+        "the first picture comes over half a second after the file's time zero; times are counted from that picture",
         "check whether the annotations count from there, too; if not, cut the file again",
-    ),
-    RejectCode.INPUT_UNSTABLE: Meaning(
-        "drop", "the file changed while it was read", "run again when nothing writes to the corpus"
-    ),
-    RejectCode.WINDOW_INCOMPLETE: Meaning(
-        "drop", "a segment of the window has no feature or no trajectory", "see the rejects of its segments"
-    ),
-    RejectCode.SCENARIO_VANISHED: Meaning("warn", "no take of the scenario is left", "see the rejects of its takes"),
-}
-
-BY_CHOICE = frozenset(
-    {
-        RejectCode.ANNOTATION_REJECTED,
-        RejectCode.ANNOTATOR_NOT_CHOSEN,
-        RejectCode.NOT_WEARER,
-        RejectCode.UNSURE,
-        RejectCode.NOT_EGO_VISIBLE,
-        RejectCode.DUPLICATE,
-        RejectCode.TAKE_DROPPED,
-        RejectCode.NOT_RELEVANT,
-        RejectCode.CONTINUED,
-        RejectCode.NOT_PROCEDURAL,
-        RejectCode.BACKGROUND,
-        RejectCode.ERROR_LEFT_OUT,
-        RejectCode.LABEL_RARE,
-        RejectCode.TAKE_SHORT,
-        RejectCode.SPLIT_UNUSED,
-        RejectCode.TOO_EARLY,
-        RejectCode.FILTERED,
-        RejectCode.NO_ATTEMPT,
-        RejectCode.NO_OUTCOME,
-        RejectCode.OUTCOME_AMBIGUOUS,
-        RejectCode.NO_CONTEXT,
-        RejectCode.UNBALANCED,
-    }
-)
-"""Codes given by a filter, not because of damage: an intact Ego-Exo4D download loses most of its descriptions to them,
-so they are counted but do not mean that an input is bad."""
+        "warn",
+    )
+    INPUT_UNSTABLE = (
+        "INPUT_UNSTABLE",
+        "the file changed while it was read",
+        "run again when nothing writes to the corpus",
+    )
+    WINDOW_INCOMPLETE = (
+        "WINDOW_INCOMPLETE",
+        "a segment of the window has no feature or no trajectory",
+        "see the rejects of its segments",
+    )
+    SCENARIO_VANISHED = "SCENARIO_VANISHED", "no take of the scenario is left", "see the rejects of its takes", "warn"
 
 
 class Reject(Record):
@@ -353,17 +328,16 @@ def reject(
     source_file: str | None = None,
     source_offset: int | None = None,
 ) -> Reject:
-    """Build a reject with the severity and action of its code; repair and warn cost no unit."""
-    severity, _, action = MEANING[code]
+    """Build a reject with the severity and action of its code; repairs and warnings cost no unit."""
     return Reject(
         stage=stage,
         code=code,
-        severity=severity,
+        severity=code.severity,
         take=take,
         segment=segment,
         detail=detail,
-        action=action,
+        action=code.action,
         source_file=source_file,
         source_offset=source_offset,
-        n_units=n_units if severity == "drop" else 0,
+        n_units=n_units if code.severity == "drop" else 0,
     )

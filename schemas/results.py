@@ -9,7 +9,7 @@ Variant = str
 
 
 class Prediction(Record):
-    """One position of one window as one row of the table predicted it."""
+    """Prediction of one row of the tables for one position of one window."""
 
     window_id: str
     take_id: str
@@ -18,14 +18,14 @@ class Prediction(Record):
     seed: int
     position: int
     label_id: str
-    """The truth."""
+    """True label."""
     decoded_id: str
-    """The sequence that the row predicts (top-1 per step unless it decodes jointly)."""
+    """Label in the predicted sequence (top-1 per step unless the row decodes jointly)."""
     top_ids: tuple[str, ...]
     """Best five, descending score, ties by smaller id."""
     top_scores: tuple[float, ...]
     gate: float | None
-    """Probability that a retrieved candidate beats the fallback; None where the row has no gate."""
+    """Probability that a retrieved candidate beats the fallback; None if the row has no gate."""
     opened: bool | None
     candidate: str | None
     """Window of the bank whose trajectory was used; None for the fallback and for rows without retrieval."""
@@ -39,16 +39,16 @@ class Metric(Record):
     reference: str | None
     """Set for a paired difference: value = variant - reference."""
     horizon: int | None
-    """None for a figure over all horizons; `pooling` says how."""
+    """None for a value over all horizons, pooled as in `pooling`."""
     pooling: Literal["none", "plain", "sample"]
     metric: str
     seed: int | None
     """None when averaged over seeds."""
     cluster: Literal["take", "capture"] = "take"
-    """What the interval resamples; `capture` rows exist where a capture holds several takes."""
+    """Unit that the interval resamples; `capture` rows exist if a capture has several takes."""
     value: float
     low: float
-    """Infinite where too few clusters allow no interval."""
+    """Lower end of the interval; infinite if there are too few clusters."""
     high: float
     n_takes: int
     n_windows: int
@@ -63,55 +63,55 @@ class GateRow(Record):
     open_rate: float
     """Percent of the windows whose gate trusted a retrieved trajectory."""
     gain_opened: float
-    """Over the opened windows; 0 where none opened."""
+    """Mean over the opened windows; 0 if none opened."""
     gain_overall: float
-    """Over all windows; equals open_rate x gain_opened, because a closed gate answers with the fallback."""
+    """Mean over all windows: open_rate x gain_opened, because a closed gate uses the fallback."""
     harmed: float
-    """Percent of the opened windows with fewer middle steps right than the fallback."""
+    """Percent of the opened windows with fewer correct middle steps than the fallback."""
     n_opened: int
     n_windows: int
 
 
 class ScorerChoice(Record):
-    """One dev window as the kept epoch of a gate-then-rank scorer decides it: what its verdict is read off."""
+    """Decision of the kept epoch of a gate-then-rank scorer for one dev window, from which its verdict is computed."""
 
     model: str
     """`final/<variant>`."""
     seed: int
     take: int
-    """Number of its take."""
+    """Index of its take."""
     horizon: int
     gate: float
     """Probability that a retrieved candidate beats the fallback."""
     should_open: bool
-    """Some candidate does."""
+    """Some candidate beats the fallback."""
     is_best: bool | None
-    """The candidate that is ranked first is a best one; None where there is no candidate."""
+    """The candidate ranked first is a best one; None if there is no candidate."""
     chance: float | None
-    """Share of the candidates that are a best one."""
+    """Share of the candidates that are best ones."""
 
 
 class Outcome(Record):
-    """One window as one row of the first seed answered it: what the gallery is sampled from."""
+    """Answer of one row of the first seed for one window; the gallery is sampled from these."""
 
     window_id: str
     take_id: str
     horizon: int
     variant: Variant
     mid_right: int
-    """Middle steps whose decoded label is the truth."""
+    """Middle steps with a correct decoded label."""
     label_ids: tuple[str, ...]
-    """The truth, one per position."""
+    """True labels, one per position."""
     decoded_ids: tuple[str, ...]
     ranks: tuple[int, ...]
-    """Rank of the truth among the best five, 0 to 4; 5 where it is not among them."""
+    """Rank of the true label among the best five, 0 to 4; 5 if it is not among them."""
     gate: float | None
     opened: bool | None
     candidate: str | None
 
 
 class Headroom(Record):
-    """The most that a retrieved pool of one size could achieve, over all test windows of one horizon.
+    """Upper bound for a retrieved pool of one size, over all test windows of one horizon.
 
     Source: paper, appendix on retrieval headroom; docs/decisions/scorer.md.
     """
@@ -153,9 +153,9 @@ class SamplingScore(Record):
 
     variant: Variant
     seed: int
-    """Of the training."""
+    """Seed of the training."""
     sampling: int
-    """0: that of the row itself."""
+    """Index of the sampling; 0: the row's own."""
     horizon: int
     m1: float
     mseq: float
@@ -169,13 +169,13 @@ class DecodingChoice(Record):
     seed: int
     horizon: int
     temperature: float
-    """T of the row's own scores."""
+    """Temperature T of the row's scores."""
     weight: float
-    """Factor of the log probabilities of moves; 0: every step by itself."""
+    """Factor of the log probabilities of transitions; 0: steps are independent."""
     log_likelihood: float
-    """Of the true middle labels, mean over dev windows and steps; 0 where there are none."""
+    """Log likelihood of the true middle labels, mean over dev windows and steps; 0 if there are none."""
     n_windows: int
-    """Dev windows; 0: nothing was chosen, the middle of the grid and the full weight stand."""
+    """Dev windows; 0: nothing was chosen, and the middle of the grid and the full weight are used."""
 
 
 class MaskCoverage(Record):
@@ -185,7 +185,7 @@ class MaskCoverage(Record):
     horizon: int
     n_windows: int
     n_windows_unmasked: int
-    """Of takes whose scenario no training take has: there every label is allowed."""
+    """Windows of takes whose scenario occurs in no training take: there every label is allowed."""
     n_steps: int
     n_allowed: int
     n_middle: int
@@ -205,10 +205,9 @@ class CurvePoint(Record):
 
 
 class TakeScore(Record):
-    """What one row, or the ceiling of one row, got in one metric on all windows of one horizon of one take.
+    """Value of one metric for one row, or its ceiling, on all windows of one horizon of one take.
 
-    A sum over windows (docs/decisions/metrics.md), so that any average, difference and interval over takes can be
-    drawn from it.
+    A sum over windows (docs/decisions/metrics.md), from which any average, difference and interval over takes follows.
     """
 
     variant: str
@@ -223,7 +222,7 @@ class TakeScore(Record):
 
 
 class Ceiling(Record):
-    """One row of the tables against the best possible result with a superset of what the row sees.
+    """One row of the tables compared with the best possible result given at least what the row sees.
 
     Exact inference on the simulated world's own generative model; source: docs/decisions/ceiling.md.
     """
@@ -233,43 +232,43 @@ class Ceiling(Record):
     """None: plain mean over horizons."""
     metric: str
     value: float
-    """The row, averaged over seeds."""
+    """Value of the row, averaged over seeds."""
     ceiling: float
-    """The optimal decision of this metric, on the same windows."""
+    """Value of the optimal decision for this metric, on the same windows."""
     difference: float
     """value - ceiling."""
     standard_error: float
-    """Of the paired difference, clustered by take."""
+    """Standard error of the paired difference, clustered by take."""
     n_takes: int
     n_windows: int
     binding: bool
-    """True where a row above its ceiling fails the evaluation (over all horizons M@1 and MSeq, without a goal A@1
-    and ASeq, too); others warn."""
+    """True if a row above this ceiling fails the evaluation (over all horizons M@1 and MSeq, without a goal also A@1
+    and ASeq); others warn."""
     above: bool
-    """difference > 3 standard errors: proof of a leak."""
+    """The difference exceeds 3 standard errors, which proves a leak."""
 
 
 class Judgement(Record):
-    """One check of the evaluation on itself."""
+    """One self-check of the evaluation."""
 
     check: str
     verdict: Literal["holds", "fails", "undecided", "underpowered", "confounded by training", "undertrained", "not run"]
-    """A claim `fails` where an interval excludes zero on the other side; `undecided` where intervals contain zero.
+    """A claim `fails` if an interval excludes zero on the other side; it is `undecided` if intervals contain zero.
     Underpowered and confounded: docs/decisions/anticipation.md."""
     detail: str
 
 
 class PairDistance(Record):
-    """Mean distance of the drawn pairs of one kind of segments. Source: docs/decisions/diagnostics.md."""
+    """Mean distance of the sampled pairs of segments of one kind. Source: docs/decisions/diagnostics.md."""
 
     split: Literal["train", "test"]
     pairs: str
-    """Kind, as the paper's data call it (trajpilot_core/evaluation/feature_distances.py)."""
+    """Kind of pair, named as in the paper's data (trajpilot_core/evaluation/feature_distances.py)."""
     quantity: Literal["mean_l1", "standardised_l1", "mean_cosine"]
-    """l1: mean over the components."""
+    """l1 is a mean over the components."""
     value: float
     low: float
-    """Of the interval over the takes of the first segments; infinite where takes are too few."""
+    """Lower end of the interval over the takes of the first segments; infinite if there are too few takes."""
     high: float
     n_pairs: int
     n_takes: int
@@ -282,16 +281,16 @@ class ProgressShare(Record):
     """
 
     split: Literal["train", "test"]
-    """test: all windows; train: a draw."""
+    """test: all windows; train: a sample."""
     horizon: int
     space: Literal["raw", "standardised"]
-    """Of the l1 distance."""
+    """Space of the l1 distance."""
     share: float
     """Percent of the windows."""
     low: float
-    """Infinite where takes are too few."""
+    """Lower end of the interval; infinite if there are too few takes."""
     high: float
     chance: float
-    """Percent that fall by chance: 100 / (H - 2)!."""
+    """Percent by chance: 100 / (H - 2)!."""
     n_windows: int
     n_takes: int

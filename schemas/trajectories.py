@@ -15,7 +15,7 @@ class TrajectoryConfig(Record):
     """How a pose stream becomes the 16 relative motions of a segment."""
 
     source: PoseSourceName = "aria"
-    """Where poses come from: pose files, or the video by Pi3 or by visual odometry."""
+    """Source of poses: pose files, or the video by Pi3 or visual odometry."""
     frame: Literal["camera", "device", "camera_upright"] = "camera"
     """Body frame and its axes: raw Aria RGB camera (x down, y left, z forward), device, or upright camera (x right, y
     down, z forward) (D 20)."""
@@ -30,28 +30,28 @@ class TrajectoryConfig(Record):
     reader: Literal["auto", "sparse", "whole"] = "auto"
     """whole: parse the whole file; auto and sparse: only the lines around each knot, where the file allows it."""
     fallback: VideoSourceName | None = None
-    """Pose source of takes that have no pose file, next to source aria; one set of motions then holds both. None: such
+    """Pose source for takes without a pose file, next to source aria; one set of motions then contains both. None: such
     takes are rejected."""
     scale: Literal["auto", "rms", "raw"] = "auto"
-    """Length of motions from video: rms divides each clip by its root mean square step, raw leaves it; auto: raw for
+    """Scale of motions from video: rms divides each clip by its root mean square step, raw keeps it; auto: raw for
     pi3x, else rms (D 20)."""
     span: Literal["segment", "action", "gap"] = "segment"
-    """What the motions cover: the segment; or, where a segment is what is seen before an action, that action, or the
-    gap between the two (docs/decisions/epic-token.md)."""
+    """What the motions cover: the segment; or, if segments are intervals before actions, the action, or the gap between
+    the two (docs/decisions/epic-token.md)."""
     scale_factor: float | None = Field(None, gt=0)
-    """All lengths are then multiplied by this: with rms, the median step of the poses that the trajectory encoder was
-    trained on, metres; None: 1."""
+    """Factor of all lengths after scaling: with rms, the median step, in metres, of the poses on which the trajectory
+    encoder was trained; None: 1."""
     odometry: OdometryConfig = OdometryConfig()
     pi3: Pi3Config = Pi3Config()
 
     def scale_rule(self, source: VideoSourceName) -> Literal["rms", "raw"]:
-        """Return what `scale` means for a source."""
+        """Return the scale rule of a source."""
         if self.scale != "auto":
             return self.scale
         return "raw" if source == "pi3" and self.pi3.model == "pi3x" else "rms"
 
     def sources(self) -> tuple[PoseSourceName, ...]:
-        """Return the sources that may stand in one set of motions."""
+        """Return the sources that one set of motions may contain."""
         return (self.source,) if self.fallback is None else (self.source, self.fallback)
 
     @model_validator(mode="after")
@@ -74,10 +74,10 @@ class TrajectoryConfig(Record):
 
 
 class VideoMotionsConfig(TrajectoryConfig):
-    """A second set of head motions, from the video: for the table of pose sources (docs/decisions/poses.md), or those
-    before an action (docs/decisions/epic-token.md)."""
+    """A second set of head motions, from the video: for the table of pose sources (docs/decisions/poses.md), or from
+    the interval before an action (docs/decisions/epic-token.md)."""
 
     source: PoseSourceName = "pi3"
-    """Where poses come from: the video, by Pi3 or by visual odometry."""
+    """Source of poses: the video, by Pi3 or visual odometry."""
     scale: Literal["auto", "rms", "raw"] = "raw"
-    """Lengths are left as they were estimated; the table brings them to the unit of the pose files as well."""
+    """Lengths are kept as estimated; the table also converts them to the unit of the pose files."""

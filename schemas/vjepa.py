@@ -1,4 +1,4 @@
-"""Under which names the released V-JEPA encoders are known, and what each of them is. Source: docs/models.md."""
+"""Names and sizes of the released V-JEPA encoders. Source: docs/models.md."""
 
 from typing import Annotated, Literal, NamedTuple
 
@@ -8,14 +8,14 @@ from schemas.base import Record
 
 Release = Literal["2.0", "2.1"]
 PATCH_PX, TUBELET = 16, 2
-"""A token covers this many pixels a side, and this many frames."""
+"""Pixels per side and frames that a token covers."""
 
 
 class VjepaFile(Record):
     """One released file of weights; its stem is its name at `https://dl.fbaipublicfiles.com/vjepa2/`."""
 
     file: str
-    """With its suffix."""
+    """File name with suffix."""
     hub: str
     """Name of its entry in torch.hub."""
     model: str
@@ -113,7 +113,7 @@ LETTERS = {
     "ViT-g": "vit_giant",
     "ViT-G": "vit_gigantic",
 }
-"""As papers write them; g and G are two sizes."""
+"""Names used in papers; g and G are two sizes."""
 
 
 def size_of(name: object) -> object:

@@ -1,4 +1,4 @@
-"""Rows of vision-language models: settings of their stages, what is asked, and what came back.
+"""Rows of vision-language models: settings of their stages, requests, and answers.
 
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
@@ -9,36 +9,36 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from schemas.base import Record
+from schemas.features import TextConfig
 from schemas.places import Place
-from schemas.text import TextConfig
 
 VlmRow = Literal["qwen_zs", "qwen_sft_llm"]
 VLM_ROWS: tuple[VlmRow, ...] = ("qwen_zs", "qwen_sft_llm")
 """Rows of the paper: one request a window; or endpoints recognised one by one, and a text model that fills the rest."""
 VlmBackend = Literal["batch_file", "stub", "http"]
-"""What answers: another program, through files; made-up answers, for tests; or an OpenAI-compatible server."""
+"""Source of answers: another program, through files; made-up answers, for tests; or an OpenAI-compatible server."""
 Question = Literal["plan", "anticipate", "segment", "fill", "continue"]
 """plan, anticipate: all labels of a window from its frames, with the goal or without; segment: the label of one
 segment; fill, continue: the steps between or after recognised endpoints, from text alone."""
 Section = Literal["instruction", "bank", "frames", "exemplars", "sequences", "incomplete"]
-"""What a part of a prompt is for: the linter allows labels of a window's middle in `bank` and `sequences` alone."""
+"""Purpose of a part of a prompt: the linter allows labels of a window's middle only in `bank` and `sequences`."""
 FAILED = "vlm:failed"
-"""Stands for a label where an answer has none: no label is called so, so that it is always wrong."""
+"""Placeholder for a label missing in an answer: no label has this name, so it is always wrong."""
 
 
 BY_DIGEST = re.compile(r"@[0-9a-f]{16,64}$")
-"""Ends a name that says which weights are meant: 16 or more digits of their sha256."""
+"""Suffix of a name that identifies weights: 16 or more digits of their sha256."""
 
 
 def tuned_name(adapter: str | None) -> str:
-    """Return the name of tuned weights that ends in their digest; empty for any other, which counts as untuned."""
+    """Return the name of tuned weights if it ends in their digest; else empty, which counts as untuned."""
     return adapter if adapter and BY_DIGEST.search(adapter) else ""
 
 
 class VlmServer(Record):
-    """How a server is reached, and what it may be sent; nothing here decides what is asked or answered.
+    """How a server is reached, and what may be sent to it; does not affect requests or answers.
 
-    Source: docs/decisions/vlm.md. Its API key is in no setting: deployments/settings.py reads it from the environment.
+    Source: docs/decisions/vlm.md. Its API key is not a setting: deployments/settings.py reads it from the environment.
     """
 
     url: Place = "http://127.0.0.1:8000/v1"
@@ -46,25 +46,25 @@ class VlmServer(Record):
     may_send: str = ""
     """Corpus whose frames may leave this machine, as `ingest.corpus` names it; empty: none. Its licence binds you."""
     token_limit: int | None = Field(None, ge=1)
-    """Stop when all answers in the folder `answers` have used so many tokens, prompts and answers, as servers count
-    them; None: no limit, which only a server on loopback may have."""
+    """Stop when all answers in the folder `answers` have used this many tokens in prompts and answers, as counted by
+    servers; None: no limit, allowed only for a server on loopback."""
     tries: int = Field(5, ge=1)
-    """How often one request is sent at most, where the server is busy, fails or does not respond."""
+    """Attempts per request if the server is busy, fails or does not respond."""
     timeout_s: float = Field(600.0, gt=0)
     """Longest time that a whole answer may take, in seconds."""
     parallel: int = Field(1, ge=1, le=256)
-    """Requests under way at once, of one take. The limit of tokens may be passed by the answers that are."""
+    """Concurrent requests of one take. Their answers may exceed the token limit."""
 
 
 class VlmConfig(Record):
-    """Which rows are asked for, of which models, how. Source: paper, appendix on vision-language baselines."""
+    """Rows, their models, and how requests are made. Source: paper, appendix on vision-language baselines."""
 
     rows: tuple[VlmRow, ...] = ()
-    """Rows that a run has in addition; none unless they are asked for."""
+    """Additional rows of a run; none by default."""
     backend: VlmBackend = "batch_file"
-    """Who answers (docs/vlm.md)."""
+    """Source of answers (docs/vlm.md)."""
     server: VlmServer = VlmServer()
-    """For the back end `http`."""
+    """Server of the back end `http`."""
     model: Place = "Qwen/Qwen3-VL-32B-Instruct"
     """Name of the vision-language model in the answering program. Source: paper; the exact id is unverified."""
     adapter: Place | None = None
@@ -75,36 +75,36 @@ class VlmConfig(Record):
     prompts: Place | None = None
     """Folder with other prompts; None: those of trajpilot_core/vlm/templates."""
     bank_first: bool = True
-    """The bank is the first part of a prompt, so that a server with a prefix cache computes its keys and values once.
-    A deviation: in the paper it is the last."""
+    """Put the bank first in a prompt, so that a server with a prefix cache computes its keys and values once. A
+    deviation: in the paper it comes last."""
     n_frames: int = Field(16, ge=1, le=64)
-    """Of each segment. Source: paper."""
+    """Frames per segment. Source: paper."""
     size_px: int = Field(336, ge=32, le=1024)
     """Frames are squashed to this square; the paper's longest side, and its head videos are square."""
     exemplars: int = Field(32, ge=0)
-    """Labels of other scenarios in the prompt of a segment. Source: paper."""
+    """Labels from other scenarios in the prompt for a segment. Source: paper."""
     sequences: int = Field(8, ge=0, le=8)
-    """Training sequences of the scenario at most. Source: paper."""
+    """Most training sequences of the scenario in a prompt. Source: paper."""
     new_tokens: int = Field(256, ge=8)
-    """Longest answer about a window. Source: paper."""
+    """Longest answer for a window, tokens. Source: paper."""
     segment_tokens: int = Field(64, ge=4)
-    """Longest answer about a segment. Source: paper."""
+    """Longest answer for a segment, tokens. Source: paper."""
     seed: int = 7
     """Samples exemplars, sequences and the subset of windows. Source: paper, for its training."""
     windows_per_horizon: int | None = Field(None, ge=1)
-    """Ask for so many test windows of each horizon, and score every row on them alone; None: all."""
+    """Request this many test windows per horizon, and score every row only on these; None: all."""
     answers: Place = "runs/vlm-answers"
-    """Folder of the answers by digest of their requests. A request whose answer lies there is not asked again."""
+    """Folder of answers, named by the digest of their requests. A request with an answer in it is not sent again."""
     decode_timeout_s: float = Field(120.0, gt=0)
     """A take whose decoder does not respond for longer is rejected."""
     corpus: str = ""
     """Reader of the takes; set by the pipeline."""
     anticipates: bool = False
-    """Each row is asked without a goal, too; set by the pipeline."""
+    """Also request each row without a goal; set by the pipeline."""
     text: TextConfig = TextConfig()
-    """Of the bank, and of labels outside of it; set by the pipeline."""
+    """Text encoder of the bank and of labels outside it; set by the pipeline."""
     seeds: tuple[int, ...] = (0,)
-    """Of the run's other rows: an answer at temperature 0 stands for each of them. Set by the pipeline."""
+    """Seeds of the run's other rows: an answer at temperature 0 is used for each of them. Set by the pipeline."""
 
     @model_validator(mode="after")
     def _no_row_twice(self) -> "VlmConfig":
@@ -123,21 +123,21 @@ class VlmPart(Record):
 
 
 class VlmMessage(Record):
-    """What one side says."""
+    """One message of a conversation."""
 
     role: Literal["system", "user"]
     parts: tuple[VlmPart, ...]
 
 
 class VlmRequest(Record):
-    """One question; its digest is over the whole of it, so that equal digests are equal questions."""
+    """One request; its digest covers all of it, so that equal digests are equal requests."""
 
     question: Question
     model: str
     adapter: str | None = None
     messages: tuple[VlmMessage, ...]
     items: int
-    """Labels that the answer shall have."""
+    """Number of labels expected in the answer."""
     max_tokens: int
     temperature: float = 0.0
 
@@ -146,35 +146,35 @@ class VlmReply(Record):
     """The answer to one request."""
 
     request: str
-    """Its digest."""
+    """Digest of the request."""
     text: str
     answered_by: str
-    """Model as its back end calls it; `STUB` for one that is made up."""
+    """Name of the model in its back end; `STUB` for made-up answers."""
     tokens_in: int | None = None
     tokens_out: int | None = None
 
 
 class VlmAnswer(Record):
-    """One answer as the stage `vlm` keeps it."""
+    """One answer as stored by the stage `vlm`."""
 
     take_id: str
     row: VlmRow
     question: Question
     unit: str
-    """Window or, of a segment's question, segment."""
+    """Window, or segment if the question is about a segment."""
     horizon: int
-    """1 of a segment."""
+    """1 for a segment."""
     request: str
     """Digest of the request."""
     adapter: str
-    """Tuned weights that the request named; empty: none."""
+    """Tuned weights named in the request; empty: none."""
     text: str
     answered_by: str
     is_stub: bool
 
 
 class VlmCount(Record):
-    """How the answers of a row about one horizon could be read."""
+    """Counts of parsed answers of a row for one horizon."""
 
     variant: str
     horizon: int
@@ -186,11 +186,11 @@ class VlmCount(Record):
     """Too long or too short: cut, or filled with its last label."""
     n_labels: int
     n_exact: int
-    """Labels that stand in the bank."""
+    """Labels that are in the bank."""
     n_projected: int
     """Labels that are not in the bank: the nearest one by the text encoder."""
     n_blank: int
-    """Places that were left open: wrong."""
+    """Positions left blank: wrong."""
     is_stub: bool
 
 
@@ -201,5 +201,5 @@ class EndpointScore(Record):
     count: int
     percentage: float
     adapter: str
-    """Tuned weights that recognised the segments, named by their digest; empty: an untuned model did."""
+    """Tuned weights that recognised the segments, named by their digest; empty: untuned model."""
     is_stub: bool

@@ -1,7 +1,7 @@
-"""Every setting of the simulated world, stated once and dated, and the worlds that are used.
+"""Every setting of the simulated world, stated once and dated, and the presets.
 
-"World page" is docs/decisions/simworld.md: it gives the reasons, the date, and the measurements. The values were fixed
-there by reasoning and by what a probe can see in the files, before any planner was trained on them.
+"World page" is docs/decisions/simworld.md, with the reasons, the date and the measurements. The values were fixed by
+reasoning and by what a probe can see in the files, before any planner was trained on them.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ RELEASED_LAYOUTS: Mapping[ReleasedName, tuple[str, ...]] = {
 class ReleaseConfig(Record):
     """The error at the release of a shot, which decides its outcome. Source: docs/decisions/outcome.md.
 
-    All three are in the unit of the noise of what shows it; 0: it does not show there.
+    All three are in units of the noise of the respective observation; 0: not visible there.
     """
 
     shown: float = Field(8.0, ge=0)
@@ -34,9 +34,9 @@ class ReleaseConfig(Record):
 
 
 class WorldConfig(Record):
-    """What the simulated world is: procedures, motion, appearance, annotations, files.
+    """Settings of a simulated world: procedures, motion, appearance, annotations, files.
 
-    Defaults are the world `base` of docs/evidence.md but for its takes.
+    Defaults are those of the world `base` of docs/evidence.md, except for its takes.
     """
 
     name: str = Field("base", pattern=r"^[a-z0-9_]{1,32}$")
@@ -44,7 +44,7 @@ class WorldConfig(Record):
     fixed_on: str = Field("2026-11-21", pattern=r"^\d{4}-\d{2}-\d{2}$")
     """Date on which these values were fixed."""
     seed: int = Field(20261121, ge=0)
-    """All randomness follows from it."""
+    """Seed of all randomness."""
 
     tasks: int = Field(5, ge=1, le=20)
     """Procedures (scenarios)."""
@@ -94,14 +94,14 @@ class WorldConfig(Record):
     appearance_noise: float = Field(1.0, ge=0)
     """Standard deviation per coefficient of the station's look, per segment."""
     places: int = Field(6, ge=1, le=8)
-    """Places on the table where the object that is acted on can stand."""
+    """Places on the table for the object that is acted on."""
     place_fidelity: float = Field(0.5, ge=0, le=1)
-    """Probability that this object stands at its label's place; otherwise its place is uniform."""
+    """Probability that this object is at its label's place; otherwise its place is uniform."""
 
     train_takes: int = Field(400, ge=1)
     """Unbroken takes of the split train."""
     test_takes: int = Field(120, ge=1)
-    """Unbroken takes of the split val (the tested one)."""
+    """Unbroken takes of the split val, used for testing."""
     takes_per_capture: int = Field(2, ge=1)
     """Takes that share a capture (one operator, one room, one clock)."""
     segments: int = Field(16, ge=3)
@@ -112,16 +112,16 @@ class WorldConfig(Record):
     """Step durations are uniform within this share of the mean, whatever the label."""
 
     layout: str = Field("egoexo4d", pattern=r"^[a-z0-9_]{1,32}$")
-    """Which corpus's files are written: a module of trajpilot_core/simworld/layouts. egoexo4d: atomic descriptions;
+    """Corpus layout of the files: a module of trajpilot_core/simworld/layouts. egoexo4d: atomic descriptions;
     keystep and basketball: the same tree, other annotations; goalstep, egoper, epic_kitchens: video and segments, no
     poses."""
     release: ReleaseConfig | None = None
-    """Layout basketball alone: an error at the release decides what becomes of a shot; None: the alternative of the
-    step after it does."""
+    """Layout basketball only: an error at the release decides the outcome of a shot; None: the alternative of the step
+    after it does."""
     released: ReleasedName | None = None
-    """Features that are written next to the videos as the corpus of the layout publishes them; None: none."""
+    """Released features written next to the videos in the format of the layout's corpus; None: none."""
     videos: bool = True
-    """Whether videos are written; without them released features stand alone, as on a disk too small for both."""
+    """Write videos; without them there are only released features, as on a disk too small for both."""
     fps: int = Field(30, ge=5, le=60)
     """Video frames per second."""
     size_px: int = Field(256, ge=64, le=1408, multiple_of=16)
@@ -159,11 +159,11 @@ class WorldConfig(Record):
     """Standard deviation of the annotated time point around the middle of the step, seconds."""
 
     broken: Literal["none", "each"] = "each"
-    """each: one broken take (or file) of every kind that the layout can have, on top of the good takes."""
+    """each: one broken take (or file) of every kind possible in the layout, in addition to the good takes."""
     broken_share: float = Field(0.03, ge=0, le=1)
     """Further broken takes, as a share of the good ones; their kinds are sampled at random."""
     broken_segments: int = Field(4, ge=3)
-    """Steps of a broken take, one more or less at random (they are shorter to keep the world cheap)."""
+    """Steps of a broken take, one more or less at random (few, to keep the world small)."""
 
     @model_validator(mode="after")
     def _features_are_of_ego_exo4d(self) -> Self:
@@ -197,7 +197,7 @@ class WorldConfig(Record):
         return self
 
     def content(self) -> dict[str, JsonValue]:
-        """Return the record as JSON values; without `release` a world is what it was before there was one."""
+        """Return the record as JSON values; `release` is omitted if None, which keeps older digests."""
         whole = super().content()
         return whole if self.release is not None else {k: v for k, v in whole.items() if k != "release"}
 
@@ -207,7 +207,7 @@ class WorldConfig(Record):
 
 
 class LatentMapConfig(Record):
-    """The map from what still frames show to the released features of a simulated world; the same for every world.
+    """The map from the content of still frames to the released features of a simulated world; the same for every world.
 
     Weights are deviations before the first tanh, of inputs with deviation about 1. They were set once so that probes
     and distances agree with those of rendered frames. Source: docs/decisions/released-features.md.
@@ -216,7 +216,7 @@ class LatentMapConfig(Record):
     fixed_on: str = Field("2026-11-22", pattern=r"^\d{4}-\d{2}-\d{2}$")
     """Date on which these values were fixed."""
     seed: int = Field(20261122, ge=0)
-    """Of the random weights."""
+    """Seed of the random weights."""
     hidden: int = Field(256, ge=1)
     """Units of the first layer."""
     colour: float = Field(1.0, ge=0)
@@ -259,7 +259,7 @@ def demo_world() -> WorldConfig:
 
 
 def tiny_world() -> WorldConfig:
-    """A world of seconds, for tests: eight good takes and one of every fault."""
+    """A world for tests, written in seconds: eight good takes and one of every fault."""
     return WorldConfig(
         name="tiny",
         tasks=2,

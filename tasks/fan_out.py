@@ -18,8 +18,8 @@ from prefect.artifacts import create_table_artifact
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
+from schemas.artifacts import ShardGroup
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import ShardGroup
 from tasks.artifacts import artifact_key
 from tasks.group_runs import DeployedRuns, Seen, group_deployment, workers_online
 from tasks.showing import is_away

@@ -21,9 +21,9 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled
 
+from schemas.artifacts import ShardGroup
 from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import ShardGroup
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 

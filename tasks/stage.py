@@ -10,9 +10,8 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.states import Completed
 from prefect.utilities.annotations import opaque, quote
 
-from schemas.artifacts import ArtifactRef
+from schemas.artifacts import ArtifactRef, ShardGroup
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import ShardGroup
 from tasks.artifacts import StageProgress, is_shown, log_line, picture_key, publish_outcome, publish_picture
 from tasks.fan_out import fan_out
 from tasks.tracking import track

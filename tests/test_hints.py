@@ -25,18 +25,16 @@ def messages() -> Iterator[tuple[str, str]]:
     """Yield (file:line, text) of every string that is no docstring; f-strings with `{}` where a value stands."""
     for room in ("schemas", "trajpilot_core", "tasks", "flows", "deployments"):
         for path in sorted((ROOT / room).rglob("*.py")):
-            tree = ast.parse(path.read_text())
-            inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-            told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-            for node in ast.walk(tree):
-                where = f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner | told:
-                    yield where, node.value
+            nodes = list(ast.walk(ast.parse(path.read_text())))
+            skipped = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+            skipped |= {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            for node in nodes:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    if id(node) not in skipped:
+                        yield f"{path}:{node.lineno}", node.value
                 elif isinstance(node, ast.JoinedStr):
-                    yield where, "".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in node.values)
-
-
-MESSAGES = list(messages())
+                    parts = (str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+                    yield f"{path}:{node.lineno}", "".join(parts)
 
 
 def flags(command: object) -> Iterator[str]:
@@ -48,7 +46,7 @@ def flags(command: object) -> Iterator[str]:
 
 
 def is_setting(path: str) -> bool:
-    """Say whether --set knows a path."""
+    """Return whether --set accepts a path."""
     place: object = PipelineConfig().values()
     for part in path.split("."):
         if not isinstance(place, dict) or part not in place:
@@ -67,9 +65,10 @@ def unknown(text: str, known: frozenset[str]) -> list[str]:
 
 def test_every_setting_and_flag_of_a_message_exists_and_no_class_is_named() -> None:
     known = frozenset(flags(get_command(app)))
-    wrong = {where: found for where, text in MESSAGES if (found := unknown(text, known))}
+    texts = list(messages())
+    wrong = {where: found for where, text in texts if (found := unknown(text, known))}
     assert not wrong
-    assert sum("--set " in text for _, text in MESSAGES) > 20
+    assert sum("--set " in text for _, text in texts) > 20
 
 
 @pytest.mark.parametrize(

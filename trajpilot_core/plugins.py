@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import TypeVar
 
 from schemas.base import Record
-from schemas.plugins import PLUGIN, is_plugin
+from schemas.places import PLUGIN, is_plugin
 from trajpilot_core.errors import InputError
 
 Spec = TypeVar("Spec")

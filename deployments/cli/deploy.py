@@ -1,4 +1,4 @@
-"""Commands for a Prefect server: `deploy`, what it needs to run the pipeline; `workers`, what this machine can do."""
+"""Commands for a Prefect server: `deploy` sets it up for the pipeline; `workers` starts the workers of this machine."""
 
 import signal
 from enum import StrEnum
@@ -18,7 +18,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Pools(StrEnum):
-    """What runs a flow."""
+    """Kind of infrastructure that runs a flow."""
 
     process = "process"
     docker = "docker"
@@ -35,14 +35,14 @@ def deploy(
             "--group-video-s",
             envvar="TRAJPILOT_GROUP_VIDEO_S",
             min=1,
-            help="Share features and trajectories out over the workers in groups of so many seconds of video.",
+            help="Share features and trajectories out over the workers in groups of this many seconds of video.",
         ),
     ] = None,
-    pools: Annotated[Pools, typer.Option("--pools", help="What runs a flow.")] = Pools.process,
+    pools: Annotated[Pools, typer.Option("--pools", help="Infrastructure that runs a flow.")] = Pools.process,
 ) -> None:
-    """Deploy to the Prefect server that PREFECT_API_URL names: work pools, deployments, the crash automation.
+    """Deploy to the Prefect server at PREFECT_API_URL: work pools, deployments, the automations for crashes.
 
-    Places are as the workers see them. They become the defaults of every deployed run.
+    Give paths as the workers see them. They become the defaults of every deployed run.
     """
     from deployments.server_check import require_server
     from deployments.settings import POOLS, prefect_without_noise, server_login, server_of_deployments
@@ -56,7 +56,7 @@ def deploy(
     named(recipe)
     if not data:
         raise InputError(
-            "no corpus is named, and every deployed run would fail: give --data DATA, as the workers see it, "
+            "no corpus is given, so every deployed run would fail: give --data DATA, as the workers see it, "
             "or set TRAJPILOT_DATA"
         )
     place = {"data_root": located(data), "root": located(root), "recipe": recipe}
@@ -80,16 +80,16 @@ def deploy(
 def workers(
     gpu_workers: Annotated[
         int | None,
-        typer.Option("--gpu-workers", min=0, help="Workers of the GPU pool; else one per GPU, or one on the CPU."),
+        typer.Option("--gpu-workers", min=0, help="Workers of the GPU pool; default: one per GPU, or one on the CPU."),
     ] = None,
     cpu_workers: Annotated[int, typer.Option("--cpu-workers", min=0, help="Workers of the CPU pool.")] = 1,
-    cpu_limit: Annotated[int, typer.Option("--cpu-limit", min=1, help="Runs that each of those does at a time.")] = 2,
-    logs: Annotated[Path, typer.Option("--logs", help="Folder for a log of each worker.")] = Path("runs/workers"),
+    cpu_limit: Annotated[int, typer.Option("--cpu-limit", min=1, help="Runs at the same time per CPU worker.")] = 2,
+    logs: Annotated[Path, typer.Option("--logs", help="Folder for the log of each worker.")] = Path("runs/workers"),
 ) -> None:
-    """Start what this machine has for the server that PREFECT_API_URL names, until Ctrl-C.
+    """Start workers on this machine for the server at PREFECT_API_URL, until Ctrl-C.
 
-    One process worker per visible GPU, each with one run at a time, and workers for the CPU pool. A worker that ends is
-    started again. Ctrl-C ends all of them with the runs that they do; what those finished is kept.
+    One process worker per visible GPU, each with one run at a time, and workers for the CPU pool. A worker that exits
+    is restarted. Ctrl-C stops all workers and their runs; finished work is kept.
     """
     from deployments.settings import GPU_POOL, named_gpus, server_login, server_of_deployments
     from deployments.workers import Keeper, planned, refuse_unready
@@ -98,9 +98,9 @@ def workers(
     plans = planned(named_gpus(gpu_count()), gpu_workers, cpu_workers, cpu_limit)
     server = server_of_deployments()
     refuse_unready(server, server_login()[0], sorted({plan.pool for plan in plans}))
-    typer.echo(f"workers for {server}; Ctrl-C ends them and their runs")
+    typer.echo(f"workers for {server}; Ctrl-C stops them and their runs")
     if any(plan.pool == GPU_POOL and plan.gpu is None for plan in plans):
-        typer.echo("no GPU that torch can use is visible: what wants a GPU runs on the CPU of this machine")
+        typer.echo("no GPU that torch can use is visible: GPU work runs on the CPU of this machine")
     for number in ENDING:
         signal.signal(number, stop)
     try:
@@ -110,7 +110,7 @@ def workers(
 
 
 def stop(_: int, frame: FrameType | None) -> None:
-    """End once; asking again does not hurry it."""
+    """Stop once; further signals are ignored."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Command `doctor`: what a run needs against what is there. Imports neither torch nor Prefect."""
+"""Command `doctor`: what a run needs compared with what is available. Imports neither torch nor Prefect."""
 
 import sys
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MaybeCorpus = Annotated[
     str | None,
     typer.Option(
-        "--corpus", help=f"Look at the download of this corpus only: {', '.join(CORPORA)}; --root (or --data) names it."
+        "--corpus", help=f"Check only the download of this corpus, given by --root (or --data): {', '.join(CORPORA)}."
     ),
 ]
 STYLES = {"ok": "green", "note": "yellow", "bad": "red"}
@@ -44,42 +44,41 @@ def doctor(
     device: Device = "auto",
     corpus: MaybeCorpus = None,
 ) -> None:
-    """Look at Python, packages, GPU, memory, disk, server, login and corpus; what stops a run ends with status 1."""
+    """Check Python, packages, GPU, memory, disk, server, login and corpus; exit with 1 if a check would stop a run."""
     from deployments.server_check import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core.doctor import checks as checkup
     from trajpilot_core.doctor.weights import check_released_files, check_weights
 
     if corpus is not None:
-        look_at_download(corpus, located(data or root), set_, config_file)
+        check_download(corpus, located(data or root), set_, config_file)
     address = located(root)
     login, has_key = server_login()
     server = check_server(server_of_deployments(), login, has_key=has_key)
-    found = [checkup.check_python(), *checkup.check_packages(), checkup.check_device(device)]
+    findings = [checkup.check_python(), *checkup.check_packages(), checkup.check_device(device)]
     if "://" in address:
-        look = checkup.check_root(address)
-        if any(row.verdict == "bad" for row in look):
-            end(show([*found, *look, *server]))  # which corpus it is about is written there
-    is_named = data is not None or recall_run(address) is not None
+        root_findings = checkup.check_root(address)
+        if any(row.verdict == "bad" for row in root_findings):
+            end(show([*findings, *root_findings, *server]))  # the corpus is recorded there
+    is_given = data is not None or recall_run(address) is not None
     config, where = change(named(recipe or "atomic"), set_, config_file), {"device": device}
-    if is_named:
+    if is_given:
         config, where = asked(root, data, recipe, set_, device, config_file)
     options = run_options(root=address, **where)
-    found += [*machine_findings(config, options), *server]
-    if not is_named:
+    findings += [*machine_findings(config, options), *server]
+    if not is_given:
         below = roots_below(root)
         hint = f", or give the --root of a run{below}" if below else ""
-        found.append(
-            checkup.HealthFinding("data root", "a download", "not named", "note", f"name it with --data{hint}")
-        )
+        todo = f"give it with --data{hint}"
+        findings.append(checkup.HealthFinding("data root", "a download", "not given", "note", todo))
     else:
-        found += checkup.check_corpus(where["data_root"], config.ingest) + check_weights(config)
-        found += check_released_files(config, where["data_root"])
-    end(show(found))
+        findings += checkup.check_corpus(where["data_root"], config.ingest) + check_weights(config)
+        findings += check_released_files(config, where["data_root"])
+    end(show(findings))
 
 
 def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[HealthFinding]":
-    """Compare what the stages of a run took when they last ran with this machine, and look at the root."""
+    """Compare this machine with what the stages took when they last ran, and check the root."""
     from trajpilot_core.doctor import checks as checkup
 
     folder = open_folder(options.root, options.protocols)
@@ -89,51 +88,51 @@ def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[Healt
     needs = {name: expected(folder, stage, rows_read(stage.reads, entries)) for name, stage in stages.items()}
     try:
         device = resolve_device(options.device)
-    except InputError:  # it is not there, as its own check says
+    except InputError:  # absent, as its own check reports
         device = "cpu"
     return [*checkup.check_needs(needs, device, options.root), *checkup.check_root(options.root)]
 
 
-def look_at_download(corpus: str, folder: str, changes: list[str], file: Path | None) -> NoReturn:
-    """State what a download of a corpus should hold, what is there and how the rest is got; needs no run and no server.
+def check_download(corpus: str, folder: str, changes: list[str], file: Path | None) -> NoReturn:
+    """Print what a download of a corpus should contain, what exists, and how to get the rest; needs no run or server.
 
     Raises:
-        InputError: there is no such corpus, or a change names no setting.
+        InputError: there is no such corpus, or a change refers to no setting.
     """
     from trajpilot_core.doctor import checks as checkup
 
     if corpus not in CORPORA:
-        raise InputError(f"no corpus is called {corpus!r}; the corpora are {', '.join(sorted(CORPORA))}")
+        raise InputError(f"no such corpus: {corpus!r}; the corpora are {', '.join(sorted(CORPORA))}")
     base = PipelineConfig()
     config = change(base.replace(ingest=base.ingest.replace(corpus=corpus)), changes, file)
     spec, download = CORPORA[corpus], CORPORA[corpus].download
     typer.echo(f"{spec.title} at {folder}")
     for lack in spec.lacks():
-        typer.echo(f"it has no {lack}")
-    found = checkup.check_corpus(folder, config.ingest)
-    n_bad = show(found)
-    if any(row.verdict != "ok" for row in found):
+        typer.echo(f"it provides no {lack}")
+    findings = checkup.check_corpus(folder, config.ingest)
+    n_bad = show(findings)
+    if any(row.verdict != "ok" for row in findings):
         typer.echo(f"how to get it (docs/data.md): {download.access.replace('ROOT', folder)}")
         for command in download.commands_for(folder, with_videos=config.ingest.video != "none"):
             typer.echo(f"    {command}")
     end(n_bad)
 
 
-def show(found: "Sequence[HealthFinding]") -> int:
-    """Print the findings as a table, what is to be done and what they come to; return how many stop a run."""
+def show(findings: "Sequence[HealthFinding]") -> int:
+    """Print the findings as a table, what to do, and a summary; return how many would stop a run."""
     console = Console()
     table = table_of(console, ("what", "expected", "found", ""))
-    for row in found:
+    for row in findings:
         verdict = f"[{STYLES[row.verdict]}]{row.verdict}[/]"
         table.add_row(*map(escape, (row.what, row.expected, row.found)), verdict)
     console.print(table)
-    for todo in dict.fromkeys(row.todo for row in found if row.todo):
-        typer.echo(f"to do, {', '.join(row.what for row in found if row.todo == todo)}: {todo}")
-    bad = sum(row.verdict == "bad" for row in found)
-    typer.echo(f"{bad} of {len(found)} checks stop a run" if bad else "nothing stops a run")
+    for todo in dict.fromkeys(row.todo for row in findings if row.todo):
+        typer.echo(f"to do, {', '.join(row.what for row in findings if row.todo == todo)}: {todo}")
+    bad = sum(row.verdict == "bad" for row in findings)
+    typer.echo(f"{bad} of {len(findings)} checks would stop a run" if bad else "nothing would stop a run")
     return bad
 
 
 def end(n_bad: int) -> NoReturn:
-    """End the command: status 1 where something stops a run."""
+    """Exit with status 1 if a check would stop a run."""
     sys.exit(1 if n_bad else 0)

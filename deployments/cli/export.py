@@ -1,4 +1,4 @@
-"""Commands that write files: `export` and `paper` of finished runs, `convert` of what authors released."""
+"""Commands that write files: `export` and `paper` from finished runs, `convert` from files that authors released."""
 
 import re
 from pathlib import Path
@@ -14,33 +14,34 @@ from trajpilot_core.export.tables import TableFormat, default_tables, export_tab
 from trajpilot_core.opened import OpenRun, open_run
 
 Root = Annotated[str, typer.Option("--root", help="Root of a finished run.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder of the files; those of before are replaced.")]
+Out = Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")]
 Tables = Annotated[
-    list[str], typer.Option("--table", help="Table to export (repeatable); without it results, ids and rejects.")
+    list[str], typer.Option("--table", help="Table to export (repeatable); default: results, ids and rejects.")
 ]
-Formats = Annotated[list[str], typer.Option("--format", help="parquet or csv (repeatable); without it both.")]
+Formats = Annotated[list[str], typer.Option("--format", help="parquet or csv (repeatable); default: both.")]
 Rerun = Annotated[
-    bool, typer.Option("--rerun", help="In place of tables, a window as .rrd for rerun (pip install '.\\[viz]').")
+    bool, typer.Option("--rerun", help="Write a window as .rrd for rerun instead of tables (pip install '.\\[viz]').")
 ]
-Data = Annotated[str, typer.Option("--data", help="Folder of the corpus, for frames; else that of the last run.")]
+Data = Annotated[str, typer.Option("--data", help="Folder of the corpus, for frames; default: that of the last run.")]
 Windows = Annotated[
-    list[str], typer.Option("--window", help="Window for --rerun (repeatable), an id of the table outcomes.")
+    list[str], typer.Option("--window", help="Window for --rerun (repeatable): an id from the table outcomes.")
 ]
 Roots = Annotated[
     list[str], typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each benchmark (repeatable).")
 ]
-PaperOut = Annotated[Path, typer.Option("--out", help="Folder of the tables; files of before are replaced.")]
+PaperOut = Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")]
 PaperRule = Annotated[
     bool,
     typer.Option(
-        "--paper-rule", help="The qualitative figure shows what the paper's rule selects, not windows that are drawn."
+        "--paper-rule",
+        help="Select the windows of the qualitative figure by the paper's rule instead of sampling.",
     ),
 ]
-Source = Annotated[Path, typer.Argument(metavar="IN.pth", help="The checkpoint as it was downloaded.")]
+Source = Annotated[Path, typer.Argument(metavar="IN.pth", help="The downloaded checkpoint.")]
 Target = Annotated[
-    Path, typer.Argument(metavar="OUT.safetensors", help="The file to write; its name begins with EgoVLPv2.")
+    Path, typer.Argument(metavar="OUT.safetensors", help="File to write; its name starts with EgoVLPv2.")
 ]
-converting = typer.Typer(help="Turn released files into files that hold tensors only.", no_args_is_help=True)
+converting = typer.Typer(help="Convert released files to files that contain only tensors.", no_args_is_help=True)
 
 
 def export(
@@ -52,26 +53,26 @@ def export(
     window: Windows = [],  # noqa: B006
     data: Data = "",
 ) -> None:
-    """Write tables and predictions of a finished run as Parquet and CSV, or windows of it as recordings for rerun."""
+    """Write tables and predictions of a finished run as Parquet and CSV, or some of its windows as rerun recordings."""
     known = get_args(TableFormat)
-    wrong = [one for one in formats if one not in known]
+    wrong = [name for name in formats if name not in known]
     if wrong:
-        raise InputError(f"--format {wrong[0]}: there are {', '.join(known)}")
+        raise InputError(f"--format {wrong[0]}: no such format; choose from {', '.join(known)}")
     run, console = open_run(root), Console()
     if rerun or window:
         write_recordings(run, window, data, out, console)
         return
-    asked: list[TableFormat] = [one for one in known if not formats or one in formats]
-    made = export_tables(run, table or default_tables(run), asked, out)
-    if made.warning:
-        say(console, made.warning)
-    for one in made.tables:
-        say(console, f"{one.name}: {one.rows:,} rows of {one.stage}: {', '.join(one.files)}")
-    say(console, f"{out}: {len(made.tables)} tables, described in export.json")
+    chosen: list[TableFormat] = [name for name in known if not formats or name in formats]
+    exported = export_tables(run, table or default_tables(run), chosen, out)
+    if exported.warning:
+        say(console, exported.warning)
+    for entry in exported.tables:
+        say(console, f"{entry.name}: {entry.rows:,} rows of {entry.stage}: {', '.join(entry.files)}")
+    say(console, f"{out}: {len(exported.tables)} tables, described in export.json")
 
 
 def write_recordings(run: OpenRun, windows: list[str], data: str, out: Path, console: Console) -> None:
-    """Write a recording for each window, by default for one, and say how it is looked at."""
+    """Write a recording of each window, by default of one, and print how to open it."""
     from trajpilot_core.export.recording import SUFFIX, sdk, write_recording
     from trajpilot_core.export.window import first_window, shown_window
 
@@ -84,22 +85,22 @@ def write_recordings(run: OpenRun, windows: list[str], data: str, out: Path, con
         shown = shown_window(run, name)
         target = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{SUFFIX}"
         missing = write_recording(shown, videos, run.warning, target, run.root)
-        said = ", ".join(one.kind for one in shown.trajectories) or "none"
-        say(console, f"{target}: window {name}; trajectories: {said}")
+        kinds = ", ".join(trajectory.kind for trajectory in shown.trajectories) or "none"
+        say(console, f"{target}: window {name}; trajectories: {kinds}")
         for sentence in missing:
             say(console, sentence)
-    say(console, f"look at it with `rerun {out}/*{SUFFIX}`")
+    say(console, f"open it with `rerun {out}/*{SUFFIX}`")
 
 
 def paper(root: Roots, out: PaperOut = Path("paper"), paper_rule: PaperRule = False) -> None:
-    """Lay finished runs out as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
+    """Write finished runs as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
     from trajpilot_core.studies.paper_tables.figures import FIGURES
     from trajpilot_core.studies.paper_tables.figures.base import HINT, FigureSource, can_draw, undrawn, write_figures
     from trajpilot_core.studies.paper_tables.labels import LABELS
     from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
-    runs = [read_run(one) for one in root]
+    runs = [read_run(address) for address in root]
     with plugins_listed(runs):
         cells = cells_of(runs)
         made = write_tables(cells, out)
@@ -116,12 +117,12 @@ def paper(root: Roots, out: PaperOut = Path("paper"), paper_rule: PaperRule = Fa
 
 @converting.callback()
 def group() -> None:
-    """Keep the group a group while it has one command."""
+    """Make typer treat `convert` as a group although it has one command."""
 
 
 @converting.command()
 def egovlpv2(source: Source, target: Target) -> None:
-    """Write the text tower and the projection of EgoVLPv2 as safetensors; nothing in the pickled file is run."""
+    """Write the text tower and the projection of EgoVLPv2 as safetensors; no code in the pickled file is executed."""
     from trajpilot_core.encoders.text.egovlp import convert
 
     about = convert(source, target)

@@ -1,4 +1,4 @@
-"""Commands that only look: `status`, `plan`. They import neither torch nor Prefect."""
+"""Read-only commands: `status`, `plan`. They import neither torch nor Prefect."""
 
 import contextlib
 import gc
@@ -37,14 +37,14 @@ from trajpilot_core.stages import stages_of
 from trajpilot_core.store.lock import existing_folder
 
 MaybeData = Annotated[
-    str | None, typer.Option("--data", help="Folder of the downloaded corpus; without it that of the last run here.")
+    str | None, typer.Option("--data", help="Folder of the downloaded corpus; default: that of the last run here.")
 ]
 MaybeRecipe = Annotated[
-    str | None, typer.Option("--recipe", help="Named experiment; without it the settings of the last run here.")
+    str | None, typer.Option("--recipe", help="Named experiment; default: the settings of the last run here.")
 ]
 STYLES = {"fresh": "green", "stale": "yellow", "missing": "red", "unknown": "magenta"}
 LEAST_S = 1.0
-"""Work that is to be done never takes no time."""
+"""Shortest estimate: work is never shown as taking no time."""
 
 
 def status(
@@ -55,7 +55,7 @@ def status(
     set_: Set = [],  # noqa: B006
     device: Device = "auto",
 ) -> None:
-    """Report for every stage whether it is fresh, stale or missing, and why."""
+    """Show for every stage whether it is fresh, stale or missing, and why."""
     config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     options = run_options(root=located(root), **where)
     with no_collector():
@@ -87,7 +87,7 @@ def plan(
     force: Force = [],  # noqa: B006
     device: Device = "auto",
 ) -> None:
-    """State what a run would compute, in numbers, without computing it."""
+    """Show what a run would compute, in numbers, without computing it."""
     config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
     if recipe is not None:
@@ -96,13 +96,13 @@ def plan(
 
 
 def show_plan(config: PipelineConfig, options: RunOptions) -> None:
-    """Print what a run would compute, and what that took when it last ran, scaled."""
+    """Print what a run would compute, with estimates scaled from the last run."""
     with no_collector():
         rows = planning.plan(stages_of(config), config, options)
     columns = ("stage", "state", "reused", "to compute", "removed", "rejected", "needs", "why")
     why = ["" if row.state == "fresh" and row.compute == 0 else row.why for row in rows]
     why = [
-        text if row.asked else "; ".join(filter(None, ("not asked for", text)))
+        text if row.asked else "; ".join(filter(None, ("not requested", text)))
         for row, text in zip(rows, why, strict=True)
     ]
     cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]
@@ -113,7 +113,7 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
 
 @contextlib.contextmanager
 def no_collector() -> Iterator[None]:
-    """Do without the collection of cycles: among the million small objects of a large corpus it costs a second."""
+    """Disable garbage collection: with the million small objects of a large corpus it costs a second."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -126,26 +126,25 @@ def no_collector() -> Iterator[None]:
 def asked(
     root: str, data: str | None, recipe: str | None, changes: list[str], device: str, file: Path | None
 ) -> tuple[PipelineConfig, dict[str, str]]:
-    """Return the settings and the place that a command asks about: what it says, else what the last run here had.
+    """Return settings, data and device for a command: its own options, else those of the last run here.
 
     Raises:
-        InputError: no data is named and no run is remembered, or a setting is wrong.
+        InputError: no data is given and there was no run, or a setting is wrong.
     """
     last = recall_run(located(root))
     if data is None and last is None:
         raise InputError(
-            f"no run below {root} is remembered; give the --root of a run{roots_below(root)}, or name the corpus with "
-            "--data, and the --recipe"
+            f"there was no run below {root}; give the --root of a run{roots_below(root)}, or --data and --recipe"
         )
     data_root = last.data_root if data is None and last is not None else located(data or "")
-    is_about_it = last is not None and (data is None or last.data_root == data_root)
-    config = last.config if recipe is None and last is not None and is_about_it else named(recipe or "atomic")
+    is_same_data = last is not None and last.data_root == data_root
+    config = last.config if recipe is None and last is not None and is_same_data else named(recipe or "atomic")
     chosen = last.device if last is not None and device == "auto" else device
     return change(config, changes, file), {"data_root": data_root, "device": chosen}
 
 
 def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
-    """Write the numbers of one row: what is not asked for costs nothing and computes nothing."""
+    """Format the numbers of one row; a stage that was not requested computes nothing."""
     at_most = row.bound == "at most"
     reused = "unknown" if row.reused is None else f"{'at least ' if at_most else ''}{row.reused:,}"
     rejected = "unknown" if row.rejected is None else f"{'' if row.compute == 0 else 'at least '}{row.rejected:,}"
@@ -161,7 +160,7 @@ def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
 
 
 def needs_of(row: planning.PlanRow) -> str:
-    """State what computing a row will take, as far as it is known."""
+    """Format what computing a row will take, as far as known."""
     if row.compute == 0:
         return "-"
     if row.needs is None:
@@ -172,22 +171,22 @@ def needs_of(row: planning.PlanRow) -> str:
 
 
 def total(rows: list[planning.PlanRow], root: str) -> str:
-    """State what all requested stages need together, and how much of that is known."""
+    """Format what all requested stages need together, as far as known."""
     todo = [row for row in rows if row.compute != 0]
     if not todo:
         return "nothing to compute"
     known = {row.stage: row.needs for row in todo if row.needs is not None}
     unknown = ", ".join(row.stage for row in todo if row.needs is None)
-    said = "in all: unknown" if not known else f"in all: {sum_of(known, all(row.bound == 'exactly' for row in todo))}"
-    said += f"; first run, or waits for a stage: unknown for {unknown}" if unknown else ""
+    needs = sum_of(known, all(row.bound == "exactly" for row in todo)) if known else "unknown"
+    text = f"total: {needs}" + (f"; unknown for {unknown} (first run, or waits for a stage)" if unknown else "")
     free = [] if "://" in root else [f"{disk(shutil.disk_usage(existing_folder(Path(root))).free)} of disk"]
     memory = free_memory()
     free += [] if memory is None else [f"{disk(memory)} of memory"]
-    return f"{said}; {' and '.join(free)} are free" if free else said
+    return f"{text}; {' and '.join(free)} are free" if free else text
 
 
 def sum_of(known: Mapping[str, Needs], exactly: bool) -> str:
-    """State what stages take together: time and disk of all, memory of the one that takes most."""
+    """Format what stages take together: time and disk of all, memory of the largest."""
     seconds, size = (sum(getattr(needs, kind) for needs in known.values()) for kind in ("seconds", "disk"))
     most = max(known, key=lambda name: known[name].memory or 0)
     memory = f", {disk(known[most].memory)} of memory at most ({most})" if known[most].memory else ""
@@ -195,5 +194,5 @@ def sum_of(known: Mapping[str, Needs], exactly: bool) -> str:
 
 
 def coloured(state: str) -> str:
-    """Write a state in its colour."""
+    """Return a state with its colour."""
     return f"[{STYLES[state]}]{state}[/]"

@@ -30,9 +30,9 @@ app.add_typer(poses.measuring, name="poses")
 app.add_typer(vlm.asking, name="vlm")
 
 
-def print_version(asked: bool) -> None:
-    """Print the version and end, where it is asked for."""
-    if asked:
+def print_version(is_requested: bool) -> None:
+    """Print the version and exit, if requested."""
+    if is_requested:
         typer.echo(f"trajpilot {metadata.version('trajpilot')}")
         raise typer.Exit
 
@@ -48,7 +48,7 @@ def about(
 
 
 def main() -> None:
-    """Run the command; an error that the user can act on is one message, not a traceback."""
+    """Run the command; an error that the user can act on prints one message, not a traceback."""
     try:
         check_arguments(sys.argv[1:])
         app()
@@ -61,18 +61,18 @@ def main() -> None:
 
 
 def check_arguments(arguments: list[str]) -> None:
-    """Refuse arguments that no record, log or page could hold: every place and every name comes in here.
+    """Reject arguments that no record, log or page could contain.
 
     Raises:
-        InputError: one is not UTF-8.
+        InputError: an argument is not UTF-8.
     """
     for number, text in enumerate(arguments, 1):
         fault = text_fault(text)
         if fault is not None:
-            raise InputError(f"argument {number} holds {fault}; give the folder or file a name in UTF-8")
+            raise InputError(f"argument {number} contains {fault}; give the folder or file a name in UTF-8")
 
 
 def refuse(message: str) -> NoReturn:
-    """Print one message in place of a traceback and end with 2."""
+    """Print one message instead of a traceback and exit with 2."""
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]error:[/] {escape(message)}")
     sys.exit(2)

@@ -21,52 +21,53 @@ from trajpilot_core.incoming import NoJsonError, check_value, parse_json, parse_
 from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.locations import resolved
 
-Root = Annotated[str, typer.Option("--root", help="Everything that is written lies under this folder.")]
+Root = Annotated[str, typer.Option("--root", help="Folder for everything that is written.")]
 Data = Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")]
 Recipe = Annotated[str, typer.Option("--recipe", help=f"Named experiment: {', '.join(RECIPES)}.")]
-Set = Annotated[list[str], typer.Option("--set", help="Change one thing: features.size_px=256 (repeatable).")]
+Set = Annotated[list[str], typer.Option("--set", help="Change one setting: features.size_px=256 (repeatable).")]
 File = Annotated[
     Path | None,
-    typer.Option("--config", help="TOML file of settings, a table per group; --set comes after it.", exists=True),
+    typer.Option("--config", help="TOML file of settings, one table per group; --set overrides it.", exists=True),
 ]
-Only = Annotated[list[str], typer.Option("--only", help=f"Run this stage only (repeatable): {', '.join(EVERY_STAGE)}.")]
-From = Annotated[str | None, typer.Option("--from", help="Run this stage and all after it.")]
+Only = Annotated[list[str], typer.Option("--only", help=f"Run only this stage (repeatable): {', '.join(EVERY_STAGE)}.")]
+From = Annotated[str | None, typer.Option("--from", help="Run this stage and all later ones.")]
 Force = Annotated[list[str], typer.Option("--force", help="Recompute this stage (repeatable).")]
-Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes side by side.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes in parallel.")]
 AtOnce = Annotated[
     int | None,
-    typer.Option("--stages-at-once", min=1, max=16, help="Stages side by side; else as many as the machine allows."),
+    typer.Option("--stages-at-once", min=1, max=16, help="Stages in parallel; default: as many as the machine allows."),
 ]
 CheckpointS = Annotated[
     float, typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch.")
 ]
 CompileModels = Annotated[
-    bool, typer.Option("--compile-models", help="On a GPU, compile the steps of small models (not measured).")
+    bool, typer.Option("--compile-models", help="On a GPU, compile the steps of small models (untested speed).")
 ]
 TrackerName = Annotated[
-    str | None, typer.Option("--tracker", help="Send curves and figures to this tracker: wandb or trackio.")
+    str | None, typer.Option("--tracker", help="Log curves and figures to this tracker: wandb or trackio.")
 ]
 Pretrained = Annotated[
     str | None,
     typer.Option(
-        "--pretrained", help="Root of a finished run: its dev captures, folds and E_tau, and initial predictors."
+        "--pretrained",
+        help="Root of a finished run: its dev captures, folds, E_tau and predictors are the start.",
     ),
 ]
-MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Share of damaged rows at which a stage fails.")]
+MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Largest share of damaged rows in a stage.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
 NO_VALUE = "null"
-"""What stands for no value in a TOML file, which has no word for it."""
+"""Stands for no value in a TOML file, which has no null."""
 SUGGESTED = 3
 ALIKE = 0.75
-"""Likeness of two names from which on one is suggested for the other: one letter in four may be wrong."""
+"""Similarity from which a name is suggested for another: one letter in four may be wrong."""
 
 
 def located(address: str) -> str:
-    """Write a folder out in full, so that it means the same from everywhere; an address stays as it is.
+    """Return the absolute path of a folder; an address is returned unchanged.
 
     Raises:
-        InputError: a login stands in the address; it is not repeated.
-        StoreError: the links of the folder lead in a circle, or its name is not UTF-8.
+        InputError: the address contains a login, which is not repeated.
+        StoreError: the links of the folder form a loop, or its name is not UTF-8.
     """
     if holds_login(address):
         raise InputError(REFUSED)
@@ -74,31 +75,31 @@ def located(address: str) -> str:
 
 
 def local_root(root: str) -> Path:
-    """Return the folder of a run that is started here: its log and its server need one on this machine.
+    """Return the folder of a run on this machine, which its log and its server need.
 
     Raises:
-        InputError: an address of an object store.
+        InputError: the root is the address of an object store.
     """
     address = located(root)
     if "://" in address:
         raise InputError(
-            f"--root {address} is no folder of this machine; give one, or deploy with that root and run by the server"
+            f"--root {address} is not a folder of this machine; give one, or deploy with that root and run on workers"
         )
     return Path(address)
 
 
 def roots_below(root: str) -> str:
-    """Name the folders just below a folder that hold a run, in brackets, for a user who gave no --root."""
+    """Return, in brackets, the direct subfolders that contain a run, as a hint for the --root."""
     notes = [] if "://" in root else sorted(Path(root).glob(f"*/{NAME}"))
-    found = [shown(note.parent) for note in notes[:SUGGESTED]]
-    return f" ({' or '.join(f'--root {address}' for address in found)})" if found else ""
+    roots = [f"--root {shown(note.parent)}" for note in notes[:SUGGESTED]]
+    return f" ({' or '.join(roots)})" if roots else ""
 
 
 def check_corpus(data: str) -> str:
-    """Refuse a corpus that is not there, or whose object store does not answer, before anything is started.
+    """Reject a corpus that does not exist, or whose object store does not answer, before anything is started.
 
     Raises:
-        InputError: what was found.
+        InputError: the corpus cannot be read.
     """
     address = located(data)
     if "://" in address:
@@ -106,7 +107,7 @@ def check_corpus(data: str) -> str:
 
         open_corpus(address)
     elif not Path(address).is_dir():
-        raise InputError(f"--data {data} is no folder; give the folder of the download")
+        raise InputError(f"--data {data} is not a folder; give the folder of the download")
     return address
 
 
@@ -114,7 +115,7 @@ def configure(name: str, changes: list[str], file: Path | None = None) -> Pipeli
     """Return the recipe `name` with the settings of a file, then with `changes` such as `features.size_px=256`.
 
     Raises:
-        InputError: a change names no field, or a value that the field does not allow.
+        InputError: a change refers to no setting, or has a value that the setting does not allow.
     """
     return change(recipe(name), changes, file)
 
@@ -123,16 +124,16 @@ def change(config: PipelineConfig, changes: list[str], file: Path | None = None)
     """Return `config` with the settings of a TOML file, then with changes such as `features.size_px=256`.
 
     Raises:
-        InputError: the file is no TOML; a change names no field, no value, or one that the field does not allow.
+        InputError: the file is not TOML; a change refers to no setting, or has no value or one that is not allowed.
     """
     values = config.values()
     for path, value in {} if file is None else settings_in(file).items():
-        place, leaf = found_in(values, path, f"{file}, {shortened(path)}")
+        place, leaf = located_setting(values, path, f"{file}, {shortened(path)}")
         place[leaf] = None if value == NO_VALUE else value
     for wanted in changes:
         path, equals, text = wanted.partition("=")
         where = f"--set {shortened(wanted)}"
-        place, leaf = found_in(values, path, where)
+        place, leaf = located_setting(values, path, where)
         if not equals:
             raise InputError(f"{where}: {without_value(path, place[leaf])}")
         try:
@@ -145,15 +146,15 @@ def change(config: PipelineConfig, changes: list[str], file: Path | None = None)
     except ValidationError as error:
         raise InputError(explain(error)) from None
     for path, value in flat(changed.values()).items():
-        check_value(value, path)  # "inf" as a text becomes a number only there
+        check_value(value, path)  # the text "inf" becomes a number only in validation
     return changed
 
 
 def settings_in(file: Path) -> dict[str, Any]:
-    """Return every setting that a TOML file states, by its whole name.
+    """Return every setting in a TOML file by its full name.
 
     Raises:
-        InputError: the file cannot be read, is no TOML, or states a setting outside any table.
+        InputError: the file cannot be read, is not TOML, or has a setting outside any table.
     """
     try:
         groups = parse_toml(read_text(file), f"--config {file}")
@@ -162,52 +163,52 @@ def settings_in(file: Path) -> dict[str, Any]:
     check_value(groups, f"--config {file}")
     loose = [name for name, value in groups.items() if not isinstance(value, dict)]
     if loose:
-        raise InputError(f"{file}: {loose[0]} stands in no table; write [features] and below it size_px = 256")
+        raise InputError(f"{file}: {loose[0]} is outside any table; write [features] and below it size_px = 256")
     return flat(groups)
 
 
-def found_in(values: dict[str, Any], path: str, wanted: str) -> tuple[dict[str, Any], str]:
-    """Return the group that holds a setting, and the setting's name there.
+def located_setting(values: dict[str, Any], path: str, where: str) -> tuple[dict[str, Any], str]:
+    """Return the group that contains a setting, and the setting's name in it.
 
     Raises:
-        InputError: there is no such setting; `wanted` says who asks for it.
+        InputError: there is no such setting; `where` is the prefix of the message.
     """
     *parents, leaf = path.split(".")
     place: object = values
     for parent in parents:
         place = place.get(parent) if isinstance(place, dict) else None
     if not isinstance(place, dict) or leaf not in place:
-        raise InputError(f"{wanted}: no such setting; {nearest(path, flat(values))}")
+        raise InputError(f"{where}: no such setting; {nearest(path, flat(values))}")
     return place, leaf
 
 
 def nearest(path: str, settings: Mapping[str, object]) -> str:
-    """Return which settings may have been meant, nearest first: of the same last name, else those that look alike."""
+    """Suggest settings that may have been meant, nearest first: with the same last name, else with a similar name."""
     same = [name for name in settings if name.rpartition(".")[2] == path.rpartition(".")[2]]
-    found = get_close_matches(path, same or settings, SUGGESTED, 0.0 if same else ALIKE)
-    return f"did you mean {' or '.join(found)}?" if found else "write for example --set features.size_px=256"
+    matches = get_close_matches(path, same or settings, SUGGESTED, 0.0 if same else ALIKE)
+    return f"did you mean {' or '.join(matches)}?" if matches else "write for example --set features.size_px=256"
 
 
 def without_value(path: str, value: object) -> str:
-    """State how a value is given to a setting, or to one of a group."""
+    """Explain how to give a value to a setting, or to one of a group."""
     if isinstance(value, dict) and value:
         return f"{path} is a group; write --set SETTING=VALUE for one of {', '.join(flat(value, f'{path}.'))}"
-    return f"no value is given; write --set {path}=VALUE (it is {json.dumps(value, default=str)} now)"
+    return f"no value given; write --set {path}=VALUE (currently {json.dumps(value, default=str)})"
 
 
 def explain(error: ValidationError) -> str:
-    """State in one line which setting has which wrong value; an address with a login in it is not repeated."""
+    """Return in one line which settings have which wrong values; an address that contains a login is not repeated."""
     return "; ".join(map(fault, error.errors()))
 
 
-def fault(found: ErrorDetails) -> str:
-    """State in one line what is wrong with one setting."""
-    value = "" if found["type"] == LOGIN_INSIDE else f" is {shortened(repr(found['input']))}"
-    return f"{'.'.join(map(str, found['loc']))}{value}: {found['msg']}"
+def fault(error: ErrorDetails) -> str:
+    """Return what is wrong with one setting."""
+    value = "" if error["type"] == LOGIN_INSIDE else f" is {shortened(repr(error['input']))}"
+    return f"{'.'.join(map(str, error['loc']))}{value}: {error['msg']}"
 
 
 def run_options(**values: object) -> RunOptions:
-    """Build the run options, with a readable error."""
+    """Build the run options; invalid ones give a readable error."""
     for name, value in values.items():
         check_value(value, name)
     try:

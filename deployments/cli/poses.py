@@ -1,4 +1,4 @@
-"""Commands on pose sources: their accuracy, and their unit of length."""
+"""Commands for pose sources: accuracy, and unit of length."""
 
 from pathlib import Path
 from typing import Annotated, get_args
@@ -22,11 +22,11 @@ from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 
 Data = Annotated[str, typer.Option("--data", help="Folder of the corpus, with pose files and videos.")]
-Recipe = Annotated[str, typer.Option("--recipe", help="Named experiment whose settings hold.")]
-Source = Annotated[str, typer.Option("--source", help="Which source reads the videos: odometry or pi3.")]
+Recipe = Annotated[str, typer.Option("--recipe", help="Named experiment to take the settings from.")]
+Source = Annotated[str, typer.Option("--source", help="Source that estimates poses from video: odometry or pi3.")]
 Workers = Annotated[int, typer.Option("--workers", help="Processes.")]
 Weights = Annotated[str | None, typer.Option("--weights", help="Folder with the weights of pi3.")]
-measuring = typer.Typer(help="Where head motion comes from: accuracy, unit of length.", no_args_is_help=True)
+measuring = typer.Typer(help="Pose sources: accuracy and unit of length.", no_args_is_help=True)
 
 
 @measuring.command()
@@ -41,9 +41,9 @@ def step(root: Root = "runs") -> None:
     rows = [row for row in read(root, "trajectories", "motions").to_pylist() if row["take_id"] in takes]
     clips = [row["motions"] for row in rows if row["scale"] == "metric"]
     if not clips:
-        raise InputError(f"no training clip below {root} has lengths in metres; run trajectories with source aria")
-    found = median_step_m(np.array(clips, dtype=np.float64).reshape(-1, MOTIONS, DOF))
-    say(Console(), f"{found:.4f} m, over {len(clips):,} training clips")
+        raise InputError(f"no training clip below {root} has metric lengths; run trajectories with source aria")
+    step_m = median_step_m(np.array(clips, dtype=np.float64).reshape(-1, MOTIONS, DOF))
+    say(Console(), f"{step_m:.4f} m, over {len(clips):,} training clips")
 
 
 @measuring.command()
@@ -86,19 +86,19 @@ def accuracy(
 
 
 def from_video(config: PipelineConfig, source: str, weights: str | None) -> PipelineConfig:
-    """Return the settings with poses from video whose lengths are left as they were estimated.
+    """Return the settings with poses from video and lengths as estimated.
 
     Raises:
-        InputError: no such source reads videos.
+        InputError: the source does not read videos.
     """
     if source not in get_args(VideoSourceName):
-        raise InputError(f"{source} reads no videos; use odometry or pi3")
+        raise InputError(f"source {source} does not read videos; use odometry or pi3")
     pi3 = config.trajectories.pi3.replace(weights=weights)
     return config.replace(trajectories=config.trajectories.replace(source=source, scale="raw", pi3=pi3))
 
 
 def read(root: str, stage: str, entry: str) -> pa.Table:
-    """Read what counts of a stage below a root.
+    """Read a table from the current output of a stage.
 
     Raises:
         InputError: the stage has not run there.

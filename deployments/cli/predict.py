@@ -1,4 +1,4 @@
-"""Command `predict`: a plan for a video of one's own. Needs no server."""
+"""Command `predict`: a plan for a user's own video. Needs no server."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,15 +15,15 @@ from schemas.predict import Plan, PlanQuery
 from trajpilot_core.errors import InputError
 
 Video = Annotated[str, typer.Argument(help="Video of a head camera.")]
-Start = Annotated[str, typer.Option("--start", help="When the first action is seen, seconds: 12.0-15.5.")]
-Goal = Annotated[str, typer.Option("--goal", help="When the last action is seen, seconds: 60-63.")]
-Horizon = Annotated[int, typer.Option("--horizon", help="Steps of the plan, Start and Goal included.")]
+Start = Annotated[str, typer.Option("--start", help="Interval of the first action, seconds: 12.0-15.5.")]
+Goal = Annotated[str, typer.Option("--goal", help="Interval of the last action, seconds: 60-63.")]
+Horizon = Annotated[int, typer.Option("--horizon", help="Steps of the plan, including Start and Goal.")]
 Trajectory = Annotated[
     str | None, typer.Option("--trajectory", help="Poses of Project Aria: closed_loop_trajectory.csv.")
 ]
 Timesync = Annotated[
     str | None,
-    typer.Option("--timesync", help="timesync.csv of the recording; without it that of the take, if it is known."),
+    typer.Option("--timesync", help="timesync.csv of the recording; default: that of the take, if known."),
 ]
 TimesyncStart = Annotated[
     int | None, typer.Option("--timesync-start", help="Row of the timesync file that is the video's first frame.")
@@ -31,17 +31,17 @@ TimesyncStart = Annotated[
 Camera = Annotated[str | None, typer.Option("--camera", help="Camera in the timesync file, such as aria01_214-1.")]
 Calibration = Annotated[
     str | None,
-    typer.Option("--calibration", help="online_calibration.jsonl; else next to the poses, or the take's."),
+    typer.Option("--calibration", help="online_calibration.jsonl; default: next to the poses, or the take's."),
 ]
 Offset = Annotated[
     float | None,
-    typer.Option("--trajectory-offset", help="Second of video of the first pose, where no timesync file is known."),
+    typer.Option("--trajectory-offset", help="Video time of the first pose, seconds, if there is no timesync file."),
 ]
-Source = Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none: No-Traj alone.")]
+Source = Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none (No-Traj only).")]
 Weights = Annotated[str | None, typer.Option("--weights", help="Folder of Pi3's weights, with --poses pi3.")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Which of the trained models; else the first.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the trained models; default: the first.")]
 Frames = Annotated[bool, typer.Option("--frames/--no-frames", help="Show frames of the videos on the page.")]
-Out = Annotated[str | None, typer.Option("--out", help="Folder for plan.json and plan.html; else below the root.")]
+Out = Annotated[str | None, typer.Option("--out", help="Folder for plan.json and plan.html; default: below the root.")]
 
 
 def predict(
@@ -64,7 +64,7 @@ def predict(
     device: Device = "auto",
     workers: Workers = 2,
 ) -> None:
-    """Predict what happens between two clips of a video, with the models that a run has trained under --root."""
+    """Predict the actions between two clips of a video, with the models that a run trained under --root."""
     asked = {
         "video": video,
         "start": start,
@@ -89,7 +89,7 @@ def predict(
     address = located(root)
     if "://" not in address and not Path(address).is_dir():
         raise InputError(
-            f"--root {root} is no folder; give the root of a run{roots_below('runs')}, or make one: make demo"
+            f"--root {root} is not a folder; give the root of a run{roots_below('runs')}, or make one: make demo"
         )
     from deployments.settings import one_thread_per_process
 
@@ -97,16 +97,16 @@ def predict(
     from trajpilot_core.predict.page import sentences
     from trajpilot_core.predict.run import predict as predicted
 
-    made, console = predicted(query, run_options(root=address, device=device, workers=workers)), Console()
-    if made.plan.simulated:
-        console.print("[bold]SIMULATED:[/] models of a made-up world; the plan says nothing about real recordings.")
-    console.print(steps_table(console, made.plan))
-    for line in (*sentences(made.plan), f"page: {made.folder}/plan.html   JSON: {made.folder}/plan.json"):
+    result, console = predicted(query, run_options(root=address, device=device, workers=workers)), Console()
+    if result.plan.simulated:
+        console.print("[bold]SIMULATED:[/] models of a simulated world; the plan says nothing about real recordings.")
+    console.print(steps_table(console, result.plan))
+    for line in (*sentences(result.plan), f"page: {result.folder}/plan.html   JSON: {result.folder}/plan.json"):
         say(console, line)
 
 
 def steps_table(console: Console, plan: Plan) -> Table:
-    """Return the table of the row that decides: five answers for every step; its sequence is marked."""
+    """Return the table of the deciding row: five labels for every step; the predicted sequence is marked."""
     from trajpilot_core.predict.page import role
 
     best = plan.decided

@@ -1,4 +1,4 @@
-"""Commands that compute: `run`, `demo`, `simulate`. No server has to be started by hand."""
+"""Commands that compute: `run`, `demo`, `simulate`. They start their own server."""
 
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -39,7 +39,7 @@ from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.stages import selected
 
 DELIBERATE = 0.6
-"""The simulated world holds many deliberately broken takes."""
+"""Allowed share of rejects: simulated worlds contain many deliberately broken takes."""
 OWN_RECIPES = {
     "soak": "soak",
     "tiny_keystep": "demo_keystep",
@@ -51,7 +51,7 @@ OWN_RECIPES = {
     "court": "demo_basketball",
 }
 WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS}
-"""Simulated worlds, each with its recipe."""
+"""Simulated world -> its recipe."""
 
 
 def run(
@@ -72,10 +72,10 @@ def run(
     pretrained: Pretrained = None,
     tracker: TrackerName = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Look at all that is needed, show the plan, and stop.")
+        bool, typer.Option("--dry-run", help="Check all that is needed, show the plan, and stop.")
     ] = False,
 ) -> None:
-    """Run the pipeline on your own download; what is fresh is reused."""
+    """Run the pipeline on your own download; fresh outputs are reused."""
     config = configure(recipe, set_, config_file)
     if pretrained is not None:
         config = starting_from(config, located(pretrained))
@@ -101,20 +101,20 @@ def run(
 
 
 def look_ahead(config: PipelineConfig, options: RunOptions) -> NoReturn:
-    """Show what a run would be stopped by, what it would compute and need; ends with status 1 where it is stopped."""
+    """Show what would stop a run, what it would compute and need; exit with 1 if something would stop it."""
     from deployments.cli.doctor import end, show
     from deployments.cli.inspect import show_plan
     from trajpilot_core.doctor.checks import check_corpus, check_device
     from trajpilot_core.doctor.preflight import preflight
 
-    found = [check_device(options.device)]
-    if found[0].verdict != "bad":
-        found += [
+    findings = [check_device(options.device)]
+    if findings[0].verdict != "bad":
+        findings += [
             *check_corpus(options.data_root, config.ingest),
             *preflight(config, options, selected(options, config)),
         ]
         show_plan(config, options)
-    end(show(found))
+    end(show(findings))
 
 
 def demo(
@@ -152,11 +152,11 @@ def demo(
 
 
 def simulate(
-    folder: str = typer.Argument(help="Folder to write: new, empty, or begun by an earlier call."),
+    folder: str = typer.Argument(help="Output folder: new, empty, or from an earlier call."),
     world: str = typer.Option("tiny", help=f"World to simulate: {', '.join(PRESETS)}."),
     workers: Workers = 2,
 ) -> None:
-    """Write a SIMULATED world in the file layout of a corpus; what is finished is kept."""
+    """Write a SIMULATED world in the file layout of a corpus; files from an interrupted call are kept."""
     from trajpilot_core.simworld.write import write_world
 
     if world not in PRESETS:
@@ -167,14 +167,14 @@ def simulate(
             config, Path(local_root(folder)), workers, lambda n, total, what: status.update(f"{what}: {n} of {total}")
         )
     typer.echo(
-        f"{done.folder}: SIMULATED, layout {config.layout}, {done.n_good} good takes ({done.n_test} of them tested), "
+        f"{done.folder}: SIMULATED, layout {config.layout}, {done.n_good} good takes ({done.n_test} for testing), "
         f"{done.n_broken} broken ones; {done.n_files} files, {done.n_bytes / 2**20:.0f} MB; "
         f"written {done.written}, reused {done.reused}"
     )
 
 
 def read_as(world: WorldConfig) -> list[str]:
-    """Return the changes of a recipe that read the layout of a simulated world, and the features that it released."""
+    """Return the --set changes with which a recipe reads the layout and released features of a simulated world."""
     spec = corpus_of_layout(world.layout)
     read = [] if world.released is None else ["features.source=released", f"features.released={world.released}"]
     read += [] if world.videos else ["ingest.video=none"]
@@ -187,9 +187,10 @@ def read_as(world: WorldConfig) -> list[str]:
 
 
 def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None) -> None:
-    """Prepare the place, then hand over to Prefect (imported only here: its settings come first).
+    """Prepare the environment, then start the run (Prefect is imported only here: its settings come first).
 
-    Raises InputError: a stage is asked for that the run does not have; before anything is written.
+    Raises:
+        InputError: a requested stage is not part of the run; nothing has been written then.
     """
     selected(options, config)
     from deployments.settings import hand_over_api_key, one_thread_per_process, prepare_prefect

@@ -1,4 +1,4 @@
-"""Command `ui`: the Prefect UI over the runs of a root."""
+"""Command `ui`: the Prefect UI for the runs of a root."""
 
 import contextlib
 import secrets
@@ -15,17 +15,17 @@ from deployments.cli.options import Root, local_root, roots_below
 from trajpilot_core.errors import InputError
 
 LOOK_EVERY_S = 2.0
-"""How often the UI looks for a newer report."""
+"""Seconds between two checks for a newer report."""
 
 
 def ui(
     root: Root = "runs",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on 127.0.0.1.")] = 4200,
 ) -> None:
-    """Open the Prefect UI over the runs of a root, until Ctrl-C; it asks for the login that is printed here.
+    """Serve the Prefect UI for the runs of a root, until Ctrl-C; log in with the printed login.
 
-    Set PREFECT_SERVER_API_AUTH_STRING=name:password for a login that stays the same. The artifact report-summary of a
-    run opens its report.
+    Set PREFECT_SERVER_API_AUTH_STRING=name:password for a fixed login. The artifact report-summary of a run links to
+    its report.
     """
     from deployments.settings import ui_environment, wanted_login
     from deployments.tethered import SERVER, launch, stop
@@ -33,10 +33,10 @@ def ui(
     home = local_root(root) / "prefect"
     if not home.exists():
         raise InputError(
-            f"{home} is not there: no run was made under {root}; give the --root of a run{roots_below(root)}"
+            f"{home} does not exist: there was no run under {root}; give the --root of a run{roots_below(root)}"
         )
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server: a port that was left is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the server: a recently closed port is free
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
@@ -44,11 +44,11 @@ def ui(
                 f"port {port} of 127.0.0.1 cannot be used ({error.strerror}); choose another with --port"
             ) from error
     login = wanted_login()
-    drawn = login or f"ui:{secrets.token_urlsafe(12)}"
-    said = "your PREFECT_SERVER_API_AUTH_STRING" if login else drawn
-    typer.echo(f"Prefect UI of {root}: http://127.0.0.1:{port}   login: {said}   (Ctrl-C ends it)")
+    credentials = login or f"ui:{secrets.token_urlsafe(12)}"
+    shown = "your PREFECT_SERVER_API_AUTH_STRING" if login else credentials
+    typer.echo(f"Prefect UI of {root}: http://127.0.0.1:{port}   login: {shown}   (Ctrl-C stops it)")
     threading.Thread(target=keep_pages, args=(home,), daemon=True).start()
-    server = launch([*SERVER, "--port", str(port)], ui_environment(home, drawn))
+    server = launch([*SERVER, "--port", str(port)], ui_environment(home, credentials))
     try:
         sys.exit(server.wait())
     except KeyboardInterrupt:
@@ -56,9 +56,9 @@ def ui(
 
 
 def keep_pages(home: Path) -> None:
-    """Keep what the UI serves of the reports as new as they are, as long as this process lives.
+    """Copy new report pages to the UI's folder until this process exits.
 
-    A page that cannot be copied (no space, no permission) leaves the UI as it is; the next look tries again.
+    If a page cannot be copied (no space, no permission), the UI keeps the old one and the next check retries.
     """
     from trajpilot_core.report.publish import FOLDER
     from trajpilot_core.report.ui.link import copy_pages

@@ -1,4 +1,4 @@
-"""How commands write tables and numbers: whole words at any width, no number without its unit."""
+"""Tables and numbers of commands: whole words at any width, every number with its unit."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from rich.markup import escape
 from rich.table import Table
 
 NARROW, WIDE = 120, 160
-"""Characters in a line: below the first, cells stand close together; from the second on, reasons fit into a table."""
+"""Line widths in characters: below the first, tables are compact; from the second on, they have a column of reasons."""
 
 
 def table_of(console: Console, columns: Sequence[str], title: str | None = None) -> Table:
-    """Return an empty table whose first column is never broken and whose other cells lose nothing."""
+    """Return an empty table whose first column is not wrapped and whose other cells are wrapped, never cut."""
     close = console.width < NARROW
     table = Table(title=title, box=box.SQUARE if close else box.HEAVY_HEAD, padding=(0, 0 if close else 1))
     for column, name in enumerate(columns):
@@ -21,13 +21,13 @@ def table_of(console: Console, columns: Sequence[str], title: str | None = None)
 
 
 def show(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
-    """Print rows whose last cell is free text; where lines are short, it stands below the table.
+    """Print rows whose last cell is free text; on narrow terminals the texts are printed below the table.
 
     Args:
-        console: where to.
-        columns: their names.
-        rows: cells; all but the last may hold markup.
-        title: of the table.
+        console: where to print.
+        columns: names of the columns.
+        rows: cells; all but the last may contain markup.
+        title: title of the table.
     """
     fits = console.width >= WIDE
     table = table_of(console, columns if fits else columns[:-1], title)
@@ -40,23 +40,23 @@ def show(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def say(console: Console, text: str) -> None:
-    """Print a line as it is, however long."""
+    """Print a line without wrapping or markup."""
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def time(seconds: float | None) -> str:
-    """Write a duration for people."""
+    """Format a duration for people."""
     if seconds is None:
         return "unknown"
     if 0 < seconds < 1:
-        return "1 s"  # rounded up: work that is to be done never takes no time
+        return "1 s"  # rounded up: work never takes no time
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def disk(size: float | None) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes for people."""
     if size is None:
         return "unknown"
     for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
@@ -66,12 +66,12 @@ def disk(size: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Write a number for a table; nothing for None."""
+    """Format a number for a table; empty for None."""
     if value is None:
         return ""
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
 
 
 def moment(iso: str | None) -> str:
-    """Write a time of ISO 8601 to the minute; nothing for None."""
+    """Format an ISO 8601 time to the minute; empty for None."""
     return "" if iso is None else iso[:16].replace("T", " ")

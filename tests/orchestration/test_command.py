@@ -106,7 +106,7 @@ def test_a_mistake_is_answered_with_one_message_and_no_traceback(tmp_path: Path)
     (tmp_path / "taken").write_text("a file where a folder should be")
     places = ("--root", str(tmp_path / "root"), "--data", str(tmp_path))
     for arguments, said in (
-        ((*places, "--data", "nowhere"), "nowhere is no folder"),
+        ((*places, "--data", "nowhere"), "nowhere is not a folder"),
         ((*places, "--only", "cooking"), "no stage is called cooking"),
         ((*places, "--set", "features.size=3"), "no such setting"),
         ((*places, "--set", "features.size_px=3"), "features.size_px is 3"),
@@ -139,5 +139,5 @@ def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
     os.killpg(process.pid, number) if number == signal.SIGINT else os.kill(process.pid, number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted: what is finished is kept" in output
+    assert "interrupted: finished work is kept" in output
     wait_for(lambda: servers_over(root) == [], 20.0)

@@ -29,14 +29,14 @@ def test_show_prints_a_group_with_what_a_change_makes_stale() -> None:
 
 
 def test_a_group_that_is_none_is_refused_with_the_groups() -> None:
-    with pytest.raises(InputError, match="no setting begins with cooking; the groups are ingest, trajectories"):
+    with pytest.raises(InputError, match="no setting starts with cooking; the groups are ingest, trajectories"):
         CliRunner().invoke(app, ["config", "show", "cooking"], catch_exceptions=False)
 
 
 def test_diff_names_what_differs_and_nothing_between_a_recipe_and_itself() -> None:
     text = said("config", "diff", "--recipe", "atomic_closed")
     assert "evaluation.vocabulary" in text
-    assert "4 settings differ; stale between them: text_bank, " in text
+    assert "4 settings differ; stale: text_bank, " in text
     assert "0 settings differ; no difference." in said("config", "diff", "--recipe", "demo", "--against", "demo")
     assert "1 settings differ" in said("config", "diff", "--recipe", "atomic", "--set", "scorer.candidates=32")
 
@@ -62,7 +62,7 @@ def test_a_file_of_settings_changes_what_it_states_and_set_comes_after_it(tmp_pa
 def test_a_wrong_file_is_refused_by_the_name_of_what_is_wrong(tmp_path: Path) -> None:
     file = tmp_path / "exp.toml"
     for content, fault in (
-        ("size_px = 256\n", "size_px stands in no table; write"),
+        ("size_px = 256\n", "size_px is outside any table; write"),
         ("[features]\nsize = 256\n", r"exp.toml, features.size: no such setting; did you mean .*features.size_px"),
         ("[features\n", "cannot be read: no TOML"),
         ("[features]\nsize_px = 17\n", "features.size_px is 17: "),

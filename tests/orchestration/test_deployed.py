@@ -18,10 +18,9 @@ from prefect.utilities import callables
 from prefect.utilities.callables import ParameterSchema, parameter_schema
 
 from deployments.declared import once, prefect_file
-from deployments.recipes import RECIPES, recipe
+from deployments.recipes import RECIPES, over, recipe
 from deployments.recipes.paper import keystep
 from deployments.recipes.simulated import demo, soak
-from schemas.changes import over
 from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.errors import InputError

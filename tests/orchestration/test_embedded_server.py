@@ -11,16 +11,20 @@ from pathlib import Path
 import pytest
 from once import EmptyDatabase, Worlds
 from stack_processes import processes_of, servers_over, wait_for
-from test_command import environment, finish, start
+from test_command import environment, start
 
+from deployments.recipes.simulated import soak
+from schemas.config import RunOptions
 from schemas.world import soak_world
+from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.stages import STAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 STARTED_S, NEWS_S, ENDED_S = 600.0, 120.0, 20.0
 """A start on a machine with ten processes a core took 200 s; a run reports the end of its server in one second."""
 
 
-def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_the_same_command_loses_nothing(
+def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_loses_nothing(
     worlds: Worlds, tmp_path: Path, empty_database: EmptyDatabase
 ) -> None:
     root, data = tmp_path / "root", worlds.copy(soak_world(), tmp_path / "world")
@@ -34,13 +38,15 @@ def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_the_same_comman
     assert process.returncode == 2
     *lines, last = output.splitlines()
     assert last.startswith("error: the Prefect server of this run ended with status -9")
-    assert "the same command goes on from there" in last
+    assert "repeat the same command to continue" in last
     assert all("refect" not in line for line in lines[1:]), "nothing of Prefect's own stands between our lines"
     (log,) = (root / "logs").glob("*.log")
     assert last.removeprefix("error: ") in log.read_text().splitlines()[-1]
     wait_for(lambda: processes_of(root) == {}, ENDED_S)
     kept = finished(root)
-    finish(start((*asked, "--only", "ingest", "--only", "features"), tmp_path, environment(tmp_path / "home")))
+    run = RunOptions(root=str(root), data_root=str(data), device="cpu", workers=1)
+    outcome = execute(STAGES["features"], soak(), run, STAGES)
+    assert outcome.message().startswith(f"reused {len(kept)}, computed ")
     assert finished(root).items() >= kept.items()
 
 

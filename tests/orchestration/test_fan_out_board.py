@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 import tasks.fan_out as fan_out
-from schemas.groups import ShardGroup
+from schemas.artifacts import ShardGroup
 from tasks.fan_out import Board, Row
 from tasks.group_runs import Seen
 from trajpilot_core.errors import StoreError

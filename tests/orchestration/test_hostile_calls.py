@@ -45,7 +45,7 @@ GIVEN = {
     "root": "root",
 }
 """Arguments that a call has besides the hostile one, where its command takes them."""
-WITHOUT_ROOT = {"demo", "claims"}
+WITHOUT_ROOT = {"demo"}
 STATUS_1 = {"verify", "doctor"}
 """Commands whose status 1 says that they found something."""
 ERROR = re.compile(r"^error: |─ Error ─", re.MULTILINE)

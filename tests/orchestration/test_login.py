@@ -122,9 +122,9 @@ def test_the_page_of_the_ui_says_that_a_login_is_needed(served: Served) -> None:
 def test_a_command_with_a_wrong_login_says_so_in_one_message(served: Served, tmp_path: Path) -> None:
     places = ("--data", str(tmp_path), "--root", str(tmp_path / "root"))
     for command, login, why in (
-        ("deploy", "", "it wants one, none is set"),
-        ("deploy", "admin:wrong", "it refuses this login"),
-        ("run", "admin:wrong", "it refuses this login"),
+        ("deploy", "", "it needs one, and none is set"),
+        ("deploy", "admin:wrong", "it rejects this login"),
+        ("run", "admin:wrong", "it rejects this login"),
         ("doctor", "admin:wrong", ""),
     ):
         set_ = {"PREFECT_API_URL": f"{served.url}/api", "PREFECT_API_AUTH_STRING": login}

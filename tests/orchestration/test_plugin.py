@@ -51,11 +51,11 @@ def test_only_a_deployment_of_ours_needs_a_server_that_is_named() -> None:
 
 
 def test_a_login_that_the_server_refuses_is_said_and_not_repeated(fake: type[Fake]) -> None:
-    assert "wants a login" in str(missing_server(fake.url, None, has_key=False))
+    assert "needs a login" in str(missing_server(fake.url, None, has_key=False))
     refused = str(missing_server(fake.url, "me:secret-word", has_key=False))
     assert missing_server(fake.url, None, has_key=True) is None
     assert missing_server(fake.url, LOGIN, has_key=False) is None
-    assert "refuses this login" in refused
+    assert "rejects this login" in refused
     assert "secret-word" not in refused
 
 
@@ -80,7 +80,7 @@ from uuid import uuid4
 from prefect.cli import flow_runs_watching
 from prefect.states import Completed, Failed
 from rich.console import Console
-from deployments.prefect_plugin import tell_reasons
+from deployments.prefect_plugin import print_reasons
 
 async def watch(flow_run_id, console, timeout=None):
     return SimpleNamespace(state=STATES[timeout])
@@ -91,7 +91,7 @@ for told in (False, True):
     print(told)
     sys.modules.pop("prefect.cli.deployment", None)
     if told:
-        tell_reasons()
+        print_reasons()
     import prefect.cli.deployment
     for case in range(len(STATES)):
         asyncio.run(sys.modules["prefect.cli.deployment"].watch_flow_run(uuid4(), Console(), timeout=case))

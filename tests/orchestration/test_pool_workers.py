@@ -48,7 +48,7 @@ def test_without_a_gpu_one_worker_of_the_gpu_pool_runs_on_the_cpu_and_says_so() 
 
 
 def test_more_workers_than_gpus_are_refused() -> None:
-    with pytest.raises(InputError, match="3 GPU workers are asked for, but 2 GPUs are visible"):
+    with pytest.raises(InputError, match="3 GPU workers are requested, but 2 GPUs are visible"):
         planned(["0", "1"], 3, 1, 2)
 
 
@@ -78,7 +78,7 @@ def test_a_pool_that_is_not_deployed_a_login_and_a_pool_of_another_kind_are_name
     fake.pools = {"trajpilot-cpu": "process", "trajpilot-gpu": "docker"}
     with pytest.raises(InputError, match="trajpilot-gpu is of type docker"):
         refuse_unready(fake.url, LOGIN, POOLS)
-    with pytest.raises(InputError, match="refuses the login"):
+    with pytest.raises(InputError, match="rejects the login"):
         refuse_unready(fake.url, "admin:wrong", POOLS)
 
 
@@ -131,13 +131,17 @@ def test_a_worker_that_dies_is_said_and_started_again_after_a_growing_pause(
 
     def say(line: str) -> None:
         said.append(line)
-        if sum("ended with status 3" in told for told in said) == 3:
+        if sum("exited with status 3" in told for told in said) == 3:
             raise Enough
 
     with pytest.raises(Enough):
         Keeper([Dead("dead", "trajpilot-cpu", 1)], tmp_path, say).keep()
-    assert [line.split("again in ")[1].split(";")[0] for line in said if "again in" in line] == ["1 s", "2 s", "4 s"]
-    assert sum("started again" in line for line in said) == 2
+    assert [line.split("restart in ")[1].split(";")[0] for line in said if "restart in" in line] == [
+        "1 s",
+        "2 s",
+        "4 s",
+    ]
+    assert sum("restarted" in line for line in said) == 2
 
 
 def test_the_command_ends_its_worker_on_ctrl_c(fake: type[Fake], tmp_path: Path) -> None:
@@ -153,5 +157,5 @@ def test_the_command_ends_its_worker_on_ctrl_c(fake: type[Fake], tmp_path: Path)
     process.send_signal(signal.SIGINT)
     rest, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0
-    assert "1 worker ended" in rest
+    assert "1 worker stopped" in rest
     assert processes_of(tmp_path) == {}

@@ -86,7 +86,7 @@ def test_status_says_fresh_missing_and_why_with_and_without_saying_the_run_again
 
 
 def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="name the corpus with --data"):
+    with pytest.raises(InputError, match="or --data and --recipe"):
         ask("status", "--root", tmp_path)
 
 
@@ -97,16 +97,16 @@ def test_who_gives_no_root_is_told_which_there_are(made: tuple[Path, Path]) -> N
         with pytest.raises(InputError, match=rf"give the --root of a run \(--root {root}\)"):
             ask(*command, "--root", root.parent)
     said = ask("doctor", "--root", root.parent).stdout
-    assert f"to do, data root: name it with --data, or give the --root of a run (--root {root})" in said
+    assert f"to do, data root: give it with --data, or give the --root of a run (--root {root})" in said
 
 
 def test_a_wrong_place_is_refused_before_anything_is_looked_at(made: tuple[Path, Path]) -> None:
     for command in ("status", "plan"):
-        with pytest.raises(InputError, match="--data nowhere is no folder"):
+        with pytest.raises(InputError, match="--data nowhere is not a folder"):
             ask(command, "--root", made[1], "--data", "nowhere")
     with pytest.raises(InputError, match="device is 'tpu'"):
         ask("doctor", "--root", made[1], "--device", "tpu")
-    with pytest.raises(InputError, match="is no folder of this machine"):
+    with pytest.raises(InputError, match="is not a folder of this machine"):
         ask("run", "--data", made[0], "--root", "s3://bucket/prefix")
     with pytest.raises(StoreError, match="cannot write to /proc/"):
         ask("run", "--data", made[0], "--root", "/proc/nowhere")
@@ -194,8 +194,8 @@ def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_name
         ("features.size_px:256", r"did you mean features\.size_px\?"),
         ("scorer.candidates.x=1", r"did you mean scorer\.candidates( or [a-z.]+)?\?"),
         ("cooking.time=3", "no such setting; write for example --set features.size_px=256"),
-        ("scorer.candidates", r"no value is given; write --set scorer\.candidates=VALUE \(it is \d+ now\)"),
-        ("features.checkpoint", r"features\.checkpoint=VALUE \(it is null now\)"),
+        ("scorer.candidates", r"no value given; write --set scorer\.candidates=VALUE \(currently \d+\)"),
+        ("features.checkpoint", r"features\.checkpoint=VALUE \(currently null\)"),
         ("scorer", r"scorer is a group; write --set SETTING=VALUE for one of scorer\."),
     ):
         with pytest.raises(InputError, match=f"^--set {re.escape(change)}: .*{said}"):
@@ -234,8 +234,8 @@ def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
     result = ask("plan", "--root", root, "--only", "trajectories")
     assert cells(result, "trajectories")[2] == "exactly 4"
     assert cells(result, "features")[2:4] == ["-", "-"]
-    assert cells(result, "features")[-1].startswith("not asked for; ")
-    assert cells(ask("plan", "--root", root, "--from", "features"), "trajectories")[-1].startswith("not asked for; ")
+    assert cells(result, "features")[-1].startswith("not requested; ")
+    assert cells(ask("plan", "--root", root, "--from", "features"), "trajectories")[-1].startswith("not requested; ")
     forced = cells(ask("plan", "--root", root, "--force", "ingest"), "ingest")
     assert (forced[0], forced[2], forced[-1]) == ("stale", "exactly 1", "forced")
     with pytest.raises(InputError, match="no stage is called cooking"):
@@ -246,7 +246,7 @@ def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(m
     _, root = made
     forced = ask("plan", "--root", root, "--force", "ingest", "--only", "ingest").stdout
     assert re.search(r"│ \d+ s, memory \d+\.\d MB, disk ", forced)
-    assert re.search(r"in all: about .* of memory at most \(ingest\); .* of memory are free", forced)
+    assert re.search(r"total: about .* of memory at most \(ingest\); .* of memory are free", forced)
     assert "│ first run: unknown │" in ask("plan", "--root", root).stdout
     assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
 
@@ -269,7 +269,7 @@ def data_file(root: Path) -> Path:
 def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(own: tuple[Path, Path]) -> None:
     _, root = own
     whole = ask("verify", "--root", root)
-    assert (whole.exit_code, "is whole" in whole.stdout) == (0, True)
+    assert (whole.exit_code, "is intact" in whole.stdout) == (0, True)
     file = data_file(root)
     kept = file.read_bytes()
     file.write_bytes(bytes([kept[0] ^ 1]) + kept[1:])
@@ -287,7 +287,7 @@ def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(own: t
 
 
 def test_verify_of_nothing_is_an_error_and_repair_waits_for_no_run(tmp_path: Path, own: tuple[Path, Path]) -> None:
-    with pytest.raises(InputError, match="holds no artifact"):
+    with pytest.raises(InputError, match="contains no artifact"):
         ask("verify", "--root", tmp_path / "nowhere")
     with root_lock(str(own[1]), 0.0), pytest.raises(StoreError, match="in use by"):
         ask("verify", "--root", own[1], "--repair")
@@ -313,17 +313,17 @@ def test_gc_shows_first_and_removes_with_yes(own: tuple[Path, Path]) -> None:
     execute(STAGES["ingest"], other, options(corpus, root), STAGES)
     young = ask("gc", "--root", root)
     assert "dry run: 0 files" in young.stdout
-    assert "the youngest of each below 24 h" in young.stdout
+    assert "with files below 24 h" in young.stdout
     dry = ask("gc", "--root", root, "--keep-h", "0", "--paths")
     assert int(cells(dry, "ingest")[0]) > 3
     assert "artifacts/ingest/" in dry.stdout
-    assert "nothing was changed, --yes removes them" in dry.stdout
+    assert "nothing was changed, --yes deletes them" in dry.stdout
     assert before <= {path for path in root.rglob("*") if path.is_file()}
     done = ask("gc", "--root", root, "--keep-h", "0", "--yes")
-    assert "removed " in done.stdout
+    assert "deleted " in done.stdout
     assert data_file(root) not in before
     assert ask("verify", "--root", root).exit_code == 0
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         ask("gc", "--root", root / "nowhere")
 
 
@@ -336,7 +336,7 @@ def test_doctor_ends_with_status_1_where_something_stops_a_run(made: tuple[Path,
     ill = ask("doctor", "--root", root, "--data", root / "nowhere")
     assert ill.exit_code == 1
     assert cells(ill, "data root")[2] == "bad"
-    assert "checks stop a run" in ill.stdout
+    assert "checks would stop a run" in ill.stdout
 
 
 def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_run(tmp_path: Path) -> None:
@@ -353,7 +353,7 @@ def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_r
     assert ill.exit_code == 1
     assert cells(ill, "annotations")[1:3] == ["missing", "bad"]
     assert "e-mail" in ill.stdout
-    with pytest.raises(InputError, match="no corpus is called 'kitchens'; the corpora are egoexo4d_atomic"):
+    with pytest.raises(InputError, match="no such corpus: 'kitchens'; the corpora are egoexo4d_atomic"):
         ask("doctor", "--corpus", "kitchens")
 
 

@@ -16,7 +16,8 @@ from stack_processes import PATIENCE, servers_over
 
 from schemas.world import soak_world
 
-RUN = ("run", "--recipe", "soak", "--max-rejects", "0.6", "--set", "report.examples=6")
+EXAMPLES = 6
+RUN = ("run", "--recipe", "soak", "--max-rejects", "0.6", "--set", f"report.examples={EXAMPLES}")
 
 
 def command(*arguments: str) -> list[str]:

@@ -1,6 +1,6 @@
 """The corpora: the only list. Adding one is a folder with its spec, its name in schemas/config.py, and a line here."""
 
-from schemas.plugins import is_plugin
+from schemas.places import is_plugin
 from trajpilot_core.corpora.egoexo4d.atomic import EGOEXO4D_ATOMIC
 from trajpilot_core.corpora.egoexo4d.basketball import EGOEXO4D_BASKETBALL
 from trajpilot_core.corpora.egoexo4d.keystep import EGOEXO4D_KEYSTEP

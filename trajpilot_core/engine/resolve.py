@@ -11,12 +11,10 @@ from pathlib import Path
 from schemas.action_token import ActionTokenConfig
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
-from schemas.devices import device_fault
 from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
-from schemas.places import OtherRun
-from schemas.pose_sources import PoseSourcesConfig
-from schemas.poses import Pi3Config
+from schemas.places import OtherRun, device_fault
+from schemas.poses import Pi3Config, PoseSourcesConfig
 from schemas.probe import ProbeConfig
 from schemas.training import PredictorConfig, TrainConfig
 from schemas.trajectories import TrajectoryConfig

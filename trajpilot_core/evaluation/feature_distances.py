@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.diagnostics import DiagnosticsConfig
+from schemas.config import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, interval

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from schemas.joint_decoding import JointDecodingConfig
+from schemas.closed import JointDecodingConfig
 from schemas.results import DecodingChoice
 from trajpilot_core.data.planning import SPLITS, WindowSet
 from trajpilot_core.methods.batch import WindowBatch

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.pose_sources import POSE_METRICS, PoseScore, PoseSourcesConfig
+from schemas.poses import POSE_METRICS, PoseScore, PoseSourcesConfig
 from schemas.results import Judgement
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.planning import PlanningData

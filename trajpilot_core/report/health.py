@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.rejects import MEANING, RejectCode
+from schemas.rejects import RejectCode
 
 SPLITS = ("train", "dev", "test")
 SAMPLES = 2
@@ -66,16 +66,15 @@ def problems(rejects: Mapping[str, pa.Table]) -> list[Problem]:
 
 def _problem(stage: str, code: RejectCode, rows: pa.Table) -> Problem:
     """Summarise the rejects of one stage and code."""
-    severity, meaning, action = MEANING[code]
     samples = sorted(
         {f"{take}: {detail}" for take, detail in zip(rows["take"].to_pylist(), rows["detail"].to_pylist(), strict=True)}
     )[:SAMPLES]
     return Problem(
         stage,
         code.value,
-        severity,
-        meaning,
-        action,
+        code.severity,
+        code.meaning,
+        code.action,
         rows.num_rows,
         int(pc.sum(rows["n_units"]).as_py() or 0),
         len(pc.unique(rows["take"])),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from schemas.pose_sources import POSE_METRICS, PoseScore
+from schemas.poses import POSE_METRICS, PoseScore
 from schemas.results import Judgement
 from trajpilot_core.evaluation.pose_rows import PoseRow, pose_rows, trained_on
 from trajpilot_core.evaluation.trained_rows import TRAINED

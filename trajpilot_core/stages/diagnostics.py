@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from schemas.arrow import table_of
-from schemas.diagnostics import DiagnosticsConfig
+from schemas.config import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.arrays import Codes
 from trajpilot_core.engine.stage import Inputs, Stage, Work

@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.pose_sources import POSE_MODELS, PoseScore, PoseSourcesConfig
+from schemas.poses import POSE_MODELS, PoseScore, PoseSourcesConfig
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.contributions import chains_in, folds_of, part_of
 from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, model_key, seeds_of

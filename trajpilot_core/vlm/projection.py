@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.text import TextConfig
+from schemas.features import TextConfig
 from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.encoders.text.base import TextEncoder
 from trajpilot_core.encoders.text.registry import load_text_encoder

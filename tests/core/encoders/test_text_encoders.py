@@ -9,7 +9,7 @@ import sys
 import types
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -17,31 +17,19 @@ import torch
 from planning_world import Memory, WorldSize, planning_world, run_stage
 from safetensors import safe_open
 from torch import Tensor, nn
-from transformers import (
-    BertConfig,
-    BertModel,
-    CLIPConfig,
-    CLIPModel,
-    GPT2Config,
-    GPT2Model,
-    PreTrainedModel,
-    RobertaConfig,
-    RobertaModel,
-    T5Config,
-    T5Model,
-)
 from typer.testing import CliRunner
 
 from deployments.cli.main import app
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text import egovlp_file
 from trajpilot_core.encoders.text.base import CHECKPOINT, CONVERTED, unit_rows, weights_file
-from trajpilot_core.encoders.text.egovlp import convert, text_projection, text_tower
 from trajpilot_core.encoders.text.egovlp_file import INERT, Inert, read_checkpoint
 from trajpilot_core.encoders.text.registry import load_text_encoder
-from trajpilot_core.encoders.text.transformers_text import POOLS
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.stages import text_bank
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, RobertaModel
 
 WIDTH = 64
 TEXTS = ["cut the carrot", "cut the onion", "open the fridge door"]
@@ -57,7 +45,9 @@ def byte_tokenizer(folder: Path) -> None:
     (folder / "merges.txt").write_text("#version: 0.2\n")
 
 
-def roberta(width: int = WIDTH) -> RobertaModel:
+def roberta(width: int = WIDTH) -> "RobertaModel":
+    from transformers import RobertaConfig, RobertaModel
+
     torch.manual_seed(0)
     sizes = {"hidden_size": width, "intermediate_size": 96, "num_attention_heads": 1, "num_hidden_layers": 12}
     return RobertaModel(
@@ -66,7 +56,7 @@ def roberta(width: int = WIDTH) -> RobertaModel:
     ).eval()
 
 
-def released_layout(tower: RobertaModel) -> dict[str, Tensor]:
+def released_layout(tower: "RobertaModel") -> dict[str, Tensor]:
     """The keys of the released checkpoint: distributed prefix, fusion layers, projections, video tower."""
     state = {f"text_model.{k}": v for k, v in tower.state_dict().items()}
     state["text_model.embeddings.position_ids"] = torch.arange(90)[None]
@@ -155,6 +145,8 @@ def test_what_the_trainer_saved_beside_the_weights_stays_inert(folder: Path, mon
 
 
 def test_nothing_in_a_checkpoint_is_executed_and_a_refusal_names_only_what_is_not_allowed(tmp_path: Path) -> None:
+    from trajpilot_core.encoders.text.egovlp import convert
+
     class Attack:
         def __reduce__(self) -> tuple[Any, tuple[str]]:
             return os.system, (f"touch {tmp_path / 'executed'}",)
@@ -180,6 +172,8 @@ def test_nothing_in_a_checkpoint_is_executed_and_a_refusal_names_only_what_is_no
 def test_the_converted_file_gives_the_same_vectors_and_says_where_it_comes_from(
     folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    from trajpilot_core.encoders.text.egovlp import convert
+
     other = tmp_path_factory.mktemp("converted")
     byte_tokenizer(other)
     about = convert(folder / CHECKPOINT, other / CONVERTED)
@@ -210,6 +204,8 @@ def test_the_command_converts_and_a_converted_file_is_taken_before_the_released_
 def test_a_file_to_convert_to_is_refused_and_a_write_that_fails_leaves_nothing_behind(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from trajpilot_core.encoders.text.egovlp import convert
+
     def full(tensors: object, path: Path, metadata: object) -> None:
         path.write_bytes(b"part")
         raise OSError(28, "No space left on device")
@@ -227,6 +223,8 @@ def test_a_file_to_convert_to_is_refused_and_a_write_that_fails_leaves_nothing_b
 
 
 def test_what_is_no_encoder_is_refused_and_named(folder: Path) -> None:
+    from trajpilot_core.encoders.text.egovlp import text_tower
+
     state = read_checkpoint(folder / CHECKPOINT)
     unknown = state | {"text_model.encoder.layer.3.adapter.weight": torch.zeros(2)}
     del state["text_model.encoder.layer.3.output.dense.weight"]
@@ -245,8 +243,10 @@ def test_what_is_no_encoder_is_refused_and_named(folder: Path) -> None:
         load_text_encoder(TextConfig(encoder="transformers", model="somebody/model"), "cpu")
 
 
-def tiny_models() -> dict[str, PreTrainedModel]:
+def tiny_models() -> dict[str, "PreTrainedModel"]:
     """An encoder, a decoder, an encoder with its decoder, a text tower beside one for pictures; random weights."""
+    from transformers import BertConfig, BertModel, CLIPConfig, CLIPModel, GPT2Config, GPT2Model, T5Config, T5Model
+
     torch.manual_seed(0)
     small = {"vocab_size": 261, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     text = {**small, "intermediate_size": 32, "max_position_embeddings": 90, "eos_token_id": 2, "projection_dim": 8}
@@ -289,6 +289,8 @@ def test_text_models_of_every_kind_work(tmp_path: Path) -> None:
 
 
 def test_the_last_token_is_found_on_either_side_of_the_padding() -> None:
+    from trajpilot_core.encoders.text.transformers_text import POOLS
+
     states = torch.arange(10.0).view(2, 5, 1)
     mask = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]])
     assert POOLS["last"](states, mask).flatten().tolist() == [2.0, 9.0]
@@ -337,6 +339,8 @@ def test_the_bank_has_one_unit_vector_per_label_in_order_and_says_who_made_it(tm
 
 
 def test_the_projection_of_the_small_variant_is_found() -> None:
+    from trajpilot_core.encoders.text.egovlp import text_projection
+
     small = text_projection({"txt_proj.1.weight": torch.randn(5, 4), "txt_proj.1.bias": torch.zeros(5)})
     assert isinstance(small[0], nn.ReLU)
     with pytest.raises(CheckpointError, match="layers"):

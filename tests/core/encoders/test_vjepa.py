@@ -3,15 +3,13 @@
 import dataclasses
 import pickle
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import torch
 from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
-from transformers import VJEPA2Config, VJEPA2Model
-from transformers.models.vjepa2 import modeling_vjepa2
 
 from schemas.config import FeatureConfig
 from schemas.vjepa import Release, n_parameters
@@ -19,6 +17,9 @@ from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder, VjepaSpec
 from trajpilot_core.encoders.video.vjepa_checkpoint import encoder_state, file_sha256, load_encoder, read_checkpoint
 from trajpilot_core.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from transformers import VJEPA2Model
 
 FRAMES, SIDE = 8, 96
 SMALL = VjepaSpec(64, 4, 2, 128)
@@ -36,8 +37,10 @@ def clips(n: int = 2, frames: int = FRAMES, side: int = SIDE) -> Tensor:
     return torch.randn((n, 3, frames, side, side), generator=torch.Generator().manual_seed(1))
 
 
-def theirs(encoder: VjepaEncoder) -> VJEPA2Model:
+def theirs(encoder: VjepaEncoder) -> "VJEPA2Model":
     """transformers' model with our weights; the video embedding is folded into the patch embedding's bias."""
+    from transformers import VJEPA2Config, VJEPA2Model
+
     spec, state = encoder.spec, encoder.state_dict()
     config = VJEPA2Config(
         hidden_size=spec.width,
@@ -76,7 +79,7 @@ def theirs(encoder: VjepaEncoder) -> VJEPA2Model:
     return model
 
 
-def tokens_of(model: VJEPA2Model, clip: Tensor) -> Tensor:
+def tokens_of(model: "VJEPA2Model", clip: Tensor) -> Tensor:
     with torch.inference_mode():
         out: Tensor = model(pixel_values_videos=clip.transpose(1, 2), skip_predictor=True).last_hidden_state
     return out
@@ -108,6 +111,7 @@ def test_release_2_0_equals_transformers() -> None:
 
 def test_release_2_1_equals_transformers_with_its_rotation_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """V-JEPA 2.1 differs by interleaved frequencies and scaled positions; both are put into transformers here."""
+    from transformers.models.vjepa2 import modeling_vjepa2
 
     def interleaved(x: Tensor, pos: Tensor) -> Tensor:
         half = x.shape[-1] // 2

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_stages import TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, write_corpus
 
+from schemas.artifacts import ShardGroup
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import ShardGroup
 from trajpilot_core.engine.execution.compute import ComputeContext
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.execution.groups import (

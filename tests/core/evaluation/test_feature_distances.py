@@ -10,7 +10,7 @@ from planning_world import Memory, run_stage
 from projected_world import WORLD, tables_of_world
 
 from schemas.arrow import rows_of
-from schemas.diagnostics import DiagnosticsConfig
+from schemas.config import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.evaluation.feature_distances import (
     ADJACENT,

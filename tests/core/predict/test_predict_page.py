@@ -132,7 +132,7 @@ def test_the_folder_of_a_plan_is_a_name_that_every_file_system_takes() -> None:
         ({"--trajectory-offset": "nan"}, "trajectory_offset_s is nan: Input should be a finite number"),
         ({"--camera": "aria01_214-1"}, "--camera without --timesync would change nothing; name the timesync file"),
         ({"--camera": "a", "--timesync-start": "3"}, "--camera and --timesync-start without --timesync would change"),
-        ({"--root": "/nowhere/at/all"}, "--root /nowhere/at/all is no folder; give the root of a run"),
+        ({"--root": "/nowhere/at/all"}, "--root /nowhere/at/all is not a folder; give the root of a run"),
         ({}, "needs 'takes', which stage ingest writes"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from planning_world import Memory
 from stored_world import SETTINGS, options, stages_on, world
 
-from schemas.diagnostics import DiagnosticsConfig
+from schemas.config import DiagnosticsConfig
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES

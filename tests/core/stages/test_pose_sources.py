@@ -17,7 +17,7 @@ from schemas.arrow import rows_of
 from schemas.closed import ClosedDecodingConfig
 from schemas.config import PipelineConfig
 from schemas.observation import motions_schema
-from schemas.pose_sources import POSE_MODELS, PoseScore, PoseSourcesConfig
+from schemas.poses import POSE_MODELS, PoseScore, PoseSourcesConfig
 from schemas.results import Judgement
 from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
 from schemas.trajectories import VideoMotionsConfig

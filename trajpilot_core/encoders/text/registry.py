@@ -1,7 +1,7 @@
 """Text encoders: the only list. Importing this module does not import torch."""
 
 from schemas.config import TextConfig
-from schemas.plugins import is_plugin
+from schemas.places import is_plugin
 from trajpilot_core.encoders.text.base import TOKENIZER, TextEncoder, TextEncoderSpec, model_folder, weights_file
 from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.plugins import TEXT_ENCODERS as GROUP

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from schemas.config import FeatureConfig
-from schemas.plugins import is_plugin
+from schemas.places import is_plugin
 from schemas.vjepa import VJEPA_FILES, VJEPA_SIZES, n_parameters
 from trajpilot_core.encoders.video.base import VideoEncoder, VideoEncoderSpec
 from trajpilot_core.errors import NotBuiltError

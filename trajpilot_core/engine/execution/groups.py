@@ -13,9 +13,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schemas.artifacts import UnitSources
+from schemas.artifacts import ShardGroup, UnitSources
 from schemas.config import PipelineConfig, RunOptions
-from schemas.groups import ShardGroup
 from trajpilot_core.engine.execution.compute import ComputeContext, compute_shards
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.scratch import scratch_folder

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from schemas.annotation import CorpusCount
 from schemas.artifacts import ArtifactRef, Manifest
-from schemas.rejects import BY_CHOICE, MEANING, RejectCode
+from schemas.rejects import RejectCode
 from trajpilot_core.errors import InputError
 
 
@@ -85,14 +85,13 @@ def _paper(row: CorpusCount) -> str:
 
 def _reject(code: RejectCode, n: int) -> dict[str, str | int | float]:
     """State what a code means; a drop costs rows, a repair or a warning none. The report says what to do about each."""
-    severity, meaning, _ = MEANING[code]
-    did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}[severity]
-    return _row(f"{did}: {code.value}", n, meaning)
+    did = {"drop": "rejected", "repair": "repaired", "warn": "warned"}[code.severity]
+    return _row(f"{did}: {code.value}", n, code.meaning)
 
 
 def units_lost(rejected: Mapping[str, int]) -> int:
     """Return the units lost among counts by code (repairs and warnings cost none)."""
-    return sum(n for code, n in rejected.items() if MEANING[RejectCode(code)].severity == "drop")
+    return sum(n for code, n in rejected.items() if RejectCode(code).severity == "drop")
 
 
 def check_ratio(manifest: Manifest, allowed: float) -> None:
@@ -101,7 +100,7 @@ def check_ratio(manifest: Manifest, allowed: float) -> None:
     Raises:
         InputError: names the codes and how many units each cost.
     """
-    damaged = {code: n for code, n in manifest.rejected.items() if RejectCode(code) not in BY_CHOICE}
+    damaged = {code: n for code, n in manifest.rejected.items() if not RejectCode(code).by_choice}
     chosen = manifest.n_in - units_lost(manifest.rejected) + units_lost(damaged)
     lost = units_lost(damaged)
     if chosen and lost / chosen > allowed:

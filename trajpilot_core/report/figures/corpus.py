@@ -4,7 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 
-from schemas.rejects import MEANING, RejectCode
+from schemas.rejects import RejectCode
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.bars import Bar, bar_chart
 from trajpilot_core.report.drawing.charts import Key, legend_mark
@@ -24,7 +24,7 @@ def corpus(committed: Committed) -> Drawn:
     by_horizon = [bar._replace(name=f"H = {bar.name}") for bar in rising]
     lost: Counter[str] = Counter()
     for row in rejects.to_pylist():
-        lost[row["code"]] += row["n_units"] if MEANING[RejectCode(row["code"])].severity == "drop" else 0
+        lost[row["code"]] += row["n_units"] if RejectCode(row["code"]).severity == "drop" else 0
     left_out = [Bar(code, (("lost", n),)) for code, n in lost.most_common() if n]
     panels = [
         Panel("Takes by scenario", bar_chart("Takes by scenario", "takes", by_scenario)),

@@ -1,7 +1,7 @@
 """Right steps by the source of head motion that a predictor was trained on and the one that it is asked with."""
 
 from schemas.arrow import rows_of
-from schemas.pose_sources import PoseMetric, PoseScore
+from schemas.poses import PoseMetric, PoseScore
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Series, keys_of, measured, whisker_chart

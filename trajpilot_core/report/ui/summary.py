@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from schemas.action_token import TokenContrast
 from schemas.arrow import rows_of
 from schemas.outcome import OutcomeMetric, ShotScore
-from schemas.pose_sources import PoseScore
+from schemas.poses import PoseScore
 from schemas.probe import ProbeScore
 from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.arrow import table_of
 from schemas.config import PipelineConfig
-from schemas.pose_sources import POSE_METRICS, PoseScore
+from schemas.poses import POSE_METRICS, PoseScore
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.report.drawing.picture import NothingToDraw
 from trajpilot_core.report.figures.pose_sources import pose_sources
