@@ -23,6 +23,7 @@ from trajpilot_core.corpora.records.corpus_statistics import (
     TRAIN_SEGMENTS,
     TRAIN_TAKES,
 )
+from trajpilot_core.corpora.records.labels import is_tagged_unsure
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.corpora.spec import CorpusSpec
 
@@ -132,19 +133,15 @@ def read_description(value: object, config: IngestConfig) -> tuple[float, str] |
         if flag is None and fields.get(name) is not None:
             return Fault(MALFORMED, f"`{name}` is {shown(fields[name])}, expected true, false, 0, 1 or null")
     subject = fields["subject"] if "subject" in fields else fields["narration_subject"]
-    fault = _filter_fault(subject, flags["unsure"], flags["ego_visible"], config)
-    return fault or (time_s, text)
-
-
-def _filter_fault(subject: object, unsure: bool | None, visible: bool | None, config: IngestConfig) -> Fault | None:
-    """Return the filter that the description fails. A null `unsure` is no doubt; a null `ego_visible` is no sight."""
     if not isinstance(subject, str) or subject.strip() not in config.subjects:
         return Fault(RejectCode.NOT_WEARER, f"subject is {shown(subject)}")
-    if config.drop_unsure and unsure:
+    if config.drop_unsure and flags["unsure"]:  # null counts as sure
         return Fault(RejectCode.UNSURE, "unsure is true")
-    if config.require_ego_visible and not visible:
-        return Fault(RejectCode.NOT_EGO_VISIBLE, f"ego_visible is {visible}")
-    return None
+    if config.drop_unsure and is_tagged_unsure(text):
+        return Fault(RejectCode.UNSURE, f"its text has a tag: {shown(text)!r}")
+    if config.require_ego_visible and not flags["ego_visible"]:  # null counts as not visible
+        return Fault(RejectCode.NOT_EGO_VISIBLE, f"ego_visible is {flags['ego_visible']}")
+    return time_s, text
 
 
 def _count(entry: object) -> int:

@@ -6,6 +6,7 @@ Two texts are the same answer when their normalised strings are equal, or when a
 
 import csv
 import io
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -18,6 +19,9 @@ SUBJECTS = "the camera wearer, a camera wearer, camera wearer, the person, a per
 SUBJECT_PHRASES = tuple(SUBJECTS.split(", "))
 """What stands for the wearer at the start of a description; `c` is the corpus's own letter."""
 APOSTROPHES = "'’ʼ`´"
+UNSURE_TAG = re.compile(r"#\s*unsure\b|<\s*unsure\b")
+TAG = re.compile(rf"{UNSURE_TAG.pattern}\s*>?|#[a-z]\w*|<\s*/?\s*[a-z]\w*\s*/?\s*>")
+"""Tags that narrators put into a text, in lower case: `#C`, `#unsure`, `<unsure>`."""
 COLUMNS = ["text", "label_id"]
 
 
@@ -35,7 +39,7 @@ _CHARACTERS = _Characters()
 
 
 def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
-    """Return the label of a description: NFKC, lower case, no punctuation, single spaces, no leading subject.
+    """Return the label of a description: NFKC, lower case, no tags, no punctuation, single spaces, no leading subject.
 
     Idempotent: the label of a label is the label itself. Empty where nothing is left.
 
@@ -45,10 +49,19 @@ def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
     before = None
     while text != before:
         before = text
-        words = " ".join(unicodedata.normalize("NFKC", text).lower().translate(_CHARACTERS).split())
+        words = " ".join(TAG.sub(" ", _folded(text)).translate(_CHARACTERS).split())
         spoken = next((s for s in subjects if words == s or words.startswith(f"{s} ")), "")
         text = words[len(spoken) + 1 :] if spoken else words
     return text
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).lower()
+
+
+def is_tagged_unsure(text: str) -> bool:
+    """Return whether a description carries a tag like `#unsure` or `<unsure>`."""
+    return UNSURE_TAG.search(_folded(text)) is not None
 
 
 def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
