@@ -38,9 +38,9 @@ ROWS = 1536
 """Of the plain matrix product that the rates are held against: a window's candidates times their steps."""
 
 
-def product(_: torch.Size, one: torch.Size, other: torch.Size, **__: object) -> int:
+def product(_: torch.Size, left: torch.Size, right: torch.Size, **__: object) -> int:
     """Return the operations of a product of (..., m, k) and (..., k, n) that is added in place."""
-    return 2 * one.numel() * other[-1]
+    return 2 * left.numel() * right[-1]
 
 
 IN_PLACE = {torch.ops.aten.addmm_: product, torch.ops.aten.baddbmm_: product}
@@ -134,8 +134,8 @@ def original_cem(folder: Path) -> Callable[..., Tensor]:
     module: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.torch = Unclipped("torch")
-    found: Callable[..., Tensor] = module.cem
-    return found
+    cem: Callable[..., Tensor] = module.cem
+    return cem
 
 
 class Sides(NamedTuple):
@@ -166,15 +166,15 @@ def sides(case: Case, cem: Callable[..., Tensor]) -> Sides:
         context = model.encode(start, goal, case.horizon)
 
         def energy(controls_BSMP: Tensor) -> Tensor:
-            moves, asked = Moves(controls_BSMP, to_motion), StepsAsked(case.horizon, mids, last_alone=True)
-            return values_of(arranged, context, moves, asked, lambda latent, at: l1_between(latent[0], goal[at]))
+            moves, steps = Moves(controls_BSMP, to_motion), StepsAsked(case.horizon, mids, last_alone=True)
+            return values_of(arranged, context, moves, steps, lambda latent, at: l1_between(latent[0], goal[at]))
 
         return cross_entropy_search(energy, case.windows, noise, case.search).mean
 
     def theirs(row: int) -> Tensor:
         def world(frames: Tensor, actions: Tensor, poses: Tensor) -> tuple[Tensor, Tensor]:
-            motion, mine = actions[:, :, :FREE] @ to_motion, goal[row : row + 1].expand(len(frames), -1, -1)
-            context = model.encode(frames[:, 0], mine, case.horizon)
+            motion, goals = actions[:, :, :FREE] @ to_motion, goal[row : row + 1].expand(len(frames), -1, -1)
+            context = model.encode(frames[:, 0], goals, case.horizon)
             out = model(context, StepInputs(motion[:, None]), actions.shape[1], case.horizon)
             return out[:, 0, -1:], poses[:, -1:]
 
@@ -191,8 +191,8 @@ def sides(case: Case, cem: Callable[..., Tensor]) -> Sides:
 def timed(work: Callable[[], T]) -> tuple[T, float]:
     """Return what some work returns, and the CPU seconds of this process in it."""
     began = time.process_time()
-    found = work()
-    return found, time.process_time() - began
+    result = work()
+    return result, time.process_time() - began
 
 
 @torch.no_grad()
@@ -224,9 +224,9 @@ def main() -> int:
     torch.set_num_threads(1)
     cem, faults = original_cem(options.original), 0
     for case in CASES:
-        found = measure(case, cem, options.repeats)
-        print(found.told(case), flush=True)
-        faults += found.off > AGREE or (case is CASES[0] and found.theirs_s / found.ours_s < WANTED)
+        result = measure(case, cem, options.repeats)
+        print(result.told(case), flush=True)
+        faults += result.off > AGREE or (case is CASES[0] and result.theirs_s / result.ours_s < WANTED)
     return int(faults > 0)
 
 

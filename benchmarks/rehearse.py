@@ -185,37 +185,37 @@ def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: S
     folder.mkdir(parents=True, exist_ok=True)
     options = RunOptions(root=str(root), data_root=str(folder), device="cpu", workers=workers, force=(stage,))
     request, answer, log = (folder / f"{stage}.{kind}" for kind in ("request.json", "answer.json", "log"))
-    asked = {"config": config.model_dump(mode="json"), "options": options.model_dump(mode="json")}
-    request.write_text(json.dumps({"stage": stage, "sizes": astuple(sizes), "answer": str(answer), **asked}))
+    settings = {"config": config.model_dump(mode="json"), "options": options.model_dump(mode="json")}
+    request.write_text(json.dumps({"stage": stage, "sizes": astuple(sizes), "answer": str(answer), **settings}))
     with log.open("w") as output:
         command = [sys.executable, __file__, "--child", str(request)]
         child = subprocess.run(command, cwd=CHECKOUT, stdout=output, stderr=subprocess.STDOUT, check=False)
     if child.returncode:
         raise StageFailed(f"{way}/{stage} ended with {child.returncode}: {log.read_text()[-2000:]}")
-    found = Measured(way=way, stage=stage, **json.loads(answer.read_text()))
-    print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
-    return found
+    measured = Measured(way=way, stage=stage, **json.loads(answer.read_text()))
+    print(json.dumps(asdict(measured)), file=sys.stderr, flush=True)
+    return measured
 
 
 def cpu_s() -> float:
     """Return the CPU seconds of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def as_child(request: Path) -> None:
     """Run the stage of a request and write what it took."""
-    asked = json.loads(request.read_text())
-    config, options = PipelineConfig.model_validate(asked["config"]), RunOptions.model_validate(asked["options"])
-    stages = planted(stages_of(config), Sizes(*asked["sizes"]))
+    job = json.loads(request.read_text())
+    config, options = PipelineConfig.model_validate(job["config"]), RunOptions.model_validate(job["options"])
+    stages = planted(stages_of(config), Sizes(*job["sizes"]))
     imported_s, began = cpu_s(), time.monotonic()
-    outcome = execute(stages[asked["stage"]], config, options, stages)
+    outcome = execute(stages[job["stage"]], config, options, stages)
     spent = {"seconds": time.monotonic() - began, "cpu_s": cpu_s() - imported_s}
-    note = last_note(open_folder(options.root), asked["stage"])
+    note = last_note(open_folder(options.root), job["stage"])
     assert note is not None
     peaks = {"peak_bytes": note[1].memory_bytes or 0, "disk_bytes": note[1].disk_bytes}
     took = {name: round(value, 2) for name, value in spent.items()} | peaks | {"rows": outcome.n_out}
-    Path(asked["answer"]).write_text(json.dumps(took))
+    Path(job["answer"]).write_text(json.dumps(took))
 
 
 def rehearse(config: PipelineConfig, sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
@@ -263,31 +263,32 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the figures there")
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        as_child(asked.child)
+    options = parser.parse_args()
+    if options.child:
+        as_child(options.child)
         return
-    folder, sizes = asked.folder or Path(tempfile.mkdtemp(prefix="rehearse-")), PAPER.scaled(asked.share)
+    folder, sizes = options.folder or Path(tempfile.mkdtemp(prefix="rehearse-")), PAPER.scaled(options.share)
     try:
-        measured = rehearse(recipe(asked.recipe), sizes, folder, asked.workers)
+        measured = rehearse(recipe(options.recipe), sizes, folder, options.workers)
     except StageFailed as error:
         sys.exit(str(error))
     finally:
-        if asked.folder is None:
+        if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
     print(table(measured))
-    if asked.json:
-        found = {"recipe": asked.recipe, "sizes": asdict(sizes), "measured": [asdict(one) for one in measured]}
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.json:
+        figures = {"recipe": options.recipe, "sizes": asdict(sizes), "measured": [asdict(stage) for stage in measured]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def planted(stages: Mapping[str, AnyStage], sizes: Sizes) -> dict[str, AnyStage]:
     """Return the same stages, of which the first three sample their output."""
-    found = dict(stages)
-    found["ingest"] = replace(found["ingest"], run=partial(write_tables, sizes=sizes), sources=partial(facts, sizes))
-    found["trajectories"] = replace(found["trajectories"], run=write_motions)
-    found["features"] = replace(found["features"], run=write_features)
-    return found
+    sampled = dict(stages)
+    ingest = partial(write_tables, sizes=sizes)
+    sampled["ingest"] = replace(sampled["ingest"], run=ingest, sources=partial(facts, sizes))
+    sampled["trajectories"] = replace(sampled["trajectories"], run=write_motions)
+    sampled["features"] = replace(sampled["features"], run=write_features)
+    return sampled
 
 
 def facts(sizes: Sizes, inputs: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
@@ -410,13 +411,13 @@ def windows_table(segments: pa.Table, horizons: tuple[int, int]) -> pa.Table:
     parts = []
     for horizon in range(horizons[0], horizons[1] + 1):
         rows = window_rows(take, run, horizon)
-        own = named.take(pa.array(rows[:, 0]))
-        position = pc.utf8_lpad(own["position"].cast(pa.string()), width=4, padding="0")
+        first_segments = named.take(pa.array(rows[:, 0]))
+        position = pc.utf8_lpad(first_segments["position"].cast(pa.string()), width=4, padding="0")
         offsets = pa.array(np.arange(0, rows.size + 1, horizon, dtype=np.int32))
         columns = {
-            "window_id": pc.binary_join_element_wise(own["take_id"], f"h{horizon}", position, ":"),
-            "take_id": own["take_id"],
-            "split": own["split"],
+            "window_id": pc.binary_join_element_wise(first_segments["take_id"], f"h{horizon}", position, ":"),
+            "take_id": first_segments["take_id"],
+            "split": first_segments["split"],
             "horizon": pa.array(np.full(len(rows), horizon)),
             "segment_ids": pa.ListArray.from_arrays(offsets, ids.take(pa.array(rows.ravel()))),
         }
@@ -449,9 +450,9 @@ def shards(work: Work[Any]) -> Iterator[tuple[str, int, pa.Table, Numbers, np.ra
 def effects_of(labels: Numbers, width: int) -> NDArray[np.float32]:
     """Return (S, width): a vector of unit variance for each label, equal wherever the label occurs."""
     basis = np.random.default_rng(SEED).standard_normal((32, width), np.float32) / np.sqrt(np.float32(32))
-    own = np.stack([np.random.default_rng([SEED, int(n)]).standard_normal(32, np.float32) for n in labels])
-    found: NDArray[np.float32] = own @ basis
-    return found
+    codes = np.stack([np.random.default_rng([SEED, int(n)]).standard_normal(32, np.float32) for n in labels])
+    effects: NDArray[np.float32] = codes @ basis
+    return effects
 
 
 def write_motions(work: Work[TrajectoryConfig]) -> None:

@@ -238,8 +238,8 @@ def compare(path: Path, python_official: str | None, rounds: int) -> bool:
 
 def _judge(path: Path, ways: list[str], middle: dict[str, dict[str, float]]) -> bool:
     """Print each demand with what was measured."""
-    own = np.load(path.with_name("ours.npy"))
-    difference = max(float(np.abs(np.load(path.with_name(f"{way}.npy")) - own).max()) for way in ways)
+    ours = np.load(path.with_name("ours.npy"))
+    difference = max(float(np.abs(np.load(path.with_name(f"{way}.npy")) - ours).max()) for way in ways)
     checks = [
         ("memory above imports, MB", middle["ours"]["peak_mb"], "<=", DEMAND_MB),
         ("largest difference between results", difference, "<=", DEMAND_DIFFERENCE),

@@ -144,22 +144,22 @@ def measure(reader: str, path: str, case: str) -> dict[str, float]:
 
 def compare(path: Path, case: str, rounds: int) -> bool:
     """Print the medians of one case; says whether the demand is met."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in READERS}
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in READERS}
     for _ in range(rounds):
         for name in READERS:
             command = [sys.executable, __file__, "--measure", name, "--case", case, "--video", str(path)]
-            found[name].append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+            measured[name].append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
     n_segments, demand = CASES[case]
     print(f"\n{case}: {n_segments} segments of {N_FRAMES} frames, medians of {rounds} interleaved rounds")
     print("| reader | CPU ms a segment | wrong frames | peak MB | CPU of the reader / ours, paired |")
     print("|---|---|---|---|---|")
     ratio = {}
-    for name, runs in found.items():
-        ratio[name] = statistics.median(a["cpu_s"] / b["cpu_s"] for a, b in zip(runs, found["ours"], strict=True))
+    for name, runs in measured.items():
+        ratio[name] = statistics.median(a["cpu_s"] / b["cpu_s"] for a, b in zip(runs, measured["ours"], strict=True))
         per_ms = statistics.median(run["cpu_s"] for run in runs) / n_segments * 1000
         wrong, peak = sum(run["wrong"] for run in runs), statistics.median(run["peak_mb"] for run in runs)
         print(f"| {name} | {per_ms:.1f} | {wrong:.0f} | {peak:.0f} | {ratio[name]:.2f} |")
-    met = ratio["decord"] >= demand and not any(run["wrong"] for run in found["ours"])
+    met = ratio["decord"] >= demand and not any(run["wrong"] for run in measured["ours"])
     print(f"demand: {demand} x decord, 0 wrong frames: {'met' if met else 'NOT MET'}")
     return met
 
@@ -171,15 +171,15 @@ def main() -> int:
     parser.add_argument("--measure", choices=list(READERS))
     parser.add_argument("--case", choices=list(CASES))
     parser.add_argument("--video")
-    asked = parser.parse_args()
-    if asked.measure:
-        print(json.dumps(measure(asked.measure, asked.video, asked.case)))
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.video, options.case)))
         return 0
     with tempfile.TemporaryDirectory() as temporary:
-        path = (asked.folder or Path(temporary)) / "v448.mp4"
+        path = (options.folder or Path(temporary)) / "v448.mp4"
         if not path.exists():
             make_video(path)
-        return 0 if all([compare(path, case, asked.rounds) for case in CASES]) else 1
+        return 0 if all([compare(path, case, options.rounds) for case in CASES]) else 1
 
 
 if __name__ == "__main__":

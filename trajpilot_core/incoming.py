@@ -117,23 +117,23 @@ def check_value(value: object, where: str) -> None:
     """
     waiting: list[tuple[object, int]] = [(value, 0)]
     while waiting:
-        one, level = waiting.pop()
-        fault = f"lists or tables in more than {LEVELS} levels" if level > LEVELS else _fault(one)
+        item, level = waiting.pop()
+        fault = f"lists or tables in more than {LEVELS} levels" if level > LEVELS else _fault(item)
         if fault is not None:
             raise InputError(f"{shortened(where)}: the value holds {fault}; no setting takes that, choose another")
-        if isinstance(one, dict):
-            waiting += [(inner, level + 1) for pair in one.items() for inner in pair]
-        elif isinstance(one, (list, tuple)):
-            waiting += [(inner, level + 1) for inner in one]
+        if isinstance(item, dict):
+            waiting += [(inner, level + 1) for pair in item.items() for inner in pair]
+        elif isinstance(item, (list, tuple)):
+            waiting += [(inner, level + 1) for inner in item]
 
 
-def _fault(one: object) -> str | None:
+def _fault(value: object) -> str | None:
     """Return what is wrong with a single value; None: nothing."""
-    if isinstance(one, float) and not math.isfinite(one):
-        return f"the number {one}, which is not finite"
-    if isinstance(one, int) and not -(2**63) <= one < 2**63:
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"the number {value}, which is not finite"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return "an integer of more than 64 bits"
-    return text_fault(one) if isinstance(one, str) else None
+    return text_fault(value) if isinstance(value, str) else None
 
 
 def text_fault(text: str) -> str | None:

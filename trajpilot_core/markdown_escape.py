@@ -14,7 +14,7 @@ def literal(text: str) -> str:
     return MEANING.sub(escaped, " ".join(text.split()))
 
 
-def escaped(found: re.Match[str]) -> str:
+def escaped(match: re.Match[str]) -> str:
     """Put a backslash before a sign, and an entity in place of a number that would begin a list."""
-    sign = found[0]
+    sign = match[0]
     return f"&#{ord(sign[0])};{sign[1:]}" if sign[0].isdigit() else f"\\{sign}"

@@ -18,7 +18,7 @@ log = logging.getLogger("trajpilot")
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether an error of torch means that the device has no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or any(said in str(error) for said in SAID)
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in SAID)
 
 
 def in_parts(
@@ -52,14 +52,14 @@ def in_parts(
     at = 0
     while at < n_rows:
         rows = slice(at, min(at + most, n_rows))
-        found = _attempt(work, rows)
-        if not isinstance(found, str):
-            done.append(found[0])
+        result = _attempt(work, rows)
+        if not isinstance(result, str):
+            done.append(result[0])
             at = rows.stop
             continue
         size = rows.stop - at if halved is None else most
         if size == 1:
-            raise InputError(f"{too_large}: {found}; {advice}")
+            raise InputError(f"{too_large}: {result}; {advice}")
         most = size // 2
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()

@@ -95,10 +95,10 @@ class OpenRun:
             InputError: there is no table of this name.
             StoreError: it is damaged.
         """
-        found = self.tables()
-        if name not in found:
-            raise InputError(f"{self.root} has no table {name!r}; it has {', '.join(sorted(found))}")
-        frame = pl.from_arrow(read_entry_table(self.folder, self.outputs[found[name]], name))
+        stage_of = self.tables()
+        if name not in stage_of:
+            raise InputError(f"{self.root} has no table {name!r}; it has {', '.join(sorted(stage_of))}")
+        frame = pl.from_arrow(read_entry_table(self.folder, self.outputs[stage_of[name]], name))
         assert isinstance(frame, pl.DataFrame)
         return frame
 
@@ -118,11 +118,11 @@ class OpenRun:
             StoreError: it is damaged.
         """
         names = self.models()
-        found = [name] if name in names else [one for one in names if one.endswith(f"/{name}")]
-        if len(found) != 1:
-            said = ", ".join(found) if found else ", ".join(names) or "none"
-            raise InputError(f"{len(found)} models below {self.root} are called {name!r}; choose one of {said}")
-        entry, _, key = found[0].partition("/")
+        matches = [name] if name in names else [known for known in names if known.endswith(f"/{name}")]
+        if len(matches) != 1:
+            listed = ", ".join(matches) if matches else ", ".join(names) or "none"
+            raise InputError(f"{len(matches)} models below {self.root} are called {name!r}; choose one of {listed}")
+        entry, _, key = matches[0].partition("/")
         return self._models(entry).read(key)
 
     def predictor(self, seed: int | None = None, device: str = "cpu") -> "Predictor":
@@ -157,10 +157,10 @@ class OpenRun:
         """
         from trajpilot_core.predict.run import planned
 
-        asked = {"video": video, "start": start, "goal": goal, "horizon": horizon, **more}
+        query = {"video": video, "start": start, "goal": goal, "horizon": horizon, **more}
         last = recall_run(self.root)
         run = RunOptions(root=self.root, data_root=last.data_root if last else "", device=device)
-        return planned(PlanQuery.model_validate(asked), run)[0]
+        return planned(PlanQuery.model_validate(query), run)[0]
 
     def compare(self, other: "OpenRun | str") -> pl.DataFrame:
         """Return the metrics of both runs on what both scored, in percent: first is this run, paired over takes.
@@ -172,7 +172,7 @@ class OpenRun:
 
         second = other.root if isinstance(other, OpenRun) else other
         pairing = metrics(open_side(self.root, EVERY_STAGE), open_side(second, EVERY_STAGE))
-        return pl.DataFrame([vars(one) for one in pairing.metrics], infer_schema_length=None)
+        return pl.DataFrame([vars(metric) for metric in pairing.metrics], infer_schema_length=None)
 
     @cached_property
     def _trained(self) -> "TrainedRoot":
@@ -240,12 +240,12 @@ def finite_array(values: NDArray[Any], shape: tuple[int, ...], what: str) -> NDA
     Raises:
         InputError: it has another shape, or holds a number that is not finite.
     """
-    found = np.asarray(values)
-    if found.shape != shape:
-        raise InputError(f"{what} have the shape {found.shape}; {shape} is needed")
-    if not np.isfinite(found.astype(np.float64)).all():
+    array = np.asarray(values)
+    if array.shape != shape:
+        raise InputError(f"{what} have the shape {array.shape}; {shape} is needed")
+    if not np.isfinite(array.astype(np.float64)).all():
         raise InputError(f"{what} hold numbers that are not finite")
-    return found
+    return array
 
 
 def open_run(root: str) -> OpenRun:
@@ -255,7 +255,8 @@ def open_run(root: str) -> OpenRun:
         InputError: nothing was computed there.
     """
     folder = open_folder(root, ALLOWED_PROTOCOLS)
-    outputs = {name: one for name, one in current_manifests(folder, EVERY_STAGE).items() if one is not None}
+    manifests = current_manifests(folder, EVERY_STAGE)
+    outputs = {name: manifest for name, manifest in manifests.items() if manifest is not None}
     if not outputs:
         raise InputError(f"{root} holds no output of any stage; give the --root of a run")
     return OpenRun(folder, outputs)

@@ -58,28 +58,28 @@ def find(name: str, group: str) -> Plugin:
         InputError: no installed package brings it, several do, or one in another version than the name states.
     """
     short, _, pin = name.removeprefix(PLUGIN).partition("@")
-    found = [
+    plugins = [
         Plugin(entry, entry.dist.name, entry.dist.version)
         for entry in metadata.entry_points(group=group, name=short)
         if entry.dist is not None
     ]
-    if not found:
+    if not plugins:
         from_where = f" (it was {pin})" if pin else ""
         raise InputError(f"{_absent(short, group)}{from_where}; install the package that brings it, or take it out")
-    if len({one.pinned for one in found}) > 1:
-        named = ", ".join(sorted(f"{one.distribution} {one.version}" for one in found))
+    if len({plugin.pinned for plugin in plugins}) > 1:
+        named = ", ".join(sorted(f"{plugin.distribution} {plugin.version}" for plugin in plugins))
         raise InputError(f"the plugin {short} ({group}) is brought by {named}; leave one of them installed")
-    if pin and found[0].pinned != name:
-        raise InputError(f"{name} is asked for, but {found[0]} is installed; install that version or give no version")
-    return found[0]
+    if pin and plugins[0].pinned != name:
+        raise InputError(f"{name} is asked for, but {plugins[0]} is installed; install that version or give no version")
+    return plugins[0]
 
 
 def _absent(name: str, group: str) -> str:
     others = sorted({entry.name for entry in metadata.entry_points(group=group)})
     elsewhere = [other for other in GROUP_OF.values() if metadata.entry_points(group=other, name=name)]
-    there = f"there are {', '.join(others)}" if others else "there are none"
+    listed = f"there are {', '.join(others)}" if others else "there are none"
     kind = f"; it is one of {', '.join(elsewhere)}, another kind" if elsewhere else ""
-    return f"no installed package brings the plugin {name} in the group {group}: {there}{kind}"
+    return f"no installed package brings the plugin {name} in the group {group}: {listed}{kind}"
 
 
 def load(name: str, group: str, kind: type[Spec]) -> Spec:
@@ -107,14 +107,14 @@ def load(name: str, group: str, kind: type[Spec]) -> Spec:
     return spec
 
 
-def refuse_clash(name: str, group: str, own: str, known: Container[str]) -> None:
-    """Refuse a plugin whose own name is taken.
+def refuse_clash(name: str, group: str, taken: str, known: Container[str]) -> None:
+    """Refuse a plugin with a name that is taken.
 
     Raises:
-        InputError: `own` is among the `known`.
+        InputError: `taken` is among the `known`.
     """
-    if own in known:
-        raise InputError(f"{find(name, group)} calls itself {own!r}, which there is already; rename it in its package")
+    if taken in known:
+        raise InputError(f"{find(name, group)} uses the name {taken!r}, which is taken; rename it in its package")
 
 
 def with_versions(config: Versioned) -> Versioned:
@@ -129,5 +129,5 @@ def with_versions(config: Versioned) -> Versioned:
         if is_plugin(value):
             changes[field] = find(str(value), group).pinned
         elif isinstance(value, tuple) and any(map(is_plugin, value)):
-            changes[field] = tuple(find(one, group).pinned for one in value)
+            changes[field] = tuple(find(name, group).pinned for name in value)
     return config.replace(**changes) if changes else config

@@ -16,9 +16,9 @@ COMPILES: ContextVar[bool] = ContextVar("compile_models", default=False)
 
 
 @contextmanager
-def compiling(asked: bool) -> Iterator[None]:
+def compiling(enabled: bool) -> Iterator[None]:
     """Say for the block whether models may be compiled."""
-    token = COMPILES.set(asked)
+    token = COMPILES.set(enabled)
     try:
         yield
     finally:

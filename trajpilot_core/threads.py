@@ -46,11 +46,11 @@ class Threads(Generic[T]):
 
     def wait(self) -> tuple[str, T]:
         """Wait for the next piece of work that ends; return its name and its result, or raise its error."""
-        name, found = self._ended.get()
+        name, result = self._ended.get()
         self.running.pop(name).join()
-        if isinstance(found, BaseException):
-            raise found
-        return name, found
+        if isinstance(result, BaseException):
+            raise result
+        return name, result
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

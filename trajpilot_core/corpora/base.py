@@ -29,14 +29,14 @@ class Fault(NamedTuple):
 
 
 def parted(
-    found: Iterable[tuple[RecordKey, Item | Fault]],
+    results: Iterable[tuple[RecordKey, Item | Fault]],
 ) -> tuple[tuple[Item, ...], tuple[tuple[RecordKey, Fault], ...]]:
     """Return the items that can be used, and the key and the fault of those that cannot, both in order.
 
     Args:
-        found: a key that says where each one stands, and what was read there.
+        results: a key that says where each one stands, and what was read there.
     """
-    listed = list(found)
+    listed = list(results)
     good = tuple(item for _, item in listed if not isinstance(item, Fault))
     return good, tuple((key, item) for key, item in listed if isinstance(item, Fault))
 

@@ -27,7 +27,7 @@ def spec_of(corpus: str) -> CorpusSpec:
     if is_plugin(corpus):
         spec = load(corpus, GROUP, CorpusSpec)
         refuse_clash(corpus, GROUP, spec.name, CORPORA)
-        refuse_clash(corpus, GROUP, spec.ids, {one.ids for one in CORPORA.values()})
+        refuse_clash(corpus, GROUP, spec.ids, {known.ids for known in CORPORA.values()})
         return spec
     if corpus not in CORPORA:
         raise NotBuiltError(f"the reader of {corpus} is not built yet; built are {', '.join(CORPORA)}")

@@ -71,15 +71,15 @@ def check_one_source(*tables: pa.Table) -> None:
     Raises:
         MixedSourcesError: names what was found, with the number of segments of each.
     """
-    found = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
-    if len(found) < 2:
+    counts = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
+    if len(counts) < 2:
         return
-    frames = {frame for _, frame, _ in found}
-    asked = [set((table.schema.metadata or {}).get(b"mixed", b"").decode().split(",")) for table in tables]
-    together = set.intersection(*asked)
-    if len(frames) == 1 and {source for source, _, _ in found} <= together:
+    frames = {frame for _, frame, _ in counts}
+    requested = [set((table.schema.metadata or {}).get(b"mixed", b"").decode().split(",")) for table in tables]
+    together = set.intersection(*requested)
+    if len(frames) == 1 and {source for source, _, _ in counts} <= together:
         return
-    counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(found.items()))
+    counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(counts.items()))
     advice = (
         "bring all of them into one frame (--set trajectories.frame)"
         if len(frames) > 1

@@ -130,18 +130,18 @@ def _assemble(
 ) -> Iterator[tuple[int, DecodedClip | VideoError]]:
     """Sweep the video once and yield each row when its last frame has come; rows are sorted by time."""
     uses = Counter(int(pts) for row in rows for pts in set(matched[row].tolist()))
-    held: dict[int, Image | VideoError] = {}
+    images: dict[int, Image | VideoError] = {}
     stream = _asked_for(reader, sorted(uses), size_px)
     for row in rows:
         needed = matched[row].tolist()
-        while not all(pts in held for pts in needed):
+        while not all(pts in images for pts in needed):
             pts, image = next(stream)
-            held[pts] = image
-        yield row, _clip(reader.table, needed, held)
+            images[pts] = image
+        yield row, _clip(reader.table, needed, images)
         for pts in set(needed):
             uses[pts] -= 1
             if not uses[pts]:
-                del held[pts]
+                del images[pts]
 
 
 def _asked_for(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
@@ -157,11 +157,11 @@ def _asked_for(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iter
             yield item
 
 
-def _clip(table: FrameTable, needed: list[int], held: dict[int, Image | VideoError]) -> DecodedClip | VideoError:
+def _clip(table: FrameTable, needed: list[int], decoded: dict[int, Image | VideoError]) -> DecodedClip | VideoError:
     """Stack the frames of one segment, or return the first fault among them."""
     images = []
     for pts in needed:
-        image = held[pts]
+        image = decoded[pts]
         if isinstance(image, VideoError):
             return image
         images.append(image)

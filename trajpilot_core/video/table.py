@@ -145,9 +145,9 @@ def _check_limits(path: str, container: InputContainer, stream: VideoStream) -> 
         f"{len(container.streams)} streams, allowed are {MAX_STREAMS}": len(container.streams) <= MAX_STREAMS,
         f"{stream.frames} frames, allowed are {MAX_FRAMES}": stream.frames <= MAX_FRAMES,
     }
-    for found, holds in allowed.items():
+    for value, holds in allowed.items():
         if not holds:
-            raise VideoError(RejectCode.DECODE_FAILED, f"{path}: {found}")
+            raise VideoError(RejectCode.DECODE_FAILED, f"{path}: {value}")
 
 
 def frame_table(path: str, container: InputContainer, stream: VideoStream) -> FrameTable:
@@ -223,16 +223,16 @@ def _check_whole(
     """
     kind, n_found, last_s = container.format.name, len(packets.pts), float(shown[-1] * (stream.time_base or 0))
     if kind.startswith("mov") and n_found < len(stream.index_entries):
-        found = f"its index lists {len(stream.index_entries)} frames, {n_found} are there"
+        problem = f"its index lists {len(stream.index_entries)} frames, {n_found} are there"
     elif kind == "avi" and stream.frames != packets.n_read:
-        found = f"its header says {stream.frames} frames, {packets.n_read} are there"
+        problem = f"its header says {stream.frames} frames, {packets.n_read} are there"
     elif kind.startswith("matroska") and (stated := stated_s(container, stream)) - last_s > SHORT_S:
-        found = f"its header says {stated:.2f} s, the last frame is at {last_s:.2f} s"
+        problem = f"its header says {stated:.2f} s, the last frame is at {last_s:.2f} s"
     elif not packets.is_key.any():
-        found = "no frame is marked as one that a decoder can start with"
+        problem = "no frame is marked as one that a decoder can start with"
     else:
         return
-    raise VideoError(RejectCode.DECODE_FAILED, f"{path} is cut short or damaged: {found}")
+    raise VideoError(RejectCode.DECODE_FAILED, f"{path} is cut short or damaged: {problem}")
 
 
 def stated_s(container: InputContainer, stream: VideoStream) -> float:

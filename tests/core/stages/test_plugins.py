@@ -281,7 +281,7 @@ FAULTS = {
     "raises": ("raise RuntimeError('no luck')", r"other 2\.0 .* cannot be loaded: RuntimeError: no luck"),
     "has no spec": ("x = 1", r"other 2\.0 .* cannot be loaded: AttributeError"),
     "another kind": ("SPEC = 3", r"other 2\.0 .* is a int, but the group trajpilot\.encoders\.text needs a TextEnc"),
-    "clashes": (SPEC.format("egovlpv2"), r"other 2\.0 .* calls itself 'egovlpv2', which there is already"),
+    "clashes": (SPEC.format("egovlpv2"), r"other 2\.0 .* uses the name 'egovlpv2', which is taken"),
 }
 
 

@@ -149,13 +149,13 @@ def _count(entry: object) -> int:
     return len(descriptions) if isinstance(descriptions, list) else 0
 
 
-def read_one(found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
+def read_one(annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
     """Return the take with the points of its chosen annotator."""
-    name, path = found.take.take_id, found.path
-    points, lost = choose_annotation(found.value, name, path, config)
+    name, path = annotated.take.take_id, annotated.path
+    points, lost = choose_annotation(annotated.value, name, path, config)
     if not points:
         return None, [*lost, Fault(RejectCode.UNLABELLED, "no description passed the filters").reject(name, 0, path)]
-    return Candidate(found.take, found.released, tuple(points), path), lost
+    return Candidate(annotated.take, annotated.released, tuple(points), path), lost
 
 
 ATOMIC = AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, read_one)

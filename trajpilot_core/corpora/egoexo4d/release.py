@@ -119,8 +119,8 @@ def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     files = {TAKES, CAPTURES, SPLITS, *(path for _, path in _annotation_files(known))}
     files |= {take.video for take in takes if config.video != "none"}
     present = {path for take in takes for path in take.optional() if known.folders.is_there(path)}
-    found = tuple(sorted(path for _, path in _leftovers(known)))
-    return Listing(tuple(sorted(files)), tuple(sorted(present)), found, len(takes))
+    leftover_paths = tuple(sorted(path for _, path in _leftovers(known)))
+    return Listing(tuple(sorted(files)), tuple(sorted(present)), leftover_paths, len(takes))
 
 
 def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], list[tuple[str, object, Fault | None]]]:
@@ -148,13 +148,13 @@ def _read_take(
     if fault is not None:
         return None, [fault.reject(take_id(uid), known.kind.count(value), path)]
     take = known.takes.usable[uid]
-    there = {path: path for path in take.optional() if known.folders.is_there(path)}
+    existing = {path: path for path in take.optional() if known.folders.is_there(path)}
     take = replace(
         take,
         video="" if known.config.video == "none" else take.video,
-        trajectory=there.get(take.trajectory or ""),
-        timesync=there.get(take.timesync or ""),
-        calibration=there.get(take.calibration or ""),
+        trajectory=existing.get(take.trajectory or ""),
+        timesync=existing.get(take.timesync or ""),
+        calibration=existing.get(take.calibration or ""),
     )
     role: Released = "train" if released == "train" else "test"
     return known.kind.read(Annotated(take, role, value, path, document), known.config)
@@ -169,9 +169,9 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
     if uid not in known.splits:
         return Fault(RejectCode.NO_SPLIT, "splits.json does not name the take")
     if known.splits[uid] != released:
-        said = known.splits[uid] or "more than one split, or none that can be read"
+        split = known.splits[uid] or "more than one split, or none that can be read"
         return Fault(
-            RejectCode.NO_SPLIT, f"its {known.kind.unit} lie in the file of {released}, splits.json says {said}"
+            RejectCode.NO_SPLIT, f"its {known.kind.unit} lie in the file of {released}, splits.json says {split}"
         )
     return _missing_files(known, known.takes.usable[uid])
 

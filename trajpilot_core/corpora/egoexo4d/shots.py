@@ -42,10 +42,10 @@ def words_of(text: str, subjects: Sequence[str] = ()) -> list[str]:
     return [word for word in normalise(text.replace("_", " "), subjects).split() if word not in ARTICLES]
 
 
-def is_word(wanted: str, found: str) -> bool:
+def is_word(wanted: str, word: str) -> bool:
     """Return whether a word is the one of a pattern, inflected or as the end of a longer one."""
     ending = stem(wanted)
-    return stem(found) == ending or (len(wanted) >= LONG and stem(found).endswith(ending))
+    return stem(word) == ending or (len(wanted) >= LONG and stem(word).endswith(ending))
 
 
 def found_at(pattern: str, words: Sequence[str]) -> int | None:

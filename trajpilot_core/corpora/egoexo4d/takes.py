@@ -73,8 +73,8 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
         else:
             _add(takes, uid, record, captures() if isinstance(record, dict) and "capture" not in record else {}, config)
     if not any(takes):
-        found = type(parse(content, TAKES, refuse_nan=True)).__name__
-        raise InputError(f"{TAKES} holds {found} without takes, expected a list of takes; {ADVICE}")
+        kind = type(parse(content, TAKES, refuse_nan=True)).__name__
+        raise InputError(f"{TAKES} holds {kind} without takes, expected a list of takes; {ADVICE}")
     _refuse_shared_videos(takes)
     return takes
 
@@ -107,8 +107,8 @@ def _captures(corpus: Corpus) -> dict[str, object]:
         return {}
     if not isinstance(records, list):
         raise InputError(f"{CAPTURES} holds {type(records).__name__}, expected a list of captures; {ADVICE}")
-    found = [(as_id(r.get("capture_uid")), r) for r in records if isinstance(r, dict)]
-    return {uid: record for uid, record in found if uid is not None}
+    captures = [(as_id(r.get("capture_uid")), r) for r in records if isinstance(r, dict)]
+    return {uid: record for uid, record in captures if uid is not None}
 
 
 def _add(takes: Takes, uid: str, record: object, captures: dict[str, object], config: IngestConfig) -> None:
@@ -145,8 +145,8 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
     camera, stream = _head_camera(take, capture)
     relative = safe_path(stream.get("relative_path"))
     if relative is None:
-        said = shown(stream.get("relative_path"))
-        raise _Unusable(RejectCode.TAKE_NAME_INVALID, f"the video's relative_path is {said!r}")
+        path = shown(stream.get("relative_path"))
+        raise _Unusable(RejectCode.TAKE_NAME_INVALID, f"the video's relative_path is {path!r}")
     video = PurePosixPath(str(folder), relative)
     video = video if config.video == "full" else video.parent / "downscaled" / "448" / video.name
     capture_name, capture_root = _capture_folder(capture)
@@ -180,16 +180,16 @@ def _head_camera(take: dict[str, object], capture: dict[str, object]) -> tuple[s
     listed = capture.get("cameras")
     cameras = [as_object(camera) or {} for camera in (listed if isinstance(listed, list) else ())]
     names = (as_text(camera.get("cam_id")) for camera in cameras if as_bool(camera.get("is_ego")))
-    found = sorted(name for name in names if name and name.lower().startswith("aria") and SAFE_NAME.fullmatch(name))
-    if not found:
-        said = "the capture has no camera with is_ego and an id that begins with aria"
-        raise _Unusable(RejectCode.RECORD_MALFORMED, said)
+    aria = sorted(name for name in names if name and name.lower().startswith("aria") and SAFE_NAME.fullmatch(name))
+    if not aria:
+        detail = "the capture has no camera with is_ego and an id that begins with aria"
+        raise _Unusable(RejectCode.RECORD_MALFORMED, detail)
     videos = as_object(take.get("frame_aligned_videos")) or {}
-    for camera in found:
+    for camera in aria:
         stream = as_object((as_object(videos.get(camera)) or {}).get("rgb"))
         if stream is not None and stream.get("relative_path") is not None:
             return camera, stream
-    raise _Unusable(RejectCode.VIDEO_MISSING, f"takes.json names no RGB video of {', '.join(found)}")
+    raise _Unusable(RejectCode.VIDEO_MISSING, f"takes.json names no RGB video of {', '.join(aria)}")
 
 
 def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]:

@@ -64,8 +64,8 @@ class _Names(NamedTuple):
 
 def participant_of(video_id: str) -> str | None:
     """Return the user in a video id of the known form."""
-    found = VIDEO_ID.fullmatch(video_id)
-    return f"u{found['user']}" if found else None
+    match = VIDEO_ID.fullmatch(video_id)
+    return f"u{match['user']}" if match else None
 
 
 def parse_annotation(content: bytes, where: str) -> EgoPerFile:
@@ -96,13 +96,13 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
 
 def _records(document: dict[str, object], where: str) -> dict[str, list[object]]:
     """Return task -> the records of its videos."""
-    found: dict[str, list[object]] = {}
+    records: dict[str, list[object]] = {}
     for task, value in document.items():
         segments = value.get("segments") if isinstance(value, dict) else None
         if not isinstance(segments, list):
             raise FileFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list")
-        found[task] = segments
-    return found
+        records[task] = segments
+    return records
 
 
 def _id(record: object) -> str:
@@ -150,8 +150,8 @@ def index_of(value: object) -> int | None:
     if isinstance(value, str):
         text = value.strip()
         return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-    found = as_integer(value)
-    return found if found is not None and found >= 0 else None
+    index = as_integer(value)
+    return index if index is not None and index >= 0 else None
 
 
 def _video(task: str, record: object, names: _Names, times: Counter[str | None]) -> EgoPerVideo | Fault:

@@ -90,8 +90,8 @@ def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Sp
     files = split_files(folders, tasks, config.egoper)
     for path in (path for split in ("train", config.test_split) for path in files[split]):
         needed(folders, [path], f"{ADVICE}, or set ingest.egoper.splits")
-    there = {path: split for split, paths in files.items() for path in paths if folders.is_there(path)}
-    for path, split in there.items():
+    lists = {path: split for split, paths in files.items() for path in paths if folders.is_there(path)}
+    for path, split in lists.items():
         for video_id in parse_split(read_document(folders.corpus, path), path):
             of.setdefault(video_id, set()).add(split)
     roles: dict[str, Released] = {"train": "train", config.test_split: "test"}
@@ -103,7 +103,7 @@ def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Sp
         for v, splits in of.items()
         if len(splits) > 1
     }
-    return _Splits(used, faults, frozenset(of) - set(used) - set(faults), frozenset(there))
+    return _Splits(used, faults, frozenset(of) - set(used) - set(faults), frozenset(lists))
 
 
 def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
@@ -141,8 +141,8 @@ def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Fol
     gathered.files.add(take.video)
     for offset, fault in video.faults:
         gathered.reject(fault, take.take_id, 1, ANNOTATION, offset)
-    found = ((s.offset, _filter_fault(s, config) or _point(s)) for s in video.segments)
-    points = gathered.kept(found, take.take_id, ANNOTATION)
+    results = ((s.offset, _filter_fault(s, config) or _point(s)) for s in video.segments)
+    points = gathered.kept(results, take.take_id, ANNOTATION)
     gathered.counts["background segments"] += sum(s.is_background for s in video.segments)
     gathered.counts["segments with an error"] += sum(s.error_type != NORMAL for s in video.segments)
     gathered.counts[f"videos without an error, {role}"] += all(s.error_type == NORMAL for s in video.segments)

@@ -53,10 +53,10 @@ class EpicFile(NamedTuple):
 
 def seconds_of(timestamp: str) -> float | None:
     """Return the seconds of `HH:MM:SS.ss`; None where the text is not of that form."""
-    found = TIMESTAMP.fullmatch(timestamp)
-    if found is None:
+    match = TIMESTAMP.fullmatch(timestamp)
+    if match is None:
         return None
-    hours, minutes, seconds = found.groups()
+    hours, minutes, seconds = match.groups()
     return (int(hours) * 60 + int(minutes)) * 60 + float(seconds)
 
 
@@ -148,15 +148,15 @@ def parse_videos(content: bytes, where: str, *, has_lengths: bool = False) -> di
 
     Raises FileFaultError: the file is no such table, or a rate is no number from 1 to 1,000.
     """
-    found = {}
+    videos = {}
     for row in parse_table(content, where, ("video_id", "fps", *(["duration"] if has_lengths else []))):
         cells = row.cells or {"video_id": "", "fps": ""}
         rate = float(cells["fps"]) if RATE.fullmatch(cells["fps"]) else 0.0
         if not 1 <= rate <= 1000:
             raise FileFaultError(where, f"fps is {shown(cells['fps'])!r}", row.line, "line")
         length = cells.get("duration", "") if has_lengths else ""
-        found[cells["video_id"]] = VideoInfo(rate, float(length) if LENGTH.fullmatch(length) else None)
-    return found
+        videos[cells["video_id"]] = VideoInfo(rate, float(length) if LENGTH.fullmatch(length) else None)
+    return videos
 
 
 def words(key: str) -> str:

@@ -164,8 +164,8 @@ def _add_videos(
         if take.take_id in shared:
             gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
             continue
-        found = ((action.offset, _point(known, action, frequent, rows.released, gathered)) for action in actions)
-        points = gathered.kept(found, take.take_id, rows.path)
+        results = ((action.offset, _point(known, action, frequent, rows.released, gathered)) for action in actions)
+        points = gathered.kept(results, take.take_id, rows.path)
         gathered.add(take, rows.released, points, rows.path, known.folders)
 
 

@@ -61,10 +61,10 @@ class Folders:
 def needed(folders: Folders, paths: Iterable[str], advice: str) -> str:
     """Return the first of the paths that is there. Raises InputError: none is."""
     tried = list(paths)
-    found = folders.first(tried)
-    if found is None:
+    path = folders.first(tried)
+    if path is None:
         raise InputError(f"none of {', '.join(tried)} is under {folders.corpus.root}; {advice}")
-    return found
+    return path
 
 
 def read_document(corpus: Corpus, path: str) -> bytes:
@@ -82,11 +82,11 @@ def read_document(corpus: Corpus, path: str) -> bytes:
         ) from fault
 
 
-def leftover_rejects(found: Iterable[tuple[str, str]]) -> Iterator[Reject]:
+def leftover_rejects(leftover_files: Iterable[tuple[str, str]]) -> Iterator[Reject]:
     """Yield a warning for each file that a broken download left.
 
     Args:
-        found: take that it belongs to, or empty, and its path.
+        leftover_files: take that it belongs to, or empty, and its path.
     """
-    for take, path in found:
+    for take, path in leftover_files:
         yield Fault(RejectCode.LEFTOVER_FILE, f"{path} is left from an interrupted download").reject(take, 0, path)

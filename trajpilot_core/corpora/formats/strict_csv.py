@@ -47,8 +47,8 @@ def parse_table(
 def _check_header(header: list[str], columns: Sequence[str], where: str) -> None:
     missing = [name for name in columns if header.count(name) != 1]
     if missing:
-        found = shown(", ".join(header)) or "nothing"
-        raise FileFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {found}", 1, "line")
+        names = shown(", ".join(header)) or "nothing"
+        raise FileFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {names}", 1, "line")
 
 
 def _row(line: int, header: list[str], cells: list[str]) -> CsvRow:

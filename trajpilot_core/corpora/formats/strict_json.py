@@ -73,9 +73,9 @@ def parse_records(content: bytes, where: str) -> Iterator[object]:
 
 
 def _after_space(text: str, at: int) -> int:
-    found = SPACE.match(text, at)
-    assert found is not None
-    return found.end()
+    space = SPACE.match(text, at)
+    assert space is not None
+    return space.end()
 
 
 def text_of(content: bytes, where: str) -> str:
@@ -87,10 +87,10 @@ def text_of(content: bytes, where: str) -> str:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    marked = Repeated(found)
+    fields = dict(pairs)
+    if len(fields) == len(pairs):
+        return fields
+    marked = Repeated(fields)
     marked.pairs = pairs
     return marked
 

@@ -111,11 +111,11 @@ def _entry(video: object, level: Level, times: Counter[str | None]) -> Entry | F
         return Fault(MALFORMED, f"the file holds the video_uid {times[uid]} times")
     if not isinstance(fields.get("segments"), list):
         return Fault(MALFORMED, f"`segments` is {shown(fields.get('segments'))}, expected a list")
-    found = [(offset, _step(*raw, offset)) for offset, raw in enumerate(_raw_segments(fields, level))]
-    steps, faults = parted(found)
+    results = [(offset, _step(*raw, offset)) for offset, raw in enumerate(_raw_segments(fields, level))]
+    steps, faults = parted(results)
     goal_category = as_text(fields.get("goal_category")) or "unknown"
     goal = as_text(fields.get("goal_description")) or ""
-    return Entry(uid, goal_category, goal, steps, faults, len(found))
+    return Entry(uid, goal_category, goal, steps, faults, len(results))
 
 
 def _step(value: object, parent: object, offset: int) -> Step | Fault:
@@ -183,14 +183,14 @@ def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
 
     Raises FileFaultError: the file is no such JSON.
     """
-    found: dict[str, Ego4dVideo] = {}
+    videos: dict[str, Ego4dVideo] = {}
     for video in _videos(parse(content, where, refuse_nan=True), where):
         fields = as_object(video) or {}
         uid = as_id(fields.get("video_uid"))
         if uid is not None:
             duration_s = as_seconds(fields.get("duration_sec"))
-            is_again = uid in found and found[uid].duration_s != duration_s
+            is_again = uid in videos and videos[uid].duration_s != duration_s
             participant = as_id(fields.get("fb_participant_id"))
             is_simulated = fields.get("video_source") == "simulated"
-            found[uid] = Ego4dVideo(None if is_again else duration_s or None, participant, is_simulated)
-    return found
+            videos[uid] = Ego4dVideo(None if is_again else duration_s or None, participant, is_simulated)
+    return videos

@@ -114,7 +114,7 @@ def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
 
 def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], int]:
     """Read the entries of both files and drop the steps that a filter leaves out."""
-    found: list[_Annotated] = []
+    annotated: list[_Annotated] = []
     n_in = 0
     for released, path in known.annotations.items():
         document = parse_goalstep(read_document(known.folders.corpus, path), path, known.config.level)
@@ -127,8 +127,8 @@ def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], 
             for offset, fault in entry.faults:
                 gathered.reject(fault, home, 1, path, offset)
             kept = tuple(_filtered(entry.steps, known.config, gathered, home, path))
-            found.append(_Annotated(entry, released, path, parts, kept))
-    return found, n_in
+            annotated.append(_Annotated(entry, released, path, parts, kept))
+    return annotated, n_in
 
 
 def _parts(known: _Known, entry: Entry) -> tuple[VideoPart, ...] | Fault:
@@ -200,16 +200,16 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
         for part in a.parts
     ]
     shared = claimed_twice(claims)
-    for one in annotated:
-        home = _home(one.entry, one.parts)
-        found = ((s.offset, s if frequent is None else _unless_rare(s, frequent, config)) for s in one.kept)
-        rest = gathered.kept(found, home, one.path)
+    for source in annotated:
+        home = _home(source.entry, source.parts)
+        results = ((s.offset, s if frequent is None else _unless_rare(s, frequent, config)) for s in source.kept)
+        rest = gathered.kept(results, home, source.path)
         if 0 < len(rest) < config.min_segments:
             fault = Fault(RejectCode.TAKE_SHORT, f"{len(rest)} segments are left, wanted are {config.min_segments}")
-            gathered.reject(fault, home, len(rest), one.path)
+            gathered.reject(fault, home, len(rest), source.path)
             rest = []
-        gathered.counts[f"entries that keep a segment, {one.released}"] += bool(rest)
-        _add(known, one, rest, shared, gathered)
+        gathered.counts[f"entries that keep a segment, {source.released}"] += bool(rest)
+        _add(known, source, rest, shared, gathered)
     return Counter(labels)
 
 
@@ -220,45 +220,47 @@ def _unless_rare(step: Step, frequent: frozenset[str], config: GoalStepConfig) -
 
 
 def _add(
-    known: _Known, one: _Annotated, steps: Sequence[Step], shared: dict[str, Fault], gathered: ReaderState
+    known: _Known, source: _Annotated, steps: Sequence[Step], shared: dict[str, Fault], gathered: ReaderState
 ) -> None:
     """Make one candidate of each video file of an entry."""
-    home = _home(one.entry, one.parts)
-    if isinstance(one.parts, Fault):
-        gathered.released[home] = one.released
-        return gathered.reject(one.parts, home, len(steps), one.path)
-    gathered.scenarios.add(one.entry.goal_category)
-    placed: dict[str, list[AnnotatedPoint]] = {part.uid: [] for part in one.parts}
+    home = _home(source.entry, source.parts)
+    if isinstance(source.parts, Fault):
+        gathered.released[home] = source.released
+        return gathered.reject(source.parts, home, len(steps), source.path)
+    gathered.scenarios.add(source.entry.goal_category)
+    placed: dict[str, list[AnnotatedPoint]] = {part.uid: [] for part in source.parts}
     for step in steps:
         middle_s = (step.span_s[0] + step.span_s[1]) / 2
-        part = next((p for p in one.parts if p.end_s is None or middle_s < p.end_s), one.parts[-1])
-        placed[part.uid].append(_point(known, one, step, part, gathered))
-    for part in one.parts:
-        take, points = _take(known, one.entry, part.uid), placed[part.uid]
-        gathered.released[take.take_id] = one.released
+        part = next((p for p in source.parts if p.end_s is None or middle_s < p.end_s), source.parts[-1])
+        placed[part.uid].append(_point(known, source, step, part, gathered))
+    for part in source.parts:
+        take, points = _take(known, source.entry, part.uid), placed[part.uid]
+        gathered.released[take.take_id] = source.released
         gathered.files.add(take.video)
         if take.take_id in shared:
-            gathered.reject(shared[take.take_id], take.take_id, len(points), one.path)
+            gathered.reject(shared[take.take_id], take.take_id, len(points), source.path)
         else:
-            gathered.add(take, one.released, points, one.path, known.folders)
+            gathered.add(take, source.released, points, source.path, known.folders)
     return None
 
 
-def _point(known: _Known, one: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
+def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
     """Return a step in the time of its file, cut where it reaches into a neighbouring one."""
     start_s, end_s = step.span_s
     cut_start_s, cut_end_s = max(start_s, part.start_s), end_s if part.end_s is None else min(end_s, part.end_s)
     if cut_start_s > start_s + ROUNDING_S or cut_end_s < end_s - ROUNDING_S:
-        detail = f"[{start_s:.3f}, {end_s:.3f}) s of {one.entry.uid} was cut to [{cut_start_s:.3f}, {cut_end_s:.3f}) s"
+        detail = (
+            f"[{start_s:.3f}, {end_s:.3f}) s of {source.entry.uid} was cut to [{cut_start_s:.3f}, {cut_end_s:.3f}) s"
+        )
         fault = Fault(RejectCode.SEGMENT_STRADDLES, detail)
-        gathered.reject(fault, take_id(one.entry.uid, part.uid), 0, one.path, step.offset)
+        gathered.reject(fault, take_id(source.entry.uid, part.uid), 0, source.path, step.offset)
         gathered.counts["segments over two files"] += 1
     details = Details(
         description=step.description,
         level=known.config.level,
         parent=step.parent,
-        goal=one.entry.goal,
-        goal_category=one.entry.goal_category,
+        goal=source.entry.goal,
+        goal_category=source.entry.goal_category,
         is_continued=step.is_continued,
         is_procedural=step.is_procedural,
         relevance=step.relevance,
@@ -296,7 +298,7 @@ def _counts(
     rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:
-        entries = [one.entry for one in annotated if one.released == role]
+        entries = [item.entry for item in annotated if item.released == role]
         kept = f"entries that keep a segment, {role}"
         rows += [
             count(f"entries, {role}", len(entries)),
@@ -306,10 +308,10 @@ def _counts(
         ]
     for least in CUTS:
         what = f"training labels that stand at least {least} times"
-        said = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
-        rows.append(count(what, sum(n >= least for n in labels.values()), setting=said))
-    own = ("segments with absent fields", "segments over two files", OVERLAPS)
-    return *rows, *(count(what, gathered.counts[what]) for what in own)
+        note = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
+        rows.append(count(what, sum(n >= least for n in labels.values()), setting=note))
+    others = ("segments with absent fields", "segments over two files", OVERLAPS)
+    return *rows, *(count(what, gathered.counts[what]) for what in others)
 
 
 PUBLISHED = {

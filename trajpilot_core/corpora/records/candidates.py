@@ -45,13 +45,13 @@ class ReaderState:
         """Add one row."""
         self.rejects.append(fault.reject(take, n_units, path, offset))
 
-    def kept(self, found: Iterable[tuple[int, Item | Fault]], take: str, path: str) -> list[Item]:
+    def kept(self, results: Iterable[tuple[int, Item | Fault]], take: str, path: str) -> list[Item]:
         """Return what can be used; each of the others becomes a row that costs one unit.
 
         Args:
-            found: place in the source file, and what was read there.
+            results: place in the source file, and what was read there.
         """
-        good, faults = parted(found)
+        good, faults = parted(results)
         for offset, fault in faults:
             self.reject(fault, take, 1, path, offset)
         return list(good)
@@ -108,9 +108,9 @@ def listed_by(read: CorpusReader) -> CorpusLister:
     """Return what lists the files that a reader notes while it reads; no video is opened."""
 
     def listing(corpus: Corpus, config: IngestConfig) -> Listing:
-        found = read(corpus, config).listing
-        assert found is not None
-        return found
+        files = read(corpus, config).listing
+        assert files is not None
+        return files
 
     return listing
 
@@ -170,11 +170,11 @@ def claimed_twice(claims: Iterable[tuple[str, str, Released]]) -> dict[str, Faul
     for video, owner, released in claims:
         owners[video].add((owner, released))
     faults: dict[str, Fault] = {}
-    for video, found in owners.items():
-        if len(found) == 1:
+    for video, claims_of_video in owners.items():
+        if len(claims_of_video) == 1:
             continue
-        both = len({released for _, released in found}) > 1
+        both = len({released for _, released in claims_of_video}) > 1
         code = RejectCode.NO_SPLIT if both else RejectCode.RECORD_MALFORMED
-        said = "in training and in the tested split" if both else f"{len(found)} times"
-        faults |= {owner: Fault(code, f"the video {video} is annotated {said}") for owner, _ in found}
+        where = "in training and in the tested split" if both else f"{len(claims_of_video)} times"
+        faults |= {owner: Fault(code, f"the video {video} is annotated {where}") for owner, _ in claims_of_video}
     return faults

@@ -132,7 +132,9 @@ def label_classes(labels: pa.Table, wanted: int | None) -> tuple[pa.Table, tuple
     members: dict[VerbNoun, list[Label]] = defaultdict(list)
     for row in rows:
         members[chosen.of[row.label]].append(row)
-    first = {pair: min(own, key=lambda row: (-row.n_train, row.label, row.label_id)) for pair, own in members.items()}
+    first = {
+        pair: min(group, key=lambda row: (-row.n_train, row.label, row.label_id)) for pair, group in members.items()
+    }
     moved = sum(row.n_train + row.n_dev + row.n_test for row in rows if chosen.of[row.label] != verb_noun(row.label))
     counts = (
         count(CLASSES, len(members), PAPER_CLASSES, SETTING),

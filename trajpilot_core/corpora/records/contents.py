@@ -47,7 +47,7 @@ def _digests(table: pa.Table, id_column: str, content: pa.ChunkedArray) -> Mappi
     """
     order = pc.sort_indices(table, [("take_id", "ascending"), (id_column, "ascending")])
     lines = pc.binary_join_element_wise(table[id_column], content, SEPARATOR).take(order)
-    found: dict[str, hashlib._Hash] = {}
+    digests: dict[str, hashlib._Hash] = {}
     for take, line in zip(table["take_id"].take(order).to_pylist(), lines.to_pylist(), strict=True):
-        found.setdefault(take, hashlib.sha256()).update(f"{line}\n".encode())
-    return {take: digest.hexdigest() for take, digest in found.items()}
+        digests.setdefault(take, hashlib.sha256()).update(f"{line}\n".encode())
+    return {take: digest.hexdigest() for take, digest in digests.items()}

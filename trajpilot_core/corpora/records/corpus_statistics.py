@@ -60,10 +60,10 @@ def _scenario_counts(tables: Tables) -> dict[tuple[str, str], dict[str, int]]:
         .group_by(["scenario", "label_id", "split"])
         .aggregate([([], "count_all")])
     )
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    counts: dict[tuple[str, str], dict[str, int]] = {}
     for row in grouped.to_pylist():
-        found.setdefault((row["scenario"], row["label_id"]), {})[row["split"]] = row["count_all"]
-    return found
+        counts.setdefault((row["scenario"], row["label_id"]), {})[row["split"]] = row["count_all"]
+    return counts
 
 
 def counts_of(tables: Tables, reading: CorpusReading, published: Mapping[str, Published]) -> list[CorpusCount]:

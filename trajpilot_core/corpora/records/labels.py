@@ -100,12 +100,12 @@ def label_rows(texts: Iterable[tuple[str, str, Split]]) -> list[Label]:
         total: Counter[Split] = Counter()
         for (_, split), n in counts.items():
             total[split] += n
-        found = sorted({text for text, _ in counts})
+        texts_of_group = sorted({text for text, _ in counts})
         labels.append(
             Label(
                 label_id=label_id,
-                label=min(found, key=lambda text: (-counts[text, "train"], text)),
-                paraphrases=tuple(found),
+                label=min(texts_of_group, key=lambda text: (-counts[text, "train"], text)),
+                paraphrases=tuple(texts_of_group),
                 n_train=total["train"],
                 n_dev=total["dev"],
                 n_test=total["test"],

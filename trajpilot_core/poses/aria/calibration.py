@@ -38,7 +38,7 @@ def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: f
     Raises:
         TakeFault: CALIBRATION_MISSING, no line holds the camera.
     """
-    lines = {int(found[1]): line for line in content.splitlines() if (found := STAMP.search(line))}
+    lines = {int(match[1]): line for line in content.splitlines() if (match := STAMP.search(line))}
     stamps = np.array(sorted(lines), dtype=np.int64)
     nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
     known = {stamp: extrinsics(lines[stamp], tolerance) for stamp in set(nearest)}

@@ -116,8 +116,8 @@ def header(head: bytes, path: str) -> list[str]:
     names = next(csv.reader([line.decode("utf-8", errors="replace").strip()]))
     wrong = [name for name in COLUMNS if names.count(name) != 1]
     if wrong:
-        found = ", ".join(names[:5])
-        detail = f"needs each of these columns once: {', '.join(wrong)}; the {len(names)} found begin with {found}"
+        present = ", ".join(names[:5])
+        detail = f"needs each of these columns once: {', '.join(wrong)}; the {len(names)} found begin with {present}"
         raise TakeFault(RejectCode.TRAJ_MALFORMED, detail, path)
     return names
 

@@ -76,14 +76,14 @@ def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> C
     pixel_rad = _pixel_rad(lens, aspect, side)
     sigma = pixel_rad * cfg.sigma_px
     R, parallax = _turns(seen, n_frames, sigma)
-    found = Solution(R, np.zeros((n_frames, 3)), np.ones(len(points)))
+    solution = Solution(R, np.zeros((n_frames, 3)), np.ones(len(points)))
     if parallax >= cfg.min_parallax_px * pixel_rad:
-        found = _refined(seen, found, sigma)
+        solution = _refined(seen, solution, sigma)
     poses = np.tile(np.eye(4), (n_frames, 1, 1))
-    poses[:, :3, :3], poses[:, :3, 3] = found.R, found.c
+    poses[:, :3, :3], poses[:, :3, 3] = solution.R, solution.c
     if not np.isfinite(poses).all():
         return ClipFault(RejectCode.TRAJ_NOT_FINITE, "the estimate holds NaN or infinity")
-    return ClipPoses(poses, float((angles(seen, found) < EXPLAINED * sigma).mean()))
+    return ClipPoses(poses, float((angles(seen, solution) < EXPLAINED * sigma).mean()))
 
 
 def _usable(frames: Image, lens: Lens, aspect: float) -> Image:
@@ -149,16 +149,16 @@ def _turns(seen: Observations, n_frames: int, sigma: float) -> tuple[Array, floa
     return R, parallax
 
 
-def _refined(seen: Observations, found: Solution, sigma: float) -> Solution:
+def _refined(seen: Observations, solution: Solution, sigma: float) -> Solution:
     """Refine window by window, where later frames begin with the pose of the last one refined; then all at once."""
-    n_frames = len(found.R)
+    n_frames = len(solution.R)
     for end in range(WINDOW, n_frames, STRIDE):
         free = slice(max(1, end - WINDOW), end)
-        R, c, rho = refine(seen.of_frames(free), found, free, sigma, COARSE_GAIN)
-        R[end:] = R[end - 1] @ found.R[end - 1].T @ found.R[end:]
+        R, c, rho = refine(seen.of_frames(free), solution, free, sigma, COARSE_GAIN)
+        R[end:] = R[end - 1] @ solution.R[end - 1].T @ solution.R[end:]
         c[end:] = c[end - 1]
-        found = Solution(R, c, rho)
-    return refine(seen, found, slice(1, n_frames), sigma, FINE_GAIN)
+        solution = Solution(R, c, rho)
+    return refine(seen, solution, slice(1, n_frames), sigma, FINE_GAIN)
 
 
 def _turn(b0: Array, b1: Array, sigma: float) -> tuple[Array, Array]:

@@ -80,5 +80,5 @@ def _corners(frame: Image, wanted: int, taken: Floats, mask: Image) -> Floats:
     free = mask.copy()
     for x, y in np.rint(taken).astype(int).tolist():
         cv2.circle(free, (x, y), apart, 0, -1)
-    found = cv2.goodFeaturesToTrack(frame, wanted, CORNER_QUALITY, apart, mask=free)
-    return np.zeros((0, 2), np.float32) if found is None else np.asarray(found, np.float32).reshape(-1, 2)
+    corners = cv2.goodFeaturesToTrack(frame, wanted, CORNER_QUALITY, apart, mask=free)
+    return np.zeros((0, 2), np.float32) if corners is None else np.asarray(corners, np.float32).reshape(-1, 2)

@@ -69,12 +69,12 @@ def odometry_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
             yield _fault(row, view)
             continue
         gray = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in view.frames])
-        found = estimate(gray.astype(np.uint8), lens, view.aspect, cfg)
-        if isinstance(found, ClipFault):
-            yield ChildEvent("fault", {"segment": row, "code": found.code, "detail": found.detail})
+        result = estimate(gray.astype(np.uint8), lens, view.aspect, cfg)
+        if isinstance(result, ClipFault):
+            yield ChildEvent("fault", {"segment": row, "code": result.code, "detail": result.detail})
         else:
-            poses = found.T_clip_camera.tolist()
-            values = {"segment": row, "pts_s": view.pts_s.tolist(), "poses": poses, "quality": found.quality}
+            poses = result.T_clip_camera.tolist()
+            values = {"segment": row, "pts_s": view.pts_s.tolist(), "poses": poses, "quality": result.quality}
             yield ChildEvent("poses", values)
 
 

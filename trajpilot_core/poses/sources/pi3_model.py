@@ -62,9 +62,9 @@ class Pi3Model:
         """Read poses and confidence from the network's answer."""
         n, height, width, _ = shape
         expected = {"camera_poses": (1, n, 4, 4), "conf": (1, n, height, width, 1)}
-        found = {name: tuple(value.shape) for name, value in answer.items() if name in expected}
-        if found != expected:
-            raise CheckpointError(f"the network answered with {found}, expected was {expected}: it is no Pi3")
+        shapes = {name: tuple(value.shape) for name, value in answer.items() if name in expected}
+        if shapes != expected:
+            raise CheckpointError(f"the network answered with {shapes}, expected was {expected}: it is no Pi3")
         confidence = float(torch.sigmoid(answer["conf"].float()).mean())
         return answer["camera_poses"][0].double().cpu().numpy(), confidence
 

@@ -141,11 +141,11 @@ def _note(
     """Enter what was reported on one segment."""
     at = event.values["segment"]
     if event.kind == "fault":
-        found: EstimatedPoses | SegmentFault = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
+        poses: EstimatedPoses | SegmentFault = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
     else:
-        found = estimate(event.values, event.frames)
+        poses = estimate(event.values, event.frames)
     length_s = float(state.segments.end_s[at] - state.segments.start_s[at])
-    result = found if isinstance(found, SegmentFault) else to_motions(name, found, length_s, cfg)
+    result = poses if isinstance(poses, SegmentFault) else to_motions(name, poses, length_s, cfg)
     if isinstance(result, SegmentFault):
         state.lost[at] = result
     else:
@@ -184,38 +184,38 @@ def scale_of(name: VideoSourceName, cfg: TrajectoryConfig) -> Any:
 
 
 def to_motions(
-    name: VideoSourceName, found: EstimatedPoses, length_s: float, cfg: TrajectoryConfig
+    name: VideoSourceName, estimated: EstimatedPoses, length_s: float, cfg: TrajectoryConfig
 ) -> SegmentMotions | SegmentFault:
     """Turn the poses of a segment's frames into 16 motions between 17 knots.
 
     Args:
         name: the source, which decides the scale rule.
-        found: the poses.
+        estimated: the poses.
         length_s: duration of the segment.
         cfg: settings of the stage.
     """
-    fault = pose_fault(found)
+    fault = pose_fault(estimated)
     if fault is not None:
         return fault
-    if name == "odometry" and found.quality < cfg.min_quality:
+    if name == "odometry" and estimated.quality < cfg.min_quality:
         limit = f"min_quality is {cfg.min_quality:g}"
         return SegmentFault(
-            RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {found.quality:.0%} of what was seen, {limit}"
+            RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {estimated.quality:.0%} of what was seen, {limit}"
         )
-    motions = relative_motions(_knots(_to_axes(found.T_clip_camera, cfg.frame), found.pts_s), 1)[0]
+    motions = relative_motions(_knots(_to_axes(estimated.T_clip_camera, cfg.frame), estimated.pts_s), 1)[0]
     motions[:, :3] = scaled(motions[:, :3], cfg.scale_rule(name), cfg.scale_factor)
-    span_s = float(found.pts_s[-1] - found.pts_s[0])
-    gap_s = float(np.diff(found.pts_s).max())
-    return SegmentMotions(motions, min(1.0, span_s / length_s), found.quality, gap_s)
+    span_s = float(estimated.pts_s[-1] - estimated.pts_s[0])
+    gap_s = float(np.diff(estimated.pts_s).max())
+    return SegmentMotions(motions, min(1.0, span_s / length_s), estimated.quality, gap_s)
 
 
-def pose_fault(found: EstimatedPoses) -> SegmentFault | None:
+def pose_fault(estimated: EstimatedPoses) -> SegmentFault | None:
     """Return why poses cannot be used: too few, not finite, or no rotations."""
-    if len(found.pts_s) < 2:
-        return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(found.pts_s)} different frames, two are needed")
-    if not np.isfinite(found.T_clip_camera).all() or not np.isfinite(found.quality):
+    if len(estimated.pts_s) < 2:
+        return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(estimated.pts_s)} different frames, two are needed")
+    if not np.isfinite(estimated.T_clip_camera).all() or not np.isfinite(estimated.quality):
         return SegmentFault(RejectCode.TRAJ_NOT_FINITE, "an estimated pose holds NaN or infinity")
-    R = found.T_clip_camera[:, :3, :3]
+    R = estimated.T_clip_camera[:, :3, :3]
     off = float(np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max())
     if off > ROTATION_ERROR or (np.linalg.det(R) < 0).any():
         return SegmentFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
