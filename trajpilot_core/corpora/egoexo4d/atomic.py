@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published
+from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published, parted
 from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_seconds, as_text, shown
@@ -66,14 +66,8 @@ def choose_annotation(
     """
     if not isinstance(entries, list):
         return [], [Fault(MALFORMED, f"expected a list of annotations, found {shown(entries)}").reject(take, 0, path)]
-    rejects: list[Reject] = []
-    usable: list[Annotation] = []
-    for index, entry in enumerate(entries):
-        found = read_annotation(entry, config)
-        if isinstance(found, Fault):
-            rejects.append(found.reject(take, _count(entry), path, index))
-        else:
-            usable.append(found)
+    usable, unusable = parted((index, read_annotation(entry, config)) for index, entry in enumerate(entries))
+    rejects = [fault.reject(take, _count(entries[index]), path, index) for index, fault in unusable]
     if not usable:
         return [], rejects
     first = min(usable, key=lambda a: (-len(a.points), a.uid, [point[:2] for point in a.points]))
@@ -101,20 +95,17 @@ def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
     if rejected:
         return Fault(RejectCode.ANNOTATION_REJECTED, f"annotation {uid}: {shown(fields.get('reject_reason'))}")
     annotator = as_id(fields.get("annotator_id")) or ""
-    accepted: list[AnnotatedPoint] = []
-    faults: list[tuple[int, Fault]] = []
-    for index, description in enumerate(descriptions):
-        found = read_description(description, config)
-        if isinstance(found, Fault):
-            faults.append((index, found))
-        else:
-            accepted.append(AnnotatedPoint(*found, uid, annotator, index))
+    results = ((index, read_description(description, config)) for index, description in enumerate(descriptions))
+    accepted, faults = parted(
+        (index, result if isinstance(result, Fault) else AnnotatedPoint(*result, uid, annotator, index))
+        for index, result in results
+    )
     ordered = sorted(accepted)
-    double = [p for i, p in enumerate(ordered) if i > 0 and p[:2] == ordered[i - 1][:2]]
-    points = [p for i, p in enumerate(ordered) if i == 0 or p[:2] != ordered[i - 1][:2]]
-    faults += [(p.offset, Fault(RejectCode.DUPLICATE, f"{shown(p.text)!r} at {p.time_s} s")) for p in double]
+    repeated = [b for a, b in pairwise(ordered) if a[:2] == b[:2]]
+    points = ordered[:1] + [b for a, b in pairwise(ordered) if a[:2] != b[:2]]
+    repeats = [(p.offset, Fault(RejectCode.DUPLICATE, f"{shown(p.text)!r} at {p.time_s} s")) for p in repeated]
     is_reordered = any(a.time_s > b.time_s for a, b in pairwise(accepted))
-    return Annotation(uid, points, sorted(faults), len(descriptions), is_reordered)
+    return Annotation(uid, points, sorted([*faults, *repeats]), len(descriptions), is_reordered)
 
 
 def read_description(value: object, config: IngestConfig) -> tuple[float, str] | Fault:

@@ -67,15 +67,12 @@ def needed(folders: Folders, paths: Iterable[str], advice: str) -> str:
     return path
 
 
-def read_document(corpus: Corpus, path: str) -> bytes:
-    """Return the content of a file that nothing goes without.
-
-    Raises InputError: it is not there, or changed while it was read.
-    """
+def read_document(corpus: Corpus, path: str, advice: str = "download it (docs/data.md)") -> bytes:
+    """Return the content of a required file. Raises InputError: it is missing, or changed while it was read."""
     try:
         return read_whole(corpus, path)
     except FileNotFoundError as error:
-        raise InputError(f"{path} is missing under {corpus.root}; download it (docs/data.md)") from error
+        raise InputError(f"{path} is missing under {corpus.root}; {advice}") from error
     except TakeFault as fault:
         raise InputError(
             f"{path} cannot be read: {fault.detail}; run again when nothing writes to the corpus"

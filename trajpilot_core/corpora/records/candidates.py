@@ -84,24 +84,19 @@ class ReaderState:
         Args:
             scenarios: of the takes whose metadata can be used.
         """
-        leftovers = leftover_rejects(("", path) for path in folders.leftovers())
+        rejects = (*self.rejects, *leftover_rejects(("", path) for path in folders.leftovers()))
+        files = {*self.files, *([WORLD_FILE] if folders.is_there(WORLD_FILE) else [])}
+        for path in files:
+            folders.is_there(path)  # lists its folder, so that leftovers of a broken download next to it are found
         return CorpusReading(
             candidates=tuple(sorted(self.candidates, key=lambda c: c.take.take_id)),
-            rejects=(*self.rejects, *leftovers),
+            rejects=rejects,
             n_in=n_in,
             released=self.released,
             scenarios=frozenset(scenarios),
             counts=counts,
-            listing=listing_of(folders, self.files),
+            listing=Listing(tuple(sorted(files)), (), tuple(sorted(folders.leftovers()))),
         )
-
-
-def listing_of(folders: Folders, files: Iterable[str]) -> Listing:
-    """Return the files of a corpus without poses, world.json among them where the corpus was simulated."""
-    every = {*files, *([WORLD_FILE] if folders.is_there(WORLD_FILE) else [])}
-    for path in every:
-        folders.is_there(path)  # so that what a broken download left next to it is found
-    return Listing(tuple(sorted(every)), (), tuple(sorted(folders.leftovers())))
 
 
 def listed_by(read: CorpusReader) -> CorpusLister:
