@@ -1,8 +1,7 @@
 """Ego-Exo4D atomic descriptions -> candidate takes with time points; what cannot be used becomes rejects.
 
 Source: docs.ego-exo4d-data.org, page Atomic Action Descriptions; filters, duplicates and the choice of one annotator:
-docs/decisions/ingest.md. The unit that is counted is the description: each one of the files that are read ends as a
-point of a candidate or in one reject.
+docs/decisions/ingest.md. The counted unit is the description: each ends as a point of a candidate or in one reject.
 """
 
 from functools import partial
@@ -47,20 +46,20 @@ class Annotation(NamedTuple):
     uid: str
     points: list[AnnotatedPoint]
     faults: list[tuple[int, Fault]]
-    """Place in the list of descriptions, and why it is lost."""
+    """(Index of the description, why it is lost)."""
     n_units: int
     is_reordered: bool
 
 
 def count_descriptions(entries: object) -> int:
-    """Return how many descriptions a take's value holds, whatever state the rest of it is in."""
+    """Return how many descriptions a take's value contains, even if the rest of it is unusable."""
     return sum(_count(entry) for entry in entries) if isinstance(entries, list) else 0
 
 
 def choose_annotation(
     entries: object, take: str, path: str, config: IngestConfig
 ) -> tuple[list[AnnotatedPoint], list[Reject]]:
-    """Return the points of the annotation with most accepted descriptions (ties: smaller uid), and the rejects.
+    """Return the points of the annotation with the most accepted descriptions (ties: smaller uid), and the rejects.
 
     Points are sorted by time, then text. Points and units of the rejects add up to `count_descriptions`.
     """
@@ -82,10 +81,10 @@ def choose_annotation(
 
 
 def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
-    """Filter one annotation; a Fault says why none of its descriptions can be used."""
+    """Filter one annotation; a Fault means that none of its descriptions can be used."""
     fields = as_object(entry)
     if fields is None:
-        return Fault(MALFORMED, f"an annotation is no object, or holds a key twice: {shown(entry)}")
+        return Fault(MALFORMED, f"an annotation is not an object, or contains a key twice: {shown(entry)}")
     descriptions, uid = fields.get("descriptions"), as_id(fields.get("annotation_uid"))
     if not isinstance(descriptions, list) or uid is None:
         return Fault(MALFORMED, "an annotation lacks annotation_uid or its list of descriptions")
@@ -113,7 +112,7 @@ def read_description(value: object, config: IngestConfig) -> tuple[float, str] |
     fields = as_object(value)
     text = as_text(fields.get("text")) if fields is not None else None
     if fields is None or text is None or "timestamp" not in fields:
-        return Fault(MALFORMED, f"a description lacks text or timestamp, or holds a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a description lacks text or timestamp, or contains a key twice: {shown(value)}")
     time_s = as_seconds(fields["timestamp"])
     if time_s is None:
         return Fault(RejectCode.TS_INVALID, f"timestamp is {shown(fields['timestamp'])}")

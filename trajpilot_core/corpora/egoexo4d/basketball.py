@@ -1,7 +1,7 @@
 """Basketball shots mined from Ego-Exo4D atomic descriptions -> a segment before each shot and the shot itself.
 
-Source: paper, appendix on basketball; decisions: docs/decisions/corpora.md. The unit that is counted is the use of a
-description: one that is a shot and stands before the next shot counts twice, in and out.
+Source: paper, appendix on basketball; decisions: docs/decisions/corpora.md. The counted unit is the use of a
+description: a shot that also precedes the next shot counts twice, in and out.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ from trajpilot_core.store.corpus_files import Corpus
 DOMAIN = 6
 """Thousands digit of the ids of basketball tasks."""
 WINDOW = (2, 2)
-"""A window is the segment before a shot, and the shot."""
+"""A window is the segment before a shot and the shot."""
 SETTINGS = "ingest.basketball: takes, attempts, made, missed, evidence, both, outcome_subjects, balance, split"
 PUBLISHED = {TRAIN_TAKES: Published(42, SETTINGS), TEST_TAKES: Published(10, SETTINGS)}
 PAPER = {
@@ -47,11 +47,11 @@ PAPER = {
 
 @dataclass(frozen=True)
 class _Shot:
-    """One attempt whose outcome is known and before which something is described."""
+    """One attempt with a known outcome and a description before it."""
 
     take: str
     at: int
-    """Place among the take's points."""
+    """Index among the take's points."""
     attempt: str
     outcome: DescribedShot
 
@@ -62,11 +62,11 @@ class _Shot:
 
 
 class _Mined:
-    """What was found in the takes, before it is known which are tested."""
+    """What was read of the takes before the test takes are chosen."""
 
     def __init__(self) -> None:
         self.following: dict[str, dict[int, AnnotatedPoint]] = {}
-        """Take -> place in the file of a description -> the description that is asked after it."""
+        """Take -> offset of a description -> the description after it that may state its outcome."""
         self.scenarios: set[str] = set()
         self.counts: Counter[str] = Counter()
 
@@ -76,7 +76,7 @@ class _Mined:
         by_id = any(number // 1000 == DOMAIN for number in annotated.take.task_ids)
         is_basketball = by_id or any("basketball" in name.lower() for name in annotated.take.task_names)
         if config.basketball.takes == "basketball" and not is_basketball:
-            fault = Fault(RejectCode.FILTERED, "its task is none of basketball (ingest.basketball.takes)")
+            fault = Fault(RejectCode.FILTERED, "its task is not basketball (ingest.basketball.takes)")
             return None, [fault.reject(take, count_descriptions(annotated.value), annotated.path)]
         self.scenarios.add(annotated.take.scenario)
         candidate, rejects = read_one(annotated, config)
@@ -86,7 +86,7 @@ class _Mined:
 
 
 def _following(entries: object, points: Sequence[AnnotatedPoint], config: IngestConfig) -> dict[int, AnnotatedPoint]:
-    """Return place of a description -> the one after it, of those persons whose descriptions are asked."""
+    """Return offset of a description -> the next one by the persons of the setting `outcome_subjects`."""
     uid = points[0].annotation_uid
     listed = entries if isinstance(entries, list) else []
     entry = next(e for e in listed if as_id((as_object(e) or {}).get("annotation_uid")) == uid)
@@ -137,7 +137,7 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     for candidate in reading.candidates:
         take = candidate.take.take_id
         kept = [shot for shot in shots[take] if shot.event not in out]
-        unbalanced = Fault(RejectCode.UNBALANCED, "left out so that the classes are equally many")
+        unbalanced = Fault(RejectCode.UNBALANCED, "left out to balance the classes")
         lost = faults[take] | {shot.at: unbalanced for shot in shots[take] if shot.event in out}
         rejects += _rejects(candidate, kept, lost)
         twice += len({s.at - 1 for s in kept} & {*lost, *(s.at for s in kept)})
@@ -157,7 +157,7 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
 
 
 def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[list[_Shot], dict[int, Fault]]:
-    """Return the shots of a take, and why other attempts cannot be used, by their place among its points."""
+    """Return the shots of a take, and the faults of other attempts by their index among its points."""
     shots: list[_Shot] = []
     faults: dict[int, Fault] = {}
     take, phrases = candidate.take.take_id, subject_phrases(config)
@@ -168,7 +168,7 @@ def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[li
         following = mined.following[take].get(point.offset)
         outcome = outcome_of(point.text, following.text if following else None, config.basketball)
         if at == 0:
-            faults[at] = Fault(RejectCode.NO_CONTEXT, f"the shot {point.text[:80]!r} is described first")
+            faults[at] = Fault(RejectCode.NO_CONTEXT, f"the shot {point.text[:80]!r} is the first description")
         elif outcome is None:
             faults[at] = Fault(RejectCode.NO_OUTCOME, f"no text states the outcome of {point.text[:80]!r}")
         elif outcome.verdict == "ambiguous":
@@ -193,7 +193,7 @@ def _roles(reading: CorpusReading, shots: dict[str, list[_Shot]], config: Ingest
 
 
 def _unbalanced(shots: dict[str, list[_Shot]], roles: dict[str, Released], config: IngestConfig) -> frozenset[str]:
-    """Return the shots that are left out so that the classes are equally many in each split."""
+    """Return the shots that are left out to balance the classes in each split."""
     if not config.basketball.balance:
         return frozenset()
     sides: dict[str, list[tuple[str, str]]] = defaultdict(list)
@@ -203,14 +203,14 @@ def _unbalanced(shots: dict[str, list[_Shot]], roles: dict[str, Released], confi
 
 
 def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]) -> Iterator[Reject]:
-    """Yield why descriptions are not used: attempts one by one, what is no attempt in one row."""
+    """Yield the rejects of unused descriptions: one row per attempt, one for all others."""
     take, path = candidate.take.take_id, candidate.source_file
     for at, fault in sorted(lost.items()):
         yield fault.reject(take, 1, path, candidate.points[at].offset)
     used = {*lost, *(shot.at for shot in kept), *(shot.at - 1 for shot in kept)}
     idle = len(candidate.points) - len(used)
     if idle:
-        yield Fault(RejectCode.NO_ATTEMPT, f"{idle} descriptions are no shot and stand before none").reject(
+        yield Fault(RejectCode.NO_ATTEMPT, f"{idle} descriptions neither state a shot nor precede one").reject(
             take, idle, path
         )
     if not kept:
@@ -220,7 +220,7 @@ def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]
 def _segments(
     candidate: Candidate, kept: Sequence[_Shot], mined: _Mined, config: IngestConfig
 ) -> Iterator[AnnotatedPoint]:
-    """Yield, for each shot, the segment before it and the shot; each pair is a group of its own."""
+    """Yield, for each shot, the segment before it and the shot; each pair is a group."""
     points, take = candidate.points, candidate.take.take_id
     anchor_s = np.array([point.time_s for point in points], np.float64)
     start_s, end_s = midpoint_intervals(anchor_s, float(anchor_s[-1]), config.interval_cap_s)
@@ -271,7 +271,7 @@ EGOEXO4D_BASKETBALL = CorpusSpec(
     listing=partial(list_release, kind=_kind(_Mined())),
     published=PUBLISHED,
     horizons=WINDOW,
-    splits="annotations/splits.json, or given by the draw (ingest.basketball.split)",
+    splits="annotations/splits.json, or sampled (ingest.basketball.split)",
     download=download_of(ATOMIC_FILE),
     layout="basketball",
     has_goal=False,

@@ -1,6 +1,6 @@
 """Ego-Exo4D keysteps -> candidate takes with annotated segments of a closed vocabulary.
 
-Source: docs.ego-exo4d-data.org, page Keysteps; decisions: docs/decisions/corpora.md. The unit that is counted is the
+Source: docs.ego-exo4d-data.org, page Keysteps; decisions: docs/decisions/corpora.md. The counted unit is the
 segment. A label is its `step_unique_id`: `step_id` is unique within one scenario only.
 """
 
@@ -47,13 +47,13 @@ MALFORMED = RejectCode.RECORD_MALFORMED
 
 
 def count_segments(value: object) -> int:
-    """Return how many segments a take's value holds, whatever state the rest of it is in."""
+    """Return how many segments a take's value contains, even if the rest of it is unusable."""
     segments = value.get("segments") if isinstance(value, dict) else None
     return len(segments) if isinstance(segments, list) else 0
 
 
 class _Files:
-    """Reads takes, and keeps what the files say of scenarios as a whole."""
+    """Reads takes, and collects the facts about whole scenarios."""
 
     def __init__(self) -> None:
         self.leaves: dict[str, frozenset[str]] = {}
@@ -61,7 +61,7 @@ class _Files:
         self.scenarios: set[str] = set()
 
     def read(self, annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
-        """Return the take with its segments; its scenario is the one that the keysteps name."""
+        """Return the take with its segments and the scenario that the keysteps name."""
         take, path = annotated.take.take_id, annotated.path
         fields = as_object(annotated.value)
         segments = fields.get("segments") if fields is not None else None
@@ -88,7 +88,7 @@ def _take_fault(annotated: Annotated, fields: Mapping[str, object] | None, segme
     if not isinstance(segments, list):
         return Fault(MALFORMED, f"`segments` is {shown(segments)}, expected a list")
     uid = fields.get("take_uid", annotated.take.uid)
-    return None if uid == annotated.take.uid else Fault(MALFORMED, f"its record says take_uid {shown(uid)}")
+    return None if uid == annotated.take.uid else Fault(MALFORMED, f"its record has the take_uid {shown(uid)}")
 
 
 def _leaf_of(document: Mapping[str, object], scenario: str) -> dict[str, bool]:
@@ -110,7 +110,7 @@ def _points(
     leaf_of: Mapping[str, bool],
     config: IngestConfig,
 ) -> tuple[tuple[AnnotatedPoint, ...], list[Reject]]:
-    """Return the segments in order of start, and the rejects; together they are all segments."""
+    """Return the segments in order of start, and the rejects of the others."""
     meta = as_object(fields.get("annotation_meta", fields.get("annotation_metadata"))) or {}
     uid, annotator = as_id(meta.get("annotation_uid")) or "", as_id(meta.get("annotator_id")) or ""
     names = as_object(annotated.document.get("vocabulary")) or {}
@@ -122,7 +122,7 @@ def _points(
         read = _segment(segment, index, names, leaf_of)
         fault = read if isinstance(read, Fault) else _filter_fault(read, config)
         if fault is None and isinstance(read, AnnotatedPoint) and (read.span_s, read.label_id) in seen:
-            fault = Fault(RejectCode.DUPLICATE, f"label {read.label_id} at {read.span_s} s stands there before")
+            fault = Fault(RejectCode.DUPLICATE, f"label {read.label_id} at {read.span_s} s occurs before")
         if fault is not None:
             rejects.append(fault.reject(take, 1, path, index))
         elif isinstance(read, AnnotatedPoint):
@@ -142,7 +142,7 @@ def _segment(
 ) -> AnnotatedPoint | Fault:
     fields = as_object(value)
     if fields is None or "start_time" not in fields or "end_time" not in fields:
-        return Fault(MALFORMED, f"a segment lacks start_time or end_time, or holds a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a segment lacks start_time or end_time, or contains a key twice: {shown(value)}")
     uid = as_id(fields.get("step_unique_id"))
     if uid is None:
         return Fault(MALFORMED, f"step_unique_id is {shown(fields.get('step_unique_id'))}")
@@ -160,7 +160,7 @@ def _segment(
 
 
 def _filter_fault(point: AnnotatedPoint, config: IngestConfig) -> Fault | None:
-    """Return the setting that leaves the segment out. What the file does not say leaves nothing out."""
+    """Return the setting that excludes the segment, or None; unknown flags exclude nothing."""
     details, cfg = point.details or Details(), config.keystep
     if cfg.leaves_only and details.is_leaf is False:
         return Fault(RejectCode.FILTERED, f"label {point.label_id} is no leaf (ingest.keystep.leaves_only)")
@@ -170,7 +170,7 @@ def _filter_fault(point: AnnotatedPoint, config: IngestConfig) -> Fault | None:
 
 
 def _counts(reading: CorpusReading) -> tuple[CorpusCount, ...]:
-    """Return what shows a user which filter makes the difference to the paper's numbers."""
+    """Return counts that show which filter explains a difference from the paper's numbers."""
     known = [point.details or Details() for c in reading.candidates for point in c.points]
     trained = Counter(p.label_id for c in reading.candidates if c.released == "train" for p in c.points)
     frequent = sum(n >= OFFICIAL_MIN for n in trained.values())

@@ -1,4 +1,4 @@
-"""Ego-Exo4D metadata: takes.json, captures.json and splits.json -> where each take's files lie.
+"""Ego-Exo4D metadata: takes.json, captures.json and splits.json -> the paths of each take's files.
 
 Source: docs.ego-exo4d-data.org, pages Metadata, Takes and Captures. Folders are named by take name, annotations by take
 uid, and takes.json joins them. The head camera is the one with `is_ego` whose id begins with `aria`.
@@ -33,20 +33,20 @@ class Takes(NamedTuple):
 
     usable: dict[str, TakeFiles]
     faults: dict[str, Fault]
-    """Uids whose record cannot be used, or marks the take as dropped."""
+    """Uids with an unusable record, or of dropped takes."""
     rejects: list[Reject]
-    """Records without a uid, which nothing can be joined to."""
+    """Records without a uid."""
 
 
 def take_id(uid: str) -> str:
-    """Return the take's id in our tables; a uid that cannot be stored as it stands is shortened and escaped."""
+    """Return the take's id in our tables; a uid that cannot be stored is shortened and escaped."""
     return f"{CORPUS}:{shown(uid)}"
 
 
 def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
     """Read takes.json; a bad record costs its take only.
 
-    Raises InputError: takes.json is absent, no JSON, or no list.
+    Raises InputError: takes.json is missing, no JSON, or no list.
     """
     content = read_document(corpus, TAKES, ADVICE)
     captures = cache(partial(_captures, corpus))
@@ -58,7 +58,7 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
             takes.rejects.append(fault.reject("", 0, TAKES, index))
         elif uid in takes.usable or uid in takes.faults:
             takes.usable.pop(uid, None)
-            takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json holds the take_uid more than once")
+            takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json contains the take_uid more than once")
         else:
             try:
                 takes.usable[uid] = _take_files(uid, record, captures, config)
@@ -66,7 +66,7 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
                 takes.faults[uid] = Fault(unusable.code, unusable.detail)
     if not any(takes):
         kind = type(parse(content, TAKES, refuse_nan=True)).__name__
-        raise InputError(f"{TAKES} holds {kind} without takes, expected a list of takes; {ADVICE}")
+        raise InputError(f"{TAKES} contains {kind} without takes, expected a list of takes; {ADVICE}")
     _refuse_shared_videos(takes)
     return takes
 
@@ -74,7 +74,7 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
 def read_splits(corpus: Corpus) -> dict[str, str | None]:
     """Return take uid -> released split; None where splits.json contradicts itself.
 
-    Raises InputError: splits.json is absent, no JSON, or lacks `take_uid_to_split`.
+    Raises InputError: splits.json is missing, no JSON, or lacks `take_uid_to_split`.
     """
     document = as_object(parse(read_document(corpus, SPLITS, ADVICE), SPLITS, refuse_nan=True))
     mapping = document.get("take_uid_to_split") if document is not None else None
@@ -87,7 +87,7 @@ def read_splits(corpus: Corpus) -> dict[str, str | None]:
 
 
 def used_split(released: str | None, config: IngestConfig) -> Released | None:
-    """Return what a released split is used as; the published test labels are `val` (config.test_split)."""
+    """Return the use of a released split; the published test labels are `val` (config.test_split)."""
     return "train" if released == "train" else "test" if released == config.test_split else None
 
 
@@ -97,7 +97,7 @@ def _captures(corpus: Corpus) -> dict[str, object]:
         return {}
     records = parse(read_document(corpus, CAPTURES, ADVICE), CAPTURES, refuse_nan=True)
     if not isinstance(records, list):
-        raise InputError(f"{CAPTURES} holds {type(records).__name__}, expected a list of captures; {ADVICE}")
+        raise InputError(f"{CAPTURES} contains {type(records).__name__}, expected a list of captures; {ADVICE}")
     captures = [(as_id(r.get("capture_uid")), r) for r in records if isinstance(r, dict)]
     return {uid: record for uid, record in captures if uid is not None}
 
@@ -106,7 +106,7 @@ def _take_files(uid: str, record: object, captures: Callable[[], dict[str, objec
     """Return where the files of a take are. Raises TakeFault: its record cannot be used."""
     take = as_object(record)
     if take is None:
-        raise TakeFault(RejectCode.RECORD_MALFORMED, "the record of the take holds a key twice")
+        raise TakeFault(RejectCode.RECORD_MALFORMED, "the record of the take contains a key twice")
     name = as_text(take.get("take_name"))
     if name is None:
         raise TakeFault(RejectCode.RECORD_MALFORMED, "the take has no take_name")
@@ -138,7 +138,7 @@ def _take_files(uid: str, record: object, captures: Callable[[], dict[str, objec
     capture_name, capture_root = _capture_folder(capture)
     capture_key = capture_name or capture_uid
     stand_in = f"participant:{participant}" if participant else f"take:{uid}"
-    has_trajectory = as_bool(take.get("has_trimmed_trajectory")) is not False  # where it says so, the disk decides
+    has_trajectory = as_bool(take.get("has_trimmed_trajectory")) is not False  # else the disk decides
     return TakeFiles(
         uid=uid,
         corpus=SIMULATED if take.get("university_name") == SIMULATED else CORPUS,
@@ -188,7 +188,7 @@ def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]
 
 
 def _refuse_shared_videos(takes: Takes) -> None:
-    """Two takes that claim one video are one recording under two names; neither can be trusted."""
+    """Reject takes that claim the same video: they are one recording under two names."""
     owners: dict[str, list[str]] = defaultdict(list)
     for uid, take in takes.usable.items():
         owners[take.video].append(uid)

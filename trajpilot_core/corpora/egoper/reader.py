@@ -1,6 +1,6 @@
 """EgoPER -> one candidate take per trimmed video, its steps joined over the tasks by name; the rest becomes rejects.
 
-Decisions: docs/decisions/segment-corpora.md. The unit that is counted is the segment, background included.
+Decisions: docs/decisions/segment-corpora.md. The counted unit is the segment, including background.
 """
 
 from collections.abc import Sequence
@@ -53,13 +53,13 @@ LISTED = {"train": "splits/train.txt", "val": "splits/val.txt", "test": "splits/
 
 class _Splits(NamedTuple):
     used: dict[str, Released]
-    """Video id -> how it is used."""
+    """Video id -> its use."""
     faults: dict[str, Fault]
     """Video ids in more than one list."""
     unused: frozenset[str]
     """Video ids in a list that is not used."""
     files: frozenset[str]
-    """Lists that are there."""
+    """Lists that exist."""
 
 
 def take_id(video_id: str) -> str:
@@ -82,9 +82,9 @@ def split_files(folders: Folders, tasks: Sequence[str], config: EgoPerConfig) ->
 
 
 def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Splits:
-    """Read the lists of video ids; every list counts, so that a video in two of them is noticed.
+    """Read all lists of video ids, also unused ones, to detect a video in two of them.
 
-    Raises InputError: a list that is used is absent, or one cannot be read.
+    Raises InputError: a list that is used is missing, or one cannot be read.
     """
     of: dict[str, set[str]] = {}
     files = split_files(folders, tasks, config.egoper)
@@ -109,7 +109,7 @@ def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Sp
 def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read annotation.json and the lists of the splits.
 
-    Raises InputError: annotation.json or a list that is used is absent or cannot be read.
+    Raises InputError: annotation.json or a list that is used is missing or cannot be read.
     """
     folders, gathered = Folders(corpus), ReaderState()
     needed(folders, [ANNOTATION], ADVICE)

@@ -17,7 +17,7 @@ from trajpilot_core.incoming import BOM, decode_text
 
 SUBJECTS = "the camera wearer, a camera wearer, camera wearer, the person, a person, person, the wearer, c"
 SUBJECT_PHRASES = tuple(SUBJECTS.split(", "))
-"""What stands for the wearer at the start of a description; `c` is the corpus's own letter."""
+"""Names of the wearer at the start of a description; `c` is that of Ego-Exo4D."""
 APOSTROPHES = "'’ʼ`´"
 UNSURE_TAG = re.compile(r"#\s*unsure\b|<\s*unsure\b")
 TAG = re.compile(rf"{UNSURE_TAG.pattern}\s*>?|#[a-z]\w*|<\s*/?\s*[a-z]\w*\s*/?\s*>")
@@ -44,7 +44,7 @@ def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
     Idempotent: the label of a label is the label itself. Empty where nothing is left.
 
     Args:
-        subjects: phrases in normal form that are dropped from the front, as often as they stand there.
+        subjects: phrases in normal form that are dropped from the front, repeatedly.
     """
     before = None
     while text != before:
@@ -83,7 +83,7 @@ def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
             if groups.setdefault(text, label_id) != label_id:
                 raise InputError(f"{line}: {text!r} is in the groups {groups[text]!r} and {label_id!r}; keep one")
     except csv.Error as error:
-        raise InputError(f"{where} is no CSV: {error}; quote texts that hold commas") from error
+        raise InputError(f"{where} is no CSV: {error}; quote texts that contain commas") from error
     return groups
 
 

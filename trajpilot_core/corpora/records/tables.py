@@ -1,4 +1,4 @@
-"""Candidates with probed videos -> the four tables of ingest, built as columns: windows come by the million."""
+"""Candidates with probed videos -> the four tables of ingest, built as columns: there are millions of windows."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Tables(NamedTuple):
 
 
 class Labelling:
-    """Raw text -> (label, label id), each text worked out once."""
+    """Raw text -> (label, label id), each text normalised once."""
 
     def __init__(self, groups: dict[str, str], config: IngestConfig) -> None:
         self._groups = groups
@@ -62,7 +62,7 @@ class Labelling:
         self._known: dict[str, tuple[str, str]] = {}
 
     def of(self, point: AnnotatedPoint) -> tuple[str, str]:
-        """Return label and label id of a point: the reader's own, else those of its text."""
+        """Return label and label id of a point: those that the reader set, else those of its text."""
         if point.label is None or point.label_id is None:
             return self(point.text)
         return point.label, point.label_id
@@ -79,7 +79,7 @@ class Labelling:
 def cut_take(
     candidate: Candidate, probe: "VideoProbe", label_of: Labelling, config: IngestConfig
 ) -> tuple[CutTake, list[Reject]]:
-    """Cut a take's points into segments; what is lost after the filters breaks the run."""
+    """Cut a take's points into segments; a point that is lost after the filters ends its run."""
     points = candidate.points
     anchor_s = np.array([point.time_s for point in points], np.float64)
     spans = [point.span_s for point in points if point.span_s is not None]
@@ -127,7 +127,7 @@ def _segment_rejects(
 
 
 def subject_phrases(config: IngestConfig) -> tuple[str, ...]:
-    """Return what is dropped from the front of a description: names of the wearer and the subjects of the settings."""
+    """Return the phrases that are dropped from the front of a description: names of the wearer, configured subjects."""
     phrases = {normalise(subject, ()) for subject in config.subjects} - {""}
     return (*SUBJECT_PHRASES, *sorted(phrases - set(SUBJECT_PHRASES)))
 
@@ -198,7 +198,7 @@ def window_rows(take: NDArray[np.int64], run: NDArray[np.int64], horizon: int) -
     Source: paper, 3.1.
 
     Args:
-        take: (N,) number of the take of each segment; the rows of one take stand together, in order of position.
+        take: (N,) number of the take of each segment; the rows of a take are adjacent, in order of position.
         run: (N,) run of each segment within its take.
     """
     first, last = slice(None, max(0, len(take) - horizon + 1)), slice(horizon - 1, None)
