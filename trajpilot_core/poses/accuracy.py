@@ -1,4 +1,4 @@
-"""How far estimated head motion is from the truth, clip by clip."""
+"""Errors of estimated head motion, clip by clip."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,13 +23,13 @@ class ClipError(NamedTuple):
     position_m: float
     """Root mean square distance of the positions after the best rotation, translation and scale (Sim(3))."""
     spread_m: float
-    """Root mean square distance of the true positions from their mean: what `position_m` is at worst."""
+    """Root mean square distance of the true positions from their mean: the upper bound of `position_m`."""
     turned_deg: float
     """Largest true angle since the first knot."""
 
 
 def joined(motions: Array) -> Poses:
-    """Return the 17 poses that (16, 6) motions lead through, the first one the identity."""
+    """Return the 17 poses of (16, 6) motions, starting at the identity."""
     path = Poses(np.array([[0.0, 0.0, 0.0, 1.0]]), np.zeros((1, 3)))
     for step in motions:
         last = se3.take(path, np.array([-1]))
@@ -82,15 +82,15 @@ def take_errors(
         take: a take with a pose file, whose video has an even rate.
         spans_s: start and end of the segments.
         motions: (S, 16, 6) of the same segments, estimated from its video.
-        cfg: settings of the estimate; its limits on gaps hold for the truth.
+        cfg: settings of the estimate; its limits on gaps also apply to the truth.
 
     Returns:
-        One error per segment; None where the pose file is wrong there.
+        One error per segment; None where the pose file is unusable.
     """
     true_cfg = cfg.replace(source="aria", fallback=None)
     errors: list[ClipError | None] = []
     for (start_s, end_s), clip in zip(spans_s, motions, strict=True):
-        # the frames nearest to the first and last wanted time, which is where the estimate begins and ends
+        # the estimate begins and ends with the frames nearest to the first and last wanted time
         first, last = (round(at * take.fps) / take.fps for at in (start_s, end_s - 1 / take.fps))
         try:
             true = poses(data_root, take, np.linspace(first, last, KNOTS), true_cfg)

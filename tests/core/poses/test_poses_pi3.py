@@ -76,7 +76,7 @@ def test_the_file_of_weights_is_part_of_the_key_and_its_digest_is_checked(packag
     kept, file = of_video(video_take(tmp_path, 1.2), [(0.0, 1.0)]), package / "model.safetensors"
     (source,) = trajectories.sources(kept, config(package), "")  # type: ignore[arg-type]
     assert source.files == ("take.mp4", str(file))
-    with pytest.raises(CheckpointError, match="expected was 0000"):
+    with pytest.raises(CheckpointError, match="expected 0000"):
         load_pi3(Pi3Config(weights=str(file), weights_sha256="0" * 64, precision="fp32"), "cpu")
 
 

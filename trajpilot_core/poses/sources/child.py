@@ -28,7 +28,7 @@ class View(NamedTuple):
     """The frames of one segment."""
 
     frames: Image
-    """(N, S, S, 3) uint8 RGB, upright; no frame stands there twice."""
+    """(N, S, S, 3) uint8 RGB, upright, without repeated frames."""
     pts_s: NDArray[np.float64]
     """(N,) presentation times, rising, seconds from the first frame of the video."""
     aspect: float
@@ -40,10 +40,10 @@ def views(path: str, times_s: Times, side_px: Callable[[int, int], int]) -> Iter
 
     Args:
         path: local file.
-        times_s: (S, N) wanted times, seconds; a time may be repeated, its frame is given once.
+        times_s: (S, N) wanted times, seconds; the frame of repeated times is returned once.
         side_px: (width, height) of the picture as stored -> side of the square.
 
-    Yields (row of times_s, View or what is wrong with that segment), every row once, in order of time.
+    Yields (row of times_s, view or fault of that segment), every row once, in order of time.
 
     Raises:
         VideoError: the whole file cannot be used.
@@ -60,7 +60,7 @@ def views(path: str, times_s: Times, side_px: Callable[[int, int], int]) -> Iter
 
 
 def odometry_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
-    """Yield the poses of every segment of a take, or why there are none."""
+    """Yield the poses of every segment of a take, or its fault."""
     cv2.setNumThreads(1)
     cfg, lens = OdometryConfig.model_validate(job["config"]), Lens(*job["lens"])._replace(params=tuple(job["lens"][1]))
     times_s = np.asarray(job["times_s"], np.float64)
@@ -79,7 +79,7 @@ def odometry_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
 
 
 def view_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
-    """Yield the frames of every segment of a take in the size that Pi3 reads, or what is wrong with it."""
+    """Yield the frames of every segment of a take in the size for Pi3, or its fault."""
     cv2.setNumThreads(1)
     limit, times_s = int(job["pixel_limit"]), np.asarray(job["times_s"], np.float64)
     for row, view in views(job["path"], times_s, lambda width, height: max(patch_size(width / height, limit))):
@@ -96,7 +96,7 @@ def _fault(row: int, error: VideoError) -> ChildEvent:
 
 
 def patch_size(aspect: float, pixel_limit: int) -> tuple[int, int]:
-    """Return the largest (width, height) in multiples of 14, nearly of this aspect, within the limit of pixels."""
+    """Return the largest (width, height) in multiples of 14, of about this aspect, within the limit of pixels."""
     width = (pixel_limit * aspect) ** 0.5
     across, down = max(1, round(width / PATCH_PX)), max(1, round(width / aspect / PATCH_PX))
     while across * down * PATCH_PX**2 > pixel_limit and max(across, down) > 1:
