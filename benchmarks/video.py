@@ -2,8 +2,8 @@
 
     python benchmarks/video.py [--rounds 3] [--folder FOLDER]
 
-Every reader opens the file, decodes 16 consecutive frames a segment at 384 x 384 RGB on one thread, in a process of
-its own, and every frame's burnt-in number is checked. Demands: at least 1.3 times less CPU time than decord when
+Every reader opens the file and decodes 16 consecutive frames per segment at 384 x 384 RGB on one thread in its own
+process; the burnt-in number of every frame is checked. Required: at least 1.3 times less CPU time than decord when
 segments are sparse, 1.5 times when they are dense, and no wrong frame (docs/decisions/video-backend.md).
 """
 
@@ -26,7 +26,7 @@ from trajpilot_core.video.decode import DecodedClip, clips
 
 FPS, SECONDS, SIDE_PX, OUT_PX, KEYFRAME, N_FRAMES = 30, 180, 448, 384, 250, 16
 CASES = {"sparse": (24, 1.3), "dense": (150, 1.5)}
-"""Case -> (segments in the video, demanded ratio to decord)."""
+"""Case -> (segments in the video, required ratio to decord)."""
 Images = NDArray[np.uint8]
 
 
@@ -129,10 +129,8 @@ READERS: dict[str, Callable[[str, NDArray[np.int64]], Iterator[Images]]] = {
 
 
 def measure(reader: str, path: str, case: str) -> dict[str, float]:
-    """Run one reader in this process; CPU seconds of the process from here on, and wrong frames."""
+    """Run one reader in this process; return its CPU seconds and wrong frames."""
     cv2.setNumThreads(1)
-    if "decord" in reader:
-        pass  # its import is not what is measured
     numbers, before = wanted(case), resource.getrusage(resource.RUSAGE_SELF)
     wrong = 0
     for row, images in zip(numbers, READERS[reader](path, numbers), strict=True):
@@ -143,7 +141,7 @@ def measure(reader: str, path: str, case: str) -> dict[str, float]:
 
 
 def compare(path: Path, case: str, rounds: int) -> bool:
-    """Print the medians of one case; says whether the demand is met."""
+    """Print the medians of one case; return whether the requirement is met."""
     measured: dict[str, list[dict[str, float]]] = {name: [] for name in READERS}
     for _ in range(rounds):
         for name in READERS:

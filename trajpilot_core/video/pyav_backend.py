@@ -39,7 +39,7 @@ class PyavReader:
         self.path, self.resize = path, resize
         self.rotation_deg, self._is_mirrored = 0, False
         self._matrix_deg: float | None = None
-        """Rotation of the frame whose matrix was read last; reading it creates a cycle that keeps the frame in memory."""
+        """Rotation of the frame whose matrix was read last; reading it makes a cycle that keeps the frame in memory."""
         self.container, self.stream = open_video(path)
         self._shrinker, self._scaler = VideoReformatter(), VideoReformatter()
         try:
