@@ -30,7 +30,7 @@ MEMORY_BYTES = {"pyav": 2 << 30, "decord": 6 << 30}
 
 
 class ChildEvent(NamedTuple):
-    """One event of a job of a further kind: `clip` (frames), `fault`, or one of the caller's."""
+    """One event of a job: `clip` (frames), `fault`, `probe`, or one of a further kind of job."""
 
     kind: str
     values: dict[str, Any]
@@ -53,67 +53,66 @@ def main(further: Kinds | None = None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and closes our pipes
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # a hung decoder ends with a killed parent
+    kinds: Kinds = {"probe": probe_events, "clips": clip_events, **(further or {})}
     try:
         for line in sys.stdin.buffer:
-            serve(json.loads(line), out, further or {})
+            serve(json.loads(line), out, kinds)
     except BrokenPipeError:
         return
 
 
-def serve(job: dict[str, Any], out: IO[bytes], further: Kinds) -> None:
-    """Do one job and report its events, the last of which is `done` or `failed`."""
+def serve(job: dict[str, Any], out: IO[bytes], kinds: Kinds) -> None:
+    """Run one job and send its events, the last of which is `done` or `failed`."""
     memory_bytes = MEMORY_BYTES[job.get("backend", "pyav")]
     if sys.platform == "linux":
         resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, resource.getrlimit(resource.RLIMIT_AS)[1]))
     try:
-        if job["kind"] == "probe":
-            _send(out, "probe", dataclasses.asdict(probe(job["path"])))
-        elif job["kind"] == "clips":
-            _send_clips(job, out)
-        else:
-            _send_reports(further[job["kind"]](job), job, out)
+        for event in kinds[job["kind"]](job):
+            _send(out, event, job)
+        last = ChildEvent("done", {})
     except VideoError as error:
-        _send(out, "failed", {"code": error.code, "detail": with_corpus_name(job, str(error))})
+        last = ChildEvent("failed", {"code": error.code, "detail": str(error)})
     except MemoryError:
-        detail = f"{with_corpus_name(job, job['path'])}: decoding needs more than {memory_bytes >> 30} GiB of memory"
-        _send(out, "failed", {"code": "DECODE_FAILED", "detail": detail})
-    else:
-        _send(out, "done", {})
+        detail = f"{job['path']}: decoding needs more than {memory_bytes >> 30} GiB of memory"
+        last = ChildEvent("failed", {"code": "DECODE_FAILED", "detail": detail})
+    _send(out, last, job)
 
 
-def _send_clips(job: dict[str, Any], out: IO[bytes]) -> None:
-    """Report every segment of a take as a clip or a fault."""
+def probe_events(job: dict[str, Any]) -> Iterator[ChildEvent]:
+    """Yield the facts of a video."""
+    yield ChildEvent("probe", dataclasses.asdict(probe(job["path"])))
+
+
+def clip_events(job: dict[str, Any]) -> Iterator[ChildEvent]:
+    """Yield every segment of a take as a clip or a fault."""
     times_s = np.asarray(job["times_s"], np.float64)
     how = (job["backend"], job.get("resize", "swscale"), job.get("max_off_s"))
-    for index, clip in clips(job["path"], times_s, job["size_px"], *how):
+    for segment, clip in clips(job["path"], times_s, job["size_px"], *how):
         if isinstance(clip, DecodedClip):
-            _send(out, "clip", {"segment": index, "pts_s": clip.pts_s.tolist()}, clip.frames)
+            yield ChildEvent("clip", {"segment": segment, "pts_s": clip.pts_s.tolist()}, clip.frames)
         else:
-            _send(out, "fault", {"segment": index, "code": clip.code, "detail": with_corpus_name(job, str(clip))})
+            yield fault_event(segment, clip.code, str(clip))
 
 
-def _send_reports(reports: Iterator[ChildEvent], job: dict[str, Any], out: IO[bytes]) -> None:
-    """Send the events of a further kind of job; faults use the file's name in the corpus."""
-    for report in reports:
-        if report.kind == "fault":
-            _send(out, "fault", {**report.values, "detail": with_corpus_name(job, report.values["detail"])})
-        else:
-            _send(out, report.kind, report.values, report.frames)
+def fault_event(segment: int, code: str, detail: str) -> ChildEvent:
+    """Return the event of a segment that cannot be used."""
+    return ChildEvent("fault", {"segment": segment, "code": code, "detail": detail})
 
 
-def with_corpus_name(job: dict[str, Any], detail: str) -> str:
-    """Return a message with the file's name in the corpus in place of its path on this machine."""
-    return detail.replace(job["path"], job.get("video", job["path"]))
+def _send(out: IO[bytes], event: ChildEvent, job: dict[str, Any]) -> None:
+    """Write one event; blocks while the parent is busy, which bounds memory.
 
-
-def _send(out: IO[bytes], kind: str, values: dict[str, Any], frames: np.ndarray[Any, Any] | None = None) -> None:
-    """Write one event; blocks while the parent is busy, which bounds memory."""
-    if frames is not None:
-        values = {**values, "shape": frames.shape}
-    header = json.dumps({"kind": kind, **values}).encode()
+    A message names the file as in the corpus, not by its path on this machine.
+    """
+    values = {"kind": event.kind, **event.values}
+    if "detail" in values:
+        values["detail"] = values["detail"].replace(job["path"], job.get("video", job["path"]))
+    if event.frames is not None:
+        values["shape"] = event.frames.shape
+    header = json.dumps(values).encode()
     parts: list[bytes | memoryview] = [len(header).to_bytes(SIZE_BYTES, "little") + header]
-    if frames is not None:
-        parts.append(np.ascontiguousarray(frames).data.cast("B"))
+    if event.frames is not None:
+        parts.append(np.ascontiguousarray(event.frames).data.cast("B"))
     for part in parts:
         rest = memoryview(part)
         while rest:

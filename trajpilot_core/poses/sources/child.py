@@ -15,7 +15,7 @@ from schemas.poses import OdometryConfig
 from trajpilot_core.arrays import Image
 from trajpilot_core.poses.lens import Lens
 from trajpilot_core.poses.odometry.clip import ClipFault, estimate
-from trajpilot_core.video.child import ChildEvent, main
+from trajpilot_core.video.child import ChildEvent, fault_event, main
 from trajpilot_core.video.decode import Times, sweep
 from trajpilot_core.video.pyav_backend import PyavReader
 from trajpilot_core.video.table import VideoError
@@ -66,12 +66,12 @@ def odometry_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
     times_s = np.asarray(job["times_s"], np.float64)
     for row, view in views(job["path"], times_s, lambda width, height: min(cfg.size_px, max(width, height))):
         if isinstance(view, VideoError):
-            yield _fault(row, view)
+            yield fault_event(row, view.code, str(view))
             continue
         gray = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in view.frames])
         result = estimate(gray.astype(np.uint8), lens, view.aspect, cfg)
         if isinstance(result, ClipFault):
-            yield ChildEvent("fault", {"segment": row, "code": result.code, "detail": result.detail})
+            yield fault_event(row, result.code, result.detail)
         else:
             poses = result.T_clip_camera.tolist()
             values = {"segment": row, "pts_s": view.pts_s.tolist(), "poses": poses, "quality": result.quality}
@@ -84,15 +84,11 @@ def view_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
     limit, times_s = int(job["pixel_limit"]), np.asarray(job["times_s"], np.float64)
     for row, view in views(job["path"], times_s, lambda width, height: max(patch_size(width / height, limit))):
         if isinstance(view, VideoError):
-            yield _fault(row, view)
+            yield fault_event(row, view.code, str(view))
             continue
         size = patch_size(view.aspect, limit)
         frames = np.stack([cv2.resize(frame, size, interpolation=cv2.INTER_AREA) for frame in view.frames])
         yield ChildEvent("clip", {"segment": row, "pts_s": view.pts_s.tolist()}, frames.astype(np.uint8))
-
-
-def _fault(row: int, error: VideoError) -> ChildEvent:
-    return ChildEvent("fault", {"segment": row, "code": error.code, "detail": str(error)})
 
 
 def patch_size(aspect: float, pixel_limit: int) -> tuple[int, int]:
