@@ -85,42 +85,32 @@ class ReleasedFeatures:
         return RELEASED_WIDTHS[self.name]
 
 
-def egoexo4d_files(take: Take) -> tuple[str, ...]:
-    """Return the possible paths of the features of a take's head camera, stream `rgb`.
-
-    The folder of the set is absent in the path that the page of the corpus gives, and present in that of its
-    downloader. Source: Ego4d@a44f40b, `ego4d/internal/download/manifest_gen.py`.
-    """
-    uid, camera = take.take_id.partition(":")[2], take.camera.rpartition("_")[0]
-    return tuple(f"{folder}/{uid}_{camera}{HEAD_CAMERA}" for folder in EGOEXO4D_FOLDERS)
+def in_folders(folders: tuple[str, ...], ending: str, stem: Callable[[Take], str]) -> Callable[[Take], tuple[str, ...]]:
+    """Return a function from a take to its possible paths: the same file name in each of the folders."""
+    return lambda take: tuple(f"{folder}/{stem(take)}{ending}" for folder in folders)
 
 
 EGOEXO4D_FOLDERS = ("features/omnivore_video", "features")
+"""The path on the page of the corpus lacks the folder of the set, that of its downloader has it. Source: Ego4d@a44f40b,
+`ego4d/internal/download/manifest_gen.py`."""
 HEAD_CAMERA = "_rgb.pt"
 """End of the names of files of Aria glasses; those of other cameras end in `_0.pt`."""
 OMNIVORE_VIDEO = ReleasedFeatures(
     "omnivore_video",
     RowClock(),
-    egoexo4d_files,
+    in_folders(
+        EGOEXO4D_FOLDERS, HEAD_CAMERA, lambda take: f"{take.take_id.partition(':')[2]}_{take.camera.rpartition('_')[0]}"
+    ),
     EGOEXO4D_FOLDERS,
     HEAD_CAMERA,
     "egoexo -o ROOT --parts features/omnivore_video",
 )
-
-
-def ego4d_files(take: Take) -> tuple[str, ...]:
-    """Return the possible paths of the features of one Ego4D video; each video of a group has its own file.
-
-    Source: EGO4D/docs@fb273bf, `docs/data/features.md`.
-    """
-    return tuple(f"{folder}/{take.name}.pt" for folder in EGO4D_FOLDERS)
-
-
 EGO4D_FOLDERS = ("v2/omnivore_video_swinl", "v2_1/omnivore_video_swinl", "omnivore_video_swinl")
+"""Each video of a group has its own file. Source: EGO4D/docs@fb273bf, `docs/data/features.md`."""
 OMNIVORE_VIDEO_SWINL = ReleasedFeatures(
     "omnivore_video_swinl",
     RowClock(),
-    ego4d_files,
+    in_folders(EGO4D_FOLDERS, ".pt", lambda take: take.name),
     EGO4D_FOLDERS,
     ".pt",
     "ego4d --output_directory ROOT --datasets omnivore_video_swinl --benchmarks goalstep",
@@ -145,28 +135,19 @@ EGOPER_I3D = ReleasedFeatures(
     ".npy",
     "ask the authors of EgoPER for them, and unpack them to ROOT/<task>/features_10fps",
 )
-
-
-def epic_files(take: Take) -> tuple[str, ...]:
-    """Return the possible paths of the features of an EPIC-KITCHENS-100 video, as in ActionFormer's archive.
-
-    Source: actionformer_release@61ea7eb, `libs/datasets/epic_kitchens.py` and the README.
-    """
-    return tuple(f"{folder}/{take.name}.npz" for folder in EPIC_FOLDERS)
-
-
 NPZ_KEY = "feats"
 """Key of the array in its files."""
 EPIC_FOLDERS = ("epic_kitchens/features", "features")
+"""As in ActionFormer's archive. Source: actionformer_release@61ea7eb, `libs/datasets/epic_kitchens.py`."""
 EPIC_SLOWFAST = ReleasedFeatures(
     "epic_slowfast",
     RowClock(ends_with_video=False),
-    epic_files,
+    in_folders(EPIC_FOLDERS, ".npz", lambda take: take.name),
     EPIC_FOLDERS,
     ".npz",
     "unpack epic_kitchens.tar.gz of github.com/happyharrycn/actionformer_release in ROOT",
 )
 RELEASED: Mapping[str, ReleasedFeatures] = {
-    one.name: one for one in (OMNIVORE_VIDEO, OMNIVORE_VIDEO_SWINL, EGOPER_I3D, EPIC_SLOWFAST)
+    released.name: released for released in (OMNIVORE_VIDEO, OMNIVORE_VIDEO_SWINL, EGOPER_I3D, EPIC_SLOWFAST)
 }
 """FeatureConfig.released -> the set."""
