@@ -112,7 +112,7 @@ def test_an_answer_of_another_kind_is_refused() -> None:
             return {"camera_poses": torch.zeros(1, 2, 3, 4)}
 
     model = Pi3Model(Other(), torch.device("cpu"), False, "")
-    with pytest.raises(CheckpointError, match="it is no Pi3"):
+    with pytest.raises(CheckpointError, match="it is not Pi3"):
         model.poses(np.zeros((2, 14, 14, 3), np.uint8))
 
 
