@@ -2,12 +2,12 @@
 
     python benchmarks/rehearse.py [--recipe atomic] [--share 1] [--folder FOLDER] [--json FILE] [--workers 2]
 
-What ingest, trajectories and features would leave is sampled: of true shape and random content, made by the declared
-stages with another `run`, so that keys, shards and manifests are the executor's. Everything that memory or disk follows
-is real: takes, segments, windows, labels, features, candidates. Trainings last one epoch; models are narrow where only
-arithmetic follows their width. The stages up to the scorer run twice: at the real width of the text space (`wide`), and
-in a narrow one on the way to the evaluation (`narrow`), which ranks every label at every step of every test window for
-every row. Each stage is a process of its own; memory and disk are what its run record notes (engine/needs.py).
+The output of ingest, trajectories and features is sampled: with real shapes and random content, written by the declared
+stages with another `run`, so that the executor makes keys, shards and manifests. Everything that decides memory or disk
+is real: takes, segments, windows, labels, features, candidates. Trainings last one epoch; models are narrow where their
+width costs only arithmetic. The stages up to the scorer run twice: at the real width of the text space (`wide`), and
+in a narrow one up to the evaluation (`narrow`), which ranks every label at every step of every test window for every
+row. Each stage runs in its own process; memory and disk are those of its run record (engine/needs.py).
 """
 
 import argparse
@@ -53,30 +53,30 @@ from trajpilot_core.store.manifest import ARTIFACTS
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SAMPLED = ("ingest", "trajectories", "features")
-"""The stages whose output is sampled."""
+"""Stages with sampled output."""
 WIDE = ("diagnostics", "text_bank", "alignment", "predictor", "scorer")
-"""The stages that run at the real width of the text space; those a recipe does not have are left out."""
+"""Stages that run at the real width of the text space, as far as the recipe has them."""
 TEXT_WIDTH, NARROW_TEXT = 768, 64
-"""Of EgoVLPv2, and of the way to the evaluation."""
+"""Widths of EgoVLPv2 and of the narrow way."""
 NARROW = {"width": 16, "layers": 1, "heads": 2, "hidden": 32, "queries": 2}
 WIDE_BATCH, NARROW_BATCH = 64, 256
-"""Windows a step of the predictor: the pooled loss compares every token with the labels of its batch, half of a step in
-the wide text space."""
+"""Windows per step of the predictor: the pooled loss, half of a step in the wide text space, compares every token with
+the labels of its batch."""
 QUERIES_PER_HORIZON = 1_200
 GIB = 2**30
 
 SEED = 20_260_520
 CORPUS = "egoexo4d"
 STEP_S = 4.0
-"""Between two segments of a take; each is seen in full."""
+"""Time from one segment of a take to the next, which is also their length."""
 LABEL_SHARE, TAKE_SHARE, NOISE = 0.6, 0.4, 0.7
-"""Standard deviations of what label, take and segment add to a feature: ends are recognised at times, not always."""
+"""Standard deviations of the parts of label, take and segment in a feature: ends are recognised sometimes."""
 METRES = 0.02
 TEST_SHARE = 0.0715
-"""Of the takes: 60,186 of 842,295 windows. Source: docs/scale.md."""
+"""Share of the takes: 60,186 of 842,295 windows. Source: docs/scale.md."""
 TAKES_OF_CAPTURE = 2
 SHORTEST_TAKE = 9
-"""Segments: a take has a window of every horizon."""
+"""Segments per take, at least, so that it has a window of every horizon."""
 Numbers = NDArray[np.int64]
 R = TypeVar("R", bound=Record)
 
@@ -89,8 +89,8 @@ class Sizes:
     segments: int
     labels: int
     dev_share: float = 0.02
-    """Of the takes. Ranking every label for every dev window is most of what a training takes on a CPU, and arithmetic
-    only; what dev does not get is trained on."""
+    """Share of the takes. Ranking every label for every dev window is most of the time of a training on a CPU, and only
+    arithmetic; the other takes are trained on."""
 
     def scaled(self, share: float) -> Self:
         """Return `share` of every count, rounded."""
@@ -104,24 +104,24 @@ PAPER = Sizes(takes=2_549, segments=151_838, labels=8_472)
 
 @dataclass(frozen=True)
 class Measured:
-    """What one stage took."""
+    """The cost of one stage."""
 
     way: str
     stage: str
     seconds: float
     cpu_s: float
-    """Of the process and its children."""
+    """CPU seconds of the process and its children."""
     peak_bytes: int
     disk_bytes: int
     rows: int
 
 
 class StageFailed(Exception):
-    """A stage ended with an error; the message is the end of what it printed."""
+    """A stage ended with an error; the message is the end of its output."""
 
 
 def changed(record: R, **changes: object) -> R:
-    """Return a record with those of the changes whose settings it has."""
+    """Return a record with those changes that are settings of it."""
     return record.replace(**{name: value for name, value in changes.items() if name in type(record).model_fields})
 
 
@@ -136,7 +136,7 @@ def shortened(record: R, batch: int | None = None) -> R:
 
 
 def wide_text(config: PipelineConfig) -> PipelineConfig:
-    """Return one seed, one chain, one epoch; all widths are real but those of predictor and scorer."""
+    """Return settings with one seed, chain and epoch; all widths are real except those of predictor and scorer."""
     queries = QUERIES_PER_HORIZON * (config.ingest.max_horizon - config.ingest.min_horizon + 1)
     return config.replace(
         text_bank=config.text_bank.replace(encoder="bag_of_words", model=None, bag_width=TEXT_WIDTH),
@@ -149,7 +149,7 @@ def wide_text(config: PipelineConfig) -> PipelineConfig:
 
 
 def narrow_text(config: PipelineConfig) -> PipelineConfig:
-    """Return settings under which all that is left, the evaluation of all test windows among it, is minutes."""
+    """Return settings under which all other stages, including the evaluation of all test windows, take minutes."""
     wide = wide_text(config)
     latent = changed(shortened(wide.latent, NARROW_BATCH), **NARROW, candidates=8)
     latent = changed(latent, search=wide.latent.search.replace(samples=8, iterations=1, elites=2))
@@ -166,7 +166,7 @@ def narrow_text(config: PipelineConfig) -> PipelineConfig:
 
 
 def ways_of(config: PipelineConfig) -> dict[str, tuple[PipelineConfig, list[str]]]:
-    """Return the settings and stages of the store, of the wide way and of the narrow one, which has all after it."""
+    """Return settings and stages of the sampled store, the wide way, and the narrow way with all other stages."""
     names, wide, narrow = list(stages_of(config)), wide_text(config), narrow_text(config)
     return {
         "store": (wide, [name for name in names if name in SAMPLED]),
@@ -176,7 +176,7 @@ def ways_of(config: PipelineConfig) -> dict[str, tuple[PipelineConfig, list[str]
 
 
 def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: Sizes, workers: int) -> Measured:
-    """Run one stage in a process of its own and return what it took.
+    """Run one stage in its own process and return its cost.
 
     Raises:
         StageFailed: it ended with an error.
@@ -185,44 +185,44 @@ def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: S
     folder.mkdir(parents=True, exist_ok=True)
     options = RunOptions(root=str(root), data_root=str(folder), device="cpu", workers=workers, force=(stage,))
     request, answer, log = (folder / f"{stage}.{kind}" for kind in ("request.json", "answer.json", "log"))
-    asked = {"config": config.model_dump(mode="json"), "options": options.model_dump(mode="json")}
-    request.write_text(json.dumps({"stage": stage, "sizes": astuple(sizes), "answer": str(answer), **asked}))
+    settings = {"config": config.model_dump(mode="json"), "options": options.model_dump(mode="json")}
+    request.write_text(json.dumps({"stage": stage, "sizes": astuple(sizes), "answer": str(answer), **settings}))
     with log.open("w") as output:
         command = [sys.executable, __file__, "--child", str(request)]
         child = subprocess.run(command, cwd=CHECKOUT, stdout=output, stderr=subprocess.STDOUT, check=False)
     if child.returncode:
         raise StageFailed(f"{way}/{stage} ended with {child.returncode}: {log.read_text()[-2000:]}")
-    found = Measured(way=way, stage=stage, **json.loads(answer.read_text()))
-    print(json.dumps(asdict(found)), file=sys.stderr, flush=True)
-    return found
+    measured = Measured(way=way, stage=stage, **json.loads(answer.read_text()))
+    print(json.dumps(asdict(measured)), file=sys.stderr, flush=True)
+    return measured
 
 
 def cpu_s() -> float:
     """Return the CPU seconds of this process and of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def as_child(request: Path) -> None:
-    """Run the stage of a request and write what it took."""
-    asked = json.loads(request.read_text())
-    config, options = PipelineConfig.model_validate(asked["config"]), RunOptions.model_validate(asked["options"])
-    stages = planted(stages_of(config), Sizes(*asked["sizes"]))
+    """Run the stage of a request and write its cost."""
+    job = json.loads(request.read_text())
+    config, options = PipelineConfig.model_validate(job["config"]), RunOptions.model_validate(job["options"])
+    stages = planted(stages_of(config), Sizes(*job["sizes"]))
     imported_s, began = cpu_s(), time.monotonic()
-    outcome = execute(stages[asked["stage"]], config, options, stages)
+    outcome = execute(stages[job["stage"]], config, options, stages)
     spent = {"seconds": time.monotonic() - began, "cpu_s": cpu_s() - imported_s}
-    note = last_note(open_folder(options.root), asked["stage"])
+    note = last_note(open_folder(options.root), job["stage"])
     assert note is not None
     peaks = {"peak_bytes": note[1].memory_bytes or 0, "disk_bytes": note[1].disk_bytes}
     took = {name: round(value, 2) for name, value in spent.items()} | peaks | {"rows": outcome.n_out}
-    Path(asked["answer"]).write_text(json.dumps(took))
+    Path(job["answer"]).write_text(json.dumps(took))
 
 
 def rehearse(config: PipelineConfig, sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
-    """Sample the store, then run both ways side by side, each in a root of its own.
+    """Sample the store, then run both ways concurrently, each in its own root.
 
     Raises:
-        StageFailed: a stage ended with an error; the other way is run to its end.
+        StageFailed: a stage ended with an error; the other way still runs to its end.
     """
     ways = ways_of(config)
 
@@ -240,7 +240,7 @@ def rehearse(config: PipelineConfig, sizes: Sizes, folder: Path, workers: int) -
 
 
 def table(measured: Sequence[Measured]) -> str:
-    """Return what every stage took as a Markdown table."""
+    """Return the costs of all stages as a Markdown table."""
     header = ["way", "stage", "seconds", "CPU s", "peak memory, GiB", "disk, GB", "rows"]
     rows = [
         [
@@ -259,39 +259,40 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="atomic", choices=sorted(RECIPES))
     parser.add_argument("--share", type=float, default=1.0, help="of the paper's takes, segments and labels")
-    parser.add_argument("--folder", type=Path, help="where the store is written; default: one that is deleted")
-    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--folder", type=Path, help="folder of the store; default: a temporary one")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
     parser.add_argument("--workers", type=int, default=2, help="trainings at a time")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        as_child(asked.child)
+    options = parser.parse_args()
+    if options.child:
+        as_child(options.child)
         return
-    folder, sizes = asked.folder or Path(tempfile.mkdtemp(prefix="rehearse-")), PAPER.scaled(asked.share)
+    folder, sizes = options.folder or Path(tempfile.mkdtemp(prefix="rehearse-")), PAPER.scaled(options.share)
     try:
-        measured = rehearse(recipe(asked.recipe), sizes, folder, asked.workers)
+        measured = rehearse(recipe(options.recipe), sizes, folder, options.workers)
     except StageFailed as error:
         sys.exit(str(error))
     finally:
-        if asked.folder is None:
+        if options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
     print(table(measured))
-    if asked.json:
-        found = {"recipe": asked.recipe, "sizes": asdict(sizes), "measured": [asdict(one) for one in measured]}
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+    if options.json:
+        figures = {"recipe": options.recipe, "sizes": asdict(sizes), "measured": [asdict(stage) for stage in measured]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def planted(stages: Mapping[str, AnyStage], sizes: Sizes) -> dict[str, AnyStage]:
-    """Return the same stages, of which the first three sample their output."""
-    found = dict(stages)
-    found["ingest"] = replace(found["ingest"], run=partial(write_tables, sizes=sizes), sources=partial(facts, sizes))
-    found["trajectories"] = replace(found["trajectories"], run=write_motions)
-    found["features"] = replace(found["features"], run=write_features)
-    return found
+    """Return the stages, the first three with sampled output."""
+    sampled = dict(stages)
+    ingest = partial(write_tables, sizes=sizes)
+    sampled["ingest"] = replace(sampled["ingest"], run=ingest, sources=partial(facts, sizes))
+    sampled["trajectories"] = replace(sampled["trajectories"], run=write_motions)
+    sampled["features"] = replace(sampled["features"], run=write_features)
+    return sampled
 
 
 def facts(sizes: Sizes, inputs: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
-    """State what decides the tables."""
+    """Return the facts that decide the tables."""
     return [Source("", facts={"rehearsal": [sizes.takes, sizes.segments, sizes.labels, SEED, sizes.dev_share]})]
 
 
@@ -326,7 +327,7 @@ def segment_counts(sizes: Sizes, rng: np.random.Generator) -> Numbers:
 
 
 def splits_of(n_takes: int, dev_share: float, rng: np.random.Generator) -> list[str]:
-    """Return the split of each take; takes of one capture share it. Each split has one, where there are enough."""
+    """Return the split of each take, equal within a capture. No split is empty if there are enough captures."""
     n = -(-n_takes // TAKES_OF_CAPTURE)
     if n < 3:
         return ["train"] * n_takes
@@ -336,7 +337,7 @@ def splits_of(n_takes: int, dev_share: float, rng: np.random.Generator) -> list[
 
 
 def takes_table(counts: Numbers, dev_share: float, rng: np.random.Generator) -> pa.Table:
-    """Return the takes; the paths that they name lead nowhere."""
+    """Return the takes; the files that they name do not exist."""
     splits = splits_of(len(counts), dev_share, rng)
     return table_of(Take, [_take(i, int(n), split) for i, (n, split) in enumerate(zip(counts, splits, strict=True))])
 
@@ -374,7 +375,7 @@ def label_names(n_labels: int) -> NDArray[np.str_]:
 
 
 def segments_table(takes: pa.Table, counts: Numbers, sizes: Sizes, rng: np.random.Generator) -> pa.Table:
-    """Return the segments, takes one after the other; few labels are frequent, and each occurs."""
+    """Return the segments, take by take; few labels are frequent, and each occurs."""
     take = np.repeat(np.arange(len(counts)), counts)
     position = np.arange(len(take)) - np.repeat(np.cumsum(counts) - counts, counts)
     rank = np.arange(sizes.labels)
@@ -410,13 +411,13 @@ def windows_table(segments: pa.Table, horizons: tuple[int, int]) -> pa.Table:
     parts = []
     for horizon in range(horizons[0], horizons[1] + 1):
         rows = window_rows(take, run, horizon)
-        own = named.take(pa.array(rows[:, 0]))
-        position = pc.utf8_lpad(own["position"].cast(pa.string()), width=4, padding="0")
+        first_segments = named.take(pa.array(rows[:, 0]))
+        position = pc.utf8_lpad(first_segments["position"].cast(pa.string()), width=4, padding="0")
         offsets = pa.array(np.arange(0, rows.size + 1, horizon, dtype=np.int32))
         columns = {
-            "window_id": pc.binary_join_element_wise(own["take_id"], f"h{horizon}", position, ":"),
-            "take_id": own["take_id"],
-            "split": own["split"],
+            "window_id": pc.binary_join_element_wise(first_segments["take_id"], f"h{horizon}", position, ":"),
+            "take_id": first_segments["take_id"],
+            "split": first_segments["split"],
             "horizon": pa.array(np.full(len(rows), horizon)),
             "segment_ids": pa.ListArray.from_arrays(offsets, ids.take(pa.array(rows.ravel()))),
         }
@@ -425,7 +426,7 @@ def windows_table(segments: pa.Table, horizons: tuple[int, int]) -> pa.Table:
 
 
 def details_table(segments: pa.Table) -> pa.Table:
-    """Return one row a segment that says nothing further, as for atomic descriptions."""
+    """Return one row of nulls per segment, as for atomic descriptions."""
     schema = arrow_schema(SegmentDetails)
     known = {name: segments[name] for name in ("segment_id", "take_id")}
     columns = [known.get(field.name, pa.nulls(segments.num_rows, field.type)) for field in schema]
@@ -449,9 +450,9 @@ def shards(work: Work[Any]) -> Iterator[tuple[str, int, pa.Table, Numbers, np.ra
 def effects_of(labels: Numbers, width: int) -> NDArray[np.float32]:
     """Return (S, width): a vector of unit variance for each label, equal wherever the label occurs."""
     basis = np.random.default_rng(SEED).standard_normal((32, width), np.float32) / np.sqrt(np.float32(32))
-    own = np.stack([np.random.default_rng([SEED, int(n)]).standard_normal(32, np.float32) for n in labels])
-    found: NDArray[np.float32] = own @ basis
-    return found
+    codes = np.stack([np.random.default_rng([SEED, int(n)]).standard_normal(32, np.float32) for n in labels])
+    effects: NDArray[np.float32] = codes @ basis
+    return effects
 
 
 def write_motions(work: Work[TrajectoryConfig]) -> None:

@@ -2,10 +2,10 @@
 
     python benchmarks/trajectories.py --folder <scratch> [--python-projectaria <python with projectaria-tools>]
 
-Three ways in one interleaved run, each measurement in a fresh process with imports excluded and a warm file cache; the
-medians are compared. Demands (docs/decisions/gaps.md): 40x the official reader with a scipy loop, 10x polars with the
+Three ways in one interleaved run, each measurement in a new process with imports excluded and a warm file cache; the
+medians are compared. Required (docs/decisions/gaps.md): 40x the official reader with a scipy loop, 10x polars with the
 same resampling, at most 60 MB of memory above the imports, results within 1e-9 of scipy's.
-The official way runs only where `projectaria_tools` can be imported by the interpreter given.
+The official way runs only if the given interpreter can import `projectaria_tools`.
 """
 
 import argparse
@@ -160,13 +160,13 @@ def ours(path: Path, knots_ns: np.ndarray, reader: str = "sparse") -> np.ndarray
     brackets = bracket(stream, knots_ns)
     measures = measure(stream, brackets)
     faults = [find_fault(measures, cfg, at) for at in range(len(knots_ns))]
-    assert brackets.covered.all(), "the segments lie inside the file"
+    assert brackets.covered.all(), "the segments are inside the file"
     assert not any(faults), faults
     return relative_motions(sample(stream, brackets), len(knots_ns))
 
 
 def ours_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
-    """Our reader made to parse the whole file."""
+    """Our reader, parsing the whole file."""
     return ours(path, knots_ns, "whole")
 
 
@@ -174,7 +174,7 @@ WAYS = {"official": official, "polars": polars_whole, "ours": ours, "ours_whole"
 
 
 def preload(way: str) -> None:
-    """Import what a way needs and run each library once, so that neither is measured."""
+    """Import the libraries of a way and run each once, so that neither is measured."""
     from scipy.spatial.transform import Rotation
 
     Rotation.from_quat([[0.0, 0, 0, 1]]).as_rotvec()
@@ -193,7 +193,7 @@ def preload(way: str) -> None:
 
 
 def measure(way: str, path: Path) -> None:
-    """Run one way once and print its time, memory and where its result lies."""
+    """Run one way once, save its result, and print its time and memory."""
     knots_ns = knots(path)
     preload(way)
     before_mb, began, cpu = memory_mb("VmRSS"), time.perf_counter(), time.process_time()
@@ -237,9 +237,9 @@ def compare(path: Path, python_official: str | None, rounds: int) -> bool:
 
 
 def _judge(path: Path, ways: list[str], middle: dict[str, dict[str, float]]) -> bool:
-    """Print each demand with what was measured."""
-    own = np.load(path.with_name("ours.npy"))
-    difference = max(float(np.abs(np.load(path.with_name(f"{way}.npy")) - own).max()) for way in ways)
+    """Print each requirement with its measurement."""
+    ours = np.load(path.with_name("ours.npy"))
+    difference = max(float(np.abs(np.load(path.with_name(f"{way}.npy")) - ours).max()) for way in ways)
     checks = [
         ("memory above imports, MB", middle["ours"]["peak_mb"], "<=", DEMAND_MB),
         ("largest difference between results", difference, "<=", DEMAND_DIFFERENCE),

@@ -2,8 +2,8 @@
 
     python benchmarks/video.py [--rounds 3] [--folder FOLDER]
 
-Every reader opens the file, decodes 16 consecutive frames a segment at 384 x 384 RGB on one thread, in a process of
-its own, and every frame's burnt-in number is checked. Demands: at least 1.3 times less CPU time than decord when
+Every reader opens the file and decodes 16 consecutive frames per segment at 384 x 384 RGB on one thread in its own
+process; the burnt-in number of every frame is checked. Required: at least 1.3 times less CPU time than decord when
 segments are sparse, 1.5 times when they are dense, and no wrong frame (docs/decisions/video-backend.md).
 """
 
@@ -26,7 +26,7 @@ from trajpilot_core.video.decode import DecodedClip, clips
 
 FPS, SECONDS, SIDE_PX, OUT_PX, KEYFRAME, N_FRAMES = 30, 180, 448, 384, 250, 16
 CASES = {"sparse": (24, 1.3), "dense": (150, 1.5)}
-"""Case -> (segments in the video, demanded ratio to decord)."""
+"""Case -> (segments in the video, required ratio to decord)."""
 Images = NDArray[np.uint8]
 
 
@@ -129,10 +129,8 @@ READERS: dict[str, Callable[[str, NDArray[np.int64]], Iterator[Images]]] = {
 
 
 def measure(reader: str, path: str, case: str) -> dict[str, float]:
-    """Run one reader in this process; CPU seconds of the process from here on, and wrong frames."""
+    """Run one reader in this process; return its CPU seconds and wrong frames."""
     cv2.setNumThreads(1)
-    if "decord" in reader:
-        pass  # its import is not what is measured
     numbers, before = wanted(case), resource.getrusage(resource.RUSAGE_SELF)
     wrong = 0
     for row, images in zip(numbers, READERS[reader](path, numbers), strict=True):
@@ -143,23 +141,23 @@ def measure(reader: str, path: str, case: str) -> dict[str, float]:
 
 
 def compare(path: Path, case: str, rounds: int) -> bool:
-    """Print the medians of one case; says whether the demand is met."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in READERS}
+    """Print the medians of one case; return whether the requirement is met."""
+    measured: dict[str, list[dict[str, float]]] = {name: [] for name in READERS}
     for _ in range(rounds):
         for name in READERS:
             command = [sys.executable, __file__, "--measure", name, "--case", case, "--video", str(path)]
-            found[name].append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
+            measured[name].append(json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout))
     n_segments, demand = CASES[case]
     print(f"\n{case}: {n_segments} segments of {N_FRAMES} frames, medians of {rounds} interleaved rounds")
     print("| reader | CPU ms a segment | wrong frames | peak MB | CPU of the reader / ours, paired |")
     print("|---|---|---|---|---|")
     ratio = {}
-    for name, runs in found.items():
-        ratio[name] = statistics.median(a["cpu_s"] / b["cpu_s"] for a, b in zip(runs, found["ours"], strict=True))
+    for name, runs in measured.items():
+        ratio[name] = statistics.median(a["cpu_s"] / b["cpu_s"] for a, b in zip(runs, measured["ours"], strict=True))
         per_ms = statistics.median(run["cpu_s"] for run in runs) / n_segments * 1000
         wrong, peak = sum(run["wrong"] for run in runs), statistics.median(run["peak_mb"] for run in runs)
         print(f"| {name} | {per_ms:.1f} | {wrong:.0f} | {peak:.0f} | {ratio[name]:.2f} |")
-    met = ratio["decord"] >= demand and not any(run["wrong"] for run in found["ours"])
+    met = ratio["decord"] >= demand and not any(run["wrong"] for run in measured["ours"])
     print(f"demand: {demand} x decord, 0 wrong frames: {'met' if met else 'NOT MET'}")
     return met
 
@@ -171,15 +169,15 @@ def main() -> int:
     parser.add_argument("--measure", choices=list(READERS))
     parser.add_argument("--case", choices=list(CASES))
     parser.add_argument("--video")
-    asked = parser.parse_args()
-    if asked.measure:
-        print(json.dumps(measure(asked.measure, asked.video, asked.case)))
+    options = parser.parse_args()
+    if options.measure:
+        print(json.dumps(measure(options.measure, options.video, options.case)))
         return 0
     with tempfile.TemporaryDirectory() as temporary:
-        path = (asked.folder or Path(temporary)) / "v448.mp4"
+        path = (options.folder or Path(temporary)) / "v448.mp4"
         if not path.exists():
             make_video(path)
-        return 0 if all([compare(path, case, asked.rounds) for case in CASES]) else 1
+        return 0 if all([compare(path, case, options.rounds) for case in CASES]) else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""The work itself: plain functions over typed records. Imports no Prefect.
+"""Plain functions over typed records, which do the work. Imports no Prefect.
 
-`open` is the way in from Python: `import trajpilot_core as tp; run = tp.open("runs/demo")` (docs/python.md).
+`open` is the entry point from Python: `import trajpilot_core as tp; run = tp.open("runs/demo")` (docs/python.md).
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How commands of this checkout are written out, so that they work where they are pasted, whatever is on the path."""
+"""Commands of this checkout, formatted so that they work when pasted into a shell, independent of PATH."""
 
 import shlex
 import sys
@@ -8,18 +8,18 @@ CHECKOUT = Path(__file__).parents[1]
 
 
 def command(*words: str, program: str = "trajpilot") -> str:
-    """Write a command as a fresh shell understands it: with the place of its program, and quoted where that is needed.
+    """Format a command for a new shell: with the path of its program, quoted where needed.
 
     Args:
-        words: its arguments; a folder is best written by `shown`.
+        words: its arguments; format folders with `shown`.
         program: one that is installed next to this Python.
     """
-    beside = Path(sys.executable).absolute().parent / program
-    return shlex.join([shown(beside) if beside.exists() else program, *words])
+    installed = Path(sys.executable).absolute().parent / program
+    return shlex.join([shown(installed) if installed.exists() else program, *words])
 
 
 def shown(place: str | Path) -> str:
-    """Write a place: short where it lies in the checkout and that is the current folder, else in full."""
+    """Format a path: relative if it is in the checkout and that is the current folder, else absolute."""
     if "://" in str(place):
         return str(place)
     path = Path(place).absolute()

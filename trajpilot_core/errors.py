@@ -1,4 +1,4 @@
-"""Errors that a user can act on. Each message states what was found, where, what was allowed, what to do."""
+"""Errors that a user can act on. Each message states the problem, its place, the limit and what to do."""
 
 from schemas.rejects import RejectCode
 
@@ -12,15 +12,15 @@ class InputError(TrajPilotError):
 
 
 class NotBuiltError(InputError):
-    """An experiment of the paper needs parts that this project does not have yet."""
+    """An experiment needs parts that this project does not have."""
 
 
 class MixedSourcesError(InputError):
-    """Head motions of several pose sources, frames or scales stand in one set although that was not requested."""
+    """Head motions of several pose sources, frames or scales are in one set although that was not requested."""
 
 
 class StoreError(TrajPilotError):
-    """An artifact is absent, damaged, or requested by a stage that did not declare it."""
+    """An artifact is missing, damaged, or requested by a stage that did not declare it."""
 
 
 class StoreIOError(StoreError, OSError):
@@ -28,19 +28,19 @@ class StoreIOError(StoreError, OSError):
 
 
 class VersionError(StoreError):
-    """An artifact is whole, but another version of this project wrote it."""
+    """An artifact is intact, but was written by another version of this project."""
 
 
 class CheckpointError(TrajPilotError):
-    """A weight file is not of the layout or digest that was expected."""
+    """A weight file does not have the expected layout or digest."""
 
 
 class TrainingError(TrajPilotError):
-    """A training cannot go on."""
+    """A training cannot continue."""
 
 
 class WorkerError(TrajPilotError):
-    """A process that did part of the work crashed: it was killed, or out of memory."""
+    """A worker process crashed: it was killed, or out of memory."""
 
 
 class StagesFailedError(TrajPilotError):
@@ -48,7 +48,7 @@ class StagesFailedError(TrajPilotError):
 
 
 class TakeFault(TrajPilotError):
-    """One take cannot be used. It becomes a reject with `code`, never the end of a run."""
+    """One take cannot be used. It becomes a reject with `code` and never ends a run."""
 
     def __init__(self, code: RejectCode, detail: str, source_file: str | None = None) -> None:
         super().__init__(f"{code}: {detail}" + (f" ({source_file})" if source_file else ""))
@@ -60,8 +60,8 @@ class LeakError(TrajPilotError):
 
 
 class WorldError(TrajPilotError):
-    """The simulated world cannot be written where it was asked for."""
+    """The simulated world cannot be written at the requested place."""
 
 
 class MethodError(TrajPilotError):
-    """The declaration of a row of the tables contradicts itself, or there is no such row."""
+    """The declaration of a row is inconsistent, or there is no such row."""

@@ -1,7 +1,7 @@
-"""Text from outside: the one reader of JSON, of TOML and of text files, and the bounds of single values.
+"""Text from outside: the only reader of JSON, TOML and text files, and the limits of single values.
 
-Whatever somebody else wrote (a file, an option, the answer of a server or of a model) passes here. What cannot be used
-is one error with its place. Paths are checked in `store/locations.py`. A test lists who else may call `json.loads`.
+Every external text (a file, an option, the response of a server or a model) is read here. Unusable text is one error
+with its position. Paths are checked in `store/locations.py`. A test lists the other modules that call `json.loads`.
 """
 
 import json
@@ -15,9 +15,9 @@ from trajpilot_core.errors import InputError
 
 BOM = b"\xef\xbb\xbf"
 LEVELS = 100
-"""Lists and tables inside each other that a setting may have."""
+"""Deepest nesting of lists and tables in a setting."""
 LONGEST = 120
-"""Characters of a text from outside that a message repeats."""
+"""Characters of an external text that a message repeats."""
 
 
 class TextFaultError(InputError):
@@ -26,14 +26,14 @@ class TextFaultError(InputError):
     todo: ClassVar[str] = "correct it"
 
     def __init__(self, where: str, detail: str, at: int | None = None, unit: str = "byte") -> None:
-        """State what is wrong with the text `where`, and `at` which byte or line reading stopped, if known."""
+        """Describe the fault of the text `where`, and `at` which byte or line reading stopped, if known."""
         place = "" if at is None else f" at {unit} {at}"
         super().__init__(f"{where} cannot be read: {detail}{place}; {self.todo}")
         self.detail, self.at = detail, at
 
 
 class NoJsonError(TextFaultError):
-    """The text is something else than JSON."""
+    """The text is not JSON."""
 
 
 def parse_json(
@@ -52,8 +52,8 @@ def parse_json(
         parse_constant: likewise.
 
     Raises:
-        NoJsonError: it is no JSON; with the byte offset.
-        TextFaultError: not UTF-8, a byte order mark, nested too deeply for Python, or an integer of too many digits.
+        NoJsonError: it is not JSON; with the byte offset.
+        TextFaultError: not UTF-8, a byte order mark, nested too deeply for Python, or an integer with too many digits.
     """
     whole = decode_text(text, where) if isinstance(text, bytes) else text
     try:
@@ -71,7 +71,7 @@ def parse_toml(text: str, where: str) -> dict[str, Any]:
     """Parse TOML.
 
     Raises:
-        TextFaultError: it is no TOML, nested too deeply for Python, or holds an integer of too many digits.
+        TextFaultError: it is not TOML, nested too deeply for Python, or has an integer with too many digits.
     """
     try:
         return tomllib.loads(text)
@@ -106,38 +106,40 @@ def read_text(path: Path) -> str:
 
 
 def check_value(value: object, where: str) -> None:
-    """Refuse a value that a setting cannot have, whatever its name: nothing later has to expect it.
+    """Refuse a value that no setting can have, so that later code need not expect it.
 
     Args:
-        value: as JSON, TOML or the command line gave it.
-        where: what it is the value of, for the message.
+        value: as read from JSON, TOML or the command line.
+        where: its setting, for the message.
 
     Raises:
-        InputError: over LEVELS levels, an integer of over 64 bits, an infinite number or none, a NUL or a surrogate.
+        InputError: over LEVELS levels, an integer of over 64 bits, infinity or NaN, a NUL or a surrogate.
     """
     waiting: list[tuple[object, int]] = [(value, 0)]
     while waiting:
-        one, level = waiting.pop()
-        fault = f"lists or tables in more than {LEVELS} levels" if level > LEVELS else _fault(one)
+        item, level = waiting.pop()
+        fault = f"lists or tables in more than {LEVELS} levels" if level > LEVELS else _fault(item)
         if fault is not None:
-            raise InputError(f"{shortened(where)}: the value holds {fault}; no setting takes that, choose another")
-        if isinstance(one, dict):
-            waiting += [(inner, level + 1) for pair in one.items() for inner in pair]
-        elif isinstance(one, (list, tuple)):
-            waiting += [(inner, level + 1) for inner in one]
+            raise InputError(
+                f"{shortened(where)}: the value contains {fault}, which no setting accepts; choose another"
+            )
+        if isinstance(item, dict):
+            waiting += [(inner, level + 1) for pair in item.items() for inner in pair]
+        elif isinstance(item, (list, tuple)):
+            waiting += [(inner, level + 1) for inner in item]
 
 
-def _fault(one: object) -> str | None:
-    """Return what is wrong with a single value; None: nothing."""
-    if isinstance(one, float) and not math.isfinite(one):
-        return f"the number {one}, which is not finite"
-    if isinstance(one, int) and not -(2**63) <= one < 2**63:
+def _fault(value: object) -> str | None:
+    """Return the fault of a single value, or None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"the number {value}, which is not finite"
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
         return "an integer of more than 64 bits"
-    return text_fault(one) if isinstance(one, str) else None
+    return text_fault(value) if isinstance(value, str) else None
 
 
 def text_fault(text: str) -> str | None:
-    """Return what keeps a text from being stored and shown, or a path from being opened; None: nothing."""
+    """Return why a text cannot be stored and shown, or a path cannot be opened; None: it can."""
     if "\0" in text:
         return "a NUL"
     try:
@@ -148,5 +150,5 @@ def text_fault(text: str) -> str | None:
 
 
 def shortened(text: str) -> str:
-    """Return a text as a message repeats it: its beginning, where it is long."""
+    """Return a text for a message: its beginning where it is long."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

@@ -1,4 +1,4 @@
-"""Work on a device whose memory may run out: in parts that are halved until they fit."""
+"""Work in parts that are halved until they fit into the memory of the device."""
 
 import logging
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from trajpilot_core.errors import InputError
 
 T = TypeVar("T")
 SAID = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "CUDA error: out of memory", "DefaultCPUAllocator")
-"""What errors of other types say where a library or a CPU found no memory."""
+"""Texts of out-of-memory errors of other types."""
 DEVICE_SHARE = 0.5
-"""Share of the free memory of a device that what is read again and again may take; the rest is for the work."""
+"""Share of the free memory of a device for data that stays on it; the rest is for the work."""
 log = logging.getLogger("trajpilot")
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Return whether an error of torch means that the device has no memory left."""
-    return isinstance(error, torch.OutOfMemoryError) or any(said in str(error) for said in SAID)
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in SAID)
 
 
 def in_parts(
@@ -29,21 +29,21 @@ def in_parts(
     advice: str,
     halved: Callable[[int], None] | None = None,
 ) -> list[T]:
-    """Work through rows in parts; where a part does not fit into memory, it and all later ones have half as many rows.
+    """Process rows in parts; where a part does not fit into memory, it and all later ones have half as many rows.
 
-    Parts that are done stay done. The results must not depend on how the rows are cut.
+    Finished parts are kept. The results must not depend on how the rows are divided.
 
     Args:
-        n_rows: rows in all.
-        most: rows of a part, before any is halved.
-        work: does the rows of a slice, in order.
-        too_large: says that one row does not fit; the error's text comes after it.
+        n_rows: number of rows.
+        most: rows of a part before any is halved.
+        work: processes the rows of a slice, in order.
+        too_large: message where one row does not fit; the text of the error follows it.
         advice: what to do then.
         halved: called with the new `most` after each halving, by work that fills its parts up to `most`; None: a part
-            needs memory for its own rows only, and a line of the log says that it was halved.
+            needs memory for its own rows only, and the log reports that it was halved.
 
     Returns:
-        What `work` returned, in order of the rows.
+        The results of `work`, in order of the rows.
 
     Raises:
         InputError: a single row does not fit.
@@ -52,28 +52,28 @@ def in_parts(
     at = 0
     while at < n_rows:
         rows = slice(at, min(at + most, n_rows))
-        found = _attempt(work, rows)
-        if not isinstance(found, str):
-            done.append(found[0])
+        result = _attempt(work, rows)
+        if not isinstance(result, str):
+            done.append(result[0])
             at = rows.stop
             continue
         size = rows.stop - at if halved is None else most
         if size == 1:
-            raise InputError(f"{too_large}: {found}; {advice}")
+            raise InputError(f"{too_large}: {result}; {advice}")
         most = size // 2
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()
         if halved is None:
-            log.warning("out of memory; going on with %d rows at once", most)
+            log.warning("out of memory; continuing with %d rows at once", most)
         else:
             halved(most)
     return done
 
 
 def _attempt(work: Callable[[slice], T], rows: slice) -> tuple[T] | str:
-    """Return the result in a tuple, or why there was no memory for it.
+    """Return the result in a tuple, or the text of an out-of-memory error.
 
-    When this function is left the error is gone, and with it its traceback, which holds the tensors of the failed part.
+    The error must not leave this function: its traceback refers to the tensors of the failed part.
     """
     try:
         return (work(rows),)
@@ -84,7 +84,7 @@ def _attempt(work: Callable[[slice], T], rows: slice) -> tuple[T] | str:
 
 
 def fits(bytes_needed: int, bytes_free: int) -> bool:
-    """Return whether data of that size leave a device enough free memory to work with them."""
+    """Return whether data of that size leave enough free memory to work with them."""
     return bytes_needed <= DEVICE_SHARE * bytes_free
 
 

@@ -1,6 +1,6 @@
 """A finished run as a Python object, for notebooks and scripts: `import trajpilot_core as tp; run = tp.open(ROOT)`.
 
-Nothing is written below the root, and every byte that is read is checked against its digest first.
+Nothing is written below the root, and every file is checked against its digest before it is used.
 """
 
 from collections.abc import Mapping
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from trajpilot_core.predict.trained import TrainedRoot
 
 READER = "opened"
-"""Who reads, in the errors of the store."""
+"""Name of the reader in errors of the store."""
 
 
 @dataclass(frozen=True)
 class OpenRun:
-    """The outputs that count below a root, as they were when it was opened."""
+    """The current outputs below a root, as they were when it was opened."""
 
     folder: Folder
     outputs: Mapping[str, Manifest]
-    """Stage -> its output; stages that have none are absent."""
+    """Stage -> its output, without stages that have none."""
 
     @property
     def root(self) -> str:
-        """Where it lies."""
+        """The folder or address of the root."""
         return self.folder.url
 
     @cached_property
     def warning(self) -> str:
-        """What has to stand next to every figure of this run; empty where its corpus was recorded."""
+        """The note to print with every figure of this run; empty for recorded corpora and own features."""
         simulated = SIMULATED in self.table("takes")["corpus"].to_list()
         notes = ["SIMULATED world: these numbers say nothing about real data."] if simulated else []
         features = self.outputs.get("features")
@@ -64,11 +64,11 @@ class OpenRun:
         """Return a row per stage: state and why, rows, rejected, when it was computed (UTC) and in how many seconds.
 
         Raises:
-            InputError: nothing says what this root was last asked for.
+            InputError: the root has no record of its last run.
         """
         last = recall_run(self.root)
         if last is None:
-            raise InputError(f"{self.root} does not say what it was asked for; run `trajpilot run --root` there once")
+            raise InputError(f"{self.root} has no record of its last run; run `trajpilot run --root` there once")
         run = RunOptions(root=self.root, data_root=last.data_root, device=last.device)
         rows = [
             {
@@ -85,20 +85,20 @@ class OpenRun:
         return pl.DataFrame(rows, infer_schema_length=None)
 
     def tables(self) -> dict[str, str]:
-        """Return the name of every table -> the stage that wrote it."""
+        """Return table -> the stage that wrote it."""
         return self._entries("table")
 
     def table(self, name: str) -> pl.DataFrame:
-        """Read a table whole.
+        """Read a whole table.
 
         Raises:
             InputError: there is no table of this name.
             StoreError: it is damaged.
         """
-        found = self.tables()
-        if name not in found:
-            raise InputError(f"{self.root} has no table {name!r}; it has {', '.join(sorted(found))}")
-        frame = pl.from_arrow(read_entry_table(self.folder, self.outputs[found[name]], name))
+        stage_of = self.tables()
+        if name not in stage_of:
+            raise InputError(f"{self.root} has no table {name!r}; it has {', '.join(sorted(stage_of))}")
+        frame = pl.from_arrow(read_entry_table(self.folder, self.outputs[stage_of[name]], name))
         assert isinstance(frame, pl.DataFrame)
         return frame
 
@@ -111,18 +111,18 @@ class OpenRun:
         """Read the parameters of one model: parameter name -> array of its shape, read-only.
 
         Args:
-            name: as `models` lists it; the entry may be left out where one model alone ends so.
+            name: as in `models`, or its end if only one model ends so.
 
         Raises:
-            InputError: no model is called so, or several are.
+            InputError: no model has this name, or several end so.
             StoreError: it is damaged.
         """
         names = self.models()
-        found = [name] if name in names else [one for one in names if one.endswith(f"/{name}")]
-        if len(found) != 1:
-            said = ", ".join(found) if found else ", ".join(names) or "none"
-            raise InputError(f"{len(found)} models below {self.root} are called {name!r}; choose one of {said}")
-        entry, _, key = found[0].partition("/")
+        matches = [name] if name in names else [known for known in names if known.endswith(f"/{name}")]
+        if len(matches) != 1:
+            listed = ", ".join(matches) if matches else ", ".join(names) or "none"
+            raise InputError(f"{len(matches)} models below {self.root} are called {name!r}; choose one of {listed}")
+        entry, _, key = matches[0].partition("/")
         return self._models(entry).read(key)
 
     def predictor(self, seed: int | None = None, device: str = "cpu") -> "Predictor":
@@ -130,7 +130,7 @@ class OpenRun:
 
         Raises:
             InputError: there are no models of this seed.
-            StoreError: the run has not come as far as `scorer`, or its outputs do not belong together.
+            StoreError: the run has no `scorer` yet, or its outputs do not belong together.
         """
         from trajpilot_core.predict.answers import load_chain
         from trajpilot_core.predict.plan import texts_of
@@ -157,13 +157,13 @@ class OpenRun:
         """
         from trajpilot_core.predict.run import planned
 
-        asked = {"video": video, "start": start, "goal": goal, "horizon": horizon, **more}
+        query = {"video": video, "start": start, "goal": goal, "horizon": horizon, **more}
         last = recall_run(self.root)
         run = RunOptions(root=self.root, data_root=last.data_root if last else "", device=device)
-        return planned(PlanQuery.model_validate(asked), run)[0]
+        return planned(PlanQuery.model_validate(query), run)[0]
 
     def compare(self, other: "OpenRun | str") -> pl.DataFrame:
-        """Return the metrics of both runs on what both scored, in percent: first is this run, paired over takes.
+        """Return the metrics of both runs on the windows that both scored, in percent, paired over takes.
 
         Raises:
             InputError: a run has no evaluation, or they are of different corpora or answers.
@@ -172,7 +172,7 @@ class OpenRun:
 
         second = other.root if isinstance(other, OpenRun) else other
         pairing = metrics(open_side(self.root, EVERY_STAGE), open_side(second, EVERY_STAGE))
-        return pl.DataFrame([vars(one) for one in pairing.metrics], infer_schema_length=None)
+        return pl.DataFrame([vars(metric) for metric in pairing.metrics], infer_schema_length=None)
 
     @cached_property
     def _trained(self) -> "TrainedRoot":
@@ -196,7 +196,7 @@ class OpenRun:
 
 @dataclass(frozen=True)
 class Predictor:
-    """The rows of the tables on queries of one's own, with the models of one seed."""
+    """Answers to your own queries by the rows of the tables, with the models of one seed."""
 
     trained: "TrainedRoot"
     chain: "LoadedChain"
@@ -209,24 +209,24 @@ class Predictor:
         horizon: int = 5,
         take_id: str | None = None,
     ) -> tuple[PlanRow, ...]:
-        """Answer one query; the first row is the one that decides.
+        """Answer one query; the first row is the final answer.
 
         Args:
-            features: (2, D) of the Start and Goal clip, as the table `features` has them.
-            motions: (2, 16, 6), as the table `motions` has them; None: only rows that need no head motion answer.
+            features: (2, D) of the Start and Goal clip, as in the table `features`.
+            motions: (2, 16, 6), as in the table `motions`; None: only rows that need no head motion answer.
             horizon: steps of the plan, Start and Goal included.
-            take_id: the take of this corpus that the clips are of: nothing of it is retrieved; None: of no take.
+            take_id: take of this corpus that contains the clips, which is then not retrieved; None: none does.
 
         Raises:
-            InputError: arrays of another shape or with numbers that are not finite, a horizon without models, or a take
-                that this corpus lacks.
+            InputError: an array of another shape or with non-finite numbers, a horizon without models, or an unknown
+                take.
         """
         from trajpilot_core.predict.answers import Clips, answer_with
         from trajpilot_core.predict.plan import plan_rows
 
         data = self.chain.view.data
         if take_id is not None and take_id not in data.take_ids:
-            raise InputError(f"no take of this corpus is called {take_id!r}; None means a video that is none of them")
+            raise InputError(f"this corpus has no take {take_id!r}; use None for a video of your own")
         width = data.features[0].numel()
         checked = finite_array(features, (2, width), "features").astype(np.float16)
         moved = None if motions is None else finite_array(motions, (2, 16, 6), "motions").astype(np.float32)
@@ -235,27 +235,28 @@ class Predictor:
 
 
 def finite_array(values: NDArray[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:
-    """Return an array of numbers as it is.
+    """Return the values as an array.
 
     Raises:
-        InputError: it has another shape, or holds a number that is not finite.
+        InputError: it has another shape, or contains a number that is not finite.
     """
-    found = np.asarray(values)
-    if found.shape != shape:
-        raise InputError(f"{what} have the shape {found.shape}; {shape} is needed")
-    if not np.isfinite(found.astype(np.float64)).all():
-        raise InputError(f"{what} hold numbers that are not finite")
-    return found
+    array = np.asarray(values)
+    if array.shape != shape:
+        raise InputError(f"{what} have the shape {array.shape}; {shape} is needed")
+    if not np.isfinite(array.astype(np.float64)).all():
+        raise InputError(f"{what} contain numbers that are not finite")
+    return array
 
 
 def open_run(root: str) -> OpenRun:
-    """Open the outputs that count below a root, a folder or an address.
+    """Open the current outputs below a root, a folder or an address.
 
     Raises:
         InputError: nothing was computed there.
     """
     folder = open_folder(root, ALLOWED_PROTOCOLS)
-    outputs = {name: one for name, one in current_manifests(folder, EVERY_STAGE).items() if one is not None}
+    manifests = current_manifests(folder, EVERY_STAGE)
+    outputs = {name: manifest for name, manifest in manifests.items() if manifest is not None}
     if not outputs:
         raise InputError(f"{root} holds no output of any stage; give the --root of a run")
     return OpenRun(folder, outputs)

@@ -1,7 +1,7 @@
-"""What installed packages bring by entry points: a corpus, an encoder, a row, a metric (docs/plugins.md).
+"""Entry points of installed packages: a corpus, an encoder, a row, a metric (docs/plugins.md).
 
-A plugin is code with the rights of whoever runs it, so that nothing of a package is imported before a setting names it.
-Distribution and version are read from its metadata, and enter the keys of the stages that read the setting.
+A plugin is code with the rights of its user, so nothing of a package is imported before a setting names it.
+Distribution and version are read from its metadata and enter the keys of the stages that read the setting.
 """
 
 from collections.abc import Container
@@ -27,12 +27,12 @@ GROUP_OF = {
     "plugin_rows": METHODS,
     "plugin_metrics": METRICS,
 }
-"""Name of a setting -> the group of entry points that its plugins stand in."""
+"""Name of a setting -> the group of entry points of its plugins."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """One entry point of an installed package; nothing of it is imported yet."""
+    """One entry point of an installed package, not imported yet."""
 
     entry: metadata.EntryPoint
     distribution: str
@@ -40,7 +40,7 @@ class Plugin:
 
     @property
     def pinned(self) -> str:
-        """The name as keys hold it."""
+        """The name in keys."""
         return f"{PLUGIN}{self.entry.name}@{self.distribution}=={self.version}"
 
     def __str__(self) -> str:
@@ -55,31 +55,35 @@ def find(name: str, group: str) -> Plugin:
         group: of entry points.
 
     Raises:
-        InputError: no installed package brings it, several do, or one in another version than the name states.
+        InputError: no installed package provides it, several do, or one in another version than the name states.
     """
     short, _, pin = name.removeprefix(PLUGIN).partition("@")
-    found = [
+    plugins = [
         Plugin(entry, entry.dist.name, entry.dist.version)
         for entry in metadata.entry_points(group=group, name=short)
         if entry.dist is not None
     ]
-    if not found:
+    if not plugins:
         from_where = f" (it was {pin})" if pin else ""
-        raise InputError(f"{_absent(short, group)}{from_where}; install the package that brings it, or take it out")
-    if len({one.pinned for one in found}) > 1:
-        named = ", ".join(sorted(f"{one.distribution} {one.version}" for one in found))
-        raise InputError(f"the plugin {short} ({group}) is brought by {named}; leave one of them installed")
-    if pin and found[0].pinned != name:
-        raise InputError(f"{name} is asked for, but {found[0]} is installed; install that version or give no version")
-    return found[0]
+        raise InputError(
+            f"{_absent(short, group)}{from_where}; install the package that provides it, or remove it from the settings"
+        )
+    if len({plugin.pinned for plugin in plugins}) > 1:
+        named = ", ".join(sorted(f"{plugin.distribution} {plugin.version}" for plugin in plugins))
+        raise InputError(f"the plugin {short} ({group}) is provided by {named}; keep only one of them installed")
+    if pin and plugins[0].pinned != name:
+        raise InputError(
+            f"{name} is configured, but {plugins[0]} is installed; install that version or give no version"
+        )
+    return plugins[0]
 
 
 def _absent(name: str, group: str) -> str:
     others = sorted({entry.name for entry in metadata.entry_points(group=group)})
     elsewhere = [other for other in GROUP_OF.values() if metadata.entry_points(group=other, name=name)]
-    there = f"there are {', '.join(others)}" if others else "there are none"
-    kind = f"; it is one of {', '.join(elsewhere)}, another kind" if elsewhere else ""
-    return f"no installed package brings the plugin {name} in the group {group}: {there}{kind}"
+    listed = f"there are {', '.join(others)}" if others else "there are none"
+    kind = f"; it is in {', '.join(elsewhere)}, another kind" if elsewhere else ""
+    return f"no installed package provides the plugin {name} in the group {group}: {listed}{kind}"
 
 
 def load(name: str, group: str, kind: type[Spec]) -> Spec:
@@ -91,14 +95,14 @@ def load(name: str, group: str, kind: type[Spec]) -> Spec:
         kind: what the entry point has to be.
 
     Raises:
-        InputError: it is not there, cannot be imported, or is no `kind`.
+        InputError: it is missing, cannot be imported, or is not a `kind`.
     """
     plugin = find(name, group)
     try:
         spec = plugin.entry.load()
-    except Exception as error:  # whatever foreign code raises on import
+    except Exception as error:  # a plugin may raise anything on import
         raise InputError(
-            f"{plugin} cannot be loaded: {type(error).__name__}: {error}; correct it or take it out"
+            f"{plugin} cannot be loaded: {type(error).__name__}: {error}; correct it or remove it from the settings"
         ) from error
     if not isinstance(spec, kind):
         raise InputError(
@@ -107,14 +111,14 @@ def load(name: str, group: str, kind: type[Spec]) -> Spec:
     return spec
 
 
-def refuse_clash(name: str, group: str, own: str, known: Container[str]) -> None:
-    """Refuse a plugin whose own name is taken.
+def refuse_clash(name: str, group: str, taken: str, known: Container[str]) -> None:
+    """Refuse a plugin with a name that is taken.
 
     Raises:
-        InputError: `own` is among the `known`.
+        InputError: `taken` is among the `known`.
     """
-    if own in known:
-        raise InputError(f"{find(name, group)} calls itself {own!r}, which there is already; rename it in its package")
+    if taken in known:
+        raise InputError(f"{find(name, group)} uses the name {taken!r}, which is taken; rename it in its package")
 
 
 def with_versions(config: Versioned) -> Versioned:
@@ -129,5 +133,5 @@ def with_versions(config: Versioned) -> Versioned:
         if is_plugin(value):
             changes[field] = find(str(value), group).pinned
         elif isinstance(value, tuple) and any(map(is_plugin, value)):
-            changes[field] = tuple(find(one, group).pinned for one in value)
+            changes[field] = tuple(find(name, group).pinned for name in value)
     return config.replace(**changes) if changes else config

@@ -1,4 +1,4 @@
-"""Worker processes, which end with the process that started them, also where kill -9 ended it; settings of a run."""
+"""Worker processes, which end with their parent even after kill -9, and settings of a run."""
 
 import multiprocessing
 import os
@@ -12,13 +12,13 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 COMPILES: ContextVar[bool] = ContextVar("compile_models", default=False)
-"""Whether models may be compiled (`RunOptions.compile_models`): nothing that a stage is given, so nothing of a key."""
+"""Whether models may be compiled (`RunOptions.compile_models`): no input of a stage, so not part of a key."""
 
 
 @contextmanager
-def compiling(asked: bool) -> Iterator[None]:
-    """Say for the block whether models may be compiled."""
-    token = COMPILES.set(asked)
+def compiling(enabled: bool) -> Iterator[None]:
+    """Set for the block whether models may be compiled."""
+    token = COMPILES.set(enabled)
     try:
         yield
     finally:
@@ -29,19 +29,19 @@ _limits_s = [30.0]
 
 
 def hold_answer_limit(seconds: float) -> None:
-    """Keep for this process, and for the workers that it starts, how long an object store may take to answer."""
+    """Set the time limit of object stores for this process and the workers that it starts."""
     _limits_s[:] = [seconds]
 
 
 def answer_limit_s() -> float:
-    """Return the seconds that an object store may take to begin an answer."""
+    """Return the seconds that an object store may take until its response begins."""
     return _limits_s[0]
 
 
 def start_worker() -> None:
-    """Prepare a worker: Ctrl-C is the parent's, and the worker leaves as soon as the parent is gone.
+    """Prepare a worker: the parent handles Ctrl-C, and the worker exits as soon as the parent is gone.
 
-    A worker of a pool would else wait for work for ever, and a training go on next to the one that was started again.
+    Else a pool worker would wait forever, and a training would continue next to the one that was started again.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=end_with_parent, daemon=True).start()
@@ -53,7 +53,7 @@ def _begin(initializer: Callable[[], None], limit_s: float) -> None:
 
 
 def end_with_parent() -> None:
-    """Wait for the parent's end, then leave at once."""
+    """Wait until the parent has ended, then exit at once."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
@@ -61,27 +61,27 @@ def end_with_parent() -> None:
 
 
 class Spawned(SpawnContext):
-    """Starts processes as `spawn` does and remembers them: another stage may have a pool in this process, too."""
+    """Starts processes as `spawn` does and remembers them, because other stages may have pools in this process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.processes: list[SpawnProcess] = []
 
     def Process(self, *args: Any, **kwargs: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
-        """Make a process; the pool starts it."""
+        """Create a process; the pool starts it."""
         self.processes.append(SpawnProcess(*args, **kwargs))
         return self.processes[-1]
 
 
 @contextmanager
 def worker_pool(workers: int, initializer: Callable[[], None] = start_worker) -> Iterator[ProcessPoolExecutor]:
-    """Give a pool of spawned processes; a block that an error, Ctrl-C or SIGTERM leaves does not wait for their work.
+    """Yield a pool of spawned processes; after an error, Ctrl-C or SIGTERM their work is terminated.
 
-    The executor's own block would: a training goes on for minutes, and its run does not end.
+    The executor's own block would wait for it, for minutes in a training.
 
     Args:
-        workers: processes.
-        initializer: run first in each.
+        workers: number of processes.
+        initializer: runs first in each.
     """
     spawned = Spawned()
     begin = (initializer, answer_limit_s())

@@ -1,7 +1,7 @@
-"""Pieces of work side by side in threads of this process, which end when the block that started them is interrupted.
+"""Concurrent work in threads of this process, which end when the block that started them is interrupted.
 
-Python hands signals to the main thread only. So Ctrl-C and SIGTERM end the block here, and it ends its threads: with
-an exception of their own, so that each closes its files and ends its child processes as the main thread would.
+Python delivers signals to the main thread only. So Ctrl-C and SIGTERM end the block here, which raises an exception in
+its threads, so that each closes its files and ends its child processes as the main thread would.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ from typing import Generic, Self, TypeVar
 
 T = TypeVar("T")
 END_S = 5.0
-"""How long threads may take to end; one that hangs in a call of the system is then left behind."""
+"""How long threads may take to end; one that hangs in a system call is then abandoned."""
 
 
 class Threads(Generic[T]):
-    """Named pieces of work at a time, each in a thread that sees the context variables of the one that started it."""
+    """Named pieces of work, each in a thread with the context variables of the thread that started it."""
 
     def __init__(self, end_s: float = END_S) -> None:
         self.end_s = end_s
@@ -33,7 +33,7 @@ class Threads(Generic[T]):
     def start(self, name: str, work: Callable[[], T]) -> None:
         """Start a piece of work."""
         context = copy_context()
-        # a daemon: the interpreter does not wait for one that was left behind
+        # a daemon: the interpreter does not wait for an abandoned one
         thread = threading.Thread(target=context.run, args=(self._run, name, work), name=name, daemon=True)
         self.running[name] = thread
         thread.start()
@@ -45,17 +45,17 @@ class Threads(Generic[T]):
             self._ended.put((name, error))
 
     def wait(self) -> tuple[str, T]:
-        """Wait for the next piece of work that ends; return its name and its result, or raise its error."""
-        name, found = self._ended.get()
+        """Wait for the next piece of work to end; return its name and result, or raise its error."""
+        name, result = self._ended.get()
         self.running.pop(name).join()
-        if isinstance(found, BaseException):
-            raise found
-        return name, found
+        if isinstance(result, BaseException):
+            raise result
+        return name, result
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End what still runs; child processes of a thread that does not end in time are ended for it."""
+        """End the running threads, and the child processes of those that do not end in time."""
         living = [thread for thread in self.running.values() if thread.is_alive()]
         for thread in living:
             interrupt(thread)
@@ -68,6 +68,6 @@ class Threads(Generic[T]):
 
 
 def interrupt(thread: threading.Thread) -> None:
-    """Raise KeyboardInterrupt in a thread, as soon as it is back in Python's own code."""
+    """Raise KeyboardInterrupt in a thread, as soon as it runs Python code again."""
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt))

@@ -131,7 +131,7 @@ def levels(n: int) -> object:
     ids=["levels", "deep", "64 bits", "hexadecimal", "nan", "infinite", "nul", "surrogate", "bytes"],
 )
 def test_a_value_that_no_setting_has_is_refused(value: object, fault: str) -> None:
-    with pytest.raises(InputError, match=f"^features: the value holds .*{fault}"):
+    with pytest.raises(InputError, match=f"^features: the value contains .*{fault}"):
         check_value(value, "features")
 
 

@@ -49,7 +49,7 @@ def test_finished_parts_are_not_done_again_and_later_ones_are_smaller(caplog: py
 
     in_parts(23, 8, failing(noted, {2}), "one row does not fit", "wait")
     assert [(rows.start, rows.stop) for rows in done] == [(0, 8), (8, 12), (12, 16), (16, 20), (20, 23)]
-    assert caplog.messages == ["out of memory; going on with 4 rows at once"]
+    assert caplog.messages == ["out of memory; continuing with 4 rows at once"]
 
 
 def test_a_single_row_that_does_not_fit_is_named_with_what_to_do() -> None:

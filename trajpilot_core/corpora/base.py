@@ -1,4 +1,4 @@
-"""What every corpus reader hands to ingest, whatever the corpus looks like on disk."""
+"""The records that every corpus reader returns to ingest."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ RecordKey = TypeVar("RecordKey", bound=Hashable)
 
 
 class Fault(NamedTuple):
-    """Why a record cannot be used, before it is known how many units that costs."""
+    """Why a record cannot be used; `reject` adds how many units that costs."""
 
     code: RejectCode
     detail: str
@@ -29,26 +29,26 @@ class Fault(NamedTuple):
 
 
 def parted(
-    found: Iterable[tuple[RecordKey, Item | Fault]],
+    results: Iterable[tuple[RecordKey, Item | Fault]],
 ) -> tuple[tuple[Item, ...], tuple[tuple[RecordKey, Fault], ...]]:
-    """Return the items that can be used, and the key and the fault of those that cannot, both in order.
+    """Return the usable items, and key and fault of the others, both in order.
 
     Args:
-        found: a key that says where each one stands, and what was read there.
+        results: (key that locates it, item or fault).
     """
-    listed = list(found)
+    listed = list(results)
     good = tuple(item for _, item in listed if not isinstance(item, Fault))
     return good, tuple((key, item) for key, item in listed if isinstance(item, Fault))
 
 
 def count(what: str, ours: int, paper: int | None = None, setting: str = "") -> CorpusCount:
-    """Return a row of the counts: ours, the paper's if it states one, and the settings that decide ours."""
+    """Return a row of the counts: ours, the paper's if stated, and the settings that decide ours."""
     return CorpusCount(what=what, ours=ours, paper=paper, setting=setting)
 
 
 @dataclass(frozen=True)
 class TakeFiles:
-    """One take as the corpus metadata gives it; paths are relative to the corpus root."""
+    """One take according to the corpus metadata; paths are relative to the corpus root."""
 
     uid: str
     corpus: str
@@ -66,15 +66,15 @@ class TakeFiles:
     timesync_start: int | None = None
     timesync_end: int | None = None
     task_ids: tuple[int, ...] = ()
-    """Of the take's task and of the one above it."""
+    """Ids of the take's task and of its parent."""
     task_names: tuple[str, ...] = ()
     stated_s: float | None = None
     """Length of the video as the metadata state it, seconds; used where no video is read."""
     stated_fps: float | None = None
-    """Its rate as the corpus states it."""
+    """Frame rate of the video as the metadata state it."""
 
     def optional(self) -> list[str]:
-        """Paths whose presence decides something, while ingest does not read them."""
+        """Return the paths of files that ingest checks for but does not read."""
         return [path for path in (self.trajectory, self.timesync, self.calibration) if path]
 
 
@@ -86,16 +86,16 @@ class AnnotatedPoint(NamedTuple):
     annotation_uid: str
     annotator: str
     offset: int
-    """RecordKey in the source file's list."""
+    """Index in the source file's list."""
     span_s: tuple[float, float] | None = None
     """Annotated start and end, finite; None for a moment."""
     label: str | None = None
     """Name of the label where the corpus has a closed vocabulary; None: `text` is normalised."""
     label_id: str | None = None
-    """Given together with `label`, and never merged with another id."""
+    """Set together with `label`, and never merged with another id."""
     details: Details | None = None
     group: str | None = None
-    """Neighbours of different groups share no run, so no window crosses from one to the other."""
+    """Neighbours of different groups are in different runs, so no window crosses from one to the other."""
 
     @property
     def start_s(self) -> float:
@@ -114,13 +114,13 @@ def span_point(
     annotator: str = "",
     details: Details | None = None,
 ) -> AnnotatedPoint:
-    """Return the point of an annotated segment; its span need not be longer than zero, cutting will say so.
+    """Return the point of an annotated segment; empty spans are rejected later, when segments are cut.
 
     Args:
         span_s: annotated start and end in seconds, finite.
         label: name in the closed vocabulary; None: the text is normalised.
         label_id: id in the closed vocabulary, given with `label`.
-        details: what else is known; annotated start and end are filled in.
+        details: further facts; annotated start and end are filled in.
     """
     start_s, end_s = span_s
     known = (details or Details()).model_copy(update={"annotated_start_s": start_s, "annotated_end_s": end_s})
@@ -148,7 +148,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class CorpusReading:
-    """What a reader found: n_in = points of all candidates + units of the rejects."""
+    """The result of a reader: n_in = points of all candidates + units of the rejects."""
 
     candidates: tuple[Candidate, ...]
     rejects: tuple[Reject, ...]
@@ -158,13 +158,13 @@ class CorpusReading:
     scenarios: frozenset[str]
     """Scenarios of those takes whose metadata can be used."""
     counts: tuple[CorpusCount, ...] = ()
-    """What the reader alone can count."""
+    """Counts that only the reader knows."""
     wanted: frozenset[Released] = frozenset[Released](("train", "test"))
-    """Uses of which a take must be left, or ingest fails; those that the corpus names, where it may name one only."""
+    """Uses (train, test) that must keep at least one take, or ingest fails."""
     allowed: Mapping[str, frozenset[str]] | None = None
-    """Scenario -> label ids that its mask lets through; None: those that stand there in training."""
+    """Scenario -> label ids that its mask allows; None: those that occur there in training."""
     listing: "Listing | None" = None
-    """Files that the reader noted; None: the corpus has another way to list them."""
+    """Files that the reader recorded; None: the corpus lists them in another way."""
 
 
 @dataclass(frozen=True)
@@ -177,13 +177,13 @@ class Published:
 
 @dataclass(frozen=True)
 class Listing:
-    """Files that ingest reads, and those whose presence alone matters; all relative to the root, sorted."""
+    """Files that ingest reads, and those it only checks for; relative to the root, sorted."""
 
     files: tuple[str, ...]
     present: tuple[str, ...]
     leftovers: tuple[str, ...]
     n_takes: int | None = None
-    """Takes whose files these are, where no video is among them; None: as many as videos."""
+    """Number of takes where no videos are listed; None: as many as videos."""
 
 
 CorpusReader = Callable[[Corpus, IngestConfig], CorpusReading]

@@ -1,4 +1,4 @@
-"""The corpora: the only list. Adding one is a folder with its spec, its name in schemas/config.py, and a line here."""
+"""The only list of corpora. A new one is a folder with its spec, its name in schemas/config.py, and a line here."""
 
 from schemas.places import is_plugin
 from trajpilot_core.corpora.egoexo4d.atomic import EGOEXO4D_ATOMIC
@@ -18,7 +18,7 @@ CORPORA: dict[str, CorpusSpec] = {spec.name: spec for spec in SPECS}
 
 
 def spec_of(corpus: str) -> CorpusSpec:
-    """Return what is known of a corpus, a built-in one or that of a plugin.
+    """Return the spec of a built-in corpus or of a plugin.
 
     Raises:
         NotBuiltError: there is none of this name.
@@ -27,21 +27,18 @@ def spec_of(corpus: str) -> CorpusSpec:
     if is_plugin(corpus):
         spec = load(corpus, GROUP, CorpusSpec)
         refuse_clash(corpus, GROUP, spec.name, CORPORA)
-        refuse_clash(corpus, GROUP, spec.ids, {one.ids for one in CORPORA.values()})
+        refuse_clash(corpus, GROUP, spec.ids, {known.ids for known in CORPORA.values()})
         return spec
     if corpus not in CORPORA:
-        raise NotBuiltError(f"the reader of {corpus} is not built yet; built are {', '.join(CORPORA)}")
+        raise NotBuiltError(f"there is no reader of {corpus}; there are {', '.join(CORPORA)}")
     return CORPORA[corpus]
 
 
 def corpus_of_layout(layout: str) -> CorpusSpec:
-    """Return the corpus whose reader reads a simulated world of a layout.
-
-    Raises NotBuiltError: no corpus has this layout.
-    """
+    """Return the corpus that a simulated world of a layout is read as. Raises NotBuiltError: no corpus has it."""
     found = next((spec for spec in CORPORA.values() if spec.layout == layout), None)
     if found is None:
-        raise NotBuiltError(f"no corpus is read from the layout {layout}; there are {', '.join(layouts())}")
+        raise NotBuiltError(f"no corpus has the layout {layout}; there are {', '.join(layouts())}")
     return found
 
 

@@ -1,8 +1,8 @@
-"""Files of features that corpora publish: where they lie, and which time of the video each of their rows stands for.
+"""Feature files that corpora publish: their paths, and which time of the video each row represents.
 
-A row stands for a window of frames of the video at a canonical rate. Formula of the rows: Ego4d@a44f40b,
-`extract_features.py`, `_num_fvs`; what it leaves open: docs/decisions/released-features.md. Neither torch nor a file is
-touched here.
+A row represents a window of frames of the video at a canonical rate. Formula of the rows: Ego4d@a44f40b,
+`extract_features.py`, `_num_fvs`; what it leaves open: docs/decisions/released-features.md. This module imports no
+torch and opens no file.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,25 +17,25 @@ from trajpilot_core.arrays import Array
 
 @dataclass(frozen=True)
 class RowClock:
-    """Which frames of a video the rows of a file of features stand for."""
+    """Which frames of a video the rows of a feature file represent."""
 
     rate_hz: float = 30.0
-    """Canonical rate of the frames that are counted, whatever that of the video is."""
+    """Canonical frame rate, which may differ from that of the video."""
     window: int = 32
-    """Frames of a row."""
+    """Frames per row."""
     stride: int = 16
     """Frames from one row to the next."""
     ends_with_video: bool = True
-    """Where the stride leaves frames at the end of the video, one more row is moved back to end with it."""
+    """Whether an additional row, moved back to end with the video, covers the frames that the stride leaves."""
     looks_back: bool = False
-    """Every row ends with its own frame and sees what lies before it; at the start it sees less than a window."""
+    """Whether a row ends with its frame and covers the frames before it, fewer than a window at the start."""
 
     def n_frames(self, duration_s: float) -> int:
         """Return how many canonical frames a video has."""
         return round(duration_s * self.rate_hz)
 
     def n_rows(self, n_frames: int) -> int:
-        """Return how many rows a video of so many frames has: one more where the windows leave frames at its end."""
+        """Return the number of rows of a video with that many frames."""
         if self.looks_back:
             return -(-n_frames // self.stride)
         left = n_frames - self.window
@@ -59,7 +59,7 @@ class RowClock:
     def off_s(self, n_rows: int, n_frames: int) -> float:
         """Return by how many seconds the rows end before (negative) or after the last row that the video should have.
 
-        Rows are the unit: a difference of less than a row cannot be seen.
+        The resolution is one row.
         """
         return (n_rows - self.n_rows(n_frames)) * self.stride / self.rate_hz
 
@@ -71,56 +71,46 @@ class ReleasedFeatures:
     name: ReleasedName
     clock: RowClock
     files: Callable[[Take], tuple[str, ...]]
-    """Where the file of a take may lie under the corpus root; the first that is there is read."""
+    """Possible paths of a take's file under the corpus root; the first that exists is read."""
     folders: tuple[str, ...]
-    """Where files of the set may lie under the corpus root."""
+    """Folders under the corpus root that may contain files of the set."""
     suffix: str
-    """How their names end."""
+    """Suffix of the file names."""
     fetch: str
-    """The command that fetches it; `ROOT` stands for the folder."""
+    """Command that fetches it; `ROOT` is replaced by the folder."""
 
     @property
     def width(self) -> int:
-        """Numbers of a row."""
+        """Numbers per row."""
         return RELEASED_WIDTHS[self.name]
 
 
-def egoexo4d_files(take: Take) -> tuple[str, ...]:
-    """Return where the features of a take's head camera may lie, whose stream is called `rgb`.
-
-    The folder of the set is absent in the path that the page of the corpus gives, and present in that of its
-    downloader. Source: Ego4d@a44f40b, `ego4d/internal/download/manifest_gen.py`.
-    """
-    uid, camera = take.take_id.partition(":")[2], take.camera.rpartition("_")[0]
-    return tuple(f"{folder}/{uid}_{camera}{HEAD_CAMERA}" for folder in EGOEXO4D_FOLDERS)
+def in_folders(folders: tuple[str, ...], ending: str, stem: Callable[[Take], str]) -> Callable[[Take], tuple[str, ...]]:
+    """Return a function from a take to its possible paths: the same file name in each of the folders."""
+    return lambda take: tuple(f"{folder}/{stem(take)}{ending}" for folder in folders)
 
 
 EGOEXO4D_FOLDERS = ("features/omnivore_video", "features")
+"""The path on the page of the corpus lacks the folder of the set, that of its downloader has it. Source: Ego4d@a44f40b,
+`ego4d/internal/download/manifest_gen.py`."""
 HEAD_CAMERA = "_rgb.pt"
 """End of the names of files of Aria glasses; those of other cameras end in `_0.pt`."""
 OMNIVORE_VIDEO = ReleasedFeatures(
     "omnivore_video",
     RowClock(),
-    egoexo4d_files,
+    in_folders(
+        EGOEXO4D_FOLDERS, HEAD_CAMERA, lambda take: f"{take.take_id.partition(':')[2]}_{take.camera.rpartition('_')[0]}"
+    ),
     EGOEXO4D_FOLDERS,
     HEAD_CAMERA,
     "egoexo -o ROOT --parts features/omnivore_video",
 )
-
-
-def ego4d_files(take: Take) -> tuple[str, ...]:
-    """Return where the features of one video of Ego4D may lie; a group of videos is as many takes with files of theirs.
-
-    Source: EGO4D/docs@fb273bf, `docs/data/features.md`.
-    """
-    return tuple(f"{folder}/{take.name}.pt" for folder in EGO4D_FOLDERS)
-
-
 EGO4D_FOLDERS = ("v2/omnivore_video_swinl", "v2_1/omnivore_video_swinl", "omnivore_video_swinl")
+"""Each video of a group has its own file. Source: EGO4D/docs@fb273bf, `docs/data/features.md`."""
 OMNIVORE_VIDEO_SWINL = ReleasedFeatures(
     "omnivore_video_swinl",
     RowClock(),
-    ego4d_files,
+    in_folders(EGO4D_FOLDERS, ".pt", lambda take: take.name),
     EGO4D_FOLDERS,
     ".pt",
     "ego4d --output_directory ROOT --datasets omnivore_video_swinl --benchmarks goalstep",
@@ -130,7 +120,7 @@ EGOPER_FEATURES = "features_10fps"
 
 
 def egoper_files(take: Take) -> tuple[str, ...]:
-    """Return where the features of a video of EgoPER lie: next to the folder of its task's videos.
+    """Return the path of the features of an EgoPER video: next to the folder of its task's videos.
 
     Source: EgoPER_official@e87141b, `libs/datasets/egoper.py`.
     """
@@ -145,28 +135,19 @@ EGOPER_I3D = ReleasedFeatures(
     ".npy",
     "ask the authors of EgoPER for them, and unpack them to ROOT/<task>/features_10fps",
 )
-
-
-def epic_files(take: Take) -> tuple[str, ...]:
-    """Return where the features of a video of EPIC-KITCHENS-100 may lie, as ActionFormer's archive unpacks or below.
-
-    Source: actionformer_release@61ea7eb, `libs/datasets/epic_kitchens.py` and the README.
-    """
-    return tuple(f"{folder}/{take.name}.npz" for folder in EPIC_FOLDERS)
-
-
 NPZ_KEY = "feats"
-"""Of the array in its files."""
+"""Key of the array in its files."""
 EPIC_FOLDERS = ("epic_kitchens/features", "features")
+"""As in ActionFormer's archive. Source: actionformer_release@61ea7eb, `libs/datasets/epic_kitchens.py`."""
 EPIC_SLOWFAST = ReleasedFeatures(
     "epic_slowfast",
     RowClock(ends_with_video=False),
-    epic_files,
+    in_folders(EPIC_FOLDERS, ".npz", lambda take: take.name),
     EPIC_FOLDERS,
     ".npz",
     "unpack epic_kitchens.tar.gz of github.com/happyharrycn/actionformer_release in ROOT",
 )
 RELEASED: Mapping[str, ReleasedFeatures] = {
-    one.name: one for one in (OMNIVORE_VIDEO, OMNIVORE_VIDEO_SWINL, EGOPER_I3D, EPIC_SLOWFAST)
+    released.name: released for released in (OMNIVORE_VIDEO, OMNIVORE_VIDEO_SWINL, EGOPER_I3D, EPIC_SLOWFAST)
 }
-"""FeatureConfig.released -> what is known of the set."""
+"""FeatureConfig.released -> the set."""

@@ -1,4 +1,4 @@
-"""What the project knows of a corpus: one record each, from which everything else that names corpora derives."""
+"""The record of each corpus, from which everything else that names corpora derives."""
 
 import shlex
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from trajpilot_core.corpora.released import ReleasedFeatures
 
 @dataclass(frozen=True)
 class FileKind:
-    """Files of one kind that a root must hold before anything can be read."""
+    """Files of one kind that a root must contain before anything can be read."""
 
     what: str
     any_of: tuple[str, ...]
@@ -24,16 +24,16 @@ class Download:
 
     kinds: tuple[FileKind, ...]
     commands: tuple[str, ...]
-    """They fetch it with its own tool; `ROOT` stands for the folder."""
+    """Commands of its own tool that fetch it; `ROOT` is replaced by the folder."""
     access: str
-    """What has to be signed or asked first: the form of its licence."""
+    """How to get access: the form of its licence."""
     pose_file: str | None = None
-    """How the paths of its pose files end; None: it releases no poses, they have to come from the video."""
+    """Suffix of the paths of its pose files; None: it releases no poses, they are estimated from the video."""
     dispensable: tuple[str, ...] = ()
-    """Files that ingest reads where they are there, and does without where they are not."""
+    """Optional files: ingest reads them if they exist."""
     without_videos: tuple[str, ...] = ()
-    """Commands that fetch what a run with `ingest.video=none` reads, released features among it; empty: its metadata do
-    not state how long the videos are, so that nothing goes without them."""
+    """Commands that fetch what a run with `ingest.video=none` reads, including released features; empty: the videos are
+    required, because the metadata do not state their lengths."""
 
     def commands_for(self, root: str, *, with_videos: bool = True) -> list[str]:
         """Return the commands for a folder, quoted for a shell."""
@@ -43,14 +43,14 @@ class Download:
 
 @dataclass(frozen=True)
 class CorpusSpec:
-    """One corpus, or one task on a corpus: what a run, doctor, the report and the simulated world ask of it."""
+    """One corpus, or one task on a corpus, as a run, doctor, the report and the simulated world use it."""
 
     name: str
     """IngestConfig.corpus."""
     title: str
-    """As it is printed."""
+    """Name in reports and messages."""
     ids: str
-    """What its take ids begin with, and the column `corpus` of the table of takes."""
+    """Prefix of its take ids, and the column `corpus` of the table of takes."""
     read: CorpusReader
     """Its files -> records."""
     listing: CorpusLister
@@ -60,25 +60,24 @@ class CorpusSpec:
     horizons: tuple[int, int] | None = None
     """Shortest and longest window; None: those of IngestConfig."""
     has_plans: bool = True
-    """Its segments follow one another as the steps of a plan. Else there are no windows, nothing is planned, and each
-    segment is scored alone."""
+    """Whether its segments are the steps of a plan. Else there are no windows and each segment is scored alone."""
     splits: str = "annotations/splits.json"
-    """Where the corpus says which split a take is in, for messages."""
+    """The source of the splits, for messages."""
     unit: str = "descriptions"
-    """What is counted, for messages."""
+    """Name of the counted unit, for messages."""
     n_classes: Callable[[IngestConfig], int | None] = lambda config: None
-    """Number of classes aimed at where labels are free texts; None: every label is a class of its own."""
+    """Requested number of classes where labels are free texts; None: every label is a class."""
     layout: str | None = None
-    """WorldConfig.layout in which a simulated world is written for its reader (simworld/layouts); None: in none."""
+    """WorldConfig.layout of simulated worlds for its reader (simworld/layouts); None: there is none."""
     has_goal: bool = True
-    """Whether its windows end in a goal that a plan leads to; else they are for anticipation."""
+    """Whether its windows end in a goal; else they are for anticipation."""
     released: tuple[ReleasedFeatures, ...] = ()
-    """Sets of features that it publishes and `features.released` may name."""
+    """Published feature sets that `features.released` may name."""
     is_of_events: bool = False
-    """Its windows are one segment and the event after it, whose outcome is predicted; nothing is planned."""
+    """Whether its windows are a segment and the event after it, with the outcome to predict; nothing is planned."""
 
     def lacks(self) -> tuple[str, ...]:
-        """Return what the corpus does not have, each with what stands in for it."""
+        """Return what the corpus lacks, each with its substitute."""
         poses = "poses: they are estimated from the video (trajectories.source=pi3, or odometry without a GPU)"
         goal = "goals: its windows are for anticipation, not for planning"
         return (*(() if self.download.pose_file else (poses,)), *(() if self.has_goal else (goal,)))
@@ -88,7 +87,7 @@ EGO4D_KEYS = (
     "then `pip install ego4d`; the download keys that come by e-mail expire after 14 days: "
     "where a download answers 403, send the form again"
 )
-"""What the forms of Ego4D and of Ego-Exo4D lead to."""
+"""The next step after the forms of Ego4D and of Ego-Exo4D."""
 
 
 def places(folders: tuple[str, ...], *names: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""How far estimated head motion is from the truth, clip by clip."""
+"""Errors of estimated head motion, clip by clip."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,13 +23,13 @@ class ClipError(NamedTuple):
     position_m: float
     """Root mean square distance of the positions after the best rotation, translation and scale (Sim(3))."""
     spread_m: float
-    """Root mean square distance of the true positions from their mean: what `position_m` is at worst."""
+    """Root mean square distance of the true positions from their mean: the upper bound of `position_m`."""
     turned_deg: float
     """Largest true angle since the first knot."""
 
 
 def joined(motions: Array) -> Poses:
-    """Return the 17 poses that (16, 6) motions lead through, the first one the identity."""
+    """Return the 17 poses of (16, 6) motions, starting at the identity."""
     path = Poses(np.array([[0.0, 0.0, 0.0, 1.0]]), np.zeros((1, 3)))
     for step in motions:
         last = se3.take(path, np.array([-1]))
@@ -38,13 +38,13 @@ def joined(motions: Array) -> Poses:
     return path
 
 
-def clip_error(found: Poses, true: Poses) -> ClipError:
+def clip_error(estimated: Poses, true: Poses) -> ClipError:
     """Compare 17 estimated poses with the true ones, both T_any_camera in the same camera axes."""
-    found, true = _since_first(found), _since_first(true)
-    off = se3.log_rotation(se3.compose(se3.invert(true), found).q_xyzw)
+    estimated, true = _since_first(estimated), _since_first(true)
+    off = se3.log_rotation(se3.compose(se3.invert(true), estimated).q_xyzw)
     return ClipError(
         rotation_deg=_largest_deg(off),
-        position_m=sim3_residual_m(found.t_m, true.t_m),
+        position_m=sim3_residual_m(estimated.t_m, true.t_m),
         spread_m=float(np.sqrt(np.sum((true.t_m - true.t_m.mean(axis=0)) ** 2, axis=1).mean())),
         turned_deg=_largest_deg(se3.log_rotation(true.q_xyzw)),
     )
@@ -59,12 +59,12 @@ def _largest_deg(vectors: Array) -> float:
     return float(np.rad2deg(np.linalg.norm(vectors, axis=1).max()))
 
 
-def sim3_residual_m(found: Array, true_m: Array) -> float:
+def sim3_residual_m(estimated: Array, true_m: Array) -> float:
     """Return the root mean square distance left by the best similarity of (N, 3) points to (N, 3) true ones.
 
     Source: Umeyama, Least-squares estimation of transformation parameters between two point patterns, 1991.
     """
-    a, b = found - found.mean(axis=0), true_m - true_m.mean(axis=0)
+    a, b = estimated - estimated.mean(axis=0), true_m - true_m.mean(axis=0)
     U, S, Vt = np.linalg.svd(b.T @ a)
     D = np.diag([1.0, 1.0, np.sign(np.linalg.det(U @ Vt))])
     size = float(np.sum(a**2))
@@ -82,20 +82,20 @@ def take_errors(
         take: a take with a pose file, whose video has an even rate.
         spans_s: start and end of the segments.
         motions: (S, 16, 6) of the same segments, estimated from its video.
-        cfg: settings of the estimate; its limits on gaps hold for the truth.
+        cfg: settings of the estimate; its limits on gaps also apply to the truth.
 
     Returns:
-        One error per segment; None where the pose file is wrong there.
+        One error per segment; None where the pose file is unusable.
     """
     true_cfg = cfg.replace(source="aria", fallback=None)
-    found: list[ClipError | None] = []
+    errors: list[ClipError | None] = []
     for (start_s, end_s), clip in zip(spans_s, motions, strict=True):
-        # the frames nearest to the first and last wanted time, which is where the estimate begins and ends
+        # the estimate begins and ends with the frames nearest to the first and last wanted time
         first, last = (round(at * take.fps) / take.fps for at in (start_s, end_s - 1 / take.fps))
         try:
             true = poses(data_root, take, np.linspace(first, last, KNOTS), true_cfg)
         except TakeFault:
-            found.append(None)
+            errors.append(None)
             continue
-        found.append(clip_error(joined(clip.astype(float)), true))
-    return found
+        errors.append(clip_error(joined(clip.astype(float)), true))
+    return errors

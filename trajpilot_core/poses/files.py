@@ -1,4 +1,4 @@
-"""Where a corpus file lies and what is in it: a local folder, or an object store."""
+"""Paths and content of corpus files, in a local folder or an object store."""
 
 import gzip
 import zlib
@@ -17,7 +17,7 @@ def local_path(data_root: str, path: str) -> Path | None:
     """Return the file's local path, or None where the corpus root is remote.
 
     Raises:
-        StoreError: the root has a protocol that is not allowed, or the path leads out of it.
+        StoreError: the root has a protocol that is not allowed, or the path leaves it.
     """
     location = parse_location(data_root)
     return Path(location.path) / check_source_path(path) if location.protocol == "file" else None
@@ -29,11 +29,11 @@ def read_bytes(data_root: str, path: str, absent: RejectCode) -> bytes:
     Args:
         data_root: corpus root, a folder or a URL.
         path: file, relative to the root.
-        absent: code of the fault when the file is not there.
+        absent: code of the fault if the file is missing.
 
     Raises:
-        TakeFault: `absent`, or WRONG_TYPE for a gzip file that cannot be unpacked. Other trouble with the storage
-            (a network, a permission) is no property of the take and comes out as the OSError that it is.
+        TakeFault: `absent`, or WRONG_TYPE for a gzip file that cannot be unpacked. Other errors of the storage
+            (network, permission) are not faults of the take and remain OSErrors.
     """
     local = local_path(data_root, path)
     try:
@@ -43,7 +43,7 @@ def read_bytes(data_root: str, path: str, absent: RejectCode) -> bytes:
             location = parse_location(data_root)
             content = open_system(location).cat_file(f"{location.path}/{path}")
     except MISSING as error:
-        raise TakeFault(absent, "the file is not there", path) from error
+        raise TakeFault(absent, "the file is missing", path) from error
     return unpack(content, path)
 
 

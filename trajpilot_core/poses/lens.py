@@ -1,4 +1,4 @@
-"""Where a pixel looks: rays of an upright picture, from the calibration of Aria's RGB camera or an assumed view.
+"""Rays of the pixels of an upright picture, from the calibration of Aria's RGB camera or an assumed field of view.
 
 Rays are unit vectors in upright OpenCV axes (x right, y down, z ahead). Pixels are given as shares of the picture's
 width and height, (0, 0) its upper left corner, so that a picture that was squashed to a square has the same rays.
@@ -16,13 +16,13 @@ from trajpilot_core.arrays import Array
 UPRIGHT_FROM_RAW = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 """Takes coordinates of the raw Aria RGB camera (x down, y left, z ahead) to upright ones (x right, y down, z ahead)."""
 SENSORS_PX = (2880, 1408)
-"""Sides of the pictures that Aria's RGB camera takes; a calibration does not say which it is for."""
+"""Picture sides of Aria's RGB camera; a calibration does not state which one it is for."""
 TURNS = 8
-"""Newton steps that invert the fisheye; tests look at what is left."""
+"""Newton steps that invert the fisheye; tests check the residual."""
 
 
 class Lens(NamedTuple):
-    """How a picture came about; plain numbers, so that it can be sent to another process."""
+    """The projection of a picture; plain numbers, so that it can be sent to another process."""
 
     model: Literal["fisheye", "linear", "assumed"]
     params: tuple[float, ...]
@@ -32,7 +32,7 @@ class Lens(NamedTuple):
 
 
 def known_lens(projection: Any) -> Lens | None:
-    """Return the lens of a calibration's `Projection` record; None where it is of no kind that is known here."""
+    """Return the lens of a calibration's `Projection` record; None where its kind is unknown."""
     try:
         name, params = projection["Name"], tuple(float(value) for value in projection["Params"])
     except (TypeError, ValueError, KeyError):
@@ -56,16 +56,16 @@ def rays(lens: Lens, shares: Array, aspect: float) -> Array:
     """Return the (N, 3) unit rays of places in the upright picture.
 
     Args:
-        lens: how it was taken.
+        lens: its projection.
         shares: (N, 2) x as a share of the width, y as a share of the height.
-        aspect: width over height of the picture as it is meant to be seen.
+        aspect: width over height of the picture before squashing.
     """
     if lens.model == "assumed":
         long = 2 * np.tan(np.deg2rad(lens.params[0]) / 2)
         width, height = (long, long / aspect) if aspect >= 1 else (long * aspect, long)
         plane = (shares - 0.5) * [width, height]
         return _unit(np.column_stack([plane, np.ones(len(plane))]))
-    # the sensor's picture, turned clockwise, is the upright one
+    # the sensor's picture, rotated clockwise, is the upright one
     raw_px = np.column_stack([shares[:, 1], 1 - shares[:, 0]]) * lens.side_px - 0.5
     if lens.model == "linear":
         fx, fy, cx, cy = lens.params

@@ -1,4 +1,4 @@
-"""Rows of the motions table, and the guard against motions of different origin wherever tables are joined."""
+"""Rows of the motions table, and the check that motions of different origin are not mixed."""
 
 from collections import Counter
 from typing import Literal, NamedTuple
@@ -17,7 +17,7 @@ ORIGIN = ("source", "frame", "scale")
 
 
 class Rows(NamedTuple):
-    """What is known of the N segments of a take that passed."""
+    """The N usable segments of a take."""
 
     ids: list[str]
     motions: Array
@@ -60,29 +60,29 @@ def _counted(motions: pa.Table) -> Counter[tuple[str, str, str]]:
 
 
 def check_one_source(*tables: pa.Table) -> None:
-    """Assert that motions which are used together are of one origin, or of sources that were asked for together.
+    """Check that motions used together are of one origin, or of sources that were configured together.
 
-    A table says in its metadata which sources its settings asked for (`TrajectoryConfig.fallback`). The frame must be
-    one in any case: motions in different axes are never comparable.
+    The metadata of a table list the sources of its settings (`TrajectoryConfig.fallback`). The frame must always be the
+    same: motions in different axes are never comparable.
 
     Args:
         tables: motions; those of a training set, or those of a bank and those of its queries.
 
     Raises:
-        MixedSourcesError: names what was found, with the number of segments of each.
+        MixedSourcesError: with the origins and the number of segments of each.
     """
-    found = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
-    if len(found) < 2:
+    counts = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
+    if len(counts) < 2:
         return
-    frames = {frame for _, frame, _ in found}
-    asked = [set((table.schema.metadata or {}).get(b"mixed", b"").decode().split(",")) for table in tables]
-    together = set.intersection(*asked)
-    if len(frames) == 1 and {source for source, _, _ in found} <= together:
+    frames = {frame for _, frame, _ in counts}
+    requested = [set((table.schema.metadata or {}).get(b"mixed", b"").decode().split(",")) for table in tables]
+    together = set.intersection(*requested)
+    if len(frames) == 1 and {source for source, _, _ in counts} <= together:
         return
-    counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(found.items()))
+    counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(counts.items()))
     advice = (
-        "bring all of them into one frame (--set trajectories.frame)"
+        "use one frame for all (--set trajectories.frame)"
         if len(frames) > 1
-        else "read all from one source (--set trajectories.source), or ask for both with --set trajectories.fallback"
+        else "use one source for all (--set trajectories.source), or allow both with --set trajectories.fallback"
     )
     raise MixedSourcesError(f"motions of different origin (source, frame, scale) would be mixed: {counted}; {advice}")

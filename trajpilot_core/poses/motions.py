@@ -1,4 +1,4 @@
-"""Pose stream -> 17 poses over each segment -> 16 relative motions; doubtful segments are refused with a reason.
+"""Pose stream -> 17 poses over each segment -> 16 relative motions; doubtful segments are rejected with a reason.
 
 Shapes: S segments, K = 17 knots at equal times over [start_s, end_s], 16 motions of 6 numbers. All segments of a take
 are resampled in one call. Paper, appendix on preprocessing; docs/decisions/gaps.md and docs/decisions/frames.md.
@@ -19,7 +19,7 @@ from trajpilot_core.poses.se3 import Poses
 
 MICROSECONDS = 1_000_000
 STILL = 1e-9
-"""A clip whose root mean square step is below this has no length to be divided by."""
+"""Root mean square step below which a clip counts as still and is not scaled."""
 
 
 class Brackets(NamedTuple):
@@ -28,21 +28,21 @@ class Brackets(NamedTuple):
     low: NDArray[np.intp]
     high: NDArray[np.intp]
     covered: NDArray[np.bool_]
-    """False: the knot lies before the first or behind the last row; low and high then mean nothing."""
+    """False: the knot is before the first or after the last row; low and high are then meaningless."""
     gap_us: NDArray[np.int64]
     fraction: Array
-    """Place of the knot between its rows, 0 to 1."""
+    """Position of the knot between its rows, 0 to 1."""
 
 
 class Measures(NamedTuple):
-    """What the checks judge, per segment. All (S,)."""
+    """The quantities that are checked, per segment. All (S,)."""
 
     unreadable: Array
     """Share of the rows around the knots that lack a field."""
     not_finite: Array
     """Share of them with NaN or infinity."""
     one_map: NDArray[np.bool_]
-    """They are all from one map (one `graph_uid`, one world frame)."""
+    """Whether they are all from one map (one `graph_uid`, one world frame)."""
     gap_s: Array
     """Longest time between the two rows around a knot."""
     hole_s: Array
@@ -115,12 +115,12 @@ def measure(stream: PoseStream, brackets: Brackets) -> Measures:
 
 
 def find_fault(measures: Measures, cfg: TrajectoryConfig, at: int) -> tuple[RejectCode, str] | None:
-    """Return why segment number `at` (whose knots are all covered) cannot be used, or None; the first reason found."""
+    """Return the first reason why segment number `at`, with all knots covered, cannot be used, or None."""
     unreadable, not_finite, one_map, gap_s, hole_s, quality, norm_error = (column[at].item() for column in measures)
     if unreadable > 0:
-        return RejectCode.TRAJ_MALFORMED, f"{unreadable:.0%} of the rows used lack a field or hold no number"
+        return RejectCode.TRAJ_MALFORMED, f"{unreadable:.0%} of the rows used lack a field or a number"
     if not_finite > 0:
-        return RejectCode.TRAJ_NOT_FINITE, f"{not_finite:.0%} of the rows used hold NaN or infinity"
+        return RejectCode.TRAJ_NOT_FINITE, f"{not_finite:.0%} of the rows used contain NaN or infinity"
     if not one_map:
         return RejectCode.TRAJ_FRAME_CHANGE, "the rows used are from more than one map (graph_uid)"
     if gap_s > cfg.max_bracket_gap_s:
@@ -145,7 +145,7 @@ def inner_gap_us(cfg: TrajectoryConfig) -> int:
 
 
 def scaled(steps: Array, rule: str, factor: float | None) -> Array:
-    """Apply the scale rule to the (16, 3) translations of a clip; one that stands still stays so."""
+    """Apply the scale rule to the (16, 3) translations of a clip; a still clip becomes zero."""
     rms = step_rms(steps) if rule == "rms" else 1.0
     result: Array = steps * ((1.0 if factor is None else factor) / rms) if rms > STILL else np.zeros_like(steps)
     return result
@@ -162,7 +162,7 @@ def median_step_m(motions_S: Array) -> float:
 
 
 def rms_scaled(motions_S: Array, step_m: float) -> Array:
-    """Return (S, 16, 6) motions whose clips all have the root mean square step `step_m` (D 20)."""
+    """Return (S, 16, 6) motions, each clip scaled to the root mean square step `step_m` (D 20)."""
     clips = motions_S.astype(np.float64).reshape(-1, MOTIONS, DOF).copy()
     for clip in clips:
         clip[:, :3] = scaled(clip[:, :3], "rms", step_m)

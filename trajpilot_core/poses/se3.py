@@ -56,7 +56,7 @@ def normalise(q_xyzw: Array) -> Array:
 
 
 def slerp(q0_xyzw: Array, q1_xyzw: Array, fraction: Array) -> Array:
-    """Turn from q0 to q1 on the shorter way.
+    """Rotate from q0 to q1 along the shorter arc.
 
     Args:
         q0_xyzw: (N, 4) start, nearly unit.
@@ -68,7 +68,7 @@ def slerp(q0_xyzw: Array, q1_xyzw: Array, fraction: Array) -> Array:
     """
     q0, q1 = normalise(q0_xyzw), normalise(q1_xyzw)
     q1 = np.where(np.sum(q0 * q1, axis=1, keepdims=True) < 0, -q1, q1)
-    # arccos of the dot product loses half the digits of a small angle; this form loses none
+    # arccos of the dot product would lose half of the digits of a small angle
     angle = 2 * np.arctan2(np.linalg.norm(q1 - q0, axis=1), np.linalg.norm(q1 + q0, axis=1))
     return normalise(_sine_ratio(1 - fraction, angle)[:, None] * q0 + _sine_ratio(fraction, angle)[:, None] * q1)
 

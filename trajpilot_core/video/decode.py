@@ -1,7 +1,7 @@
-"""Frames at given times: which frame a time means, the check that it is the one, and the backends that decode it.
+"""Frames at given times: the frame that a time means, its check, and the backends that decode it.
 
-A frame is addressed by time and checked by its presentation time, whatever the backend; the header's frame count and
-frame indices are never used (docs/decisions/video-backend.md).
+Every backend addresses a frame by time and checks its presentation time; the header's frame count and frame indices are
+never used (docs/decisions/video-backend.md).
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ Times = NDArray[np.float64]
 
 
 class FrameReader(Protocol):
-    """An open video. A backend implements this; everything else is shared."""
+    """An open video, as a backend implements it."""
 
     table: FrameTable
 
@@ -51,7 +51,7 @@ def open_reader(path: str, backend: str, resize: str = "swscale") -> FrameReader
     Raises:
         VideoError: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED.
     """
-    if backend == "decord":  # imported only when it is asked for: it has no wheel on every machine
+    if backend == "decord":  # imported only if selected: it does not have wheels for every machine
         from trajpilot_core.video.decord_backend import DecordReader
 
         return DecordReader(path, resize)
@@ -77,9 +77,9 @@ def clips(
         times_s: (S, N) wanted times, seconds from the first frame.
         size_px: side of the square to which frames are squashed.
         backend, resize: see `open_reader`.
-        max_off_s: farthest that a frame may lie from its time; None: half a frame.
+        max_off_s: largest distance of a frame from its time; None: half a frame.
 
-    Yields (row of times_s, Clip or what is wrong with that segment), every row once, in order of time.
+    Yields (row of times_s, clip or fault of that segment), every row once, in order of time.
 
     Raises:
         VideoError: the whole file cannot be used.
@@ -91,7 +91,7 @@ def clips(
 def sweep(
     reader: FrameReader, times_s: Times, size_px: int, path: str, max_off_s: float | None = None
 ) -> Iterator[tuple[int, DecodedClip | VideoError]]:
-    """Decode the segments of an open video; arguments and what is yielded as in `clips`."""
+    """Decode the segments of an open video; arguments and results as in `clips`."""
     matched, faults = match_frames(reader.table, times_s, path, max_off_s)
     yield from faults.items()
     rows = sorted((row for row in range(len(times_s)) if row not in faults), key=lambda row: tuple(matched[row]))
@@ -101,11 +101,12 @@ def sweep(
 def match_frames(
     table: FrameTable, times_s: Times, path: str, max_off_s: float | None = None
 ) -> tuple[NDArray[np.int64], dict[int, VideoError]]:
-    """Find the frame that each time means: the nearest one, at most `max_off_s` or half a frame away.
+    """Find the frame nearest to each time, at most `max_off_s` or half a frame away.
 
-    A clock tick is added, since times are rounded to it, but at most a quarter of a frame: in AVI a tick is a frame.
+    A clock tick is added to the tolerance, since times are rounded to it, but at most a quarter of a frame: in AVI a
+    tick is a frame.
 
-    Returns (S, N) presentation times in ticks, and the rows for which a frame is missing.
+    Returns (S, N) presentation times in ticks, and the faults of rows for which a frame is missing.
     """
     shown_s = (table.shown - table.shown[0]) * float(table.tick_s)
     right = np.clip(np.searchsorted(shown_s, times_s), 1, max(1, len(shown_s) - 1))
@@ -128,24 +129,24 @@ def match_frames(
 def _assemble(
     reader: FrameReader, matched: NDArray[np.int64], rows: list[int], size_px: int
 ) -> Iterator[tuple[int, DecodedClip | VideoError]]:
-    """Sweep the video once and yield each row when its last frame has come; rows are sorted by time."""
+    """Sweep the video once and yield each row after its last frame; rows are sorted by time."""
     uses = Counter(int(pts) for row in rows for pts in set(matched[row].tolist()))
-    held: dict[int, Image | VideoError] = {}
-    stream = _asked_for(reader, sorted(uses), size_px)
+    images: dict[int, Image | VideoError] = {}
+    stream = _requested(reader, sorted(uses), size_px)
     for row in rows:
         needed = matched[row].tolist()
-        while not all(pts in held for pts in needed):
+        while not all(pts in images for pts in needed):
             pts, image = next(stream)
-            held[pts] = image
-        yield row, _clip(reader.table, needed, held)
+            images[pts] = image
+        yield row, _clip(reader.table, needed, images)
         for pts in set(needed):
             uses[pts] -= 1
             if not uses[pts]:
-                del held[pts]
+                del images[pts]
 
 
-def _asked_for(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
-    """Yield what the backend returns for every wanted frame; another frame in its place is FRAME_MISMATCH."""
+def _requested(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
+    """Yield the result of the backend for every wanted frame; another frame in its place is FRAME_MISMATCH."""
     stream = reader.decode(wanted, size_px)
     for pts in wanted:
         item = next(stream, None)
@@ -157,11 +158,11 @@ def _asked_for(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iter
             yield item
 
 
-def _clip(table: FrameTable, needed: list[int], held: dict[int, Image | VideoError]) -> DecodedClip | VideoError:
+def _clip(table: FrameTable, needed: list[int], decoded: dict[int, Image | VideoError]) -> DecodedClip | VideoError:
     """Stack the frames of one segment, or return the first fault among them."""
     images = []
     for pts in needed:
-        image = held[pts]
+        image = decoded[pts]
         if isinstance(image, VideoError):
             return image
         images.append(image)

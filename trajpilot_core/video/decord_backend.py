@@ -1,8 +1,8 @@
 """Frames by presentation time with decord, selectable in place of PyAV.
 
-decord addresses frames by index, so indices are derived from the packet table, and its own time of each index is
-compared before a frame is believed. Streams with pre-roll or open groups of pictures are refused,
-because its indices shift there (docs/decisions/video-backend.md).
+decord addresses frames by index, so indices are derived from the packet table, and decord's time of each index is
+compared before a frame is accepted. Streams with pre-roll or open groups of pictures are refused, because its indices
+shift there (docs/decisions/video-backend.md).
 """
 
 from collections.abc import Iterator, Sequence
@@ -45,7 +45,7 @@ class DecordReader:
                 RejectCode.FRAME_MISMATCH,
                 f"{path}: decord counts {n_frames} frames, the packets {len(self.table.shown)}, pre-roll "
                 f"{self.table.has_preroll}, open groups of pictures {self.table.has_open_group}; its "
-                "indices cannot be trusted here, take --set features.backend=pyav",
+                "indices cannot be trusted here; use --set features.backend=pyav",
             )
 
     def close(self) -> None:
@@ -68,8 +68,8 @@ class DecordReader:
                 yield pts, self._checked(pts, float(time_s), picture, size_px)
 
     def _checked(self, pts: int, decord_s: float, picture: Image, size_px: int) -> Image | VideoError:
-        """Squash a picture (h, w, 3), if decord's own time of it is the wanted one (half a frame)."""
-        wanted_s = self.table.time_s(pts)  # decord, too, counts from the first frame
+        """Squash a picture (h, w, 3) if decord's time of it is within half a frame of the wanted one."""
+        wanted_s = self.table.time_s(pts)  # decord also counts from the first frame
         if abs(decord_s - wanted_s) > 0.5 / self.table.fps:
             what = f"{self.path}: decord returned the frame at {decord_s:.4f} s for {wanted_s:.4f} s"
             return VideoError(RejectCode.FRAME_MISMATCH, what)
@@ -81,14 +81,14 @@ class DecordReader:
 
 
 def _refuse_mirrors(path: str, container: InputContainer, stream: VideoStream) -> None:
-    """Refuse a file whose pictures are stored mirrored; decord turns pictures, and does not mirror them."""
+    """Refuse a file with mirrored pictures; decord rotates pictures but does not mirror them."""
     try:
         container.seek(0)
         first = next(container.decode(stream), None)
     except FFmpegError as error:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path}: its first picture does not decode: {error}") from error
     if first is not None and turn(first)[1]:
-        raise VideoError(RejectCode.FRAME_MISMATCH, f"{path} is stored mirrored; take --set features.backend=pyav")
+        raise VideoError(RejectCode.FRAME_MISMATCH, f"{path} is stored mirrored; use --set features.backend=pyav")
 
 
 def _open(path: str):  # type: ignore[no-untyped-def]  # decord has no types
@@ -98,7 +98,7 @@ def _open(path: str):  # type: ignore[no-untyped-def]  # decord has no types
     except ImportError as error:
         raise InputError(
             "features.backend is decord, which is not installed (it has wheels for x86-64 only); "
-            "take --set features.backend=pyav"
+            "use --set features.backend=pyav"
         ) from error
     try:
         return decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1), decord.DECORDError

@@ -1,8 +1,8 @@
 """A pool of decoder processes: a decoder that crashes or hangs costs one job, never the run.
 
 A child is a bare interpreter (`python -m trajpilot_core.video.child`) that imports neither torch nor the caller's main
-module. Jobs go in as JSON lines; events come out as length-prefixed JSON, followed by the raw bytes of the frames where
-there are any. A pipe that is not read stops its decoder, so memory is bounded: `ahead` clips and two per child.
+module. It reads jobs as JSON lines and writes events as length-prefixed JSON, followed by the raw bytes of the frames,
+if any. A full pipe blocks its decoder, so memory is bounded: `ahead` clips and two per child.
 """
 
 import json
@@ -30,16 +30,16 @@ COMMAND = (sys.executable, "-P", "-m", "trajpilot_core.video.child")
 
 
 CHECK_S = 0.5
-"""How often a caller who waits looks whether a worker failed."""
+"""How often a waiting caller checks whether a worker failed, seconds."""
 DecodeJob = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that a child reported on a job.
+    """An event of a job.
 
-    Kinds: `clip` (a segment's frames), `fault` (a segment cannot be had), `probe`, and to end every job either `done`
-    or `failed` (the whole job is lost).
+    Kinds: `clip` (a segment's frames), `fault` (a segment cannot be decoded), `probe`, and at the end of every job
+    `done` or `failed` (the whole job is lost).
     """
 
     job: int
@@ -61,12 +61,12 @@ def run_jobs(
     """Run JSON jobs in child processes and yield their events; events of one job are in order, jobs interleave.
 
     Args:
-        jobs: what the child understands; `trajpilot_core.video.child` says what it does by itself.
+        jobs: jobs of `trajpilot_core.video.child`, or further kinds of `command`.
         workers: children, each with one job at a time.
-        timeout_s: a child that is silent for longer is killed; its job fails and the child is replaced.
-        ahead: events that wait at most for the caller.
-        around: gives the job as the child shall see it, for as long as it takes (a local copy of a remote file).
-        command: how a child is started.
+        timeout_s: a child without an event for longer is killed; its job fails and the child is replaced.
+        ahead: most events that wait for the caller.
+        around: context manager that yields the job as the child gets it (with a local copy of a remote file).
+        command: starts a child.
 
     Every job ends with exactly one event `done` or `failed`.
     """
@@ -114,7 +114,7 @@ class _Worker(threading.Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Run jobs until there are none; an error that is no decoder's is kept for the caller."""
+        """Run jobs until there are none; an error outside of the decoder is kept for the caller."""
         try:
             self._serve()
         except OSError as error:
@@ -132,7 +132,7 @@ class _Worker(threading.Thread):
                     self._outbox.put(event)
 
     def stop(self, outbox: "queue.Queue[Event]") -> None:
-        """End the child and the thread; what is still waiting is thrown away."""
+        """End the child and the thread; waiting events are discarded."""
         self._stopping.set()
         self._inbox.put(None)
         child = self._child
@@ -145,7 +145,7 @@ class _Worker(threading.Thread):
                 self.join(timeout=0.05)
 
     def _report(self, index: int, job: DecodeJob) -> Iterator[Event]:
-        """Give one job to the child and yield its events."""
+        """Send one job to the child and yield its events."""
         child = self._child if self._child is not None and self._child.poll() is None else self._begin_child()
         try:
             _pipe(child.stdin).write(json.dumps(job).encode() + b"\n")
@@ -158,7 +158,7 @@ class _Worker(threading.Thread):
             yield Event(index, "failed", {"code": RejectCode.DECODE_FAILED, "detail": self._lost(child, index, error)})
 
     def _read(self, child: "subprocess.Popen[bytes]", index: int) -> Event:
-        """Read one event; a silent child raises TimeoutError, a dead one EOFError."""
+        """Read one event. Raises TimeoutError: the child is silent; EOFError: it is dead."""
         out = _pipe(child.stdout)
         size = bytearray(SIZE_BYTES)
         self._fill(out, memoryview(size))
@@ -172,7 +172,7 @@ class _Worker(threading.Thread):
         return Event(index, kind, values, frames)
 
     def _fill(self, out: IO[bytes], rest: memoryview) -> None:
-        """Read until `rest` is full; the pipe is unbuffered, so that poll sees all that is waiting."""
+        """Read until `rest` is full; the pipe is unbuffered, so that poll sees all waiting bytes."""
         waiting = select.poll()
         waiting.register(out, select.POLLIN)
         while rest:
@@ -184,7 +184,7 @@ class _Worker(threading.Thread):
             rest = rest[n_read:]
 
     def _lost(self, child: "subprocess.Popen[bytes]", index: int, error: Exception) -> str:
-        """End a child that died or hangs, and say what happened to its job."""
+        """End a child that died or hangs, and return what happened to its job."""
         hung = isinstance(error, TimeoutError)
         if hung:
             child.kill()
@@ -204,7 +204,7 @@ class _Worker(threading.Thread):
         return self._child
 
     def _end_child(self) -> None:
-        """Close the pipes, which ends a child that is well, and wait for it."""
+        """Close the pipes, which ends a healthy child, and wait for it."""
         child, self._child = self._child, None
         if child is None:
             return
@@ -221,6 +221,6 @@ class _Worker(threading.Thread):
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    """Return a pipe that Popen was asked for."""
+    """Return a pipe of Popen, which is never None here."""
     assert pipe is not None
     return pipe

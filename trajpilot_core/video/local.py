@@ -9,11 +9,11 @@ from trajpilot_core.store.corpus_files import Corpus
 
 
 def local_copies(corpus: Corpus, scratch: Path) -> Callable[[dict[str, Any]], AbstractContextManager[dict[str, Any]]]:
-    """Return a context manager that gives a decoder's job its video here (a copy where the corpus is remote).
+    """Return a context manager that yields a decoder's job with a local video (a copy where the corpus is remote).
 
     Args:
-        corpus: whose videos the jobs name.
-        scratch: where copies lie while they are needed.
+        corpus: contains the videos of the jobs.
+        scratch: folder for copies.
     """
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What a video file really holds: counted, not read from its header, and decoded at three places."""
+"""Facts of a video file: counted, not read from its header, and checked by decoding at three places."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -18,20 +18,20 @@ class VideoProbe:
     """Counted facts of one video."""
 
     n_frames: int
-    """Packets of the video stream that are shown (the pre-roll of a cut stream is not)."""
+    """Shown packets of the video stream, without the pre-roll of a cut stream."""
     fps: float
-    """Nominal rate: the usual distance of two frames."""
+    """Nominal rate, from the usual distance of two frames."""
     duration_s: float
     """From the first frame's start to the last frame's end."""
     width: int
     height: int
     """Pixels as stored, before `rotation_deg`."""
     rotation_deg: int
-    """Turn, counter-clockwise, that makes the picture upright; the frame readers apply it."""
+    """Counter-clockwise rotation that makes the picture upright; the frame readers apply it."""
     is_vfr: bool
-    """The frames are not evenly spaced."""
+    """Whether the frames are unevenly spaced."""
     start_s: float = 0.0
-    """Time of the first picture in the file's own clock; all times of the pipeline count from that picture."""
+    """Time of the first picture in the clock of the file; all times of the pipeline count from that picture."""
 
 
 def probe(path: str) -> VideoProbe:
@@ -66,13 +66,13 @@ def probe_many(
     progress: Callable[[int], None] = lambda n_done: None,
     around: Callable[[DecodeJob], AbstractContextManager[DecodeJob]] = nullcontext,
 ) -> list[VideoProbe | VideoError]:
-    """Probe videos in `workers` child processes; a decoder that crashes or hangs costs its own video only.
+    """Probe videos in `workers` child processes; a decoder that crashes or hangs costs only its video.
 
     Args:
-        paths: videos; messages name them as they stand here.
+        paths: videos; messages use these names.
         workers: child processes.
         timeout_s: a child that is silent for longer is killed.
-        progress: gets the number that is done.
+        progress: called with the number of finished videos.
         around: see `isolate.run_jobs`.
 
     Returns:

@@ -1,6 +1,6 @@
-"""Frames by presentation time with PyAV: one open per file, keyframe jumps, unwanted frames left out of decoding.
+"""Frames by presentation time with PyAV: each file opened once, jumps to keyframes, unwanted frames not decoded.
 
-Why this is the default backend, with the measurements: docs/decisions/video-backend.md.
+Reasons for this default backend, with measurements: docs/decisions/video-backend.md.
 """
 
 import math
@@ -27,7 +27,7 @@ DecodedFrame = tuple[int, Image | VideoError]
 NOTHING = -(1 << 63)
 """Before every presentation time."""
 MAX_TILT_DEG = 1.0
-"""A display matrix that turns by anything but a quarter turn, this nearly, is refused."""
+"""Tolerance for quarter turns; other display matrices are refused."""
 
 
 class PyavReader:
@@ -39,7 +39,7 @@ class PyavReader:
         self.path, self.resize = path, resize
         self.rotation_deg, self._is_mirrored = 0, False
         self._matrix_deg: float | None = None
-        """Rotation of the frame whose matrix was read; reading it ties a frame into a cycle that keeps its memory."""
+        """Rotation of the frame whose matrix was read last; reading it makes a cycle that keeps the frame in memory."""
         self.container, self.stream = open_video(path)
         self._shrinker, self._scaler = VideoReformatter(), VideoReformatter()
         try:
@@ -57,21 +57,21 @@ class PyavReader:
         rank[self._keys] = np.arange(len(self._keys))
         last_key = np.maximum.accumulate(np.where(self.table.is_key, np.arange(len(rank)), 0))
         self._run: list[int] = rank[last_key].tolist()
-        """Per packet: number of the keyframe with which its run of packets begins, -1 before the first."""
+        """Per packet: number of the keyframe that begins its run of packets, -1 before the first."""
         runs = np.split(self.table.pts, np.flatnonzero(self.table.is_key))
         self._needs: list[int] = np.concatenate([np.maximum.accumulate(run) for run in runs]).tolist()
-        """Per packet: the last frame to come out of what was decoded up to it in its run."""
+        """Per packet: the last frame to come out of the packets of its run up to it."""
 
     def close(self) -> None:
         """Close the file."""
         self.container.close()
 
     def decode(self, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
-        """Yield (pts, image (size, size, 3) uint8 RGB, or what is wrong with the frame) for every wanted frame.
+        """Yield (pts, image (size, size, 3) uint8 RGB, or its fault) for every wanted frame.
 
-        Goes forward, and jumps where the next wanted frame has a keyframe ahead. Unwanted packets that no other
-        frame is built on are skipped inside the decoder. A frame is believed when all that was decoded before it has
-        come out unharmed; damage spoils the frames up to the next keyframe.
+        Decodes forward, and jumps where the next wanted frame has a keyframe ahead. The decoder skips unwanted packets
+        that no other frame depends on. A frame is accepted when everything decoded before it has come out undamaged;
+        damage spoils the frames up to the next keyframe.
 
         Args:
             wanted: presentation times in ticks, rising, each of them in `table.shown`.
@@ -98,7 +98,7 @@ class PyavReader:
             assert len(todo) < before, "a sweep must settle at least one frame"
 
     def _note_damage(self, frame: VideoFrame, pts: int, start: int, shown_to: int, spoiled: dict[int, str]) -> None:
-        """Note what is wrong with a frame that came out after those up to `shown_to` of a sweep from packet `start`."""
+        """Record damage of a frame that came out after those up to `shown_to` of a sweep from packet `start`."""
         if frame.is_corrupt:
             spoiled[self._run_of(pts)] = "the decoder marks the frame as corrupt"
         key = int(self.table.pts[start])
@@ -108,7 +108,7 @@ class PyavReader:
     def _settled(
         self, todo: deque[int], ready: dict[int, Image], shown_to: int | None, spoiled: dict[int, str]
     ) -> Iterator[DecodedFrame]:
-        """Yield the wanted frames of which all is known once those up to `shown_to` came out (None: no more will)."""
+        """Yield the wanted frames that are decided once those up to `shown_to` came out (None: no more will)."""
         while todo:
             pts = todo[0]
             why = spoiled.get(self._group(pts)) or spoiled.get(self._run_of(pts))
@@ -172,13 +172,13 @@ class PyavReader:
             yield len(self.table.pts), ()
 
     def _damage(self, packet: "Packet[VideoStream]") -> str | None:
-        """Return what is wrong with a packet that a decoder may not notice, or None."""
+        """Return the damage of a packet that a decoder may not notice, or None."""
         if packet.is_corrupt:
             return "the packet is marked as corrupt"
         return malformed(bytes(packet), self._n_length) if self._n_length else None
 
     def _packets_from(self, start: int) -> Iterator["Packet[VideoStream]"]:
-        """Demux from packet `start`, or from a keyframe before it where the container seeks no better."""
+        """Demux from packet `start`, or from a keyframe before it where the container cannot seek there."""
         for target in (int(self.table.pts[start]), int(self.table.dts.min())):
             self.container.seek(target, stream=self.stream, backward=True)
             packets = self.container.demux(self.stream)
@@ -194,8 +194,8 @@ class PyavReader:
     def _picture(self, frame: VideoFrame, size_px: int) -> Image:
         """Squash to (size, size, 3) RGB with swscale's bilinear filter (antialiased when shrinking), turn upright.
 
-        The usual 4:2:0 video is shrunk first and turned to RGB afterwards, which costs 0.6 of doing both at once.
-        With `resize` antialiased it becomes RGB first and goes through the filter of PIL.
+        The usual 4:2:0 video is shrunk first and converted to RGB afterwards, at 0.6 of the cost of doing both at once.
+        With `resize` antialiased it is converted to RGB first, then resized with the filter of PIL.
         """
         if frame.rotation != self._matrix_deg:
             self.rotation_deg, self._is_mirrored = turn(frame)
@@ -209,19 +209,19 @@ class PyavReader:
         return self._upright(np.asarray(small.to_ndarray(), np.uint8))
 
     def _upright(self, image: Image) -> Image:
-        """Turn and mirror a square picture as its frame says."""
+        """Rotate and mirror a square picture according to its frame."""
         return np.ascontiguousarray(np.rot90(image[:, ::-1] if self._is_mirrored else image, self.rotation_deg // 90))
 
     def _bad(self, code: RejectCode, pts: int, why: str) -> VideoError:
-        """Describe what is wrong with one frame."""
+        """Return the fault of one frame."""
         return VideoError(code, f"{self.path}: frame at {self.table.time_s(pts):.3f} s: {why}")
 
 
 def turn(frame: VideoFrame) -> tuple[int, bool]:
-    """Return how a stored picture becomes upright: (degrees counter-clockwise, mirrored left to right before that).
+    """Return how to make a stored picture upright: (degrees counter-clockwise, mirrored left to right before).
 
     Raises:
-        VideoError: the display matrix is no quarter turn.
+        VideoError: the display matrix is not a quarter turn.
     """
     matrix = frame.side_data.get(SideDataType.DISPLAYMATRIX)  # type: ignore[call-overload]
     if matrix is None:
@@ -236,6 +236,6 @@ def turn(frame: VideoFrame) -> tuple[int, bool]:
     if off_deg > MAX_TILT_DEG or a * d == b * c:
         raise VideoError(
             RejectCode.DECODE_FAILED,
-            f"the display matrix {a:g} {b:g} {c:g} {d:g} is no quarter turn; encode the video again",
+            f"the display matrix {a:g} {b:g} {c:g} {d:g} is not a quarter turn; encode the video again",
         )
     return 90 * round(angle_deg / 90), is_mirrored

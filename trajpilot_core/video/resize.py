@@ -1,7 +1,7 @@
 """Squash a picture to a square with the bilinear filter of PIL: antialiased when shrinking. Imports numpy only.
 
 Each output row is a weighted mean of the input rows under a triangle as wide as two output rows (two input rows when
-enlarging), then the same for columns. Nothing is rounded in between, which keeps within 1/255 of PIL, which does.
+enlarging), then the same for columns. Nothing is rounded in between; PIL rounds, so results differ by at most 1/255.
 """
 
 import math
@@ -34,7 +34,7 @@ def _filtered(lines: NDArray[np.uint8] | NDArray[np.float32], size: int) -> NDAr
 
 @lru_cache(maxsize=16)
 def taps(n_in: int, n_out: int) -> Taps:
-    """Return which inputs each output is made of, and their weights, both (n_out, taps); rows of weights sum to 1."""
+    """Return the inputs of each output, and their weights, both (n_out, taps); rows of weights sum to 1."""
     scale = n_in / n_out
     support = max(scale, 1.0)
     centre = (np.arange(n_out) + 0.5) * scale

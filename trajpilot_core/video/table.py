@@ -1,6 +1,6 @@
 """Open a video safely and list its frames by presentation time, without trusting a suffix or a header.
 
-What is checked before anything is decoded, and the measurements behind it: docs/decisions/video-backend.md.
+The checks before decoding, and the measurements behind them: docs/decisions/video-backend.md.
 """
 
 import re
@@ -21,16 +21,16 @@ from schemas.rejects import RejectCode
 from trajpilot_core.errors import TrajPilotError
 
 MAX_SIDE_PX, MAX_PX, MAX_DURATION_S, MAX_STREAMS, MAX_FRAMES = 8192, 64_000_000, 24 * 3600.0, 16, 10_000_000
-"""Limits before allocation: a small file can declare a huge picture, length, index or number of streams."""
+"""Limits that are checked before allocation: a small file can declare huge pictures, lengths, indices or streams."""
 MIN_FPS = 1.0
-"""Frames further apart than this are no video: 16 samples of an action would be one picture."""
+"""Lower rates are rejected: 16 samples of an action would be one picture."""
 SHORT_S = 0.5
-"""A Matroska file whose pictures end so much before the length that it states is cut short."""
+"""A Matroska file with pictures that end this much before its stated length is cut short."""
 MP4_BOXES = (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide")
 
 
 class VideoError(TrajPilotError):
-    """A video cannot be used; `code` is the reject that it becomes."""
+    """A video cannot be used; `code` is that of its reject."""
 
     def __init__(self, code: RejectCode, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class FrameTable:
     dts: NDArray[np.int64]
     """(P,) decoding time."""
     is_key: NDArray[np.bool_]
-    """(P,) a decoder can start here."""
+    """(P,) whether a decoder can start here."""
     shown: NDArray[np.int64]
     """(F,) presentation times of the frames that are shown, rising."""
     tick_s: Fraction
@@ -82,7 +82,7 @@ def sniff(path: str) -> str:
             RejectCode.VIDEO_MISSING, f"{path}: {error.strerror}; a readable video file was expected"
         ) from error
     except ValueError as error:  # a NUL in the name
-        raise VideoError(RejectCode.VIDEO_MISSING, f"{path!r} cannot be the name of a file") from error
+        raise VideoError(RejectCode.VIDEO_MISSING, f"{path!r} cannot be a file name") from error
     if not head:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path} is empty (0 bytes)")
     if head[4:8] in MP4_BOXES:
@@ -93,7 +93,7 @@ def sniff(path: str) -> str:
         return "avi"
     raise VideoError(
         RejectCode.WRONG_TYPE,
-        f"{path} begins with {head[:12]!r}, which is no MP4, MOV, Matroska or AVI file; download it again",
+        f"{path} begins with {head[:12]!r}, not an MP4, MOV, Matroska or AVI file; download it again",
     )
 
 
@@ -101,7 +101,7 @@ def open_video(path: str) -> tuple[InputContainer, VideoStream]:
     """Open the first video stream with one decoder thread, after the limits of this module were checked.
 
     Raises:
-        VideoError: as `sniff`, and DECODE_FAILED where no video stream opens or a limit is passed.
+        VideoError: as `sniff`, and DECODE_FAILED where no video stream opens or a limit is exceeded.
     """
     demuxer = sniff(path)
     options = {"protocol_whitelist": "file", "max_streams": str(MAX_STREAMS), "max_pixels": str(MAX_PX)}
@@ -127,7 +127,7 @@ def _video_stream(path: str, container: InputContainer) -> VideoStream:
     if not pictures:
         code = RejectCode.WRONG_TYPE if len(container.streams) else RejectCode.DECODE_FAILED
         kinds = sorted({stream.type for stream in container.streams}) or "nothing"
-        raise VideoError(code, f"{path} holds no video stream, it holds {kinds}")
+        raise VideoError(code, f"{path} has no video stream but {kinds}")
     if pictures[0].codec_context is None:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path}: there is no decoder for its video stream")
     return pictures[0]
@@ -145,23 +145,23 @@ def _check_limits(path: str, container: InputContainer, stream: VideoStream) -> 
         f"{len(container.streams)} streams, allowed are {MAX_STREAMS}": len(container.streams) <= MAX_STREAMS,
         f"{stream.frames} frames, allowed are {MAX_FRAMES}": stream.frames <= MAX_FRAMES,
     }
-    for found, holds in allowed.items():
+    for value, holds in allowed.items():
         if not holds:
-            raise VideoError(RejectCode.DECODE_FAILED, f"{path}: {found}")
+            raise VideoError(RejectCode.DECODE_FAILED, f"{path}: {value}")
 
 
 def frame_table(path: str, container: InputContainer, stream: VideoStream) -> FrameTable:
     """Read all packets of the stream (none is decoded) and list its frames.
 
     Raises:
-        VideoError: DECODE_FAILED where the file is cut short, holds no frame, or gives no presentation times.
+        VideoError: DECODE_FAILED where the file is cut short, has no frames, or no presentation times.
     """
     packets = _packets(path, container, stream)
     shown = np.unique(packets.pts[~packets.is_hidden])
     if len(shown) < 2 or stream.time_base is None:
         raise VideoError(
             RejectCode.DECODE_FAILED,
-            f"{path} holds {len(shown)} frames with a presentation time, 2 are the least",
+            f"{path} has {len(shown)} frames with a presentation time, at least 2 are needed",
         )
     _check_whole(path, container, stream, packets, shown)
     fps, is_vfr = _frame_rate(shown, stream.time_base, stream.average_rate)
@@ -190,11 +190,11 @@ class _Packets:
     is_key: NDArray[np.bool_]
     is_hidden: NDArray[np.bool_]
     n_read: int
-    """Packets in all, empty ones and those without a time included."""
+    """Number of all packets, including empty ones and those without a time."""
 
 
 def _packets(path: str, container: InputContainer, stream: VideoStream) -> _Packets:
-    """Read all packets; columns of numbers, because a small file can hold millions."""
+    """Read all packets into columns, because a small file can contain millions."""
     times, flags, n_read = array("q"), bytearray(), 0
     try:
         for packet in container.demux(stream):
@@ -205,7 +205,7 @@ def _packets(path: str, container: InputContainer, stream: VideoStream) -> _Pack
             times.extend((pts, dts if dts is not None else pts))
             flags.append(packet.is_keyframe | packet.is_discard << 1)
             if len(flags) > MAX_FRAMES:
-                raise VideoError(RejectCode.DECODE_FAILED, f"{path} holds more than {MAX_FRAMES} frames")
+                raise VideoError(RejectCode.DECODE_FAILED, f"{path} has more than {MAX_FRAMES} frames")
     except FFmpegError as error:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path} ends early at packet {len(flags)}: {error}") from error
     table = np.frombuffer(times, np.int64).reshape(-1, 2)
@@ -217,22 +217,22 @@ def _packets(path: str, container: InputContainer, stream: VideoStream) -> _Pack
 def _check_whole(
     path: str, container: InputContainer, stream: VideoStream, packets: _Packets, shown: NDArray[np.int64]
 ) -> None:
-    """Refuse a file that holds less than its container says, as far as that container says it.
+    """Refuse a file with less content than its container states, if it states any.
 
-    The frames of an AVI file have no times of their own, so there a frame too many or too few shifts all that follow.
+    The frames of an AVI file have no times, so a missing or additional frame shifts all that follow.
     """
     kind, n_found, last_s = container.format.name, len(packets.pts), float(shown[-1] * (stream.time_base or 0))
     if kind.startswith("mov") and n_found < len(stream.index_entries):
-        found = f"its index lists {len(stream.index_entries)} frames, {n_found} are there"
+        problem = f"its index lists {len(stream.index_entries)} frames, {n_found} exist"
     elif kind == "avi" and stream.frames != packets.n_read:
-        found = f"its header says {stream.frames} frames, {packets.n_read} are there"
+        problem = f"its header states {stream.frames} frames, {packets.n_read} exist"
     elif kind.startswith("matroska") and (stated := stated_s(container, stream)) - last_s > SHORT_S:
-        found = f"its header says {stated:.2f} s, the last frame is at {last_s:.2f} s"
+        problem = f"its header states {stated:.2f} s, the last frame is at {last_s:.2f} s"
     elif not packets.is_key.any():
-        found = "no frame is marked as one that a decoder can start with"
+        problem = "no frame is marked as a keyframe"
     else:
         return
-    raise VideoError(RejectCode.DECODE_FAILED, f"{path} is cut short or damaged: {found}")
+    raise VideoError(RejectCode.DECODE_FAILED, f"{path} is cut short or damaged: {problem}")
 
 
 def stated_s(container: InputContainer, stream: VideoStream) -> float:

@@ -1,7 +1,7 @@
-"""Whether a packet of H.264 or H.265 in MP4 or Matroska is well formed; a zeroed block can decode without a complaint.
+"""Whether a packet of H.264 or H.265 in MP4 or Matroska is well formed; a zeroed block can decode without an error.
 
-Such a packet is a row of units, each behind its length. Inside a unit the bytes 00 00 are never followed by 00, 01 or
-02 (ITU-T H.264, 7.4.1; H.265, 7.4.2), so blocks of zeros, as broken downloads leave them, are seen before they decode.
+Such a packet is a sequence of units, each after its length. Inside a unit the bytes 00 00 are never followed by 00, 01
+or 02 (ITU-T H.264, 7.4.1; H.265, 7.4.2), so the zero blocks of broken downloads are detected before decoding.
 """
 
 MAX_PADDING = 8
@@ -9,7 +9,7 @@ MAX_PADDING = 8
 
 
 def length_size(codec: str, extradata: bytes | None) -> int | None:
-    """Return how many bytes hold a unit's length, or None where packets are not made of units behind lengths."""
+    """Return the size of a unit's length in bytes, or None where packets are not units with lengths."""
     at = {"h264": 4, "hevc": 21}.get(codec)
     if at is None or not extradata or extradata[0] != 1 or len(extradata) <= at:
         return None
@@ -27,6 +27,6 @@ def malformed(packet: bytes, n_length: int) -> str | None:
         zeros = packet.find(b"\0\0", begin, at)
         while 0 <= zeros < at - 2:
             if packet[zeros + 2] < 3 and (at - zeros > MAX_PADDING or packet[zeros:at].strip(b"\0")):
-                return f"bytes that no encoder writes at byte {zeros} of a packet of {len(packet)}"
+                return f"invalid zero bytes at byte {zeros} of a packet of {len(packet)}"
             zeros = packet.find(b"\0\0", zeros + 1, at)
     return None

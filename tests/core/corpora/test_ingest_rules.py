@@ -113,6 +113,12 @@ LABELS_OF = {
     "C wa\u0308scht": "w\u00e4scht",
     "C pours \u00bd cup": "pours 1 2 cup",
     "Person A talks": "a talks",
+    "#C C cuts the leaf. #unsure": "cuts the leaf",
+    "<unsure> C cuts the leaf": "cuts the leaf",
+    "C cuts the leaf.\u00a0#\u00a0Unsure": "cuts the leaf",
+    "C cuts <br/> the leaf #summary": "cuts the leaf",
+    "C turns bolt #5 by < 90 degrees": "turns bolt 5 by 90 degrees",
+    "#C": "",
     "C.": "",
     "...": "",
     "\u0000": "",
@@ -176,6 +182,18 @@ def test_filters_are_settings_and_read_strings_and_nulls(tmp_path: Path) -> None
     sink = ingested(tmp_path / "b", *given, config=config)
     labels = [row["label"] for row in sink.rows("segments")]
     assert labels == ["sees", "hides", "is blind", "doubts", "is calm", "helps", "is old"]
+
+
+def test_a_text_that_is_tagged_unsure_is_dropped_and_other_tags_leave_the_label_alone(tmp_path: Path) -> None:
+    tagged = ["C cuts the leaf. #unsure", "C cuts <unsure>", "C cuts\u00a0#\u00a0Unsure.", "C cuts \uff03unsure"]
+    plain = ["C cuts the leaf.", "#C C cuts the leaf. #summary", "C is unsure."]
+    given = [describe(text, 1.0 + i) for i, text in enumerate([*tagged, *plain])]
+    sink = ingested(tmp_path / "a", *given)
+    labels = [(row["label"], row["raw_text"]) for row in sink.rows("segments")]
+    assert labels == [("cuts the leaf", plain[0]), ("cuts the leaf", plain[1]), ("is unsure", plain[2])]
+    assert sink.codes() == {"UNSURE": 4}
+    kept = ingested(tmp_path / "b", *given, config=SMALL.replace(drop_unsure=False))
+    assert {row["label"] for row in kept.rows("segments")} == {"cuts the leaf", "cuts", "is unsure"}
 
 
 def test_a_filtered_description_does_not_break_a_run_and_a_lost_segment_does(tmp_path: Path) -> None:

@@ -179,5 +179,5 @@ def test_the_atomic_corpus_has_the_further_tables_too_and_a_corpus_without_a_rea
     assert len(sink.rows("details")) == len(sink.rows("segments"))
     assert {row["scenario"] for row in sink.rows("scenario_labels")} == {"Remove a Wheel"}
     assert {row["what"]: row["ours"] for row in sink.rows("counts")}["takes, train"] == 3
-    with pytest.raises(NotBuiltError, match="reader of elsewhere is not built"):
+    with pytest.raises(NotBuiltError, match="no reader of elsewhere"):
         spec_of("elsewhere")

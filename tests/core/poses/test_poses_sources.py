@@ -184,7 +184,7 @@ def test_a_fallback_reads_the_video_where_there_is_no_pose_file_and_mixtures_nob
     with pytest.raises(MixedSourcesError):
         check_one_source(joined, unset.slice(0, 1))
     upright = joined.set_column(3, "frame", pa.array(["camera", "camera_upright"]))
-    with pytest.raises(MixedSourcesError, match="into one frame"):
+    with pytest.raises(MixedSourcesError, match="use one frame"):
         check_one_source(upright.replace_schema_metadata(joined.schema.metadata))
 
 

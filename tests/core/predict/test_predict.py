@@ -344,7 +344,7 @@ def test_from_python_the_same_plan_comes_and_nothing_is_written(soak_root: Ready
     assert [row.row for row in predictor.predict(features, None, 5, window["take_id"])] == ["no_traj"]
     for asked, said in (
         ((features[:1],), r"features have the shape \(1, "),
-        ((features, motions * np.nan), "motions hold numbers that are not finite"),
+        ((features, motions * np.nan), "motions contain numbers that are not finite"),
         ((features, motions, 40), "--horizon 40: the models were trained for 3"),
         ((features, motions, 5, "nobody"), "no take of this corpus is called 'nobody'"),
     ):

@@ -294,12 +294,12 @@ def test_a_decoder_that_dies_costs_its_take_only(
     act = "os.kill(os.getpid(), signal.SIGSEGV)" if how == "crash" else "time.sleep(600)"
     code = (
         "import os, signal, time; from trajpilot_core.video import child; send = child._send\n"
-        "def bad(out, kind, values, frames=None):\n"
-        "    send(out, kind, values, frames)\n"
-        f"    if b_running and values.get('segment') == 1: {act}\n"
+        "def bad(out, event, job):\n"
+        "    send(out, event, job)\n"
+        f"    if b_running and event.values.get('segment') == 1: {act}\n"
         "serve = child.serve\n"
-        "def watch(job, out, further):\n"
-        "    global b_running; b_running = job['path'].endswith('b.mp4'); serve(job, out, further)\n"
+        "def watch(job, out, kinds):\n"
+        "    global b_running; b_running = job['path'].endswith('b.mp4'); serve(job, out, kinds)\n"
         "child._send, child.serve = bad, watch\nchild.main()"
     )
     run_jobs = isolate.run_jobs

@@ -149,7 +149,7 @@ def test_a_corpus_and_a_text_encoder_run_and_enter_keys_with_distribution_and_ve
     assert text_bank.config["encoder"] == f"plugin:letters{FROM}"
     with installed(of_a_later_version(site, tmp_path / "later")):
         pinned = CONFIG.replace(text_bank=TextConfig(encoder=f"plugin:letters{FROM}"))
-        with pytest.raises(InputError, match=r"letters@trajpilot-toys==1\.0 is asked .* trajpilot-toys 1\.1"):
+        with pytest.raises(InputError, match=r"letters@trajpilot-toys==1\.0 is configured, .* trajpilot-toys 1\.1"):
             resolve_config(EVERY_STAGE["text_bank"], pinned, run)
         assert [outcome.cached for outcome in executed(run)] == [False, False]
 
@@ -157,7 +157,7 @@ def test_a_corpus_and_a_text_encoder_run_and_enter_keys_with_distribution_and_ve
 def test_a_plugin_that_was_taken_away_is_missed_by_name(site: Path, run: RunOptions) -> None:
     with installed(site):
         executed(run)
-    with pytest.raises(InputError, match=r"brings the plugin table in the group trajpilot\.corpora: there are none"):
+    with pytest.raises(InputError, match=r"provides the plugin table in the group trajpilot\.corpora: there are none"):
         executed(run)
     with pytest.raises(InputError, match="the plugin most_frequent"), listed(ROWS):
         pass
@@ -192,7 +192,7 @@ def test_a_stage_of_plugins_runs_in_another_process_as_the_worker_of_a_deployed_
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == [str(3 * len(TAKES)), "3", str(3 * len(TAKES))]
     gone = subprocess.run(command, env={**there, "PYTHONPATH": str(CHECKOUT)}, capture_output=True, text=True)
-    assert "InputError: no installed package brings the plugin table" in gone.stderr
+    assert "InputError: no installed package provides the plugin table" in gone.stderr
 
 
 def test_a_row_and_a_metric_are_scored_and_leave_the_lists_again(toys: None, tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ FAULTS = {
     "raises": ("raise RuntimeError('no luck')", r"other 2\.0 .* cannot be loaded: RuntimeError: no luck"),
     "has no spec": ("x = 1", r"other 2\.0 .* cannot be loaded: AttributeError"),
     "another kind": ("SPEC = 3", r"other 2\.0 .* is a int, but the group trajpilot\.encoders\.text needs a TextEnc"),
-    "clashes": (SPEC.format("egovlpv2"), r"other 2\.0 .* calls itself 'egovlpv2', which there is already"),
+    "clashes": (SPEC.format("egovlpv2"), r"other 2\.0 .* uses the name 'egovlpv2', which is taken"),
 }
 
 
@@ -297,11 +297,11 @@ def test_a_faulty_plugin_is_refused_with_its_distribution_and_version(tmp_path: 
 def test_two_distributions_of_one_name_and_a_plugin_of_another_kind_are_told_apart(tmp_path: Path) -> None:
     one = made_up(tmp_path / "1", "first", "1.0", f"{TEXT_ENCODERS}: words", SPEC.format("words"))
     two = made_up(tmp_path / "2", "second", "2.0", f"{TEXT_ENCODERS}: words", SPEC.format("words"))
-    with installed(one), pytest.raises(InputError, match=r"words .*is one of trajpilot\.encoders\.text, another kind"):
+    with installed(one), pytest.raises(InputError, match=r"words .*is in trajpilot\.encoders\.text, another kind"):
         spec_of("plugin:words")
     with installed(one):
         assert find("plugin:words", TEXT_ENCODERS).pinned == "plugin:words@first==1.0"
-    with installed(one, two), pytest.raises(InputError, match=r"brought by first 1\.0, second 2\.0; leave one"):
+    with installed(one, two), pytest.raises(InputError, match=r"provided by first 1\.0, second 2\.0; keep only one"):
         find("plugin:words", TEXT_ENCODERS)
 
 

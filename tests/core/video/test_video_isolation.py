@@ -20,7 +20,7 @@ SABOTAGED = """
 import os, signal, time
 from trajpilot_core.video import child
 serve = child.serve
-def faulty(job, out, further):
+def faulty(job, out, kinds):
     if "crash" in job["path"]:
         os.kill(os.getpid(), signal.SIGSEGV)
     if "hang" in job["path"]:
@@ -28,7 +28,7 @@ def faulty(job, out, further):
     if "halfway" in job["path"]:
         out.write((99).to_bytes(4, "little") + b"{")
         os._exit(3)
-    serve(job, out, further)
+    serve(job, out, kinds)
 child.serve = faulty
 child.main()
 """

@@ -1,8 +1,7 @@
 """Ego-Exo4D atomic descriptions -> candidate takes with time points; what cannot be used becomes rejects.
 
 Source: docs.ego-exo4d-data.org, page Atomic Action Descriptions; filters, duplicates and the choice of one annotator:
-docs/decisions/ingest.md. The unit that is counted is the description: each one of the files that are read ends as a
-point of a candidate or in one reject.
+docs/decisions/ingest.md. The counted unit is the description: each ends as a point of a candidate or in one reject.
 """
 
 from functools import partial
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
-from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published
+from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published, parted
 from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_seconds, as_text, shown
@@ -23,6 +22,7 @@ from trajpilot_core.corpora.records.corpus_statistics import (
     TRAIN_SEGMENTS,
     TRAIN_TAKES,
 )
+from trajpilot_core.corpora.records.labels import is_tagged_unsure
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.corpora.spec import CorpusSpec
 
@@ -46,33 +46,27 @@ class Annotation(NamedTuple):
     uid: str
     points: list[AnnotatedPoint]
     faults: list[tuple[int, Fault]]
-    """Place in the list of descriptions, and why it is lost."""
+    """(Index of the description, why it is lost)."""
     n_units: int
     is_reordered: bool
 
 
 def count_descriptions(entries: object) -> int:
-    """Return how many descriptions a take's value holds, whatever state the rest of it is in."""
+    """Return how many descriptions a take's value contains, even if the rest of it is unusable."""
     return sum(_count(entry) for entry in entries) if isinstance(entries, list) else 0
 
 
 def choose_annotation(
     entries: object, take: str, path: str, config: IngestConfig
 ) -> tuple[list[AnnotatedPoint], list[Reject]]:
-    """Return the points of the annotation with most accepted descriptions (ties: smaller uid), and the rejects.
+    """Return the points of the annotation with the most accepted descriptions (ties: smaller uid), and the rejects.
 
     Points are sorted by time, then text. Points and units of the rejects add up to `count_descriptions`.
     """
     if not isinstance(entries, list):
         return [], [Fault(MALFORMED, f"expected a list of annotations, found {shown(entries)}").reject(take, 0, path)]
-    rejects: list[Reject] = []
-    usable: list[Annotation] = []
-    for index, entry in enumerate(entries):
-        found = read_annotation(entry, config)
-        if isinstance(found, Fault):
-            rejects.append(found.reject(take, _count(entry), path, index))
-        else:
-            usable.append(found)
+    usable, unusable = parted((index, read_annotation(entry, config)) for index, entry in enumerate(entries))
+    rejects = [fault.reject(take, _count(entries[index]), path, index) for index, fault in unusable]
     if not usable:
         return [], rejects
     first = min(usable, key=lambda a: (-len(a.points), a.uid, [point[:2] for point in a.points]))
@@ -87,10 +81,10 @@ def choose_annotation(
 
 
 def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
-    """Filter one annotation; a Fault says why none of its descriptions can be used."""
+    """Filter one annotation; a Fault means that none of its descriptions can be used."""
     fields = as_object(entry)
     if fields is None:
-        return Fault(MALFORMED, f"an annotation is no object, or holds a key twice: {shown(entry)}")
+        return Fault(MALFORMED, f"an annotation is not an object, or contains a key twice: {shown(entry)}")
     descriptions, uid = fields.get("descriptions"), as_id(fields.get("annotation_uid"))
     if not isinstance(descriptions, list) or uid is None:
         return Fault(MALFORMED, "an annotation lacks annotation_uid or its list of descriptions")
@@ -100,20 +94,17 @@ def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
     if rejected:
         return Fault(RejectCode.ANNOTATION_REJECTED, f"annotation {uid}: {shown(fields.get('reject_reason'))}")
     annotator = as_id(fields.get("annotator_id")) or ""
-    accepted: list[AnnotatedPoint] = []
-    faults: list[tuple[int, Fault]] = []
-    for index, description in enumerate(descriptions):
-        found = read_description(description, config)
-        if isinstance(found, Fault):
-            faults.append((index, found))
-        else:
-            accepted.append(AnnotatedPoint(*found, uid, annotator, index))
+    results = ((index, read_description(description, config)) for index, description in enumerate(descriptions))
+    accepted, faults = parted(
+        (index, result if isinstance(result, Fault) else AnnotatedPoint(*result, uid, annotator, index))
+        for index, result in results
+    )
     ordered = sorted(accepted)
-    double = [p for i, p in enumerate(ordered) if i > 0 and p[:2] == ordered[i - 1][:2]]
-    points = [p for i, p in enumerate(ordered) if i == 0 or p[:2] != ordered[i - 1][:2]]
-    faults += [(p.offset, Fault(RejectCode.DUPLICATE, f"{shown(p.text)!r} at {p.time_s} s")) for p in double]
+    repeated = [b for a, b in pairwise(ordered) if a[:2] == b[:2]]
+    points = ordered[:1] + [b for a, b in pairwise(ordered) if a[:2] != b[:2]]
+    repeats = [(p.offset, Fault(RejectCode.DUPLICATE, f"{shown(p.text)!r} at {p.time_s} s")) for p in repeated]
     is_reordered = any(a.time_s > b.time_s for a, b in pairwise(accepted))
-    return Annotation(uid, points, sorted(faults), len(descriptions), is_reordered)
+    return Annotation(uid, points, sorted([*faults, *repeats]), len(descriptions), is_reordered)
 
 
 def read_description(value: object, config: IngestConfig) -> tuple[float, str] | Fault:
@@ -121,7 +112,7 @@ def read_description(value: object, config: IngestConfig) -> tuple[float, str] |
     fields = as_object(value)
     text = as_text(fields.get("text")) if fields is not None else None
     if fields is None or text is None or "timestamp" not in fields:
-        return Fault(MALFORMED, f"a description lacks text or timestamp, or holds a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a description lacks text or timestamp, or contains a key twice: {shown(value)}")
     time_s = as_seconds(fields["timestamp"])
     if time_s is None:
         return Fault(RejectCode.TS_INVALID, f"timestamp is {shown(fields['timestamp'])}")
@@ -132,19 +123,15 @@ def read_description(value: object, config: IngestConfig) -> tuple[float, str] |
         if flag is None and fields.get(name) is not None:
             return Fault(MALFORMED, f"`{name}` is {shown(fields[name])}, expected true, false, 0, 1 or null")
     subject = fields["subject"] if "subject" in fields else fields["narration_subject"]
-    fault = _filter_fault(subject, flags["unsure"], flags["ego_visible"], config)
-    return fault or (time_s, text)
-
-
-def _filter_fault(subject: object, unsure: bool | None, visible: bool | None, config: IngestConfig) -> Fault | None:
-    """Return the filter that the description fails. A null `unsure` is no doubt; a null `ego_visible` is no sight."""
     if not isinstance(subject, str) or subject.strip() not in config.subjects:
         return Fault(RejectCode.NOT_WEARER, f"subject is {shown(subject)}")
-    if config.drop_unsure and unsure:
+    if config.drop_unsure and flags["unsure"]:  # null counts as sure
         return Fault(RejectCode.UNSURE, "unsure is true")
-    if config.require_ego_visible and not visible:
-        return Fault(RejectCode.NOT_EGO_VISIBLE, f"ego_visible is {visible}")
-    return None
+    if config.drop_unsure and is_tagged_unsure(text):
+        return Fault(RejectCode.UNSURE, f"its text has a tag: {shown(text)!r}")
+    if config.require_ego_visible and not flags["ego_visible"]:  # null counts as not visible
+        return Fault(RejectCode.NOT_EGO_VISIBLE, f"ego_visible is {flags['ego_visible']}")
+    return time_s, text
 
 
 def _count(entry: object) -> int:
@@ -152,13 +139,13 @@ def _count(entry: object) -> int:
     return len(descriptions) if isinstance(descriptions, list) else 0
 
 
-def read_one(found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
+def read_one(annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
     """Return the take with the points of its chosen annotator."""
-    name, path = found.take.take_id, found.path
-    points, lost = choose_annotation(found.value, name, path, config)
+    name, path = annotated.take.take_id, annotated.path
+    points, lost = choose_annotation(annotated.value, name, path, config)
     if not points:
         return None, [*lost, Fault(RejectCode.UNLABELLED, "no description passed the filters").reject(name, 0, path)]
-    return Candidate(found.take, found.released, tuple(points), path), lost
+    return Candidate(annotated.take, annotated.released, tuple(points), path), lost
 
 
 ATOMIC = AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, read_one)

@@ -1,7 +1,7 @@
 """Basketball shots mined from Ego-Exo4D atomic descriptions -> a segment before each shot and the shot itself.
 
-Source: paper, appendix on basketball; decisions: docs/decisions/corpora.md. The unit that is counted is the use of a
-description: one that is a shot and stands before the next shot counts twice, in and out.
+Source: paper, appendix on basketball; decisions: docs/decisions/corpora.md. The counted unit is the use of a
+description: a shot that also precedes the next shot counts twice, in and out.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ from trajpilot_core.store.corpus_files import Corpus
 DOMAIN = 6
 """Thousands digit of the ids of basketball tasks."""
 WINDOW = (2, 2)
-"""A window is the segment before a shot, and the shot."""
+"""A window is the segment before a shot and the shot."""
 SETTINGS = "ingest.basketball: takes, attempts, made, missed, evidence, both, outcome_subjects, balance, split"
 PUBLISHED = {TRAIN_TAKES: Published(42, SETTINGS), TEST_TAKES: Published(10, SETTINGS)}
 PAPER = {
@@ -47,11 +47,11 @@ PAPER = {
 
 @dataclass(frozen=True)
 class _Shot:
-    """One attempt whose outcome is known and before which something is described."""
+    """One attempt with a known outcome and a description before it."""
 
     take: str
     at: int
-    """Place among the take's points."""
+    """Index among the take's points."""
     attempt: str
     outcome: DescribedShot
 
@@ -62,51 +62,51 @@ class _Shot:
 
 
 class _Mined:
-    """What was found in the takes, before it is known which are tested."""
+    """What was read of the takes before the test takes are chosen."""
 
     def __init__(self) -> None:
         self.following: dict[str, dict[int, AnnotatedPoint]] = {}
-        """Take -> place in the file of a description -> the description that is asked after it."""
+        """Take -> offset of a description -> the description after it that may state its outcome."""
         self.scenarios: set[str] = set()
         self.counts: Counter[str] = Counter()
 
-    def read(self, found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
+    def read(self, annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
         """Return a take with all points of its chosen annotator."""
-        take = found.take.take_id
-        by_id = any(number // 1000 == DOMAIN for number in found.take.task_ids)
-        is_basketball = by_id or any("basketball" in name.lower() for name in found.take.task_names)
+        take = annotated.take.take_id
+        by_id = any(number // 1000 == DOMAIN for number in annotated.take.task_ids)
+        is_basketball = by_id or any("basketball" in name.lower() for name in annotated.take.task_names)
         if config.basketball.takes == "basketball" and not is_basketball:
-            fault = Fault(RejectCode.FILTERED, "its task is none of basketball (ingest.basketball.takes)")
-            return None, [fault.reject(take, count_descriptions(found.value), found.path)]
-        self.scenarios.add(found.take.scenario)
-        candidate, rejects = read_one(found, config)
+            fault = Fault(RejectCode.FILTERED, "its task is not basketball (ingest.basketball.takes)")
+            return None, [fault.reject(take, count_descriptions(annotated.value), annotated.path)]
+        self.scenarios.add(annotated.take.scenario)
+        candidate, rejects = read_one(annotated, config)
         if candidate is not None:
-            self.following[take] = _following(found.value, candidate.points, config)
+            self.following[take] = _following(annotated.value, candidate.points, config)
         return candidate, rejects
 
 
 def _following(entries: object, points: Sequence[AnnotatedPoint], config: IngestConfig) -> dict[int, AnnotatedPoint]:
-    """Return place of a description -> the one after it, of those persons whose descriptions are asked."""
+    """Return offset of a description -> the next one by the persons of the setting `outcome_subjects`."""
     uid = points[0].annotation_uid
     listed = entries if isinstance(entries, list) else []
     entry = next(e for e in listed if as_id((as_object(e) or {}).get("annotation_uid")) == uid)
-    asked = config.basketball.outcome_subjects
-    subjects = (*config.subjects, *(_subjects(entry) if asked is None else asked))
+    configured = config.basketball.outcome_subjects
+    subjects = (*config.subjects, *(_subjects(entry) if configured is None else configured))
     wider = read_annotation(entry, config.replace(subjects=tuple(sorted(set(subjects)))))
-    everyone = points if isinstance(wider, Fault) else wider.points
-    own = {point.offset for point in points}
-    after = {a.offset: b for a, b in pairwise(everyone)}
-    mine = subject_phrases(config)
+    all_points = points if isinstance(wider, Fault) else wider.points
+    offsets = {point.offset for point in points}
+    after = {a.offset: b for a, b in pairwise(all_points)}
+    phrases = subject_phrases(config)
 
     def states_shot(text: str) -> bool:
         """Return whether a description of another person states a shot, whatever name precedes the verb."""
         words = text.split()
-        return any(attempt_of(" ".join(words[i:]), config.basketball, mine) for i in range(min(4, len(words))))
+        return any(attempt_of(" ".join(words[i:]), config.basketball, phrases) for i in range(min(4, len(words))))
 
     return {
         offset: point
         for offset, point in after.items()
-        if offset in own and (point.offset in own or not states_shot(point.text))
+        if offset in offsets and (point.offset in offsets or not states_shot(point.text))
     }
 
 
@@ -125,19 +125,19 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
     mined = _Mined()
-    found = read_release(corpus, config, _kind(mined))
+    reading = read_release(corpus, config, _kind(mined))
     shots: dict[str, list[_Shot]] = defaultdict(list)
     faults: dict[str, dict[int, Fault]] = {}
-    for candidate in found.candidates:
+    for candidate in reading.candidates:
         take = candidate.take.take_id
         shots[take], faults[take] = _mine(candidate, mined, config)
-    roles = _roles(found, shots, config)
+    roles = _roles(reading, shots, config)
     out = _unbalanced(shots, roles, config)
-    rejects, candidates, twice = list(found.rejects), [], 0
-    for candidate in found.candidates:
+    rejects, candidates, twice = list(reading.rejects), [], 0
+    for candidate in reading.candidates:
         take = candidate.take.take_id
         kept = [shot for shot in shots[take] if shot.event not in out]
-        unbalanced = Fault(RejectCode.UNBALANCED, "left out so that the classes are equally many")
+        unbalanced = Fault(RejectCode.UNBALANCED, "left out to balance the classes")
         lost = faults[take] | {shot.at: unbalanced for shot in shots[take] if shot.event in out}
         rejects += _rejects(candidate, kept, lost)
         twice += len({s.at - 1 for s in kept} & {*lost, *(s.at for s in kept)})
@@ -145,30 +145,30 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
             points = tuple(_segments(candidate, kept, mined, config))
             candidates.append(replace(candidate, points=points, released=roles[take]))
     return replace(
-        found,
+        reading,
         candidates=tuple(candidates),
         rejects=tuple(rejects),
-        n_in=found.n_in + twice,
-        released={take: roles.get(take, role) for take, role in found.released.items()},
-        wanted=found.wanted if config.basketball.split == "released" else CorpusReading.wanted,
+        n_in=reading.n_in + twice,
+        released={take: roles.get(take, role) for take, role in reading.released.items()},
+        wanted=reading.wanted if config.basketball.split == "released" else CorpusReading.wanted,
         scenarios=frozenset(mined.scenarios),
         counts=_counts(mined, shots, roles, out),
     )
 
 
 def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[list[_Shot], dict[int, Fault]]:
-    """Return the shots of a take, and why other attempts cannot be used, by their place among its points."""
+    """Return the shots of a take, and the faults of other attempts by their index among its points."""
     shots: list[_Shot] = []
     faults: dict[int, Fault] = {}
-    take, mine = candidate.take.take_id, subject_phrases(config)
+    take, phrases = candidate.take.take_id, subject_phrases(config)
     for at, point in enumerate(candidate.points):
-        attempt = attempt_of(point.text, config.basketball, mine)
+        attempt = attempt_of(point.text, config.basketball, phrases)
         if attempt is None:
             continue
         following = mined.following[take].get(point.offset)
         outcome = outcome_of(point.text, following.text if following else None, config.basketball)
         if at == 0:
-            faults[at] = Fault(RejectCode.NO_CONTEXT, f"the shot {point.text[:80]!r} is described first")
+            faults[at] = Fault(RejectCode.NO_CONTEXT, f"the shot {point.text[:80]!r} is the first description")
         elif outcome is None:
             faults[at] = Fault(RejectCode.NO_OUTCOME, f"no text states the outcome of {point.text[:80]!r}")
         elif outcome.verdict == "ambiguous":
@@ -179,9 +179,9 @@ def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[li
     return shots, faults
 
 
-def _roles(found: CorpusReading, shots: dict[str, list[_Shot]], config: IngestConfig) -> dict[str, Released]:
+def _roles(reading: CorpusReading, shots: dict[str, list[_Shot]], config: IngestConfig) -> dict[str, Released]:
     """Return take -> train or test, for every candidate."""
-    released = {c.take.take_id: c.released for c in found.candidates}
+    released = {c.take.take_id: c.released for c in reading.candidates}
     if config.basketball.split == "released":
         return dict(released)
     numbers: dict[str, Counts] = {}
@@ -193,24 +193,24 @@ def _roles(found: CorpusReading, shots: dict[str, list[_Shot]], config: IngestCo
 
 
 def _unbalanced(shots: dict[str, list[_Shot]], roles: dict[str, Released], config: IngestConfig) -> frozenset[str]:
-    """Return the shots that are left out so that the classes are equally many in each split."""
+    """Return the shots that are left out to balance the classes in each split."""
     if not config.basketball.balance:
         return frozenset()
     sides: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for take, found in shots.items():
-        sides[roles[take]] += [(shot.event, shot.outcome.verdict) for shot in found]
+    for take, shots_of_take in shots.items():
+        sides[roles[take]] += [(shot.event, shot.outcome.verdict) for shot in shots_of_take]
     return frozenset().union(*(surplus(side, config.basketball.seed) for side in sides.values()))
 
 
 def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]) -> Iterator[Reject]:
-    """Yield why descriptions are not used: attempts one by one, what is no attempt in one row."""
+    """Yield the rejects of unused descriptions: one row per attempt, one for all others."""
     take, path = candidate.take.take_id, candidate.source_file
     for at, fault in sorted(lost.items()):
         yield fault.reject(take, 1, path, candidate.points[at].offset)
     used = {*lost, *(shot.at for shot in kept), *(shot.at - 1 for shot in kept)}
     idle = len(candidate.points) - len(used)
     if idle:
-        yield Fault(RejectCode.NO_ATTEMPT, f"{idle} descriptions are no shot and stand before none").reject(
+        yield Fault(RejectCode.NO_ATTEMPT, f"{idle} descriptions neither state a shot nor precede one").reject(
             take, idle, path
         )
     if not kept:
@@ -220,7 +220,7 @@ def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]
 def _segments(
     candidate: Candidate, kept: Sequence[_Shot], mined: _Mined, config: IngestConfig
 ) -> Iterator[AnnotatedPoint]:
-    """Yield, for each shot, the segment before it and the shot; each pair is a group of its own."""
+    """Yield, for each shot, the segment before it and the shot; each pair is a group."""
     points, take = candidate.points, candidate.take.take_id
     anchor_s = np.array([point.time_s for point in points], np.float64)
     start_s, end_s = midpoint_intervals(anchor_s, float(anchor_s[-1]), config.interval_cap_s)
@@ -246,14 +246,14 @@ def _segments(
 def _counts(
     mined: _Mined, shots: dict[str, list[_Shot]], roles: dict[str, Released], out: frozenset[str]
 ) -> tuple[CorpusCount, ...]:
-    every = [shot for found in shots.values() for shot in found]
+    every = [shot for shots_of_take in shots.values() for shot in shots_of_take]
     sides = Counter(f"{s.outcome.verdict}, {roles[s.take]}" for s in every if s.event not in out)
     rows = {
         "shot attempts": len(every) + mined.counts.total(),
         "attempts without outcome": mined.counts[RejectCode.NO_OUTCOME],
         "attempts with an ambiguous outcome": mined.counts[RejectCode.OUTCOME_AMBIGUOUS],
         "shots with an outcome": len(every),
-        "takes with such shots": sum(bool(found) for found in shots.values()),
+        "takes with such shots": sum(bool(shots_of_take) for shots_of_take in shots.values()),
         **{name: sides[name] for name in ("made, train", "missed, train", "made, test", "missed, test")},
     }
     return tuple(count(what, n, PAPER.get(what), SETTINGS) for what, n in rows.items())
@@ -271,7 +271,7 @@ EGOEXO4D_BASKETBALL = CorpusSpec(
     listing=partial(list_release, kind=_kind(_Mined())),
     published=PUBLISHED,
     horizons=WINDOW,
-    splits="annotations/splits.json, or given by the draw (ingest.basketball.split)",
+    splits="annotations/splits.json, or sampled (ingest.basketball.split)",
     download=download_of(ATOMIC_FILE),
     layout="basketball",
     has_goal=False,

@@ -1,6 +1,6 @@
 """Ego-Exo4D keysteps -> candidate takes with annotated segments of a closed vocabulary.
 
-Source: docs.ego-exo4d-data.org, page Keysteps; decisions: docs/decisions/corpora.md. The unit that is counted is the
+Source: docs.ego-exo4d-data.org, page Keysteps; decisions: docs/decisions/corpora.md. The counted unit is the
 segment. A label is its `step_unique_id`: `step_id` is unique within one scenario only.
 """
 
@@ -47,74 +47,74 @@ MALFORMED = RejectCode.RECORD_MALFORMED
 
 
 def count_segments(value: object) -> int:
-    """Return how many segments a take's value holds, whatever state the rest of it is in."""
+    """Return how many segments a take's value contains, even if the rest of it is unusable."""
     segments = value.get("segments") if isinstance(value, dict) else None
     return len(segments) if isinstance(segments, list) else 0
 
 
 class _Files:
-    """Reads takes, and keeps what the files say of scenarios as a whole."""
+    """Reads takes, and collects the facts about whole scenarios."""
 
     def __init__(self) -> None:
         self.leaves: dict[str, frozenset[str]] = {}
         """Scenario -> label ids of its leaves."""
         self.scenarios: set[str] = set()
 
-    def read(self, found: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
-        """Return the take with its segments; its scenario is the one that the keysteps name."""
-        take, path = found.take.take_id, found.path
-        fields = as_object(found.value)
+    def read(self, annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
+        """Return the take with its segments and the scenario that the keysteps name."""
+        take, path = annotated.take.take_id, annotated.path
+        fields = as_object(annotated.value)
         segments = fields.get("segments") if fields is not None else None
-        fault = _take_fault(found, fields, segments)
+        fault = _take_fault(annotated, fields, segments)
         if fault is not None or fields is None or not isinstance(segments, list):
-            return None, [fault.reject(take, count_segments(found.value), path)] if fault else []
-        scenario = as_text(fields.get("scenario")) or found.take.scenario
-        leaf_of = _leaf_of(found.document, scenario)
+            return None, [fault.reject(take, count_segments(annotated.value), path)] if fault else []
+        scenario = as_text(fields.get("scenario")) or annotated.take.scenario
+        leaf_of = _leaf_of(annotated.document, scenario)
         self.leaves[scenario] = frozenset(uid for uid, is_leaf in leaf_of.items() if is_leaf)
         if scenario in config.keystep.skip_scenarios:
             fault = Fault(RejectCode.FILTERED, f"scenario {shown(scenario)} is in ingest.keystep.skip_scenarios")
             return None, [fault.reject(take, len(segments), path)]
         self.scenarios.add(scenario)
-        points, rejects = _points(found, fields, segments, leaf_of, config)
+        points, rejects = _points(annotated, fields, segments, leaf_of, config)
         if not points:
             none = Fault(RejectCode.UNLABELLED, "no segment can be used")
             return None, [*rejects, none.reject(take, 0, path)]
-        return Candidate(replace(found.take, scenario=scenario), found.released, points, path), rejects
+        return Candidate(replace(annotated.take, scenario=scenario), annotated.released, points, path), rejects
 
 
-def _take_fault(found: Annotated, fields: Mapping[str, object] | None, segments: object) -> Fault | None:
+def _take_fault(annotated: Annotated, fields: Mapping[str, object] | None, segments: object) -> Fault | None:
     if fields is None:
-        return Fault(MALFORMED, f"expected an object with segments, found {shown(found.value)}")
+        return Fault(MALFORMED, f"expected an object with segments, found {shown(annotated.value)}")
     if not isinstance(segments, list):
         return Fault(MALFORMED, f"`segments` is {shown(segments)}, expected a list")
-    uid = fields.get("take_uid", found.take.uid)
-    return None if uid == found.take.uid else Fault(MALFORMED, f"its record says take_uid {shown(uid)}")
+    uid = fields.get("take_uid", annotated.take.uid)
+    return None if uid == annotated.take.uid else Fault(MALFORMED, f"its record has the take_uid {shown(uid)}")
 
 
 def _leaf_of(document: Mapping[str, object], scenario: str) -> dict[str, bool]:
     """Return label id -> whether it is a leaf, of the labels in the scenario's taxonomy."""
     nodes = as_object((as_object(document.get("taxonomy")) or {}).get(scenario)) or {}
-    found: dict[str, bool] = {}
+    leaves: dict[str, bool] = {}
     for node in nodes.values():
         fields = as_object(node) or {}
         uid, is_leaf = as_id(fields.get("unique_id")), as_bool(fields.get("is_leafnode"))
         if uid is not None and is_leaf is not None:
-            found[uid] = found.get(uid, False) or is_leaf
-    return found
+            leaves[uid] = leaves.get(uid, False) or is_leaf
+    return leaves
 
 
 def _points(
-    found: Annotated,
+    annotated: Annotated,
     fields: Mapping[str, object],
     segments: list[object],
     leaf_of: Mapping[str, bool],
     config: IngestConfig,
 ) -> tuple[tuple[AnnotatedPoint, ...], list[Reject]]:
-    """Return the segments in order of start, and the rejects; together they are all segments."""
+    """Return the segments in order of start, and the rejects of the others."""
     meta = as_object(fields.get("annotation_meta", fields.get("annotation_metadata"))) or {}
     uid, annotator = as_id(meta.get("annotation_uid")) or "", as_id(meta.get("annotator_id")) or ""
-    names = as_object(found.document.get("vocabulary")) or {}
-    take, path = found.take.take_id, found.path
+    names = as_object(annotated.document.get("vocabulary")) or {}
+    take, path = annotated.take.take_id, annotated.path
     points: list[AnnotatedPoint] = []
     rejects: list[Reject] = []
     seen: set[tuple[object, ...]] = set()
@@ -122,7 +122,7 @@ def _points(
         read = _segment(segment, index, names, leaf_of)
         fault = read if isinstance(read, Fault) else _filter_fault(read, config)
         if fault is None and isinstance(read, AnnotatedPoint) and (read.span_s, read.label_id) in seen:
-            fault = Fault(RejectCode.DUPLICATE, f"label {read.label_id} at {read.span_s} s stands there before")
+            fault = Fault(RejectCode.DUPLICATE, f"label {read.label_id} at {read.span_s} s occurs before")
         if fault is not None:
             rejects.append(fault.reject(take, 1, path, index))
         elif isinstance(read, AnnotatedPoint):
@@ -142,25 +142,25 @@ def _segment(
 ) -> AnnotatedPoint | Fault:
     fields = as_object(value)
     if fields is None or "start_time" not in fields or "end_time" not in fields:
-        return Fault(MALFORMED, f"a segment lacks start_time or end_time, or holds a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a segment lacks start_time or end_time, or contains a key twice: {shown(value)}")
     uid = as_id(fields.get("step_unique_id"))
     if uid is None:
         return Fault(MALFORMED, f"step_unique_id is {shown(fields.get('step_unique_id'))}")
     span_s = as_span(fields["start_time"], fields["end_time"])
     if span_s is None:
         return Fault(RejectCode.TS_INVALID, f"times are {shown(fields['start_time'])} and {shown(fields['end_time'])}")
-    said = as_text(fields.get("step_name")) or ""
-    name = as_text(names.get(uid)) or said
+    step_name = as_text(fields.get("step_name")) or ""
+    name = as_text(names.get(uid)) or step_name
     details = Details(
         description=as_text(fields.get("step_description")),
         is_leaf=leaf_of.get(uid),
         is_essential=as_bool(fields.get("is_essential")),
     )
-    return span_point(span_s, said or name, index, label=name.strip(), label_id=uid, details=details)
+    return span_point(span_s, step_name or name, index, label=name.strip(), label_id=uid, details=details)
 
 
 def _filter_fault(point: AnnotatedPoint, config: IngestConfig) -> Fault | None:
-    """Return the setting that leaves the segment out. What the file does not say leaves nothing out."""
+    """Return the setting that excludes the segment, or None; unknown flags exclude nothing."""
     details, cfg = point.details or Details(), config.keystep
     if cfg.leaves_only and details.is_leaf is False:
         return Fault(RejectCode.FILTERED, f"label {point.label_id} is no leaf (ingest.keystep.leaves_only)")
@@ -170,7 +170,7 @@ def _filter_fault(point: AnnotatedPoint, config: IngestConfig) -> Fault | None:
 
 
 def _counts(reading: CorpusReading) -> tuple[CorpusCount, ...]:
-    """Return what shows a user which filter makes the difference to the paper's numbers."""
+    """Return counts that show which filter explains a difference from the paper's numbers."""
     known = [point.details or Details() for c in reading.candidates for point in c.points]
     trained = Counter(p.label_id for c in reading.candidates if c.released == "train" for p in c.points)
     frequent = sum(n >= OFFICIAL_MIN for n in trained.values())
@@ -192,8 +192,8 @@ def read_keystep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     Raises InputError: takes.json, splits.json or an annotation file cannot be used.
     """
     files = _Files()
-    found = read_release(corpus, config, _kind(files))
-    reading = replace(found, scenarios=frozenset(files.scenarios))
+    release = read_release(corpus, config, _kind(files))
+    reading = replace(release, scenarios=frozenset(files.scenarios))
     counts = _counts(reading)
     reading = drop_rare(reading, config.keystep.min_label_train)
     allowed = files.leaves if config.keystep.masks == "taxonomy" else None

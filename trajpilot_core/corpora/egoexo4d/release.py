@@ -1,6 +1,6 @@
-"""What all readers of Ego-Exo4D share: takes and splits joined with one kind of annotation file, take by take.
+"""Shared part of the Ego-Exo4D readers: takes and splits joined with one kind of annotation file, take by take.
 
-Each unit of the files that are read ends in a candidate or in one reject. Source: docs.ego-exo4d-data.org; decisions:
+Each unit ends in a candidate or in one reject. Source: docs.ego-exo4d-data.org; decisions:
 docs/decisions/ingest.md.
 """
 
@@ -31,26 +31,26 @@ from trajpilot_core.store.corpus_files import Corpus, leftovers
 
 @dataclass(frozen=True)
 class Annotated:
-    """One take whose annotations can be used, as one file holds them."""
+    """One take with its annotations as one file has them."""
 
     take: TakeFiles
     released: Released
     value: object
-    """What the file holds under the take's uid."""
+    """The value under the take's uid."""
     path: str
     document: Mapping[str, object]
     """The whole file."""
 
 
 class AnnotationKind(NamedTuple):
-    """One kind of annotation: where it lies, what is counted in it, and how one take of it is read."""
+    """One kind of annotation: its file, its counted unit, and how one take is read."""
 
     file: str
     """Path with `{}` for the released split."""
     unit: str
-    """What is counted, in the plural."""
+    """Name of the counted unit, in the plural."""
     count: Callable[[object], int]
-    """Value under a take's uid -> how many units it holds, whatever state the rest of it is in."""
+    """Value under a take's uid -> how many units it contains, even if the rest of it is unusable."""
     read: Callable[[Annotated, IngestConfig], tuple[Candidate | None, list[Reject]]]
 
     def path(self, released: str) -> str:
@@ -59,7 +59,7 @@ class AnnotationKind(NamedTuple):
 
 
 class _KnownRelease(NamedTuple):
-    """What is known before the annotations are read."""
+    """Everything that is read before the annotations."""
 
     takes: Takes
     splits: dict[str, str | None]
@@ -87,7 +87,7 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
             candidates += [candidate] if candidate else []
             rejects += lost
     rejects += _without_annotation(known, seen)
-    unsplit = Fault(RejectCode.NO_SPLIT, "splits.json does not name the take, whose record cannot be used either")
+    unsplit = Fault(RejectCode.NO_SPLIT, "splits.json does not name the take, and its record cannot be used")
     rejects += [unsplit.reject(take_id(uid), 0, SPLITS) for uid in sorted(known.takes.faults.keys() - known.splits)]
     rejects += leftover_rejects(sorted(_leftovers(known)))
     roles = {uid: used_split(split, config) for uid, split in known.splits.items()}
@@ -103,14 +103,14 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
 
 
 def _annotation_files(known: _KnownRelease) -> list[tuple[str, str]]:
-    """Return (released split, path) of the annotation files; that of a split without a take may be absent."""
+    """Return (released split, path) of the annotation files; that of a split without takes may be missing."""
     paths = [(split, known.kind.path(split)) for split in ("train", known.config.test_split)]
     named = set(known.splits.values())
     return [(split, path) for split, path in paths if split in named or known.folders.is_there(path)]
 
 
 def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> Listing:
-    """List what `read_release` and the probing of its videos read, without opening an annotation or a video.
+    """List the files that `read_release` and the probes of its videos read, without opening annotations or videos.
 
     Raises InputError: takes.json or splits.json cannot be used.
     """
@@ -119,14 +119,14 @@ def list_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
     files = {TAKES, CAPTURES, SPLITS, *(path for _, path in _annotation_files(known))}
     files |= {take.video for take in takes if config.video != "none"}
     present = {path for take in takes for path in take.optional() if known.folders.is_there(path)}
-    found = tuple(sorted(path for _, path in _leftovers(known)))
-    return Listing(tuple(sorted(files)), tuple(sorted(present)), found, len(takes))
+    leftover_paths = tuple(sorted(path for _, path in _leftovers(known)))
+    return Listing(tuple(sorted(files)), tuple(sorted(present)), leftover_paths, len(takes))
 
 
 def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], list[tuple[str, object, Fault | None]]]:
     """Return an annotation file, and (take uid, its value, why it cannot be used or None) in order of uid.
 
-    Raises InputError: it is absent, no JSON, or JSON of another shape: what it would cost cannot be counted.
+    Raises InputError: it is missing, no JSON, or of another shape, so that its units cannot be counted.
     """
     document = parse(read_document(corpus, path), path, refuse_nan=False)
     annotations = document.get("annotations") if isinstance(document, dict) else None
@@ -134,7 +134,7 @@ def _read_annotations(corpus: Corpus, path: str) -> tuple[Mapping[str, object], 
         raise FileFaultError(path, "expected one object with one object `annotations`")
     pairs = annotations.pairs if isinstance(annotations, Repeated) else list(annotations.items())
     times = Counter(uid for uid, _ in pairs)
-    twice = Fault(RejectCode.RECORD_MALFORMED, "the annotation file holds the take uid more than once")
+    twice = Fault(RejectCode.RECORD_MALFORMED, "the annotation file contains the take uid more than once")
     rows = [(uid, value, twice if times[uid] > 1 else None) for uid, value in pairs]
     return document, sorted(rows, key=lambda row: row[0])
 
@@ -148,20 +148,20 @@ def _read_take(
     if fault is not None:
         return None, [fault.reject(take_id(uid), known.kind.count(value), path)]
     take = known.takes.usable[uid]
-    there = {path: path for path in take.optional() if known.folders.is_there(path)}
+    existing = {path: path for path in take.optional() if known.folders.is_there(path)}
     take = replace(
         take,
         video="" if known.config.video == "none" else take.video,
-        trajectory=there.get(take.trajectory or ""),
-        timesync=there.get(take.timesync or ""),
-        calibration=there.get(take.calibration or ""),
+        trajectory=existing.get(take.trajectory or ""),
+        timesync=existing.get(take.timesync or ""),
+        calibration=existing.get(take.calibration or ""),
     )
     role: Released = "train" if released == "train" else "test"
     return known.kind.read(Annotated(take, role, value, path, document), known.config)
 
 
 def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
-    """Return why no description of the take can be used, the first reason that applies."""
+    """Return the first reason why no description of the take can be used, or None."""
     if uid in known.takes.faults:
         return known.takes.faults[uid]
     if uid not in known.takes.usable:
@@ -169,25 +169,26 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
     if uid not in known.splits:
         return Fault(RejectCode.NO_SPLIT, "splits.json does not name the take")
     if known.splits[uid] != released:
-        said = known.splits[uid] or "more than one split, or none that can be read"
+        split = known.splits[uid] or "more than one split, or none that can be read"
         return Fault(
-            RejectCode.NO_SPLIT, f"its {known.kind.unit} lie in the file of {released}, splits.json says {said}"
+            RejectCode.NO_SPLIT,
+            f"its {known.kind.unit} are in the file of {released}, its split in splits.json is {split}",
         )
     return _missing_files(known, known.takes.usable[uid])
 
 
 def _missing_files(known: _KnownRelease, take: TakeFiles) -> Fault | None:
     if known.config.video != "none" and not known.folders.is_there(take.video):
-        return Fault(RejectCode.VIDEO_MISSING, f"{take.video} is not there")
+        return Fault(RejectCode.VIDEO_MISSING, f"{take.video} is missing")
     if known.config.require_trajectory and take.trajectory is None:
-        return Fault(RejectCode.NO_TRAJECTORY, "takes.json says has_trimmed_trajectory is false")
+        return Fault(RejectCode.NO_TRAJECTORY, "has_trimmed_trajectory is false in takes.json")
     if known.config.require_trajectory and not known.folders.is_there(take.trajectory or ""):
-        return Fault(RejectCode.NO_TRAJECTORY, f"{take.trajectory} is not there")
+        return Fault(RejectCode.NO_TRAJECTORY, f"{take.trajectory} is missing")
     return None
 
 
 def _without_annotation(known: _KnownRelease, seen: set[str]) -> Iterator[Reject]:
-    """Yield one row, which costs nothing, for each take without annotations that takes.json or splits.json name."""
+    """Yield one row of no units for each take without annotations that takes.json or splits.json name."""
     for uid in sorted({*known.takes.usable, *known.takes.faults, *known.splits} - seen):
         if uid in known.takes.faults:
             fault = known.takes.faults[uid]
@@ -201,7 +202,7 @@ def _without_annotation(known: _KnownRelease, seen: set[str]) -> Iterator[Reject
 
 
 def _leftovers(known: _KnownRelease) -> Iterator[tuple[str, str]]:
-    """Yield (take id or "", path) of what broken downloads left next to the files that are used."""
+    """Yield (take id or "", path) of leftovers of broken downloads next to the files that are used."""
     folders = {"annotations": ""}
     for uid, take in known.takes.usable.items():
         if used_split(known.splits.get(uid), known.config) is not None:

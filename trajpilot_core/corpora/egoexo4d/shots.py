@@ -1,7 +1,7 @@
-"""Shots at a basket in what annotators say: attempts, and what became of them (docs/decisions/corpora.md).
+"""Shots at a basket in descriptions: attempts and their outcomes (docs/decisions/corpora.md).
 
-Patterns are words in order. Articles, inflection and a few words in between do not matter, so `enters the net` stands
-in "the ball has entered the basketball net" too, and `_` joins words as in the paper's `jump_shot`.
+Patterns are words in order. Articles, inflection and a few words in between do not matter, so `enters the net` also
+matches "the ball has entered the basketball net", and `_` joins words as in the paper's `jump_shot`.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ ShotVerdict = Literal["made", "missed", "ambiguous"]
 ARTICLES = frozenset({"the", "a", "an", "his", "her", "their"})
 DENIALS = frozenset({"not", "never", "without", "almost", "nearly", "fail", "cannot", "doesnt", "didnt"})
 NEAR = 3
-"""Words that may stand between two words of a pattern, and before a pattern where a denial counts."""
+"""Most words between two words of a pattern, and between a denial and the pattern that it denies."""
 LONG = 4
 """From this length on a word of a pattern may be the end of a longer one, as ball of basketball."""
 ENDINGS = ("ing", "ed", "es", "s", "e")
@@ -22,7 +22,7 @@ JOINS = frozenset({"and", "then"})
 
 
 class DescribedShot(NamedTuple):
-    """What one description says of a shot."""
+    """The outcome of a shot according to one description."""
 
     verdict: ShotVerdict
     text: str
@@ -42,18 +42,14 @@ def words_of(text: str, subjects: Sequence[str] = ()) -> list[str]:
     return [word for word in normalise(text.replace("_", " "), subjects).split() if word not in ARTICLES]
 
 
-def is_word(wanted: str, found: str) -> bool:
-    """Return whether a word is the one of a pattern, inflected or as the end of a longer one."""
+def is_word(wanted: str, word: str) -> bool:
+    """Return whether a word matches that of a pattern, inflected or as the end of a longer one."""
     ending = stem(wanted)
-    return stem(found) == ending or (len(wanted) >= LONG and stem(found).endswith(ending))
+    return stem(word) == ending or (len(wanted) >= LONG and stem(word).endswith(ending))
 
 
 def found_at(pattern: str, words: Sequence[str]) -> int | None:
-    """Return where a pattern begins in a text, None where it does not stand there.
-
-    Args:
-        words: of the text, see `words_of`.
-    """
+    """Return the index at which a pattern begins in the `words_of` a text, None where it does not occur."""
     wanted = words_of(pattern)
     for first in range(len(words)):
         at: int | None = first if is_word(wanted[0], words[first]) else None
@@ -66,9 +62,9 @@ def found_at(pattern: str, words: Sequence[str]) -> int | None:
 
 
 def attempt_of(text: str, config: BasketballConfig, subjects: Sequence[str]) -> str | None:
-    """Return the attempt that a description states, None where it states none.
+    """Return the attempt that a description states, or None.
 
-    Its verb opens the description or a part of it after `and`: who watches another one shoot does not shoot.
+    Its verb opens the description or a part of it after `and`: watching somebody shoot is no attempt.
 
     Args:
         subjects: phrases for the wearer that are dropped from the front, in normal form.
@@ -86,7 +82,7 @@ def attempt_of(text: str, config: BasketballConfig, subjects: Sequence[str]) -> 
 
 
 def verdict_of(text: str, config: BasketballConfig) -> ShotVerdict | None:
-    """Return what a description says of the shot, None where it says nothing.
+    """Return the verdict of a description on a shot, None where it has none.
 
     Evidence of both kinds is decided by the setting `both`; evidence of a hit that is denied, without evidence of a
     miss, is ambiguous.
@@ -104,7 +100,7 @@ def verdict_of(text: str, config: BasketballConfig) -> ShotVerdict | None:
 
 
 def outcome_of(own: str, following: str | None, config: BasketballConfig) -> DescribedShot | None:
-    """Return what became of a shot, from the descriptions that the setting `evidence` asks, in its order.
+    """Return the outcome of a shot from the descriptions that the setting `evidence` lists, in its order.
 
     Args:
         following: the next one; None where there is none, or it describes another person's shot.

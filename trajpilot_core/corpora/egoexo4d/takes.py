@@ -1,10 +1,11 @@
-"""Ego-Exo4D metadata: takes.json, captures.json and splits.json -> where each take's files lie.
+"""Ego-Exo4D metadata: takes.json, captures.json and splits.json -> the paths of each take's files.
 
 Source: docs.ego-exo4d-data.org, pages Metadata, Takes and Captures. Folders are named by take name, annotations by take
 uid, and takes.json joins them. The head camera is the one with `is_ego` whose id begins with `aria`.
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -15,9 +16,10 @@ from schemas.rejects import Reject, RejectCode
 from schemas.released import HEAD_VIDEO_FPS
 from trajpilot_core.corpora.base import Fault, Released, TakeFiles
 from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_integer, as_object, as_seconds, as_text, shown
+from trajpilot_core.corpora.formats.folders import Folders, read_document
 from trajpilot_core.corpora.formats.strict_json import Repeated, parse, parse_records
-from trajpilot_core.errors import InputError
-from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, read_whole, safe_path
+from trajpilot_core.errors import InputError, TakeFault
+from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, safe_path
 
 CORPUS = "egoexo4d"
 TAKES, CAPTURES, SPLITS = "takes.json", "captures.json", "annotations/splits.json"
@@ -31,35 +33,22 @@ class Takes(NamedTuple):
 
     usable: dict[str, TakeFiles]
     faults: dict[str, Fault]
-    """Uids whose record cannot be used, or marks the take as dropped."""
+    """Uids with an unusable record, or of dropped takes."""
     rejects: list[Reject]
-    """Records without a uid, which nothing can be joined to."""
-
-
-class _Unusable(Exception):
-    def __init__(self, code: RejectCode, detail: str) -> None:
-        super().__init__(detail)
-        self.fault = Fault(code, detail)
+    """Records without a uid."""
 
 
 def take_id(uid: str) -> str:
-    """Return the take's id in our tables; a uid that cannot be stored as it stands is shortened and escaped."""
+    """Return the take's id in our tables; a uid that cannot be stored is shortened and escaped."""
     return f"{CORPUS}:{shown(uid)}"
-
-
-def _metadata_bytes(corpus: Corpus, path: str) -> bytes:
-    try:
-        return read_whole(corpus, path)
-    except FileNotFoundError as error:
-        raise InputError(f"{path} is missing under {corpus.root}; {ADVICE}") from error
 
 
 def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
     """Read takes.json; a bad record costs its take only.
 
-    Raises InputError: takes.json is absent, no JSON, or no list.
+    Raises InputError: takes.json is missing, no JSON, or no list.
     """
-    content = _metadata_bytes(corpus, TAKES)
+    content = read_document(corpus, TAKES, ADVICE)
     captures = cache(partial(_captures, corpus))
     takes = Takes({}, {}, [])
     for index, record in enumerate(parse_records(content, TAKES)):
@@ -69,12 +58,15 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
             takes.rejects.append(fault.reject("", 0, TAKES, index))
         elif uid in takes.usable or uid in takes.faults:
             takes.usable.pop(uid, None)
-            takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json holds the take_uid more than once")
+            takes.faults[uid] = Fault(RejectCode.RECORD_MALFORMED, "takes.json contains the take_uid more than once")
         else:
-            _add(takes, uid, record, captures() if isinstance(record, dict) and "capture" not in record else {}, config)
+            try:
+                takes.usable[uid] = _take_files(uid, record, captures, config)
+            except TakeFault as unusable:
+                takes.faults[uid] = Fault(unusable.code, unusable.detail)
     if not any(takes):
-        found = type(parse(content, TAKES, refuse_nan=True)).__name__
-        raise InputError(f"{TAKES} holds {found} without takes, expected a list of takes; {ADVICE}")
+        kind = type(parse(content, TAKES, refuse_nan=True)).__name__
+        raise InputError(f"{TAKES} contains {kind} without takes, expected a list of takes; {ADVICE}")
     _refuse_shared_videos(takes)
     return takes
 
@@ -82,9 +74,9 @@ def read_takes(corpus: Corpus, config: IngestConfig) -> Takes:
 def read_splits(corpus: Corpus) -> dict[str, str | None]:
     """Return take uid -> released split; None where splits.json contradicts itself.
 
-    Raises InputError: splits.json is absent, no JSON, or lacks `take_uid_to_split`.
+    Raises InputError: splits.json is missing, no JSON, or lacks `take_uid_to_split`.
     """
-    document = as_object(parse(_metadata_bytes(corpus, SPLITS), SPLITS, refuse_nan=True))
+    document = as_object(parse(read_document(corpus, SPLITS, ADVICE), SPLITS, refuse_nan=True))
     mapping = document.get("take_uid_to_split") if document is not None else None
     if not isinstance(mapping, dict) or not mapping:
         raise InputError(f"{SPLITS} lacks the object take_uid_to_split, or it is empty; {ADVICE}")
@@ -95,36 +87,29 @@ def read_splits(corpus: Corpus) -> dict[str, str | None]:
 
 
 def used_split(released: str | None, config: IngestConfig) -> Released | None:
-    """Return what a released split is used as; the published test labels are `val` (config.test_split)."""
+    """Return the use of a released split; the published test labels are `val` (config.test_split)."""
     return "train" if released == "train" else "test" if released == config.test_split else None
 
 
 def _captures(corpus: Corpus) -> dict[str, object]:
     """Return capture_uid -> record of captures.json, for takes.json files that do not repeat the capture."""
-    try:
-        records = parse(read_whole(corpus, CAPTURES), CAPTURES, refuse_nan=True)
-    except FileNotFoundError:
+    if not Folders(corpus).is_there(CAPTURES):
         return {}
+    records = parse(read_document(corpus, CAPTURES, ADVICE), CAPTURES, refuse_nan=True)
     if not isinstance(records, list):
-        raise InputError(f"{CAPTURES} holds {type(records).__name__}, expected a list of captures; {ADVICE}")
-    found = [(as_id(r.get("capture_uid")), r) for r in records if isinstance(r, dict)]
-    return {uid: record for uid, record in found if uid is not None}
+        raise InputError(f"{CAPTURES} contains {type(records).__name__}, expected a list of captures; {ADVICE}")
+    captures = [(as_id(r.get("capture_uid")), r) for r in records if isinstance(r, dict)]
+    return {uid: record for uid, record in captures if uid is not None}
 
 
-def _add(takes: Takes, uid: str, record: object, captures: dict[str, object], config: IngestConfig) -> None:
-    try:
-        takes.usable[uid] = _take_files(uid, record, captures, config)
-    except _Unusable as unusable:
-        takes.faults[uid] = unusable.fault
-
-
-def _take_files(uid: str, record: object, captures: dict[str, object], config: IngestConfig) -> TakeFiles:
+def _take_files(uid: str, record: object, captures: Callable[[], dict[str, object]], config: IngestConfig) -> TakeFiles:
+    """Return where the files of a take are. Raises TakeFault: its record cannot be used."""
     take = as_object(record)
     if take is None:
-        raise _Unusable(RejectCode.RECORD_MALFORMED, "the record of the take holds a key twice")
+        raise TakeFault(RejectCode.RECORD_MALFORMED, "the record of the take contains a key twice")
     name = as_text(take.get("take_name"))
     if name is None:
-        raise _Unusable(RejectCode.RECORD_MALFORMED, "the take has no take_name")
+        raise TakeFault(RejectCode.RECORD_MALFORMED, "the take has no take_name")
     folder = take.get("root_dir") or f"takes/{name}"
     for what, value, is_safe in (
         ("take_uid", uid, SAFE_NAME.fullmatch(uid)),
@@ -133,26 +118,27 @@ def _take_files(uid: str, record: object, captures: dict[str, object], config: I
     ):
         if not is_safe:
             allowed = "1 to 128 of A-Z a-z 0-9 _ . -, no dot in front, no '..'"
-            raise _Unusable(RejectCode.TAKE_NAME_INVALID, f"{what} is {shown(value)!r}, allowed are {allowed}")
+            raise TakeFault(RejectCode.TAKE_NAME_INVALID, f"{what} is {shown(value)!r}, allowed are {allowed}")
     if as_bool(take.get("is_dropped")):
-        raise _Unusable(RejectCode.TAKE_DROPPED, "is_dropped is true")
+        raise TakeFault(RejectCode.TAKE_DROPPED, "is_dropped is true")
     if not config.keep_unvalidated and as_bool(take.get("validated")) is not True:
-        raise _Unusable(RejectCode.TAKE_DROPPED, f"validated is {shown(take.get('validated'))}")
-    capture = as_object(take.get("capture", captures.get(as_id(take.get("capture_uid")) or "")))
+        raise TakeFault(RejectCode.TAKE_DROPPED, f"validated is {shown(take.get('validated'))}")
+    capture_uid = as_id(take.get("capture_uid"))
+    capture = as_object(take["capture"] if "capture" in take else captures().get(capture_uid or ""))
     if capture is None:
-        raise _Unusable(RejectCode.RECORD_MALFORMED, "the take has no usable capture record")
+        raise TakeFault(RejectCode.RECORD_MALFORMED, "the take has no usable capture record")
     participant = as_id(take.get("participant_uid"))
     camera, stream = _head_camera(take, capture)
     relative = safe_path(stream.get("relative_path"))
     if relative is None:
-        said = shown(stream.get("relative_path"))
-        raise _Unusable(RejectCode.TAKE_NAME_INVALID, f"the video's relative_path is {said!r}")
+        path = shown(stream.get("relative_path"))
+        raise TakeFault(RejectCode.TAKE_NAME_INVALID, f"the video's relative_path is {path!r}")
     video = PurePosixPath(str(folder), relative)
     video = video if config.video == "full" else video.parent / "downscaled" / "448" / video.name
     capture_name, capture_root = _capture_folder(capture)
-    capture_key = capture_name or as_id(take.get("capture_uid"))
+    capture_key = capture_name or capture_uid
     stand_in = f"participant:{participant}" if participant else f"take:{uid}"
-    has_trajectory = as_bool(take.get("has_trimmed_trajectory")) is not False  # where it says so, the disk decides
+    has_trajectory = as_bool(take.get("has_trimmed_trajectory")) is not False  # else the disk decides
     return TakeFiles(
         uid=uid,
         corpus=SIMULATED if take.get("university_name") == SIMULATED else CORPUS,
@@ -180,16 +166,16 @@ def _head_camera(take: dict[str, object], capture: dict[str, object]) -> tuple[s
     listed = capture.get("cameras")
     cameras = [as_object(camera) or {} for camera in (listed if isinstance(listed, list) else ())]
     names = (as_text(camera.get("cam_id")) for camera in cameras if as_bool(camera.get("is_ego")))
-    found = sorted(name for name in names if name and name.lower().startswith("aria") and SAFE_NAME.fullmatch(name))
-    if not found:
-        said = "the capture has no camera with is_ego and an id that begins with aria"
-        raise _Unusable(RejectCode.RECORD_MALFORMED, said)
+    aria = sorted(name for name in names if name and name.lower().startswith("aria") and SAFE_NAME.fullmatch(name))
+    if not aria:
+        detail = "the capture has no camera with is_ego and an id that begins with aria"
+        raise TakeFault(RejectCode.RECORD_MALFORMED, detail)
     videos = as_object(take.get("frame_aligned_videos")) or {}
-    for camera in found:
+    for camera in aria:
         stream = as_object((as_object(videos.get(camera)) or {}).get("rgb"))
         if stream is not None and stream.get("relative_path") is not None:
             return camera, stream
-    raise _Unusable(RejectCode.VIDEO_MISSING, f"takes.json names no RGB video of {', '.join(found)}")
+    raise TakeFault(RejectCode.VIDEO_MISSING, f"takes.json names no RGB video of {', '.join(aria)}")
 
 
 def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]:
@@ -202,7 +188,7 @@ def _capture_folder(capture: dict[str, object]) -> tuple[str | None, str | None]
 
 
 def _refuse_shared_videos(takes: Takes) -> None:
-    """Two takes that claim one video are one recording under two names; neither can be trusted."""
+    """Reject takes that claim the same video: they are one recording under two names."""
     owners: dict[str, list[str]] = defaultdict(list)
     for uid, take in takes.usable.items():
         owners[take.video].append(uid)

@@ -1,7 +1,7 @@
 """annotation.json and split lists of EgoPER -> videos with named segments.
 
 Source: repository robert80203/EgoPER_official (README, libs/datasets/egoper.py); no real file was seen. What the format
-leaves open: docs/decisions/segment-corpora.md. The unit that is counted is the segment, background included.
+leaves open: docs/decisions/segment-corpora.md. The counted unit is the segment, including background.
 """
 
 import re
@@ -18,7 +18,7 @@ from trajpilot_core.store.corpus_files import SAFE_NAME
 MALFORMED = RejectCode.RECORD_MALFORMED
 BACKGROUND_INDEX = 0
 BACKGROUND_NAMES = frozenset({"bg", "background"})
-"""What index 0 may be called; a step of that index would be silently lost as background."""
+"""Allowed names of index 0; a step with that index would silently be lost as background."""
 NORMAL = "Normal"
 LISTS = ("action", "action_type", "time_stamp", "error_description")
 VIDEO_ID = re.compile(r"(?P<task>.+)_u(?P<user>\d+)_a(?P<attempt>\d+)_(?P<kind>normal|error)_(?P<number>\d+)")
@@ -47,11 +47,11 @@ class EgoPerVideo(NamedTuple):
 
 
 class EgoPerFile(NamedTuple):
-    """What annotation.json holds."""
+    """The content of annotation.json."""
 
     videos: tuple[EgoPerVideo, ...]
     lost: tuple[tuple[str, int, Fault], ...]
-    """Videos, or tasks without a video id, that cannot be used: id or empty, segments, and why."""
+    """(Video id or empty, segments, fault) of unusable videos, or tasks without videos."""
     steps: dict[str, tuple[str, ...]]
     """Task -> its steps in order of index, without background."""
     n_units: int
@@ -64,8 +64,8 @@ class _Names(NamedTuple):
 
 def participant_of(video_id: str) -> str | None:
     """Return the user in a video id of the known form."""
-    found = VIDEO_ID.fullmatch(video_id)
-    return f"u{found['user']}" if found else None
+    match = VIDEO_ID.fullmatch(video_id)
+    return f"u{match['user']}" if match else None
 
 
 def parse_annotation(content: bytes, where: str) -> EgoPerFile:
@@ -96,13 +96,13 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
 
 def _records(document: dict[str, object], where: str) -> dict[str, list[object]]:
     """Return task -> the records of its videos."""
-    found: dict[str, list[object]] = {}
+    records: dict[str, list[object]] = {}
     for task, value in document.items():
         segments = value.get("segments") if isinstance(value, dict) else None
         if not isinstance(segments, list):
             raise FileFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list")
-        found[task] = segments
-    return found
+        records[task] = segments
+    return records
 
 
 def _id(record: object) -> str:
@@ -135,7 +135,7 @@ def _names(task: str, value: object) -> _Names | Fault:
 
 
 def _by_index(value: object) -> dict[int, str] | None:
-    """Return index -> name; None where an index or a name stands twice, or one is none."""
+    """Return index -> name; None where an index or a name is invalid or occurs twice."""
     fields = as_object(value)
     if fields is None:
         return None
@@ -150,8 +150,8 @@ def index_of(value: object) -> int | None:
     if isinstance(value, str):
         text = value.strip()
         return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
-    found = as_integer(value)
-    return found if found is not None and found >= 0 else None
+    index = as_integer(value)
+    return index if index is not None and index >= 0 else None
 
 
 def _video(task: str, record: object, names: _Names, times: Counter[str | None]) -> EgoPerVideo | Fault:
@@ -159,11 +159,11 @@ def _video(task: str, record: object, names: _Names, times: Counter[str | None])
     video_id = as_id(fields.get("video_id")) if fields is not None else None
     labels = as_object(fields.get("labels")) if fields is not None else None
     if video_id is None or labels is None:
-        return Fault(MALFORMED, f"a record of task {task} lacks video_id or labels, or holds a key twice")
+        return Fault(MALFORMED, f"a record of task {task} lacks video_id or labels, or contains a key twice")
     if not SAFE_NAME.fullmatch(video_id):
         return Fault(RejectCode.TAKE_NAME_INVALID, f"video_id is {shown(video_id)!r}")
     if times[video_id] > 1:
-        return Fault(MALFORMED, f"the file holds the video_id {times[video_id]} times")
+        return Fault(MALFORMED, f"the file contains the video_id {times[video_id]} times")
     columns = [labels.get(name) for name in LISTS]
     lists = [column for column in columns if isinstance(column, list)]
     if len(lists) != len(LISTS) or len({len(column) for column in lists}) != 1:
@@ -194,9 +194,9 @@ def _segment(offset: int, row: tuple[object, ...], names: _Names) -> EgoPerSegme
 
 
 def parse_split(content: bytes, where: str) -> list[str]:
-    """Parse a list of video ids, one per line, without suffix; empty lines and a suffix .mp4 do no harm.
+    """Parse a list of video ids, one per line, without suffix; empty lines and a suffix .mp4 are ignored.
 
-    Raises FileFaultError: not UTF-8, or lines of which none can be a video id.
+    Raises FileFaultError: not UTF-8, or no line is a video id.
     """
     lines = text_of(content.removeprefix(BOM), where).splitlines()
     ids = [line.strip().removesuffix(".mp4") for line in lines if line.strip()]

@@ -1,6 +1,6 @@
 """EgoPER -> one candidate take per trimmed video, its steps joined over the tasks by name; the rest becomes rejects.
 
-Decisions: docs/decisions/segment-corpora.md. The unit that is counted is the segment, background included.
+Decisions: docs/decisions/segment-corpora.md. The counted unit is the segment, including background.
 """
 
 from collections.abc import Sequence
@@ -53,13 +53,13 @@ LISTED = {"train": "splits/train.txt", "val": "splits/val.txt", "test": "splits/
 
 class _Splits(NamedTuple):
     used: dict[str, Released]
-    """Video id -> how it is used."""
+    """Video id -> its use."""
     faults: dict[str, Fault]
     """Video ids in more than one list."""
     unused: frozenset[str]
     """Video ids in a list that is not used."""
     files: frozenset[str]
-    """Lists that are there."""
+    """Lists that exist."""
 
 
 def take_id(video_id: str) -> str:
@@ -82,16 +82,16 @@ def split_files(folders: Folders, tasks: Sequence[str], config: EgoPerConfig) ->
 
 
 def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Splits:
-    """Read the lists of video ids; every list counts, so that a video in two of them is noticed.
+    """Read all lists of video ids, also unused ones, to detect a video in two of them.
 
-    Raises InputError: a list that is used is absent, or one cannot be read.
+    Raises InputError: a list that is used is missing, or one cannot be read.
     """
     of: dict[str, set[str]] = {}
     files = split_files(folders, tasks, config.egoper)
     for path in (path for split in ("train", config.test_split) for path in files[split]):
         needed(folders, [path], f"{ADVICE}, or set ingest.egoper.splits")
-    there = {path: split for split, paths in files.items() for path in paths if folders.is_there(path)}
-    for path, split in there.items():
+    lists = {path: split for split, paths in files.items() for path in paths if folders.is_there(path)}
+    for path, split in lists.items():
         for video_id in parse_split(read_document(folders.corpus, path), path):
             of.setdefault(video_id, set()).add(split)
     roles: dict[str, Released] = {"train": "train", config.test_split: "test"}
@@ -103,13 +103,13 @@ def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Sp
         for v, splits in of.items()
         if len(splits) > 1
     }
-    return _Splits(used, faults, frozenset(of) - set(used) - set(faults), frozenset(there))
+    return _Splits(used, faults, frozenset(of) - set(used) - set(faults), frozenset(lists))
 
 
 def read_egoper(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read annotation.json and the lists of the splits.
 
-    Raises InputError: annotation.json or a list that is used is absent or cannot be read.
+    Raises InputError: annotation.json or a list that is used is missing or cannot be read.
     """
     folders, gathered = Folders(corpus), ReaderState()
     needed(folders, [ANNOTATION], ADVICE)
@@ -141,8 +141,8 @@ def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Fol
     gathered.files.add(take.video)
     for offset, fault in video.faults:
         gathered.reject(fault, take.take_id, 1, ANNOTATION, offset)
-    found = ((s.offset, _filter_fault(s, config) or _point(s)) for s in video.segments)
-    points = gathered.kept(found, take.take_id, ANNOTATION)
+    results = ((s.offset, _filter_fault(s, config) or _point(s)) for s in video.segments)
+    points = gathered.kept(results, take.take_id, ANNOTATION)
     gathered.counts["background segments"] += sum(s.is_background for s in video.segments)
     gathered.counts["segments with an error"] += sum(s.error_type != NORMAL for s in video.segments)
     gathered.counts[f"videos without an error, {role}"] += all(s.error_type == NORMAL for s in video.segments)

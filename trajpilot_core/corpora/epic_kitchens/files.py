@@ -1,7 +1,7 @@
 """Tables of EPIC-KITCHENS-100 -> narrated actions, classes, and the sets of its protocol.
 
 Source: repository epic-kitchens/epic-kitchens-100-annotations (README and files). Times come from the timestamps: the
-frame numbers index released pictures at 50 or 60 a second, never the frames of a video.
+frame numbers index released pictures at 50 or 60 Hz, not the frames of a video.
 """
 
 import re
@@ -43,20 +43,20 @@ class Action(NamedTuple):
 
 
 class EpicFile(NamedTuple):
-    """What a file of actions holds."""
+    """The content of an action table."""
 
     actions: tuple[Action, ...]
     lost: tuple[tuple[str, int, Fault], ...]
-    """Video id or empty, line, and why; one row each."""
+    """(Video id or empty, line, fault) of each unusable row."""
     n_units: int
 
 
 def seconds_of(timestamp: str) -> float | None:
     """Return the seconds of `HH:MM:SS.ss`; None where the text is not of that form."""
-    found = TIMESTAMP.fullmatch(timestamp)
-    if found is None:
+    match = TIMESTAMP.fullmatch(timestamp)
+    if match is None:
         return None
-    hours, minutes, seconds = found.groups()
+    hours, minutes, seconds = match.groups()
     return (int(hours) * 60 + int(minutes)) * 60 + float(seconds)
 
 
@@ -81,7 +81,7 @@ def _action(row: CsvRow, times: Counter[str]) -> Action | Fault:
             return Fault(RejectCode.TAKE_NAME_INVALID, f"{name} is {shown(value)!r}")
     if not uid or times[uid] > 1 or not video.startswith(f"{participant}_"):
         return Fault(
-            MALFORMED, f"narration_id {shown(uid)!r} stands {times[uid]} times, video {video} of {participant}"
+            MALFORMED, f"narration_id {shown(uid)!r} occurs {times[uid]} times, video {video} of {participant}"
         )
     start_s, stop_s = seconds_of(cells["start_timestamp"]), seconds_of(cells["stop_timestamp"])
     narrated = cells["narration_timestamp"]
@@ -120,14 +120,14 @@ def parse_classes(content: bytes, where: str) -> dict[int, str]:
 
 
 def parse_column(content: bytes, where: str, column: str, form: re.Pattern[str] = CLASS) -> frozenset[str]:
-    """Parse a list of classes or participants: EPIC_100_tail_verbs.csv, and others of one column that counts.
+    """Parse a list of classes or participants such as EPIC_100_tail_verbs.csv, of which one column is used.
 
-    Raises FileFaultError: the file is no such table, or nothing stands in it.
+    Raises FileFaultError: the file is no such table, or it is empty.
     """
     texts = set()
     rows = parse_table(content, where, (column,))
     if not rows:
-        raise FileFaultError(where, f"nothing stands below the header {column}")
+        raise FileFaultError(where, f"there are no rows below the header {column}")
     for row in rows:
         text = "" if row.cells is None else row.cells[column].strip()
         if not form.fullmatch(text):
@@ -137,31 +137,28 @@ def parse_column(content: bytes, where: str, column: str, form: re.Pattern[str] 
 
 
 class VideoInfo(NamedTuple):
-    """What EPIC_100_video_info.csv states of a video."""
+    """Facts of a video in EPIC_100_video_info.csv."""
 
     fps: float
     duration_s: float | None
 
 
 def parse_videos(content: bytes, where: str, *, has_lengths: bool = False) -> dict[str, VideoInfo]:
-    """Parse EPIC_100_video_info.csv: video id -> its rate, and its length where that is asked for and stated.
+    """Parse EPIC_100_video_info.csv: video id -> its rate, and its length where requested and stated.
 
     Raises FileFaultError: the file is no such table, or a rate is no number from 1 to 1,000.
     """
-    found = {}
+    videos = {}
     for row in parse_table(content, where, ("video_id", "fps", *(["duration"] if has_lengths else []))):
         cells = row.cells or {"video_id": "", "fps": ""}
         rate = float(cells["fps"]) if RATE.fullmatch(cells["fps"]) else 0.0
         if not 1 <= rate <= 1000:
             raise FileFaultError(where, f"fps is {shown(cells['fps'])!r}", row.line, "line")
         length = cells.get("duration", "") if has_lengths else ""
-        found[cells["video_id"]] = VideoInfo(rate, float(length) if LENGTH.fullmatch(length) else None)
-    return found
+        videos[cells["video_id"]] = VideoInfo(rate, float(length) if LENGTH.fullmatch(length) else None)
+    return videos
 
 
 def words(key: str) -> str:
-    """Return a class key as it is said: `board:chopping` is a chopping board, `put-down` is put down.
-
-    A noun's key names the thing first and what it is like after the colon.
-    """
+    """Return a class key as words: `board:chopping` is a chopping board, `put-down` is put down."""
     return " ".join(" ".join(reversed(key.split(":"))).replace("-", " ").split())

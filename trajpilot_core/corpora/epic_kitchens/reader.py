@@ -1,6 +1,6 @@
-"""EPIC-KITCHENS-100 -> one candidate take per video with what is seen before each action; the rest becomes rejects.
+"""EPIC-KITCHENS-100 -> one candidate take per video with the clip before each action; the rest becomes rejects.
 
-Decisions: docs/decisions/segment-corpora.md. The unit that is counted is the row of the action tables.
+Decisions: docs/decisions/segment-corpora.md. The counted unit is the row of the action tables.
 """
 
 from collections import defaultdict
@@ -34,19 +34,19 @@ from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus
 CORPUS = "epic"
 SCENARIO = "kitchen"
 PLACES = ("", "annotations", "epic-kitchens-100-annotations")
-"""Where the tables are looked for; the last is what a clone of their repository is called."""
+"""Folders that may contain the tables; the last is the name of a clone of their repository."""
 TABLES: dict[Released, str] = {"train": "EPIC_100_train.csv", "test": "EPIC_100_validation.csv"}
 VERBS, NOUNS = "EPIC_100_verb_classes.csv", "EPIC_100_noun_classes.csv"
-"""Not EPIC_100_noun_classes_v2.csv: its 305 classes are not those of the benchmark."""
+"""Not EPIC_100_noun_classes_v2.csv, which has 305 classes: they are not those of the benchmark."""
 TAIL_VERBS, TAIL_NOUNS = "EPIC_100_tail_verbs.csv", "EPIC_100_tail_nouns.csv"
 VIDEO_INFO = "EPIC_100_video_info.csv"
 UNSEEN = "EPIC_100_unseen_participant_ids_validation.csv"
 CLASS_FILES = (VERBS, NOUNS, TAIL_VERBS, TAIL_NOUNS, UNSEEN)
 VIDEO_ROOTS = ("", "EPIC-KITCHENS/")
-"""The downloader makes the folder EPIC-KITCHENS under the path that it is given."""
+"""The downloader creates the folder EPIC-KITCHENS in its output path."""
 SUFFIXES = (".MP4", ".mp4")
 CLIP_FRAMES, CLIP_HZ = 32, 8
-"""Of V-JEPA 2's evaluation. Source: facebookresearch/vjepa2 at c2963a47."""
+"""Clip of V-JEPA 2's evaluation. Source: facebookresearch/vjepa2 at c2963a47."""
 ANNOTATIONS = (
     "git clone https://github.com/epic-kitchens/epic-kitchens-100-annotations ROOT/epic-kitchens-100-annotations"
 )
@@ -71,7 +71,7 @@ class _KnownEpic(NamedTuple):
     """Tables of classes and sets."""
     tables: dict[Released, str]
     videos: dict[str, VideoInfo]
-    """Video id -> what is stated of it, where the context counts frames or no video is read."""
+    """Video id -> its stated facts; read where the context counts frames or no video is read."""
     reads_videos: bool
 
 
@@ -112,20 +112,20 @@ def _known(corpus: Corpus, config: IngestConfig) -> _KnownEpic:
 
 
 def _refuse_cut(length_s: float, config: IngestConfig) -> None:
-    """Refuse a cap that would cut what may be seen."""
+    """Raise InputError where the cap would cut the observed clip."""
     cap_s = config.interval_cap_s
     if config.epic_kitchens.segment == "observed" and cap_s is not None and length_s > 2 * cap_s + 1e-9:
         raise InputError(
-            f"what may be seen before an action (ingest.epic_kitchens.observed_s, or its context) is {length_s:g} s "
-            f"long, but ingest.interval_cap_s cuts segments to {2 * cap_s} s around their middle, which would move "
-            "their ends; set ingest.interval_cap_s to null"
+            f"the observed clip (ingest.epic_kitchens.observed_s, or its context) has {length_s:g} s, but "
+            f"ingest.interval_cap_s cuts segments to {2 * cap_s} s around their middle, which would move their ends; "
+            "set ingest.interval_cap_s to null"
         )
 
 
 def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read the action tables of training and validation.
 
-    Raises InputError: a table is absent or cannot be read, or settings contradict each other.
+    Raises InputError: a table is missing or cannot be read, or settings contradict each other.
     """
     gathered = ReaderState()
     known = _known(corpus, config)
@@ -164,8 +164,8 @@ def _add_videos(
         if take.take_id in shared:
             gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
             continue
-        found = ((action.offset, _point(known, action, frequent, rows.released, gathered)) for action in actions)
-        points = gathered.kept(found, take.take_id, rows.path)
+        results = ((action.offset, _point(known, action, frequent, rows.released, gathered)) for action in actions)
+        points = gathered.kept(results, take.take_id, rows.path)
         gathered.add(take, rows.released, points, rows.path, known.folders)
 
 
@@ -180,15 +180,15 @@ def label_id_of(action: Action, config: EpicConfig) -> str:
 def _point(
     known: _KnownEpic, action: Action, frequent: frozenset[str] | None, released: Released, gathered: ReaderState
 ) -> AnnotatedPoint | Fault:
-    """Return what an action gives: the window before it with its label, or the action itself."""
+    """Return the point of an action: the window before it with its label, or the action itself."""
     config, classes = known.config, known.classes
     if action.verb_class not in classes.verbs or action.noun_class not in classes.nouns:
         return Fault(RejectCode.LABEL_UNKNOWN, f"verb {action.verb_class} or noun {action.noun_class} is no class")
     label_id = label_id_of(action, config)
     if frequent is not None and label_id not in frequent:
-        return Fault(RejectCode.LABEL_RARE, f"{label_id} stands less than {config.min_label_train} times in training")
+        return Fault(RejectCode.LABEL_RARE, f"{label_id} occurs less than {config.min_label_train} times in training")
     if action.span_s[1] <= action.span_s[0]:
-        return Fault(RejectCode.SEGMENT_EMPTY, f"{action.narration_id} is of {action.span_s} s")
+        return Fault(RejectCode.SEGMENT_EMPTY, f"{action.narration_id} has the span {action.span_s} s")
     length_s = config.observed_s
     if config.context == "vjepa2_frames":
         if action.video_id not in known.videos:
@@ -232,21 +232,21 @@ def _point(
 
 
 def observed(anchor_s: float, gap_s: float, length_s: float) -> tuple[float, float] | None:
-    """Return the window that may be seen before an action; None where the video has no room for the gap.
+    """Return the observed window before an action; None where the gap starts before the video.
 
-    Its end lies `gap_s` before the anchor, its length is `length_s` or what the video has before that, all in seconds.
+    It ends `gap_s` before the anchor and has `length_s`, or less at the start of the video, all in seconds.
     """
     end_s = anchor_s - gap_s
     return (max(end_s - length_s, 0.0), end_s) if end_s >= 0 else None
 
 
 def frames_s(rate_hz: float) -> float:
-    """Return the seconds of V-JEPA 2's clip: 32 frames, one of every int(rate / 8) of the video, at least of each."""
+    """Return the seconds of V-JEPA 2's clip: 32 frames with a stride of int(rate / 8), at least 1."""
     return CLIP_FRAMES * max(1, int(rate_hz / CLIP_HZ)) / rate_hz
 
 
 def video_path(folders: Folders, participant: str, video_id: str) -> str:
-    """Return where a video lies; where it is absent, where the downloader puts it under the root."""
+    """Return the path of a video: that of the file that exists, else that of the downloader."""
     names = [f"{root}{participant}/videos/{video_id}{suffix}" for root in VIDEO_ROOTS for suffix in SUFFIXES]
     return folders.first(names) or names[0]
 

@@ -1,4 +1,4 @@
-"""Single fields of a JSON record, read without trust: each function returns None where the value is not of its kind."""
+"""Single fields of untrusted JSON records: each function returns None where the value is not of its kind."""
 
 import math
 
@@ -39,7 +39,7 @@ def as_integer(value: object) -> int | None:
 
 
 def as_bool(value: object) -> bool | None:
-    """Return a truth value: true, false, 0, 1, or a string that says so; None for null and all else.
+    """Return a truth value: true, false, 0, 1, or such a string; None for anything else.
 
     The corpus writes "0" and "1" for some annotators, and `bool("0")` is True in Python.
     """
@@ -65,13 +65,13 @@ def as_seconds(value: object) -> float | None:
 
 
 def as_span(start: object, end: object) -> tuple[float, float] | None:
-    """Return finite, non-negative start and end in seconds; the end may come first."""
+    """Return finite, non-negative start and end in seconds; the end may precede the start."""
     start_s, end_s = as_seconds(start), as_seconds(end)
     return None if start_s is None or end_s is None else (start_s, end_s)
 
 
 def shown(value: object) -> str:
-    """Return a value as a short, storable text for a message."""
+    """Return a value as short, storable text for a message."""
     try:
         text = value if isinstance(value, str) else repr(value)
     except RecursionError:  # parsed in fewer frames than this

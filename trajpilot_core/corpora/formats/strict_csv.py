@@ -1,4 +1,4 @@
-"""Strict CSV: UTF-8, columns by name, and a row of another width noticed where it stands."""
+"""Strict CSV: UTF-8, columns by name, rows of another width marked."""
 
 import csv
 import io
@@ -15,21 +15,21 @@ class CsvRow(NamedTuple):
 
     line: int
     cells: dict[str, str] | None
-    """Column -> text; None where the line has another number of cells than the header."""
+    """Column -> text; None where the number of cells differs from that of the header."""
     n_cells: int
 
 
 def parse_table(
     content: bytes, where: str, columns: Sequence[str], delimiter: str = ",", *, ends_lines: bool = False
 ) -> list[CsvRow]:
-    """Parse a table with a header; further columns than those asked for do no harm.
+    """Parse a table with a header; further columns are ignored.
 
     Args:
-        columns: what the header must name.
+        columns: names that the header must contain.
         delimiter: between cells.
-        ends_lines: the release ends its last line too, so that a file which does not is cut off.
+        ends_lines: the release ends its last line, so a file without that line end is cut off.
 
-    Raises FileFaultError: not UTF-8, no table, a column absent or named twice, or the last row is cut off.
+    Raises FileFaultError: not UTF-8, no table, a column is missing or named twice, or the last row is cut off.
     """
     text = text_of(content.removeprefix(BOM), where)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -47,8 +47,8 @@ def parse_table(
 def _check_header(header: list[str], columns: Sequence[str], where: str) -> None:
     missing = [name for name in columns if header.count(name) != 1]
     if missing:
-        found = shown(", ".join(header)) or "nothing"
-        raise FileFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {found}", 1, "line")
+        names = shown(", ".join(header)) or "nothing"
+        raise FileFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {names}", 1, "line")
 
 
 def _row(line: int, header: list[str], cells: list[str]) -> CsvRow:

@@ -1,4 +1,4 @@
-"""Strict JSON: UTF-8 without a mark, no NaN where it is refused, and repeated keys noticed where they stand."""
+"""Strict JSON: UTF-8 without a byte order mark, no NaN where it is refused, objects with repeated keys marked."""
 
 import json
 import re
@@ -16,13 +16,13 @@ SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class FileFaultError(TextFaultError):
-    """A file is not what the corpus documents."""
+    """A file differs from the format that the corpus documents."""
 
     todo = "download the file again"
 
 
 class Repeated(dict[str, object]):
-    """An object that holds a key twice: its content is ambiguous, so it must not be used as it is."""
+    """An object that contains a key twice, which makes its content ambiguous."""
 
     pairs: list[tuple[str, object]]
 
@@ -31,7 +31,7 @@ def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
     """Parse a JSON file; an object with a repeated key comes out as `Repeated`.
 
     Args:
-        refuse_nan: a NaN or Infinity literal (no JSON, but Python writes it) is an error; else it becomes a float that
+        refuse_nan: a NaN or Infinity literal (no JSON, but Python writes it) is an error; else it becomes a float, and
             the reader of the record has to refuse.
 
     Raises FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
@@ -52,7 +52,7 @@ def parse_records(content: bytes, where: str) -> Iterator[object]:
         content: the whole file; a NaN or Infinity literal in it is an error.
 
     Yields:
-        The records, each as `parse` returns it; none where the file holds something else than a list.
+        The records, each as `parse` returns it; none where the file is not a list.
 
     Raises FileFaultError: as of `parse`; the records before the fault were yielded by then.
     """
@@ -69,13 +69,13 @@ def parse_records(content: bytes, where: str) -> Iterator[object]:
         if isinstance(error, InputError):
             raise
     if text[at : at + 1] != "]" or _after_space(text, at + 1) != len(text):
-        parse(content, where, refuse_nan=True)  # says what is wrong and where
+        parse(content, where, refuse_nan=True)  # raises the error with its place
 
 
 def _after_space(text: str, at: int) -> int:
-    found = SPACE.match(text, at)
-    assert found is not None
-    return found.end()
+    space = SPACE.match(text, at)
+    assert space is not None
+    return space.end()
 
 
 def text_of(content: bytes, where: str) -> str:
@@ -87,10 +87,10 @@ def text_of(content: bytes, where: str) -> str:
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) == len(pairs):
-        return found
-    marked = Repeated(found)
+    fields = dict(pairs)
+    if len(fields) == len(pairs):
+        return fields
+    marked = Repeated(fields)
     marked.pairs = pairs
     return marked
 

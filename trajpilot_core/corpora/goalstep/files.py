@@ -20,9 +20,9 @@ GROUP = "grp-"
 RELEVANCE = ("essential", "optional", "irrelevant", "unsure")
 MALFORMED = RejectCode.RECORD_MALFORMED
 DEFAULTS: dict[str, object] = {"is_continued": False, "is_procedural": False, "is_relevant": "essential"}
-"""What stands in for an absent field: the commonest value of the released validation file."""
+"""Values for absent fields: the most frequent ones of the released validation file."""
 SLACK_S = 0.5
-"""A substep leaves its step when it sticks out by more."""
+"""A substep is outside its step if it exceeds it by more than this."""
 
 
 class Step(NamedTuple):
@@ -37,7 +37,7 @@ class Step(NamedTuple):
     is_procedural: bool
     relevance: str
     missing: tuple[str, ...]
-    """Fields that were absent and hold their defaults."""
+    """Absent fields, which have their defaults."""
     parent: str | None
     """Category of the step that a substep belongs to."""
     is_outside_parent: bool
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class Document(NamedTuple):
-    """What an annotation file holds."""
+    """The content of an annotation file."""
 
     entries: tuple[Entry, ...]
     lost: tuple[tuple[str, int, int, Fault], ...]
@@ -85,7 +85,7 @@ def _videos(document: object, where: str) -> list[object]:
 
 
 def count_segments(video: object, level: Level) -> int:
-    """Return how many segments of a level an entry holds, whatever state the rest of it is in."""
+    """Return how many segments of a level an entry contains, even if the rest of it is unusable."""
     return sum(1 for _ in _raw_segments(video, level))
 
 
@@ -104,24 +104,24 @@ def _entry(video: object, level: Level, times: Counter[str | None]) -> Entry | F
     fields = as_object(video)
     uid = as_id(fields.get("video_uid")) if fields is not None else None
     if fields is None or uid is None:
-        return Fault(MALFORMED, f"an entry has no video_uid, or holds a key twice: {shown(video)}")
+        return Fault(MALFORMED, f"an entry has no video_uid, or contains a key twice: {shown(video)}")
     if not SAFE_NAME.fullmatch(uid):
         return Fault(RejectCode.TAKE_NAME_INVALID, f"video_uid is {shown(uid)!r}")
     if times[uid] > 1:
-        return Fault(MALFORMED, f"the file holds the video_uid {times[uid]} times")
+        return Fault(MALFORMED, f"the file contains the video_uid {times[uid]} times")
     if not isinstance(fields.get("segments"), list):
         return Fault(MALFORMED, f"`segments` is {shown(fields.get('segments'))}, expected a list")
-    found = [(offset, _step(*raw, offset)) for offset, raw in enumerate(_raw_segments(fields, level))]
-    steps, faults = parted(found)
+    results = [(offset, _step(*raw, offset)) for offset, raw in enumerate(_raw_segments(fields, level))]
+    steps, faults = parted(results)
     goal_category = as_text(fields.get("goal_category")) or "unknown"
     goal = as_text(fields.get("goal_description")) or ""
-    return Entry(uid, goal_category, goal, steps, faults, len(found))
+    return Entry(uid, goal_category, goal, steps, faults, len(results))
 
 
 def _step(value: object, parent: object, offset: int) -> Step | Fault:
     fields = as_object(value)
     if fields is None:
-        return Fault(MALFORMED, f"a segment is no object, or holds a key twice: {shown(value)}")
+        return Fault(MALFORMED, f"a segment is not an object, or contains a key twice: {shown(value)}")
     if "start_time" not in fields or "end_time" not in fields:
         return Fault(MALFORMED, f"a segment lacks start_time or end_time: {shown(value)}")
     span_s = as_span(fields["start_time"], fields["end_time"])
@@ -171,7 +171,7 @@ def parse_groups(content: bytes, where: str) -> dict[str, tuple[str, ...] | None
 
 
 class Ego4dVideo(NamedTuple):
-    """What ego4d.json says of a video."""
+    """Facts of a video in ego4d.json."""
 
     duration_s: float | None
     participant: str | None
@@ -179,18 +179,18 @@ class Ego4dVideo(NamedTuple):
 
 
 def parse_ego4d(content: bytes, where: str) -> dict[str, Ego4dVideo]:
-    """Parse ego4d.json: video uid -> length and participant; a record that cannot be used is as if absent.
+    """Parse ego4d.json: video uid -> length and participant; unusable records are ignored.
 
     Raises FileFaultError: the file is no such JSON.
     """
-    found: dict[str, Ego4dVideo] = {}
+    videos: dict[str, Ego4dVideo] = {}
     for video in _videos(parse(content, where, refuse_nan=True), where):
         fields = as_object(video) or {}
         uid = as_id(fields.get("video_uid"))
         if uid is not None:
             duration_s = as_seconds(fields.get("duration_sec"))
-            is_again = uid in found and found[uid].duration_s != duration_s
+            is_again = uid in videos and videos[uid].duration_s != duration_s
             participant = as_id(fields.get("fb_participant_id"))
             is_simulated = fields.get("video_source") == "simulated"
-            found[uid] = Ego4dVideo(None if is_again else duration_s or None, participant, is_simulated)
-    return found
+            videos[uid] = Ego4dVideo(None if is_again else duration_s or None, participant, is_simulated)
+    return videos

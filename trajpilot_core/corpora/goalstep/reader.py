@@ -1,6 +1,6 @@
-"""Ego4D GoalStep -> one candidate take per video file, with its steps or substeps; what cannot be used becomes rejects.
+"""Ego4D GoalStep -> one candidate take per video file, with its steps or substeps; the rest becomes rejects.
 
-Decisions: docs/decisions/segment-corpora.md. The unit that is counted is the segment of the level that is asked for.
+Decisions: docs/decisions/segment-corpora.md. The counted unit is the segment of the configured level.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ from trajpilot_core.store.corpus_files import Corpus
 
 CORPUS = "goalstep"
 PLACES = ("v2/annotations", "v2_1/annotations", "annotations", "ego4d-goalstep/data", "")
-"""Where the annotation files are searched: a download, a copy next to it, a clone of their repository."""
+"""Folders that may contain the annotation files: a download, a copy next to it, a clone of their repository."""
 RELEASES = ("v2", "v2_1")
 METADATA = ("ego4d.json", *(f"{release}/ego4d.json" for release in RELEASES))
 FILES: dict[Released, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ ADVICE = "download the annotations and the metadata (docs/data.md)"
 GROUPS = "goalstep_video_groups.tsv"
 ROUNDING_S = 1e-6
 CUTS = (1, 2, 3, 5, 10, 20)
-"""Values of `min_label_train` whose number of labels is counted, so that the paper's can be looked for."""
+"""Values of `min_label_train` for which labels are counted, to compare with the paper."""
 PAPER_LABELS = 310
 FILTERS = "ingest.goalstep: level, relevance, keep_continued, procedural_only, min_segments, min_label_train"
 
@@ -62,13 +62,13 @@ class VideoPart(NamedTuple):
 
     uid: str
     start_s: float
-    """Where it starts in the entry's time."""
+    """Its start in the time of the entry."""
     end_s: float | None
-    """Where the next one starts; None for the last."""
+    """Start of the next one; None for the last."""
 
 
 class _Known(NamedTuple):
-    """What is known before the annotations are read."""
+    """Everything that is read before the annotations."""
 
     folders: Folders
     config: GoalStepConfig
@@ -96,11 +96,11 @@ def take_id(entry: str, uid: str) -> str:
 def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     """Read the annotations of the splits that are used, and what they are joined with.
 
-    Raises InputError: a file of the annotations cannot be read or is absent, or the test split was asked for.
+    Raises InputError: a file of the annotations cannot be read or is missing, or the test split was requested.
     """
     folders, gathered = Folders(corpus), ReaderState()
     if config.test_split == "test":
-        raise InputError("goalstep_test.json holds no times to test on; set ingest.test_split to val")
+        raise InputError("goalstep_test.json contains no times to test on; set ingest.test_split to val")
     annotations = {role: needed(folders, places(PLACES, *names), ADVICE) for role, names in FILES.items()}
     metadata, table = needed(folders, METADATA, ADVICE), needed(folders, places(PLACES, GROUPS), ADVICE)
     gathered.files |= {*annotations.values(), metadata, table}
@@ -114,7 +114,7 @@ def read_goalstep(corpus: Corpus, config: IngestConfig) -> CorpusReading:
 
 def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], int]:
     """Read the entries of both files and drop the steps that a filter leaves out."""
-    found: list[_Annotated] = []
+    annotated: list[_Annotated] = []
     n_in = 0
     for released, path in known.annotations.items():
         document = parse_goalstep(read_document(known.folders.corpus, path), path, known.config.level)
@@ -127,8 +127,8 @@ def _annotated(known: _Known, gathered: ReaderState) -> tuple[list[_Annotated], 
             for offset, fault in entry.faults:
                 gathered.reject(fault, home, 1, path, offset)
             kept = tuple(_filtered(entry.steps, known.config, gathered, home, path))
-            found.append(_Annotated(entry, released, path, parts, kept))
-    return found, n_in
+            annotated.append(_Annotated(entry, released, path, parts, kept))
+    return annotated, n_in
 
 
 def _parts(known: _Known, entry: Entry) -> tuple[VideoPart, ...] | Fault:
@@ -143,7 +143,7 @@ def _parts(known: _Known, entry: Entry) -> tuple[VideoPart, ...] | Fault:
     for uid in uids:
         duration_s = known.videos[uid].duration_s if uid in known.videos else None
         if duration_s is None and uid != uids[-1]:
-            return Fault(RejectCode.TAKE_UNKNOWN, f"ego4d.json gives no length of {uid} in {entry.uid}")
+            return Fault(RejectCode.TAKE_UNKNOWN, f"ego4d.json has no length of {uid} in {entry.uid}")
         end_s = None if duration_s is None or uid == uids[-1] else start_s + duration_s
         parts.append(VideoPart(uid, start_s, end_s))
         start_s = end_s if end_s is not None else start_s
@@ -151,7 +151,7 @@ def _parts(known: _Known, entry: Entry) -> tuple[VideoPart, ...] | Fault:
 
 
 def _home(entry: Entry, parts: tuple[VideoPart, ...] | Fault) -> str:
-    """Return the take that rejects of an entry as a whole are reported for: its first file."""
+    """Return the take to which rejects of a whole entry are attributed: its first file."""
     return take_id(entry.uid, entry.uid if isinstance(parts, Fault) else parts[0].uid)
 
 
@@ -164,7 +164,7 @@ def _filtered(
             gathered.reject(Fault(RejectCode.FIELD_MISSING, detail), home, 0, path, step.offset)
             gathered.counts["segments with absent fields"] += 1
         if step.is_outside_parent:
-            detail = f"{step.category!r} at {step.span_s[0]} s lies outside of its step {step.parent!r}"
+            detail = f"{step.category!r} at {step.span_s[0]} s is outside its step {step.parent!r}"
             gathered.reject(Fault(RejectCode.SUBSTEP_OUTSIDE, detail), home, 0, path, step.offset)
         fault = _filter_fault(step, config)
         if fault is None:
@@ -184,7 +184,7 @@ def _filter_fault(step: Step, config: GoalStepConfig) -> Fault | None:
 
 
 def text_of(step: Step, config: GoalStepConfig) -> str:
-    """Return what becomes the label: the category of the taxonomy, or the free description."""
+    """Return the text of the label: the category of the taxonomy, or the free description."""
     return step.category if config.label == "category" else step.description
 
 
@@ -200,65 +200,67 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
         for part in a.parts
     ]
     shared = claimed_twice(claims)
-    for one in annotated:
-        home = _home(one.entry, one.parts)
-        found = ((s.offset, s if frequent is None else _unless_rare(s, frequent, config)) for s in one.kept)
-        rest = gathered.kept(found, home, one.path)
+    for source in annotated:
+        home = _home(source.entry, source.parts)
+        results = ((s.offset, s if frequent is None else _unless_rare(s, frequent, config)) for s in source.kept)
+        rest = gathered.kept(results, home, source.path)
         if 0 < len(rest) < config.min_segments:
             fault = Fault(RejectCode.TAKE_SHORT, f"{len(rest)} segments are left, wanted are {config.min_segments}")
-            gathered.reject(fault, home, len(rest), one.path)
+            gathered.reject(fault, home, len(rest), source.path)
             rest = []
-        gathered.counts[f"entries that keep a segment, {one.released}"] += bool(rest)
-        _add(known, one, rest, shared, gathered)
+        gathered.counts[f"entries that keep a segment, {source.released}"] += bool(rest)
+        _add(known, source, rest, shared, gathered)
     return Counter(labels)
 
 
 def _unless_rare(step: Step, frequent: frozenset[str], config: GoalStepConfig) -> Step | Fault:
     text = text_of(step, config)
-    detail = f"{text!r} stands less than {config.min_label_train} times in training"
+    detail = f"{text!r} occurs less than {config.min_label_train} times in training"
     return step if normalise(text, ()) in frequent else Fault(RejectCode.LABEL_RARE, detail[:200])
 
 
 def _add(
-    known: _Known, one: _Annotated, steps: Sequence[Step], shared: dict[str, Fault], gathered: ReaderState
+    known: _Known, source: _Annotated, steps: Sequence[Step], shared: dict[str, Fault], gathered: ReaderState
 ) -> None:
     """Make one candidate of each video file of an entry."""
-    home = _home(one.entry, one.parts)
-    if isinstance(one.parts, Fault):
-        gathered.released[home] = one.released
-        return gathered.reject(one.parts, home, len(steps), one.path)
-    gathered.scenarios.add(one.entry.goal_category)
-    placed: dict[str, list[AnnotatedPoint]] = {part.uid: [] for part in one.parts}
+    home = _home(source.entry, source.parts)
+    if isinstance(source.parts, Fault):
+        gathered.released[home] = source.released
+        return gathered.reject(source.parts, home, len(steps), source.path)
+    gathered.scenarios.add(source.entry.goal_category)
+    placed: dict[str, list[AnnotatedPoint]] = {part.uid: [] for part in source.parts}
     for step in steps:
         middle_s = (step.span_s[0] + step.span_s[1]) / 2
-        part = next((p for p in one.parts if p.end_s is None or middle_s < p.end_s), one.parts[-1])
-        placed[part.uid].append(_point(known, one, step, part, gathered))
-    for part in one.parts:
-        take, points = _take(known, one.entry, part.uid), placed[part.uid]
-        gathered.released[take.take_id] = one.released
+        part = next((p for p in source.parts if p.end_s is None or middle_s < p.end_s), source.parts[-1])
+        placed[part.uid].append(_point(known, source, step, part, gathered))
+    for part in source.parts:
+        take, points = _take(known, source.entry, part.uid), placed[part.uid]
+        gathered.released[take.take_id] = source.released
         gathered.files.add(take.video)
         if take.take_id in shared:
-            gathered.reject(shared[take.take_id], take.take_id, len(points), one.path)
+            gathered.reject(shared[take.take_id], take.take_id, len(points), source.path)
         else:
-            gathered.add(take, one.released, points, one.path, known.folders)
+            gathered.add(take, source.released, points, source.path, known.folders)
     return None
 
 
-def _point(known: _Known, one: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
+def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathered: ReaderState) -> AnnotatedPoint:
     """Return a step in the time of its file, cut where it reaches into a neighbouring one."""
     start_s, end_s = step.span_s
     cut_start_s, cut_end_s = max(start_s, part.start_s), end_s if part.end_s is None else min(end_s, part.end_s)
     if cut_start_s > start_s + ROUNDING_S or cut_end_s < end_s - ROUNDING_S:
-        detail = f"[{start_s:.3f}, {end_s:.3f}) s of {one.entry.uid} was cut to [{cut_start_s:.3f}, {cut_end_s:.3f}) s"
+        detail = (
+            f"[{start_s:.3f}, {end_s:.3f}) s of {source.entry.uid} was cut to [{cut_start_s:.3f}, {cut_end_s:.3f}) s"
+        )
         fault = Fault(RejectCode.SEGMENT_STRADDLES, detail)
-        gathered.reject(fault, take_id(one.entry.uid, part.uid), 0, one.path, step.offset)
+        gathered.reject(fault, take_id(source.entry.uid, part.uid), 0, source.path, step.offset)
         gathered.counts["segments over two files"] += 1
     details = Details(
         description=step.description,
         level=known.config.level,
         parent=step.parent,
-        goal=one.entry.goal,
-        goal_category=one.entry.goal_category,
+        goal=source.entry.goal,
+        goal_category=source.entry.goal_category,
         is_continued=step.is_continued,
         is_procedural=step.is_procedural,
         relevance=step.relevance,
@@ -268,7 +270,7 @@ def _point(known: _Known, one: _Annotated, step: Step, part: VideoPart, gathered
 
 
 def video_path(known: _Known, uid: str) -> str:
-    """Return where the file of a video lies; where it is absent, where a download puts it."""
+    """Return the path of a video: that of the file that exists, else that of a download."""
     folder = known.config.video
     paths = [*(f"{release}/{folder}/{uid}.mp4" for release in RELEASES), f"{folder}/{uid}.mp4"]
     return known.folders.first(paths) or paths[0]
@@ -296,7 +298,7 @@ def _counts(
     rows: list[CorpusCount] = []
     roles: tuple[tuple[Released, int], ...] = (("train", 480), ("test", 124))
     for role, paper in roles:
-        entries = [one.entry for one in annotated if one.released == role]
+        entries = [item.entry for item in annotated if item.released == role]
         kept = f"entries that keep a segment, {role}"
         rows += [
             count(f"entries, {role}", len(entries)),
@@ -306,10 +308,10 @@ def _counts(
         ]
     for least in CUTS:
         what = f"training labels that stand at least {least} times"
-        said = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
-        rows.append(count(what, sum(n >= least for n in labels.values()), setting=said))
-    own = ("segments with absent fields", "segments over two files", OVERLAPS)
-    return *rows, *(count(what, gathered.counts[what]) for what in own)
+        note = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
+        rows.append(count(what, sum(n >= least for n in labels.values()), setting=note))
+    others = ("segments with absent fields", "segments over two files", OVERLAPS)
+    return *rows, *(count(what, gathered.counts[what]) for what in others)
 
 
 PUBLISHED = {
@@ -317,7 +319,7 @@ PUBLISHED = {
     TEST_SEGMENTS: Published(2709, FILTERS),
     LABELS: Published(PAPER_LABELS, f"{FILTERS}, label"),
 }
-"""Counts of the paper: its appendix on data sets; which filter gives them is not said."""
+"""Counts of the paper: its appendix on data sets, which does not state the filter."""
 GOALSTEP = CorpusSpec(
     name="goalstep",
     title="Ego4D GoalStep",

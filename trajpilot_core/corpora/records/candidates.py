@@ -1,4 +1,4 @@
-"""What the readers of annotated segments share: from a take's points to its candidate, and the cut of rare labels."""
+"""Shared parts of the readers of annotated segments: from a take's points to its candidate; cut of rare labels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -30,14 +30,14 @@ OVERLAPS = "neighbours that overlap"
 
 @dataclass
 class ReaderState:
-    """What a reader has found so far."""
+    """The state of a reader while it reads."""
 
     candidates: list[Candidate] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
     released: dict[str, Released] = field(default_factory=dict)
     scenarios: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
-    """What the reader alone can count."""
+    """Counts that only the reader knows."""
     files: set[str] = field(default_factory=set)
     """Files that are read, videos among them."""
 
@@ -45,13 +45,13 @@ class ReaderState:
         """Add one row."""
         self.rejects.append(fault.reject(take, n_units, path, offset))
 
-    def kept(self, found: Iterable[tuple[int, Item | Fault]], take: str, path: str) -> list[Item]:
-        """Return what can be used; each of the others becomes a row that costs one unit.
+    def kept(self, results: Iterable[tuple[int, Item | Fault]], take: str, path: str) -> list[Item]:
+        """Return the usable items; each fault becomes a reject of one unit.
 
         Args:
-            found: place in the source file, and what was read there.
+            results: (place in the source file, item or fault).
         """
-        good, faults = parted(found)
+        good, faults = parted(results)
         for offset, fault in faults:
             self.reject(fault, take, 1, path, offset)
         return list(good)
@@ -59,18 +59,18 @@ class ReaderState:
     def add(
         self, take: TakeFiles, released: Released, points: Sequence[AnnotatedPoint], path: str, folders: Folders
     ) -> None:
-        """Add a take with its points in order of the file, or say why none of them can be used."""
+        """Add a take with its points in order of the file, or the reject that explains why none can be used."""
         ordered = by_start(points)
         n_turned, n_overlaps = sum(a.start_s > b.start_s for a, b in pairwise(points)), overlaps(ordered)
         self.counts[OVERLAPS] += n_overlaps
         if not points:
             return self.reject(Fault(RejectCode.UNLABELLED, "no segment of it can be used"), take.take_id, 0, path)
-        if take.video and not folders.is_there(take.video):  # without one, the run does without videos
-            fault = Fault(RejectCode.VIDEO_MISSING, f"{take.video} is not there")
+        if take.video and not folders.is_there(take.video):  # empty: the run does without videos
+            fault = Fault(RejectCode.VIDEO_MISSING, f"{take.video} is missing")
             return self.reject(fault, take.take_id, len(points), path)
         self.candidates.append(Candidate(take, released, ordered, path))
         if n_turned:
-            fault = Fault(RejectCode.TS_REORDERED, f"{n_turned} segments stood before one that starts earlier")
+            fault = Fault(RejectCode.TS_REORDERED, f"{n_turned} segments precede one that starts earlier")
             self.reject(fault, take.take_id, 0, path)
         if n_overlaps:
             self.reject(overlap_fault(n_overlaps), take.take_id, 0, path)
@@ -79,59 +79,54 @@ class ReaderState:
     def reading(
         self, folders: Folders, n_in: int, scenarios: Collection[str], counts: tuple[CorpusCount, ...]
     ) -> CorpusReading:
-        """Return what was found, with a warning for each file that a broken download left.
+        """Return the reading, with a warning for each leftover of a broken download.
 
         Args:
             scenarios: of the takes whose metadata can be used.
         """
-        leftovers = leftover_rejects(("", path) for path in folders.leftovers())
+        rejects = (*self.rejects, *leftover_rejects(("", path) for path in folders.leftovers()))
+        files = {*self.files, *([WORLD_FILE] if folders.is_there(WORLD_FILE) else [])}
+        for path in files:
+            folders.is_there(path)  # lists its folder, so that leftovers of a broken download next to it are found
         return CorpusReading(
             candidates=tuple(sorted(self.candidates, key=lambda c: c.take.take_id)),
-            rejects=(*self.rejects, *leftovers),
+            rejects=rejects,
             n_in=n_in,
             released=self.released,
             scenarios=frozenset(scenarios),
             counts=counts,
-            listing=listing_of(folders, self.files),
+            listing=Listing(tuple(sorted(files)), (), tuple(sorted(folders.leftovers()))),
         )
 
 
-def listing_of(folders: Folders, files: Iterable[str]) -> Listing:
-    """Return the files of a corpus without poses, world.json among them where the corpus was simulated."""
-    every = {*files, *([WORLD_FILE] if folders.is_there(WORLD_FILE) else [])}
-    for path in every:
-        folders.is_there(path)  # so that what a broken download left next to it is found
-    return Listing(tuple(sorted(every)), (), tuple(sorted(folders.leftovers())))
-
-
 def listed_by(read: CorpusReader) -> CorpusLister:
-    """Return what lists the files that a reader notes while it reads; no video is opened."""
+    """Return a lister of the files that a reader records while it reads; no video is opened."""
 
     def listing(corpus: Corpus, config: IngestConfig) -> Listing:
-        found = read(corpus, config).listing
-        assert found is not None
-        return found
+        files = read(corpus, config).listing
+        assert files is not None
+        return files
 
     return listing
 
 
 def overlap_fault(n: int) -> Fault:
-    """Return the warning of a take in which so many segments overlap."""
-    return Fault(RejectCode.SEGMENT_OVERLAP, f"{n} segments start before the one in front ends")
+    """Return the warning for a take with n overlapping segments."""
+    return Fault(RejectCode.SEGMENT_OVERLAP, f"{n} segments start before the previous one ends")
 
 
 def overlaps(ordered: Sequence[AnnotatedPoint]) -> int:
-    """Return how many annotated segments start before the one in front of them ends."""
+    """Return how many annotated segments start before the previous one ends."""
     spans = [(p.details.annotated_start_s, p.details.annotated_end_s) for p in ordered if p.details is not None]
     known = [(start_s, end_s) for start_s, end_s in spans if start_s is not None and end_s is not None]
     return sum(a[1] > b[0] for a, b in pairwise(known))
 
 
 def kept_labels(labels: Iterable[str], least: int) -> frozenset[str] | None:
-    """Return the training labels that stand there at least so often; None where nothing is cut.
+    """Return the labels that occur at least `least` times in training; None where nothing is cut.
 
     Args:
-        least: 0 for no cut. A corpus without training segments is not cut: there is nothing to count.
+        least: 0 for no cut. A corpus without training segments is not cut.
     """
     times = Counter(labels)
     return frozenset(label for label, n in times.items() if n >= least) if least > 0 and times else None
@@ -140,11 +135,11 @@ def kept_labels(labels: Iterable[str], least: int) -> frozenset[str] | None:
 def drop_rare(reading: CorpusReading, least: int) -> CorpusReading:
     """Return a reading without the labels that have fewer than `least` training segments; the cuts become rejects.
 
-    What is left out never was in the sequence: windows go across it.
+    Windows continue across the segments that are left out.
 
     Args:
         reading: of a corpus whose points have label ids; all training segments that were read count.
-        least: training segments, 0 for no cut; a corpus without training segments is not cut, nothing can be counted.
+        least: training segments, 0 for no cut; a corpus without training segments is not cut.
     """
     trained = Counter(p.label_id for c in reading.candidates if c.released == "train" for p in c.points)
     if not least or not trained:
@@ -170,11 +165,11 @@ def claimed_twice(claims: Iterable[tuple[str, str, Released]]) -> dict[str, Faul
     for video, owner, released in claims:
         owners[video].add((owner, released))
     faults: dict[str, Fault] = {}
-    for video, found in owners.items():
-        if len(found) == 1:
+    for video, claims_of_video in owners.items():
+        if len(claims_of_video) == 1:
             continue
-        both = len({released for _, released in found}) > 1
+        both = len({released for _, released in claims_of_video}) > 1
         code = RejectCode.NO_SPLIT if both else RejectCode.RECORD_MALFORMED
-        said = "in training and in the tested split" if both else f"{len(found)} times"
-        faults |= {owner: Fault(code, f"the video {video} is annotated {said}") for owner, _ in found}
+        where = "in training and in the tested split" if both else f"{len(claims_of_video)} times"
+        faults |= {owner: Fault(code, f"the video {video} is annotated {where}") for owner, _ in claims_of_video}
     return faults

@@ -1,8 +1,8 @@
 """The closed vocabulary of atomic descriptions: classes of (verb, head noun). Rule: D 24, docs/decisions/corpora.md.
 
-The paper names 1,165 classes and no rule. Ours needs no list of words by hand beyond English function words: frequent
-classes are kept, so many that their number comes nearest the one that is asked for; every other label goes to the
-class whose training texts share most words with it. Segments keep their labels: a class is read off a label where
+The paper names 1,165 classes and no rule. Ours needs no word lists beyond English function words: frequent
+classes are kept, as many as come nearest to the requested number; every other label goes to the
+class whose training texts share most words with it. Segments keep their labels: labels are mapped to classes where
 answers are scored (docs/decisions/classes.md).
 """
 
@@ -38,7 +38,7 @@ VerbNoun = tuple[str, str]
 
 
 class KeptClasses(NamedTuple):
-    """Which classes are kept, and where every label goes."""
+    """Which classes are kept, and the class of every label."""
 
     of: Mapping[str, VerbNoun]
     """Label -> its kept class."""
@@ -115,7 +115,7 @@ def _nearest(
 
 
 def label_classes(labels: pa.Table, wanted: int | None) -> tuple[pa.Table, tuple[CorpusCount, ...]]:
-    """Return the class of every label (columns of `LabelClass`, in order of label id), and what the collapse came to.
+    """Return the class of every label (columns of `LabelClass`, in order of label id), and counts of the collapse.
 
     Args:
         labels: the table of labels; the released training split decides on the classes, dev among it.
@@ -132,7 +132,9 @@ def label_classes(labels: pa.Table, wanted: int | None) -> tuple[pa.Table, tuple
     members: dict[VerbNoun, list[Label]] = defaultdict(list)
     for row in rows:
         members[chosen.of[row.label]].append(row)
-    first = {pair: min(own, key=lambda row: (-row.n_train, row.label, row.label_id)) for pair, own in members.items()}
+    first = {
+        pair: min(group, key=lambda row: (-row.n_train, row.label, row.label_id)) for pair, group in members.items()
+    }
     moved = sum(row.n_train + row.n_dev + row.n_test for row in rows if chosen.of[row.label] != verb_noun(row.label))
     counts = (
         count(CLASSES, len(members), PAPER_CLASSES, SETTING),

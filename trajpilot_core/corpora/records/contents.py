@@ -1,7 +1,7 @@
-"""What the annotations of each take contribute to trainings, as digests.
+"""Digests of what the annotations of each take contribute to trainings.
 
-A training is made again where the digest of a take that it was fitted or measured on changes: a take that is new in
-test changes none of them (docs/decisions/trainings.md).
+A training is repeated if the digest of a take that it was fitted or measured on changes; a new test take changes none
+(docs/decisions/trainings.md).
 """
 
 import hashlib
@@ -39,15 +39,15 @@ def contents_of(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> pa.Ta
 
 
 def _digests(table: pa.Table, id_column: str, content: pa.ChunkedArray) -> Mapping[str, str]:
-    """Return take -> sha256 over its rows in the order of their ids, whatever their order in the table.
+    """Return take -> sha256 over its rows in the order of their ids.
 
     Args:
         table: with take_id and the column of ids.
-        content: what else a row says, one text per row.
+        content: the rest of each row as text.
     """
     order = pc.sort_indices(table, [("take_id", "ascending"), (id_column, "ascending")])
     lines = pc.binary_join_element_wise(table[id_column], content, SEPARATOR).take(order)
-    found: dict[str, hashlib._Hash] = {}
+    digests: dict[str, hashlib._Hash] = {}
     for take, line in zip(table["take_id"].take(order).to_pylist(), lines.to_pylist(), strict=True):
-        found.setdefault(take, hashlib.sha256()).update(f"{line}\n".encode())
-    return {take: digest.hexdigest() for take, digest in found.items()}
+        digests.setdefault(take, hashlib.sha256()).update(f"{line}\n".encode())
+    return {take: digest.hexdigest() for take, digest in digests.items()}

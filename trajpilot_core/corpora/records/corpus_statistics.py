@@ -1,4 +1,4 @@
-"""What ingest writes besides its tables: details of segments, labels by scenario, and counts next to the paper's."""
+"""Further tables of ingest: details of segments, labels by scenario, and counts next to those of the paper."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from trajpilot_core.corpora.records.tables import CutTake, Tables
 TRAIN_TAKES, TEST_TAKES = "takes, train", "takes, test"
 TRAIN_SEGMENTS, TEST_SEGMENTS = "segments, train", "segments, test"
 LABELS, SCENARIOS = "labels", "scenarios"
-"""`CorpusCount.what` of the counts that every corpus has; train holds dev, which the paper does not set apart."""
+"""`CorpusCount.what` of the counts that every corpus has; train includes dev, which the paper does not separate."""
 
 
 def details_of(cut: Sequence[CutTake], segments: pa.Table) -> pa.Table:
@@ -32,11 +32,11 @@ def details_of(cut: Sequence[CutTake], segments: pa.Table) -> pa.Table:
 
 
 def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | None) -> pa.Table:
-    """Return one row per scenario and label that stands there or is allowed there, in order.
+    """Return one row per scenario and label that occurs or is allowed in it, in order.
 
     Args:
-        allowed: scenario -> label ids that its mask lets through; None: those seen there in training. A label that no
-            segment of the corpus has is left out, because it has no row in `labels`.
+        allowed: scenario -> label ids that its mask allows; None: those seen there in training. A label without
+            segments is left out, because it has no row in `labels`.
     """
     counts = _scenario_counts(tables)
     known = set(tables.labels.column("label_id").to_pylist())
@@ -60,16 +60,16 @@ def _scenario_counts(tables: Tables) -> dict[tuple[str, str], dict[str, int]]:
         .group_by(["scenario", "label_id", "split"])
         .aggregate([([], "count_all")])
     )
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    counts: dict[tuple[str, str], dict[str, int]] = {}
     for row in grouped.to_pylist():
-        found.setdefault((row["scenario"], row["label_id"]), {})[row["split"]] = row["count_all"]
-    return found
+        counts.setdefault((row["scenario"], row["label_id"]), {})[row["split"]] = row["count_all"]
+    return counts
 
 
 def counts_of(tables: Tables, reading: CorpusReading, published: Mapping[str, Published]) -> list[CorpusCount]:
-    """Return what was counted, in a fixed order: what every corpus has, then what the reader alone can count.
+    """Return the counts in a fixed order: those that every corpus has, then those of the reader.
 
-    The paper's counts are of real recordings, so simulated takes have none next to theirs.
+    The paper counts real recordings, so counts of simulated takes have no paper value.
     """
     is_real = SIMULATED not in tables.takes.column("corpus").to_pylist()
     stated = {what: (known.count, known.setting) for what, known in published.items()}

@@ -13,12 +13,12 @@ INTERVAL = ("take_id", "segment_id", "start_s", "end_s")
 
 def intervals_by_take(segments: pa.Table) -> dict[str, list[JsonValue]]:
     """Return take -> [segment id, start, end] of its segments, in order of their ids."""
-    found: dict[str, list[JsonValue]] = {}
+    intervals: dict[str, list[JsonValue]] = {}
     ordered = segments.sort_by([("take_id", "ascending"), ("segment_id", "ascending")])
     takes, *columns = (ordered[name].to_numpy().tolist() for name in INTERVAL)  # to_pylist takes four times as long
     for take, segment, start_s, end_s in zip(takes, *columns, strict=True):
-        found.setdefault(take, []).append([segment, start_s, end_s])
-    return found
+        intervals.setdefault(take, []).append([segment, start_s, end_s])
+    return intervals
 
 
 def covered_s(source: Source) -> float:

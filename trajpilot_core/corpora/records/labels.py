@@ -6,6 +6,7 @@ Two texts are the same answer when their normalised strings are equal, or when a
 
 import csv
 import io
+import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,8 +17,11 @@ from trajpilot_core.incoming import BOM, decode_text
 
 SUBJECTS = "the camera wearer, a camera wearer, camera wearer, the person, a person, person, the wearer, c"
 SUBJECT_PHRASES = tuple(SUBJECTS.split(", "))
-"""What stands for the wearer at the start of a description; `c` is the corpus's own letter."""
+"""Names of the wearer at the start of a description; `c` is that of Ego-Exo4D."""
 APOSTROPHES = "'’ʼ`´"
+UNSURE_TAG = re.compile(r"#\s*unsure\b|<\s*unsure\b")
+TAG = re.compile(rf"{UNSURE_TAG.pattern}\s*>?|#[a-z]\w*|<\s*/?\s*[a-z]\w*\s*/?\s*>")
+"""Tags that narrators put into a text, in lower case: `#C`, `#unsure`, `<unsure>`."""
 COLUMNS = ["text", "label_id"]
 
 
@@ -35,20 +39,29 @@ _CHARACTERS = _Characters()
 
 
 def normalise(text: str, subjects: Sequence[str] = SUBJECT_PHRASES) -> str:
-    """Return the label of a description: NFKC, lower case, no punctuation, single spaces, no leading subject.
+    """Return the label of a description: NFKC, lower case, no tags, no punctuation, single spaces, no leading subject.
 
     Idempotent: the label of a label is the label itself. Empty where nothing is left.
 
     Args:
-        subjects: phrases in normal form that are dropped from the front, as often as they stand there.
+        subjects: phrases in normal form that are dropped from the front, repeatedly.
     """
     before = None
     while text != before:
         before = text
-        words = " ".join(unicodedata.normalize("NFKC", text).lower().translate(_CHARACTERS).split())
+        words = " ".join(TAG.sub(" ", _folded(text)).translate(_CHARACTERS).split())
         spoken = next((s for s in subjects if words == s or words.startswith(f"{s} ")), "")
         text = words[len(spoken) + 1 :] if spoken else words
     return text
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).lower()
+
+
+def is_tagged_unsure(text: str) -> bool:
+    """Return whether a description carries a tag like `#unsure` or `<unsure>`."""
+    return UNSURE_TAG.search(_folded(text)) is not None
 
 
 def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
@@ -70,7 +83,7 @@ def read_paraphrases(content: bytes, where: str) -> dict[str, str]:
             if groups.setdefault(text, label_id) != label_id:
                 raise InputError(f"{line}: {text!r} is in the groups {groups[text]!r} and {label_id!r}; keep one")
     except csv.Error as error:
-        raise InputError(f"{where} is no CSV: {error}; quote texts that hold commas") from error
+        raise InputError(f"{where} is no CSV: {error}; quote texts that contain commas") from error
     return groups
 
 
@@ -87,12 +100,12 @@ def label_rows(texts: Iterable[tuple[str, str, Split]]) -> list[Label]:
         total: Counter[Split] = Counter()
         for (_, split), n in counts.items():
             total[split] += n
-        found = sorted({text for text, _ in counts})
+        texts_of_group = sorted({text for text, _ in counts})
         labels.append(
             Label(
                 label_id=label_id,
-                label=min(found, key=lambda text: (-counts[text, "train"], text)),
-                paraphrases=tuple(found),
+                label=min(texts_of_group, key=lambda text: (-counts[text, "train"], text)),
+                paraphrases=tuple(texts_of_group),
                 n_train=total["train"],
                 n_dev=total["dev"],
                 n_test=total["test"],

@@ -1,4 +1,4 @@
-"""Annotations of one take -> half-open intervals inside its video, and the runs that windows may not leave.
+"""Annotations of one take -> half-open intervals inside its video, and the runs that no window crosses.
 
 Source: paper, appendix on preprocessing (moments: midpoints to the neighbouring descriptions; annotated segments:
 around their middle, not beyond their ends); what it leaves open (first and last interval, cap, video's end) is decided
@@ -18,12 +18,12 @@ ROUNDING = 1e-9
 
 
 class CutIntervals(NamedTuple):
-    """(N,) intervals in seconds and what happened to each; an interval that is lost keeps its numbers."""
+    """(N,) intervals in seconds and the fate of each; a lost interval keeps its numbers."""
 
     start_s: Array
     end_s: Array
     is_outside: Mask
-    """Lost: the time point, or too much of the interval, lies outside the video."""
+    """Lost: the time point, or too much of the interval, is outside the video."""
     is_empty: Mask
     """Lost: no length, or less than `min_segment_s`."""
     is_clipped: Mask
@@ -57,8 +57,8 @@ def midpoint_intervals(anchor_s: Array, duration_s: float, cap_s: float | None) 
 def span_intervals(annotated_s: Array, cap_s: float | None) -> tuple[Array, Array]:
     """Return (N,) starts and ends: around the middle of each annotated segment, at most `cap_s` either side.
 
-    They never leave the annotated segment, so one without length, or that ends before it starts, stays so. Segments
-    that overlap give intervals that may overlap.
+    They never leave the annotated segment, so a segment without length, or that ends before it starts, stays one.
+    Overlapping segments give intervals that may overlap.
 
     Args:
         annotated_s: (N, 2) annotated starts and ends in seconds.
@@ -95,7 +95,7 @@ def fit_to_video(
 
 
 def run_numbers(is_kept: Mask, begins_group: Mask | None = None) -> NDArray[np.int64]:
-    """Return the run of each kept segment, shape (K,), from 0: it rises by one where a lost segment stood between.
+    """Return the run of each kept segment, shape (K,), from 0: it rises by one after a lost segment.
 
     Args:
         is_kept: shape (N,), segments of one take in order of time.

@@ -1,4 +1,4 @@
-"""Which captures, takes and shots are held out, by rules that no order and no history changes.
+"""Which captures, takes and shots are held out, by rules that do not depend on order or history.
 
 Dev: training captures. Basketball: a take-disjoint split with as many made as missed shots on both sides.
 """
@@ -14,7 +14,7 @@ Counts = tuple[int, int]
 
 
 def rank(seed: int, name: str) -> str:
-    """Return what a capture, a take or a shot is sorted by, so that no order decides which ones are sampled."""
+    """Return the sort key of a capture, take or shot, so that the sample does not depend on the order of files."""
     return hashlib.sha256(f"{seed}:{name}".encode()).hexdigest()
 
 

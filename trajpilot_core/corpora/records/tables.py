@@ -1,4 +1,4 @@
-"""Candidates with probed videos -> the four tables of ingest, built as columns: windows come by the million."""
+"""Candidates with probed videos -> the four tables of ingest, built as columns: there are millions of windows."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class Tables(NamedTuple):
 
 
 class Labelling:
-    """Raw text -> (label, label id), each text worked out once."""
+    """Raw text -> (label, label id), each text normalised once."""
 
     def __init__(self, groups: dict[str, str], config: IngestConfig) -> None:
         self._groups = groups
@@ -62,24 +62,24 @@ class Labelling:
         self._known: dict[str, tuple[str, str]] = {}
 
     def of(self, point: AnnotatedPoint) -> tuple[str, str]:
-        """Return label and label id of a point: the reader's own, else those of its text."""
+        """Return label and label id of a point: those that the reader set, else those of its text."""
         if point.label is None or point.label_id is None:
             return self(point.text)
         return point.label, point.label_id
 
     def __call__(self, text: str) -> tuple[str, str]:
         """Return label and label id; both empty where nothing is left of the text."""
-        found = self._known.get(text)
-        if found is None:
+        known = self._known.get(text)
+        if known is None:
             label = normalise(text, self._subjects)
-            found = self._known[text] = (label, self._groups.get(label, label))
-        return found
+            known = self._known[text] = (label, self._groups.get(label, label))
+        return known
 
 
 def cut_take(
     candidate: Candidate, probe: "VideoProbe", label_of: Labelling, config: IngestConfig
 ) -> tuple[CutTake, list[Reject]]:
-    """Cut a take's points into segments; what is lost after the filters breaks the run."""
+    """Cut a take's points into segments; a point that is lost after the filters ends its run."""
     points = candidate.points
     anchor_s = np.array([point.time_s for point in points], np.float64)
     spans = [point.span_s for point in points if point.span_s is not None]
@@ -88,10 +88,10 @@ def cut_take(
         interval_s = span_intervals(np.array(spans, np.float64), config.interval_cap_s)
     else:
         interval_s = midpoint_intervals(anchor_s, probe.duration_s, config.interval_cap_s)
-    found = fit_to_video(anchor_s, *interval_s, probe.duration_s, config)
+    intervals = fit_to_video(anchor_s, *interval_s, probe.duration_s, config)
     named = [label_of.of(point) for point in points]
     is_unnamed = np.array([label == "" for label, _ in named], bool)
-    is_kept = ~(is_unnamed | found.is_outside | found.is_empty)
+    is_kept = ~(is_unnamed | intervals.is_outside | intervals.is_empty)
     begins_group = [i > 0 and point.group != points[i - 1].group for i, point in enumerate(points)]
     kept, run = [int(i) for i in np.flatnonzero(is_kept)], run_numbers(is_kept, np.array(begins_group, bool))
     cut = CutTake(
@@ -100,35 +100,36 @@ def cut_take(
         tuple(points[i] for i in kept),
         tuple(named[i][0] for i in kept),
         tuple(named[i][1] for i in kept),
-        found.start_s[kept],
-        found.end_s[kept],
+        intervals.start_s[kept],
+        intervals.end_s[kept],
         run,
     )
-    return cut, _segment_rejects(candidate, found, is_unnamed, probe.duration_s)
+    return cut, _segment_rejects(candidate, intervals, is_unnamed, probe.duration_s)
 
 
 def _segment_rejects(
-    candidate: Candidate, found: CutIntervals, is_unnamed: NDArray[np.bool_], duration_s: float
+    candidate: Candidate, intervals: CutIntervals, is_unnamed: NDArray[np.bool_], duration_s: float
 ) -> list[Reject]:
     """Return one reject for each segment that is lost or was cut at the video's end, the first reason that applies."""
     rejects = []
-    for i in np.flatnonzero(is_unnamed | found.is_outside | found.is_empty | found.is_clipped):
+    for i in np.flatnonzero(is_unnamed | intervals.is_outside | intervals.is_empty | intervals.is_clipped):
         point = candidate.points[i]
-        span = f"[{found.start_s[i]:.3f}, {found.end_s[i]:.3f}) s at {point.time_s:.3f} s, video of {duration_s:.3f} s"
+        start_s, end_s = intervals.start_s[i], intervals.end_s[i]
+        span = f"[{start_s:.3f}, {end_s:.3f}) s at {point.time_s:.3f} s, video of {duration_s:.3f} s"
         if is_unnamed[i]:
             fault = Fault(RejectCode.LABEL_EMPTY, f"text is {point.text[:120]!r}")
-        elif found.is_outside[i]:
+        elif intervals.is_outside[i]:
             fault = Fault(RejectCode.SEGMENT_OUTSIDE, span)
         else:
-            fault = Fault(RejectCode.SEGMENT_EMPTY if found.is_empty[i] else RejectCode.SEGMENT_CLIPPED, span)
+            fault = Fault(RejectCode.SEGMENT_EMPTY if intervals.is_empty[i] else RejectCode.SEGMENT_CLIPPED, span)
         rejects.append(fault.reject(candidate.take.take_id, 1, candidate.source_file, point.offset))
     return rejects
 
 
 def subject_phrases(config: IngestConfig) -> tuple[str, ...]:
-    """Return what is dropped from the front of a description: names of the wearer and the subjects of the settings."""
-    own = {normalise(subject, ()) for subject in config.subjects} - {""}
-    return (*SUBJECT_PHRASES, *sorted(own - set(SUBJECT_PHRASES)))
+    """Return the phrases that are dropped from the front of a description: names of the wearer, configured subjects."""
+    phrases = {normalise(subject, ()) for subject in config.subjects} - {""}
+    return (*SUBJECT_PHRASES, *sorted(phrases - set(SUBJECT_PHRASES)))
 
 
 def tables_of(
@@ -142,8 +143,7 @@ def tables_of(
         horizons: shortest and longest window of this corpus; None: those of the settings.
     """
     splits: list[Split] = [
-        "test" if one.candidate.released == "test" else "dev" if one.candidate.take.capture in dev else "train"
-        for one in cut
+        "test" if c.candidate.released == "test" else "dev" if c.candidate.take.capture in dev else "train" for c in cut
     ]
     segments = _segments(cut, splits)
     texts = [segments.column(name).to_pylist() for name in ("label_id", "label", "split")]
@@ -198,7 +198,7 @@ def window_rows(take: NDArray[np.int64], run: NDArray[np.int64], horizon: int) -
     Source: paper, 3.1.
 
     Args:
-        take: (N,) number of the take of each segment; the rows of one take stand together, in order of position.
+        take: (N,) number of the take of each segment; the rows of a take are adjacent, in order of position.
         run: (N,) run of each segment within its take.
     """
     first, last = slice(None, max(0, len(take) - horizon + 1)), slice(horizon - 1, None)

@@ -27,13 +27,13 @@ def probe_videos(
     """
     videos = [c.take.video for c in candidates]
     before = [stat(corpus, video) for video in videos]
-    found = probe_many(videos, workers, timeout_s, progress, local_copies(corpus, scratch))
-    return [_checked(corpus, *row) for row in zip(videos, found, before, strict=True)]
+    probes = probe_many(videos, workers, timeout_s, progress, local_copies(corpus, scratch))
+    return [_checked(corpus, *row) for row in zip(videos, probes, before, strict=True)]
 
 
-def _checked(corpus: Corpus, video: str, found: VideoProbe | VideoError, was: Stat | None) -> VideoProbe | Fault:
-    if stat(corpus, video) != was:
+def _checked(corpus: Corpus, video: str, result: VideoProbe | VideoError, before: Stat | None) -> VideoProbe | Fault:
+    if stat(corpus, video) != before:
         return Fault(RejectCode.INPUT_UNSTABLE, "the video changed while its frames were counted")
-    if isinstance(found, VideoError):
-        return Fault(found.code, str(found))
-    return found
+    if isinstance(result, VideoError):
+        return Fault(result.code, str(result))
+    return result

@@ -1,4 +1,4 @@
-"""Takes whose videos are not there: how long they are by their metadata, and who must not ask for their frames.
+"""Takes without videos: their length according to the metadata, and errors where frames are needed.
 
 Source: docs/decisions/released-features.md.
 """
@@ -19,10 +19,7 @@ NO_VIDEO = "no video: ingest did without (ingest.video=none)"
 
 
 def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:
-    """Refuse to go without videos on a corpus whose metadata do not say how long they are.
-
-    Raises InputError: `ingest.video` is none, and the corpus is such a one.
-    """
+    """Raise InputError where `ingest.video` is none and the metadata of the corpus do not state video lengths."""
     if config.video == "none" and not spec.download.without_videos:
         raise InputError(
             f"ingest.video=none takes the lengths of videos from the metadata, and no reader of {spec.title} has them; "
@@ -31,7 +28,7 @@ def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:
 
 
 def stated_video(candidate: Candidate) -> "VideoProbe | Fault":
-    """Return what the metadata state of a take's video, in place of what its file holds; no picture was counted."""
+    """Return the facts that the metadata state about a take's video, in place of those counted in its file."""
     from trajpilot_core.video.probe import VideoProbe
 
     take = candidate.take

@@ -1,7 +1,7 @@
 """T_device_camera of the RGB camera from MPS `online_calibration.jsonl`.
 
 Format: https://facebookresearch.github.io/projectaria_tools/docs/data_formats/mps/slam/mps_trajectory. One line per
-0.1 s; the quaternion stands as [w, [x, y, z]] there, w first, unlike in the pose file.
+0.1 s; the quaternion is written as [w, [x, y, z]], w first, unlike in the pose file.
 """
 
 import re
@@ -24,7 +24,7 @@ STAMP = re.compile(rb'"tracking_timestamp_us"\s*:\s*(-?\d{1,18})\b')
 def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: float, path: str) -> Poses:
     """Return T_device_camera at the lines nearest to the given times.
 
-    Lines that are unreadable or lack the camera do not count; only the lines chosen are parsed.
+    Lines that are unreadable or lack the camera are ignored; only the chosen lines are parsed.
 
     Args:
         content: the calibration file.
@@ -36,9 +36,9 @@ def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: f
         (N,) poses, the quaternions of unit norm.
 
     Raises:
-        TakeFault: CALIBRATION_MISSING, no line holds the camera.
+        TakeFault: CALIBRATION_MISSING, no line contains the camera.
     """
-    lines = {int(found[1]): line for line in content.splitlines() if (found := STAMP.search(line))}
+    lines = {int(match[1]): line for line in content.splitlines() if (match := STAMP.search(line))}
     stamps = np.array(sorted(lines), dtype=np.int64)
     nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
     known = {stamp: extrinsics(lines[stamp], tolerance) for stamp in set(nearest)}
@@ -48,13 +48,13 @@ def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: f
         nearest = stamps[_nearest(stamps, times_us)].tolist() if len(stamps) else []
     chosen = [pose for stamp in nearest if (pose := known[stamp]) is not None]
     if len(chosen) != len(times_us):
-        detail = f"none of the {len(lines)} lines with a time holds a usable T_Device_Camera of {RGB_LABEL}"
+        detail = f"none of the {len(lines)} lines with a time contains a usable T_Device_Camera of {RGB_LABEL}"
         raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)
     return Poses(*(np.array(part).reshape(len(chosen), -1) for part in zip(*chosen, strict=True)))
 
 
 def _nearest(sorted_stamps: NDArray[np.int64], times_us: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the position of the nearest of the sorted stamps for each time; the earlier one where two are as near."""
+    """Return the index of the sorted stamp nearest to each time; of two as near, the earlier one."""
     above = np.clip(np.searchsorted(sorted_stamps, times_us), 1, max(len(sorted_stamps) - 1, 1))
     above = np.minimum(above, len(sorted_stamps) - 1)
     below = np.maximum(above - 1, 0)
@@ -63,7 +63,7 @@ def _nearest(sorted_stamps: NDArray[np.int64], times_us: NDArray[np.int64]) -> N
 
 
 def extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
-    """Return q_xyzw, shape (4,), and t_m, shape (3,), of the RGB camera in a line; None where it is not there.
+    """Return q_xyzw, shape (4,), and t_m, shape (3,), of the RGB camera in a line; None where it is missing.
 
     Written as {"Translation": [3], "UnitQuaternion": [w, [x, y, z]]}.
     """
@@ -80,7 +80,7 @@ def extrinsics(line: bytes, tolerance: float) -> tuple[Array, Array] | None:
 
 
 def camera_record(line: bytes) -> dict[str, Any]:
-    """Return what a line says about the RGB camera; empty where it does not hold it."""
+    """Return the record of the RGB camera in a line; empty where there is none."""
     try:
         record: Any = parse_json(line, "a line of the calibration")
     except InputError:
@@ -93,7 +93,7 @@ def camera_record(line: bytes) -> dict[str, Any]:
 
 
 def lens_of(content: bytes, path: str) -> Lens:
-    """Return the lens of the RGB camera, from the first line that holds one of a kind that is known.
+    """Return the lens of the RGB camera, from the first line with a known projection.
 
     Raises:
         TakeFault: CALIBRATION_MISSING, no line does.
@@ -103,6 +103,6 @@ def lens_of(content: bytes, path: str) -> Lens:
         lens = known_lens(camera_record(line).get("Projection"))
         if lens is not None:
             return lens
-    known = f"none of the {len(lines)} lines holds a projection of {RGB_LABEL} that is known"
+    known = f"none of the {len(lines)} lines contains a known projection of {RGB_LABEL}"
     detail = f"{known}; odometry.intrinsics can be set to assumed"
     raise TakeFault(RejectCode.CALIBRATION_MISSING, detail, path)

@@ -2,11 +2,11 @@
 
 Format: https://facebookresearch.github.io/projectaria_tools/docs/data_formats/mps/slam/mps_trajectory. One row per
 pose, about 1 kHz, `tracking_timestamp_us` on the device clock, T_world_device with the quaternion in the order
-x, y, z, w. Columns are found by name: releases differ (20 columns, 28 with ECEF poses). A file whose quaternion columns
-were written in another order than their names say cannot be distinguished from a good one.
+x, y, z, w. Columns are found by name: releases differ (20 columns, 28 with ECEF poses). A file with quaternion columns
+in another order than their names state cannot be distinguished from a good one.
 
-Two readers give the same rows to the same checks: `whole` parses the file, `sparse` only the lines that the knots need
-(trajpilot_core/poses/aria/sparse.py). docs/decisions/gaps.md states what each of them sees.
+Two readers pass their rows to the same checks: `whole` parses the file, `sparse` only the lines that the knots need
+(trajpilot_core/poses/aria/sparse.py). docs/decisions/gaps.md states what each of them detects.
 """
 
 import csv
@@ -34,24 +34,24 @@ HEADER_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class PoseStream:
-    """N poses in order of time, as they stand in the file."""
+    """N poses in order of time, as written in the file."""
 
     stamp_us: NDArray[np.int64]
     """(N,) device clock, not decreasing."""
     T_world_device: Poses
     """(N,) as written: the quaternions are not normalised, anything may be NaN."""
     graph: NDArray[np.uint32]
-    """(N,) number of the map whose world frame the pose is in."""
+    """(N,) number of the map that defines the world frame of the pose."""
     quality: NDArray[np.float64]
     """(N,) tracking quality, 0 to 1."""
     readable: NDArray[np.bool_]
-    """(N,) False: a needed field is absent or no number. The row then has the stamp of the row before it."""
+    """(N,) False: a needed field is missing or not a number. The row then has the stamp of the row before it."""
     was_sorted: bool
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the resampling will ask of a file, for the sparse reader."""
+    """The knots of the resampling, for the sparse reader."""
 
     knots_us: NDArray[np.int64]
     """(S, K) knot times of S segments, whole microseconds (rounded down), rising along K."""
@@ -69,7 +69,7 @@ def read_poses(data_root: str, path: str, reader: Literal["auto", "sparse", "who
         request: the knots.
 
     Returns:
-        All rows of the file, or a part of them that answers the same for every knot.
+        All rows of the file, or a part of them with the same results for every knot.
 
     Raises:
         TakeFault: NO_TRAJECTORY, WRONG_TYPE, TRAJ_MALFORMED, INPUT_UNSTABLE.
@@ -81,7 +81,7 @@ def read_poses(data_root: str, path: str, reader: Literal["auto", "sparse", "who
         with local.open("rb") as stream:
             head = stream.read(HEADER_BYTES)
     except MISSING as error:
-        raise TakeFault(RejectCode.NO_TRAJECTORY, "the pose file is not there", path) from error
+        raise TakeFault(RejectCode.NO_TRAJECTORY, "the pose file is missing", path) from error
     if head.startswith(GZIP_MAGIC):
         return parse(unpack(local.read_bytes(), path), path)
     names = header(head, path)
@@ -90,7 +90,7 @@ def read_poses(data_root: str, path: str, reader: Literal["auto", "sparse", "who
 
 
 def _sparse_rows(local: Path, names: list[str], request: Request, path: str) -> PoseStream | None:
-    """Read only the rows that the knots need; None where the file must be read whole."""
+    """Read only the rows that the knots need; None where the whole file must be read."""
     before = local.stat()
     content = sparse.thin(local, names.index(STAMP), request.knots_us, request.max_inner_gap_us)
     after = local.stat()
@@ -106,7 +106,7 @@ def header(head: bytes, path: str) -> list[str]:
     """Return the column names of a pose file from its first bytes.
 
     Raises:
-        TakeFault: TRAJ_MALFORMED, the file is empty, a web page or another format, or a needed column is absent.
+        TakeFault: TRAJ_MALFORMED, the file is empty, of another format, or lacks a column.
     """
     line = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
     if not line.strip():
@@ -116,8 +116,8 @@ def header(head: bytes, path: str) -> list[str]:
     names = next(csv.reader([line.decode("utf-8", errors="replace").strip()]))
     wrong = [name for name in COLUMNS if names.count(name) != 1]
     if wrong:
-        found = ", ".join(names[:5])
-        detail = f"needs each of these columns once: {', '.join(wrong)}; the {len(names)} found begin with {found}"
+        present = ", ".join(names[:5])
+        detail = f"needs each of these columns once: {', '.join(wrong)}; the {len(names)} found begin with {present}"
         raise TakeFault(RejectCode.TRAJ_MALFORMED, detail, path)
     return names
 
@@ -133,7 +133,7 @@ def parse(content: bytes, path: str) -> PoseStream:
 
 
 def _read_csv(source: Path | bytes, path: str) -> pl.DataFrame:
-    """Read the ten needed columns; a field that is absent or unreadable is null."""
+    """Read the ten needed columns; missing and unreadable fields are null."""
     types: dict[str, pl.DataType | type[pl.DataType]] = dict.fromkeys(NUMBERS, pl.Float64)
     types |= {STAMP: pl.Int64, GRAPH: pl.Categorical}
     try:
@@ -146,7 +146,7 @@ def _read_csv(source: Path | bytes, path: str) -> pl.DataFrame:
 
 
 def _frame_to_stream(frame: pl.DataFrame) -> PoseStream:
-    """Order the rows by time and mark the unreadable ones; none is left out."""
+    """Order the rows by time and mark the unreadable ones; none is dropped."""
     is_readable = ~pl.any_horizontal(pl.all().is_null())
     stamp = pl.when(is_readable).then(pl.col(STAMP)).forward_fill().backward_fill().fill_null(0)
     readable = frame.select(is_readable).to_series().to_numpy()

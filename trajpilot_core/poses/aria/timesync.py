@@ -1,8 +1,8 @@
 """Video time -> device clock, through the capture's `timesync.csv`.
 
 Format: https://docs.ego-exo4d-data.org/data/takes/ . One row per synchronised frame of the whole capture; the column
-`<camera>_capture_timestamp_ns` is the Aria device clock, the clock of the poses. A take is a stretch of rows, and which
-row is its first frame is known by the number of frames in its video (docs/decisions/frames.md).
+`<camera>_capture_timestamp_ns` is the Aria device clock, the clock of the poses. A take is a range of rows, and the row
+of its first frame follows from the number of frames in its video (docs/decisions/frames.md).
 """
 
 import io
@@ -37,7 +37,7 @@ def capture_column(camera: str) -> str:
 def read_column(data_root: str, path: str, camera: str) -> pl.Series:
     """Read one camera's device times of a whole capture, (rows,) Int64 nanoseconds, null where the cell has none.
 
-    Integers are read as integers: near 1e18 a float64 would be off by 128 ns.
+    Integers are not read as float64, which near 1e18 is exact to 128 ns only.
 
     Raises:
         TakeFault: TIMESYNC_MISSING, no file, or not a table with that column.
@@ -55,14 +55,14 @@ def read_column(data_root: str, path: str, camera: str) -> pl.Series:
 
 
 def take_clock(column: pl.Series, take: Take, path: str) -> Clock:
-    """Cut a take's stretch out of its capture's device times.
+    """Return the clock of a take from the device times of its capture.
 
     Raises:
         TakeFault: TIMESYNC_MISSING without indices, TIMESYNC_MISMATCH where indices, rows and frames disagree or the
             device times do not rise.
     """
     if take.timesync_start is None or take.timesync_end is None:
-        raise TakeFault(RejectCode.TIMESYNC_MISSING, "takes.json gives no timesync_start_idx and timesync_end_idx")
+        raise TakeFault(RejectCode.TIMESYNC_MISSING, "takes.json has no timesync_start_idx and timesync_end_idx")
     n_rows = take.timesync_end - take.timesync_start
     if take.n_frames not in (n_rows, n_rows - 1) or take.timesync_start < 0 or take.n_frames < 1:
         detail = (
@@ -83,7 +83,7 @@ def take_clock(column: pl.Series, take: Take, path: str) -> Clock:
         raise TakeFault(RejectCode.TIMESYNC_MISMATCH, detail, path)
     stands = np.diff(ns) <= 0
     if stands.any():
-        detail = f"the device time does not rise after frame {frame[stands.argmax()]}"
+        detail = f"the device time does not increase after frame {frame[stands.argmax()]}"
         raise TakeFault(RejectCode.TIMESYNC_MISMATCH, detail, path)
     return Clock(frame, ns, take.fps)
 
@@ -93,13 +93,13 @@ def device_times(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Map video times to the device clock, linearly between frames.
 
-    The clock goes on for one frame behind the last one that has a time (the last frame lasts that long); that is the
-    clock only, poses are never extrapolated.
+    The clock continues for one frame after the last one with a time, the duration of that frame; poses are never
+    extrapolated.
 
     Args:
         clock: the take's frames.
         times_s: seconds from the start of the video, any shape, e.g. (S, K) knots.
-        max_hole_s: longest stretch of frames without a device time that is bridged.
+        max_hole_s: longest run of frames without a device time that is bridged.
 
     Returns:
         Device times, nanoseconds, and whether each is known, both of the shape of `times_s`.

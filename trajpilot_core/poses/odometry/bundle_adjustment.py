@@ -1,8 +1,8 @@
 """Camera poses of a clip from rays: frames and points at once, weighted least squares on the angle.
 
-Shapes: M observations, T frames, P points. A point lies on the ray of its first observation at inverse depth `rho`; the
+Shapes: M observations, T frames, P points. A point is on the ray of its first observation at inverse depth `rho`; the
 pose of frame k is T_clip_k with rotation R_k and centre c_k. The predicted ray is d = R_k^T (R_a b + rho (c_a - c_k)),
-which is well defined at rho = 0. The scale is where it begins: nothing but the damping holds it.
+which is well defined at rho = 0. Only the damping keeps the scale near its initial value.
 """
 
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from trajpilot_core.arrays import Array
 
 MAX_RHO = 20.0
 STEPS, RETRIES = 15, 4
-"""Most steps, and dampings that a step tries."""
+"""Largest number of steps, and of dampings tried per step."""
 
 
 class Observations(NamedTuple):
@@ -56,7 +56,7 @@ def refine(seen: Observations, start: Solution, free: slice, sigma: float, min_g
 
     Args:
         seen: the observations that count.
-        start: where to begin.
+        start: initial solution.
         free: frames whose poses may change; frame 0 is not among them.
         sigma: angle that counts as a usual error, radians.
         min_gain: share of the cost that a step must gain for another one to follow.

@@ -1,8 +1,8 @@
 """Visual odometry of one clip: gray frames in, camera poses in upright axes and arbitrary scale out.
 
-Corners are followed through the clip. Frame by frame, a turn is fitted to the corners that earlier frames showed; where
-it explains them, the head only turned. Else poses and points are refined (`bundle_adjustment`). Nothing is random:
-equal frames give equal poses. docs/decisions/poses.md states how good this is.
+Corners are tracked through the clip. Frame by frame, a rotation is fitted to the corners seen in earlier frames; where
+it explains them, the head only rotated. Else poses and points are refined (`bundle_adjustment`). Nothing is random:
+equal frames give equal poses. Accuracy: docs/decisions/poses.md.
 """
 
 import functools
@@ -21,17 +21,17 @@ from trajpilot_core.poses.odometry.tracks import Tracks, follow
 
 MIN_FRAMES = 3
 WINDOW, STRIDE = 24, 12
-"""Frames whose poses are refined at once before all of them are, and by how many the window moves on."""
+"""Frames that are refined together before the whole clip is, and the step of this window."""
 COARSE_GAIN, FINE_GAIN = 1e-2, 1e-4
-"""The refinement of a window, and that of the clip, end with a step that gains a smaller share of the cost."""
+"""Smallest relative gain in cost at which the refinement of a window, and of the clip, goes on."""
 MAX_RAY_RAD = 1.2
-"""Corners further from the optical axis are not used: there is nothing but the lens's rim."""
+"""Corners further from the optical axis are on the rim of the lens and not used."""
 DARK = 3
-"""Gray below this in all frames is outside the lens's picture."""
+"""Pixels below this gray value in all frames are outside the picture of the lens."""
 EDGE = np.ones((9, 9), np.uint8)
-"""Corners keep this far from what the lens does not see."""
+"""Corners keep this distance from what the lens does not see."""
 EXPLAINED = 3.0
-"""An observation is explained where it is off by less than this many usual errors."""
+"""An observation is explained if its error is below this many sigmas."""
 TURN_ROUNDS = 6
 
 
@@ -45,7 +45,7 @@ class ClipPoses(NamedTuple):
 
 
 class ClipFault(NamedTuple):
-    """Why a clip gives no poses."""
+    """Why a clip has no poses."""
 
     code: RejectCode
     detail: str
@@ -56,7 +56,7 @@ def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> C
 
     Args:
         frames: (T, S, S) gray, upright, squashed to a square; no frame twice.
-        lens: how they were taken.
+        lens: their projection.
         aspect: width over height before they were squashed.
         cfg: settings.
     """
@@ -76,18 +76,18 @@ def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> C
     pixel_rad = _pixel_rad(lens, aspect, side)
     sigma = pixel_rad * cfg.sigma_px
     R, parallax = _turns(seen, n_frames, sigma)
-    found = Solution(R, np.zeros((n_frames, 3)), np.ones(len(points)))
+    solution = Solution(R, np.zeros((n_frames, 3)), np.ones(len(points)))
     if parallax >= cfg.min_parallax_px * pixel_rad:
-        found = _refined(seen, found, sigma)
+        solution = _refined(seen, solution, sigma)
     poses = np.tile(np.eye(4), (n_frames, 1, 1))
-    poses[:, :3, :3], poses[:, :3, 3] = found.R, found.c
+    poses[:, :3, :3], poses[:, :3, 3] = solution.R, solution.c
     if not np.isfinite(poses).all():
-        return ClipFault(RejectCode.TRAJ_NOT_FINITE, "the estimate holds NaN or infinity")
-    return ClipPoses(poses, float((angles(seen, found) < EXPLAINED * sigma).mean()))
+        return ClipFault(RejectCode.TRAJ_NOT_FINITE, "the estimate contains NaN or infinity")
+    return ClipPoses(poses, float((angles(seen, solution) < EXPLAINED * sigma).mean()))
 
 
 def _usable(frames: Image, lens: Lens, aspect: float) -> Image:
-    """Return the (S, S) mask of where corners may lie: what the lens sees, without its rim."""
+    """Return the (S, S) mask of allowed corners: what the lens sees, without its rim."""
     wide = _rim(lens, aspect, frames.shape[1])
     dark = (frames.max(axis=0) < DARK).astype(np.uint8)
     speckless = np.asarray(cv2.morphologyEx(dark, cv2.MORPH_OPEN, EDGE)) > 0
@@ -113,12 +113,12 @@ def _pixel_rad(lens: Lens, aspect: float, side: int) -> float:
 def _tracking_fault(
     tracks: Tracks, first: NDArray[np.intp], later: NDArray[np.intp], n_frames: int, cfg: OdometryConfig
 ) -> ClipFault | None:
-    """Refuse a clip whose neighbouring frames share too few corners, or in which nothing moves (a frozen video).
+    """Return the fault of a clip with too few corners shared by neighbouring frames, or without motion (frozen video).
 
     Args:
         tracks: the M observations.
         first: (M,) first observation of the same point.
-        later: observations that are not the first of their point.
+        later: observations other than the first of their point.
         n_frames: of the clip.
         cfg: the limits.
     """
@@ -139,7 +139,7 @@ def _tracking_fault(
 
 
 def _turns(seen: Observations, n_frames: int, sigma: float) -> tuple[Array, float]:
-    """Fit a turn to each frame, all centres being one; returns R (T, 3, 3) and the largest median angle it leaves."""
+    """Fit a rotation to each frame with equal centres; return R (T, 3, 3) and the largest median residual angle."""
     R, parallax = np.tile(np.eye(3), (n_frames, 1, 1)), 0.0
     for at in range(1, n_frames):
         shown = seen.frame == at
@@ -149,20 +149,20 @@ def _turns(seen: Observations, n_frames: int, sigma: float) -> tuple[Array, floa
     return R, parallax
 
 
-def _refined(seen: Observations, found: Solution, sigma: float) -> Solution:
-    """Refine window by window, where later frames begin with the pose of the last one refined; then all at once."""
-    n_frames = len(found.R)
+def _refined(seen: Observations, solution: Solution, sigma: float) -> Solution:
+    """Refine window by window, later frames starting from the last refined pose; then the whole clip."""
+    n_frames = len(solution.R)
     for end in range(WINDOW, n_frames, STRIDE):
         free = slice(max(1, end - WINDOW), end)
-        R, c, rho = refine(seen.of_frames(free), found, free, sigma, COARSE_GAIN)
-        R[end:] = R[end - 1] @ found.R[end - 1].T @ found.R[end:]
+        R, c, rho = refine(seen.of_frames(free), solution, free, sigma, COARSE_GAIN)
+        R[end:] = R[end - 1] @ solution.R[end - 1].T @ solution.R[end:]
         c[end:] = c[end - 1]
-        found = Solution(R, c, rho)
-    return refine(seen, found, slice(1, n_frames), sigma, FINE_GAIN)
+        solution = Solution(R, c, rho)
+    return refine(seen, solution, slice(1, n_frames), sigma, FINE_GAIN)
 
 
 def _turn(b0: Array, b1: Array, sigma: float) -> tuple[Array, Array]:
-    """Fit b1 = R b0 to unit rays (N, 3) with Geman-McClure weights; returns R (3, 3) and the angles left, (N,)."""
+    """Fit b1 = R b0 to unit rays (N, 3) with Geman-McClure weights; return R (3, 3) and the residual angles, (N,)."""
     weight, R, angle = np.ones(len(b0)), np.eye(3), np.zeros(len(b0))
     for at in range(TURN_ROUNDS):
         U, _, Vt = np.linalg.svd((b1 * weight[:, None]).T @ b0)

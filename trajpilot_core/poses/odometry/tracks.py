@@ -1,4 +1,4 @@
-"""Corners that are followed through the frames of a clip."""
+"""Corners that are tracked through the frames of a clip."""
 
 from typing import NamedTuple
 
@@ -12,9 +12,9 @@ Floats = NDArray[np.float32]
 
 WINDOW_PX, LEVELS, CORNER_QUALITY = 15, 3, 0.01
 BACK_PX = 0.7
-"""A point that is followed to the next frame and back must return this near."""
+"""Largest distance of a point from its start after tracking to the next frame and back."""
 REFILL = 0.7
-"""New points are detected where fewer than this share of the wanted number is left."""
+"""New points are detected below this share of the wanted number."""
 
 
 class Tracks(NamedTuple):
@@ -29,12 +29,12 @@ class Tracks(NamedTuple):
 
 
 def follow(frames: Image, wanted: int, mask: Image) -> Tracks:
-    """Find corners and follow them (pyramidal Lucas-Kanade, forward and back); lost ones are replaced by new ones.
+    """Detect corners and track them (pyramidal Lucas-Kanade, forward and back); lost ones are replaced.
 
     Args:
         frames: (T, S, S) gray.
         wanted: corners that are kept in view.
-        mask: (S, S), 0 where no corner may lie.
+        mask: (S, S), 0 where corners are not allowed.
     """
     ids, places = np.zeros(0, np.intp), np.zeros((0, 2), np.float32)
     seen: list[tuple[NDArray[np.intp], Floats]] = []
@@ -56,7 +56,7 @@ def follow(frames: Image, wanted: int, mask: Image) -> Tracks:
 
 
 def _step(before: Image, after: Image, places: Floats, mask: Image) -> tuple[NDArray[np.bool_], Floats]:
-    """Follow points (N, 2) to the next frame; returns which are kept, (N,), and where those are."""
+    """Track points (N, 2) to the next frame; return which are kept, (N,), and the positions of those."""
     there, found = _flow(before, after, places)
     back, returned = _flow(after, before, there)
     near = np.linalg.norm(back - places, axis=1) < BACK_PX
@@ -67,7 +67,7 @@ def _step(before: Image, after: Image, places: Floats, mask: Image) -> tuple[NDA
 
 
 def _flow(before: Image, after: Image, places: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return where points (N, 2) went, and whether they were found, (N,)."""
+    """Return the new positions of points (N, 2), and whether they were found, (N,)."""
     there, found, _ = cv2.calcOpticalFlowPyrLK(
         before, after, places, np.empty_like(places), winSize=(WINDOW_PX, WINDOW_PX), maxLevel=LEVELS
     )
@@ -80,5 +80,5 @@ def _corners(frame: Image, wanted: int, taken: Floats, mask: Image) -> Floats:
     free = mask.copy()
     for x, y in np.rint(taken).astype(int).tolist():
         cv2.circle(free, (x, y), apart, 0, -1)
-    found = cv2.goodFeaturesToTrack(frame, wanted, CORNER_QUALITY, apart, mask=free)
-    return np.zeros((0, 2), np.float32) if found is None else np.asarray(found, np.float32).reshape(-1, 2)
+    corners = cv2.goodFeaturesToTrack(frame, wanted, CORNER_QUALITY, apart, mask=free)
+    return np.zeros((0, 2), np.float32) if corners is None else np.asarray(corners, np.float32).reshape(-1, 2)

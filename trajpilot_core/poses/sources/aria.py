@@ -1,4 +1,4 @@
-"""The pose files of Aria glasses as a pose source: takes by capture, in processes where there are many."""
+"""The pose files of Aria glasses as a pose source: takes grouped by capture, in processes if there are many."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -29,13 +29,13 @@ TAKE_FIELDS = {
 }
 """Fields of the take's record that decide the motions."""
 MANY = 128
-"""From this number of takes on, processes pay for their start."""
+"""Number of takes from which on processes are worth their start."""
 GROUP = 16
-"""Most takes of one capture that one process handles with one reading of the timesync file."""
+"""Most takes of one capture per process and reading of the timesync file."""
 
 
 def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
-    """Return pose file, timesync file and, unless the device frame is asked for, calibration."""
+    """Return pose file, timesync file and, unless the device frame is configured, calibration."""
     calibration = None if cfg.frame == "device" else take.calibration
     return tuple(path for path in (take.trajectory, take.timesync, calibration) if path is not None)
 
@@ -66,7 +66,7 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
         except BrokenProcessPool as error:
             raise WorkerError(
                 "a process that reads trajectories crashed (killed, or out of memory); run again, "
-                "with fewer --workers if memory is short: finished takes are kept"
+                "with fewer --workers if memory is short; finished takes are kept"
             ) from error
 
 

@@ -1,6 +1,6 @@
-"""Pose sources: what each is given and gives back, which ones there are, and which one a take has.
+"""Pose sources: their interface, the list of them, and the one that a take uses.
 
-Imports nothing heavy: keys are made from it.
+Imports nothing heavy, because keys are made from it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,25 +27,25 @@ class Done(NamedTuple):
 
     take_id: str
     table: pa.Table
-    """Columns of `schemas.observation.motions_schema`, in order of the segments given: 17 poses of each segment, as 16
+    """Columns of `schemas.observation.motions_schema`, in order of the segments: 17 poses of each segment as 16
     relative motions, with body frame, scale and quality."""
     rejects: list[Reject]
     n_in: int
 
 
 class PoseSource(Protocol):
-    """A source of poses, a module with these functions. Files and facts decide what it gives, and enter the keys."""
+    """A source of poses: a module with these functions. Files and facts decide its results and enter the keys."""
 
     def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
-        """Return the files that the poses are made from: relative to the corpus, or weights with their full path."""
+        """Return the files that the poses are computed from: paths in the corpus, or full paths of weights."""
         ...
 
     def facts(self, take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
-        """Return what else decides them, the segments apart."""
+        """Return what else decides the poses, apart from the segments."""
         ...
 
     def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
-        """Compute takes, in any order; what cannot be used is a reject with its reason.
+        """Compute takes, in any order; unusable segments become rejects.
 
         Raises:
             InputError: the source as a whole cannot work here (a package or weights are missing).
@@ -70,7 +70,7 @@ def pose_source(name: PoseSourceName) -> PoseSource:
 
 
 def source_of(take: Take, cfg: TrajectoryConfig) -> PoseSourceName:
-    """Return which source a take's poses come from: the one that is set, or the fallback where it has no pose file."""
+    """Return the source of a take's poses: the configured one, or the fallback where there is no pose file."""
     if cfg.fallback is not None and take.trajectory is None:
         return cfg.fallback
     return cfg.source

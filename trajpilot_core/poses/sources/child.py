@@ -15,7 +15,7 @@ from schemas.poses import OdometryConfig
 from trajpilot_core.arrays import Image
 from trajpilot_core.poses.lens import Lens
 from trajpilot_core.poses.odometry.clip import ClipFault, estimate
-from trajpilot_core.video.child import ChildEvent, main
+from trajpilot_core.video.child import ChildEvent, fault_event, main
 from trajpilot_core.video.decode import Times, sweep
 from trajpilot_core.video.pyav_backend import PyavReader
 from trajpilot_core.video.table import VideoError
@@ -28,7 +28,7 @@ class View(NamedTuple):
     """The frames of one segment."""
 
     frames: Image
-    """(N, S, S, 3) uint8 RGB, upright; no frame stands there twice."""
+    """(N, S, S, 3) uint8 RGB, upright, without repeated frames."""
     pts_s: NDArray[np.float64]
     """(N,) presentation times, rising, seconds from the first frame of the video."""
     aspect: float
@@ -40,10 +40,10 @@ def views(path: str, times_s: Times, side_px: Callable[[int, int], int]) -> Iter
 
     Args:
         path: local file.
-        times_s: (S, N) wanted times, seconds; a time may be repeated, its frame is given once.
+        times_s: (S, N) wanted times, seconds; the frame of repeated times is returned once.
         side_px: (width, height) of the picture as stored -> side of the square.
 
-    Yields (row of times_s, View or what is wrong with that segment), every row once, in order of time.
+    Yields (row of times_s, view or fault of that segment), every row once, in order of time.
 
     Raises:
         VideoError: the whole file cannot be used.
@@ -60,43 +60,39 @@ def views(path: str, times_s: Times, side_px: Callable[[int, int], int]) -> Iter
 
 
 def odometry_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
-    """Yield the poses of every segment of a take, or why there are none."""
+    """Yield the poses of every segment of a take, or its fault."""
     cv2.setNumThreads(1)
     cfg, lens = OdometryConfig.model_validate(job["config"]), Lens(*job["lens"])._replace(params=tuple(job["lens"][1]))
     times_s = np.asarray(job["times_s"], np.float64)
     for row, view in views(job["path"], times_s, lambda width, height: min(cfg.size_px, max(width, height))):
         if isinstance(view, VideoError):
-            yield _fault(row, view)
+            yield fault_event(row, view.code, str(view))
             continue
         gray = np.stack([cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY) for frame in view.frames])
-        found = estimate(gray.astype(np.uint8), lens, view.aspect, cfg)
-        if isinstance(found, ClipFault):
-            yield ChildEvent("fault", {"segment": row, "code": found.code, "detail": found.detail})
+        result = estimate(gray.astype(np.uint8), lens, view.aspect, cfg)
+        if isinstance(result, ClipFault):
+            yield fault_event(row, result.code, result.detail)
         else:
-            poses = found.T_clip_camera.tolist()
-            values = {"segment": row, "pts_s": view.pts_s.tolist(), "poses": poses, "quality": found.quality}
+            poses = result.T_clip_camera.tolist()
+            values = {"segment": row, "pts_s": view.pts_s.tolist(), "poses": poses, "quality": result.quality}
             yield ChildEvent("poses", values)
 
 
 def view_reports(job: dict[str, Any]) -> Iterator[ChildEvent]:
-    """Yield the frames of every segment of a take in the size that Pi3 reads, or what is wrong with it."""
+    """Yield the frames of every segment of a take in the size for Pi3, or its fault."""
     cv2.setNumThreads(1)
     limit, times_s = int(job["pixel_limit"]), np.asarray(job["times_s"], np.float64)
     for row, view in views(job["path"], times_s, lambda width, height: max(patch_size(width / height, limit))):
         if isinstance(view, VideoError):
-            yield _fault(row, view)
+            yield fault_event(row, view.code, str(view))
             continue
         size = patch_size(view.aspect, limit)
         frames = np.stack([cv2.resize(frame, size, interpolation=cv2.INTER_AREA) for frame in view.frames])
         yield ChildEvent("clip", {"segment": row, "pts_s": view.pts_s.tolist()}, frames.astype(np.uint8))
 
 
-def _fault(row: int, error: VideoError) -> ChildEvent:
-    return ChildEvent("fault", {"segment": row, "code": error.code, "detail": str(error)})
-
-
 def patch_size(aspect: float, pixel_limit: int) -> tuple[int, int]:
-    """Return the largest (width, height) in multiples of 14, nearly of this aspect, within the limit of pixels."""
+    """Return the largest (width, height) in multiples of 14, of about this aspect, within the limit of pixels."""
     width = (pixel_limit * aspect) ** 0.5
     across, down = max(1, round(width / PATCH_PX)), max(1, round(width / aspect / PATCH_PX))
     while across * down * PATCH_PX**2 > pixel_limit and max(across, down) > 1:

@@ -1,4 +1,4 @@
-"""Visual odometry as a pose source: decoder processes do all of it, one take each (`odometry`)."""
+"""Visual odometry as a pose source, computed in the decoder processes, one take each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault
 
 VERSION = 2
-"""Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
+"""Raise when the poses change; part of the facts of every take, so that other sources keep their keys."""
 
 
 def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
-    """Return the video, and the calibration that describes its lens where there is one."""
+    """Return the video, and the calibration of its lens if there is one."""
     calibration = _calibration(take, cfg.odometry)
     video = video_of(take, "the pose source odometry")
     return (video,) if calibration is None else (video, calibration)
@@ -63,7 +63,7 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
 
 
 def _reported(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":
-    """Read the poses that a decoder process found."""
+    """Read the poses that a decoder process estimated."""
     from trajpilot_core.poses.sources.video import EstimatedPoses
 
     return EstimatedPoses(np.array(values["pts_s"]), np.array(values["poses"]), float(values["quality"]))
@@ -90,7 +90,7 @@ def _lens(take: Take, cfg: OdometryConfig, data_root: str) -> "Lens":
 
 
 def frame_times_s(start_s: "Array", end_s: "Array", fps: float, cfg: OdometryConfig) -> "Array":
-    """Return (S, N) times of the frames that are looked at, at most those of the video; short rows are filled up.
+    """Return (S, N) times of the frames to track, at most those of the video; short rows are padded.
 
     Args:
         start_s: (S,) segments, seconds.

@@ -1,4 +1,4 @@
-"""Pi3 as a pose source: decoder processes give 16 frames of each segment, the model here gives their poses (`pi3`)."""
+"""Pi3 as a pose source: decoder processes read 16 frames of each segment, the model here estimates their poses."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("trajpilot")
 VERSION = 1
-"""Raise when the poses change; it stands in the facts of every take, so that other sources keep their keys."""
+"""Raise when the poses change; part of the facts of every take, so that other sources keep their keys."""
 N_FRAMES = 16
 """Source: paper, appendix on PI3 preprocessing."""
 WEIGHTS_FILE = "model.safetensors"
 HUBS = {"pi3": "yyfz233/Pi3", "pi3x": "yyfz233/Pi3X"}
-"""Name -> where the authors publish the weights."""
+"""Name -> repository of the authors' weights."""
 INSTALL = 'pip install "trajpilot[pi3]" (in a checkout: pip install -e ".[pi3]")'
 
 
 def local_weights(cfg: Pi3Config) -> Path | None:
-    """Return the full path of the weights on this machine; None: those of the hub are used."""
+    """Return the full path of the weights on this machine; None: those of the hub."""
     if cfg.weights is None:
         return None
     path = Path(cfg.weights).absolute()
@@ -41,7 +41,7 @@ def local_weights(cfg: Pi3Config) -> Path | None:
 
 
 def files(take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
-    """Return the video, and the weights where they lie here (those of the hub are pinned by a commit)."""
+    """Return the video, and local weights (those of the hub are pinned by a commit)."""
     local = local_weights(cfg.pi3)
     video = video_of(take, "the pose source pi3")
     return (video,) if local is None else (video, str(local))
@@ -65,7 +65,7 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
 
     model = load_pi3(cfg.pi3, runtime.device)
     if runtime.device == "cpu":
-        log.warning("trajectories: Pi3 runs on the CPU, which is slow; give it a GPU, or take odometry")
+        log.warning("trajectories: Pi3 runs on the CPU, which is slow; use a GPU or odometry")
 
     def describe(take: Take, segments: "SegmentIntervals") -> dict[str, Any]:
         spans = zip(segments.start_s.tolist(), segments.end_s.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""The only file that imports Pi3 (https://github.com/yyfz/Pi3, extra `pi3`): loading, and poses of one clip.
+"""Loading of Pi3 and the poses of one clip; the only file that imports Pi3 (https://github.com/yyfz/Pi3, extra `pi3`).
 
 Only pi3.models.pi3 and pi3.models.pi3x are imported; the rest of the package needs torchvision. Weights are read as
 safetensors, never as a pickle. Released weights: CC BY-NC 4.0, not for commercial use.
@@ -47,7 +47,7 @@ class Pi3Model:
 
         Raises:
             InputError: the clip does not fit into memory.
-            CheckpointError: the network answers otherwise than Pi3 does.
+            CheckpointError: the output of the network is not that of Pi3.
         """
         images = torch.from_numpy(np.ascontiguousarray(frames)).to(self.device).permute(0, 3, 1, 2)[None].float() / 255
         try:
@@ -59,12 +59,12 @@ class Pi3Model:
         return self._read(answer, frames.shape)
 
     def _read(self, answer: Any, shape: tuple[int, ...]) -> tuple[NDArray[np.float64], float]:
-        """Read poses and confidence from the network's answer."""
+        """Read poses and confidence from the network's output."""
         n, height, width, _ = shape
         expected = {"camera_poses": (1, n, 4, 4), "conf": (1, n, height, width, 1)}
-        found = {name: tuple(value.shape) for name, value in answer.items() if name in expected}
-        if found != expected:
-            raise CheckpointError(f"the network answered with {found}, expected was {expected}: it is no Pi3")
+        shapes = {name: tuple(value.shape) for name, value in answer.items() if name in expected}
+        if shapes != expected:
+            raise CheckpointError(f"the network returned {shapes}, expected {expected}: it is not Pi3")
         confidence = float(torch.sigmoid(answer["conf"].float()).mean())
         return answer["camera_poses"][0].double().cpu().numpy(), confidence
 
@@ -77,7 +77,7 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
         device: `cpu`, `cuda` or `cuda:<number>`.
 
     Raises:
-        InputError: the package or the weights are missing, or bf16 is asked for on a CPU.
+        InputError: the package or the weights are missing, or bf16 is configured on a CPU.
         CheckpointError: the weights are damaged, of another model, or have another digest.
     """
     module, name = MODELS[cfg.model]
@@ -94,7 +94,7 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if cfg.weights_sha256 not in (None, digest):
-        raise CheckpointError(f"{path} has sha256 {digest}, expected was {cfg.weights_sha256}; download it again")
+        raise CheckpointError(f"{path} has sha256 {digest}, expected {cfg.weights_sha256}; download it again")
     network: torch.nn.Module = build()
     try:
         network.load_state_dict(load_file(path), strict=True)
@@ -102,7 +102,7 @@ def load_pi3(cfg: Pi3Config, device: str) -> Pi3Model:
         raise CheckpointError(f"{path} does not fit {name}: {' '.join(str(error).split())[:1000]}") from error
     without_conditions: Any = getattr(network, "disable_multimodal", None)
     if cfg.model == "pi3x" and without_conditions is not None:
-        without_conditions()  # depths, rays and poses are not given
+        without_conditions()  # without depths, rays and poses as input
     network = network.to(device).eval().requires_grad_(False)
     return Pi3Model(network, torch.device(device), cfg.precision == "bf16", digest)
 
@@ -111,14 +111,14 @@ def _weights(cfg: Pi3Config) -> Path:
     """Return the file with the weights, from this machine or the hub.
 
     Raises:
-        InputError: it is not there.
+        InputError: it is missing.
     """
     hub = cfg.hub or HUBS[cfg.model]
     local = local_weights(cfg)
     if local is not None:
         if not local.is_file():
             raise InputError(
-                f"{local} is not there; download {WEIGHTS_FILE} of {hub} and set trajectories.pi3.weights to its folder"
+                f"{local} is missing; download {WEIGHTS_FILE} of {hub} and set trajectories.pi3.weights to its folder"
             )
         return local
     if cfg.revision is None:
@@ -131,6 +131,6 @@ def _weights(cfg: Pi3Config) -> Path:
     except (OSError, ValueError) as error:
         first = str(error).splitlines()[0]
         raise InputError(
-            f"{WEIGHTS_FILE} of {hub} at {cfg.revision} cannot be had: {first}; download it elsewhere and set "
+            f"{WEIGHTS_FILE} of {hub} at {cfg.revision} cannot be downloaded: {first}; download it elsewhere and set "
             "trajectories.pi3.weights to its folder"
         ) from error

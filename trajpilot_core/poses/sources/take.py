@@ -1,4 +1,4 @@
-"""All motions of one take: clock, calibration, poses, checks; what cannot be used becomes a reject."""
+"""All motions of one take: clock, calibration, poses, checks; unusable segments become rejects."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -44,13 +44,13 @@ RAW_UPRIGHT = Poses(Rotation.from_matrix(UPRIGHT_FROM_RAW.T).as_quat()[None], np
 
 
 class KnotReading(NamedTuple):
-    """What was read for the knots of S segments, K knots each."""
+    """The data read for the knots of S segments, K knots each."""
 
     clock: Clock
     knots_ns: NDArray[np.int64]
     """(S, K) device times."""
     known: NDArray[np.bool_]
-    """(S, K) False: the timesync file gives no device time there."""
+    """(S, K) False: the timesync file has no device time for the knot."""
     stream: PoseStream
     brackets: Brackets
     measures: Measures
@@ -104,7 +104,7 @@ def _take_motions(
 
 
 def _clock(data_root: str, take: Take, columns: dict[tuple[str, str], pl.Series | TakeFault]) -> Clock:
-    """Return the take's clock; `columns` remembers what was read of each timesync file.
+    """Return the take's clock; `columns` caches the columns of the timesync files.
 
     Raises:
         TakeFault: see `timesync`.
@@ -150,7 +150,7 @@ def _segment_motions(
 
 
 def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: TrajectoryConfig) -> KnotReading:
-    """Read and measure what (S, K) knots need, in seconds of video.
+    """Read and measure the data for (S, K) knots, in seconds of video.
 
     Raises:
         TakeFault: see `closed_loop.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
@@ -173,7 +173,7 @@ def _reject(take: Take, code: RejectCode, detail: str, segment_id: str | None = 
 
 
 def _segment_fault(reading: KnotReading, take: Take, cfg: TrajectoryConfig, at: int) -> tuple[RejectCode, str] | None:
-    """Return why segment number `at` cannot be used, or None."""
+    """Return the reason why segment number `at` cannot be used, or None."""
     if not reading.known[at].all():
         return RejectCode.TIMESYNC_MISMATCH, "the timesync file has no device time for frames of the segment"
     if reading.knots_ns[at, -1] <= reading.knots_ns[at, 0]:
@@ -211,19 +211,19 @@ def _body_poses(
 
 
 def poses(data_root: str, take: Take, times_s: Array, cfg: TrajectoryConfig) -> Poses:
-    """Return where the head camera (or the device) was at the given times, for drawings.
+    """Return the poses of the head camera (or the device) at the given times, for drawings.
 
     Args:
         data_root: corpus root, a folder or a URL.
         take: the take.
         times_s: shape (N,), rising times, N >= 2, seconds of video.
-        cfg: settings of the stage; its limits apply to the rows around the times, and to holes between them.
+        cfg: settings of the stage; its limits apply to the rows around the times and to holes between them.
 
     Returns:
         (N,) T_world_camera, or T_world_device where `cfg.frame` is device.
 
     Raises:
-        TakeFault: why the poses cannot be given.
+        TakeFault: the poses cannot be used.
     """
     reading = _read(data_root, take, _clock(data_root, take, {}), times_s[None], cfg)
     fault = _segment_fault(reading, take, cfg, 0)

@@ -1,8 +1,8 @@
-"""What the pose sources that read video share: which frames, the way from camera poses to motions, one shard a take.
+"""Shared part of the pose sources that read video: from camera poses to motions, one shard per take.
 
-Poses come in upright OpenCV axes (x right, y down, z ahead), camera to an arbitrary world, at the times of their
-frames. The 17 knots lie between the first and the last frame's time (D 20): nothing is extrapolated.
-docs/decisions/poses.md has the reasons.
+Poses have upright OpenCV axes (x right, y down, z ahead), camera to an arbitrary world, at the times of their frames.
+The 17 knots are between the times of the first and the last frame (D 20): nothing is extrapolated. Reasons:
+docs/decisions/poses.md.
 """
 
 import sys
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trajpilot_core.video.isolate import Event
 
 DECODER = (sys.executable, "-P", "-m", "trajpilot_core.poses.sources.child")
-"""How a decoder process of the pose sources is started."""
+"""Command that starts a decoder process of the pose sources."""
 ROTATION_ERROR = 1e-3
 """Largest deviation of R R^T from the identity that counts as rounding."""
 
@@ -49,7 +49,7 @@ class EstimatedPoses(NamedTuple):
 
 
 class SegmentFault(NamedTuple):
-    """Why a segment gives no head motions."""
+    """Why a segment has no head motions."""
 
     code: RejectCode
     detail: str
@@ -67,7 +67,7 @@ class SegmentMotions(NamedTuple):
 
 @dataclass
 class TakeProgress:
-    """What is known of one take while its segments come in."""
+    """The state of one take while its segments arrive."""
 
     take: Take
     segments: SegmentIntervals
@@ -79,7 +79,7 @@ class TakeProgress:
 
 
 Estimator = Callable[[Mapping[str, Any], NDArray[np.uint8] | None], EstimatedPoses | SegmentFault]
-"""What a decoder process reported on a segment -> its poses."""
+"""Event of a decoder process on a segment -> its poses."""
 
 
 def video_motions(
@@ -91,7 +91,7 @@ def video_motions(
     runtime: "Runtime",
     timeout_s: float,
 ) -> Iterator[Done]:
-    """Compute takes from their videos; decoder processes do what `describe` says, `estimate` does the rest here.
+    """Compute takes from their videos: decoder processes run the jobs of `describe`, `estimate` does the rest here.
 
     Args:
         name: the source.
@@ -141,11 +141,11 @@ def _note(
     """Enter what was reported on one segment."""
     at = event.values["segment"]
     if event.kind == "fault":
-        found: EstimatedPoses | SegmentFault = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
+        poses: EstimatedPoses | SegmentFault = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
     else:
-        found = estimate(event.values, event.frames)
+        poses = estimate(event.values, event.frames)
     length_s = float(state.segments.end_s[at] - state.segments.start_s[at])
-    result = found if isinstance(found, SegmentFault) else to_motions(name, found, length_s, cfg)
+    result = poses if isinstance(poses, SegmentFault) else to_motions(name, poses, length_s, cfg)
     if isinstance(result, SegmentFault):
         state.lost[at] = result
     else:
@@ -159,7 +159,7 @@ def _done(name: VideoSourceName, state: TakeProgress, cfg: TrajectoryConfig) -> 
         state.found.clear()
         rejects = [_reject(take, state.failed, None, len(ids))]
     else:
-        missing = SegmentFault(RejectCode.DECODE_FAILED, "the decoder said nothing about the segment")
+        missing = SegmentFault(RejectCode.DECODE_FAILED, "the decoder reported nothing for the segment")
         lost = {at: missing for at in range(len(ids)) if at not in state.found} | state.lost
         rejects = [_reject(take, lost[at], ids[at]) for at in sorted(lost)]
     kept = [state.found[at] for at in sorted(state.found)]
@@ -178,44 +178,44 @@ def _reject(take: Take, fault: SegmentFault, segment: str | None, n_units: int =
 
 
 def scale_of(name: VideoSourceName, cfg: TrajectoryConfig) -> Any:
-    """Return what the column `scale` says: only Pi3X, left as it is, gives lengths that are nearly metres."""
+    """Return the value of the column `scale`: only unscaled Pi3X has lengths in approximate metres."""
     metric = name == "pi3" and cfg.pi3.model == "pi3x" and cfg.scale_rule(name) == "raw" and cfg.scale_factor is None
     return "metric" if metric else "arbitrary"
 
 
 def to_motions(
-    name: VideoSourceName, found: EstimatedPoses, length_s: float, cfg: TrajectoryConfig
+    name: VideoSourceName, estimated: EstimatedPoses, length_s: float, cfg: TrajectoryConfig
 ) -> SegmentMotions | SegmentFault:
     """Turn the poses of a segment's frames into 16 motions between 17 knots.
 
     Args:
         name: the source, which decides the scale rule.
-        found: the poses.
+        estimated: the poses.
         length_s: duration of the segment.
         cfg: settings of the stage.
     """
-    fault = pose_fault(found)
+    fault = pose_fault(estimated)
     if fault is not None:
         return fault
-    if name == "odometry" and found.quality < cfg.min_quality:
+    if name == "odometry" and estimated.quality < cfg.min_quality:
         limit = f"min_quality is {cfg.min_quality:g}"
         return SegmentFault(
-            RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {found.quality:.0%} of what was seen, {limit}"
+            RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {estimated.quality:.0%} of the observations, {limit}"
         )
-    motions = relative_motions(_knots(_to_axes(found.T_clip_camera, cfg.frame), found.pts_s), 1)[0]
+    motions = relative_motions(_knots(_to_axes(estimated.T_clip_camera, cfg.frame), estimated.pts_s), 1)[0]
     motions[:, :3] = scaled(motions[:, :3], cfg.scale_rule(name), cfg.scale_factor)
-    span_s = float(found.pts_s[-1] - found.pts_s[0])
-    gap_s = float(np.diff(found.pts_s).max())
-    return SegmentMotions(motions, min(1.0, span_s / length_s), found.quality, gap_s)
+    span_s = float(estimated.pts_s[-1] - estimated.pts_s[0])
+    gap_s = float(np.diff(estimated.pts_s).max())
+    return SegmentMotions(motions, min(1.0, span_s / length_s), estimated.quality, gap_s)
 
 
-def pose_fault(found: EstimatedPoses) -> SegmentFault | None:
-    """Return why poses cannot be used: too few, not finite, or no rotations."""
-    if len(found.pts_s) < 2:
-        return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(found.pts_s)} different frames, two are needed")
-    if not np.isfinite(found.T_clip_camera).all() or not np.isfinite(found.quality):
-        return SegmentFault(RejectCode.TRAJ_NOT_FINITE, "an estimated pose holds NaN or infinity")
-    R = found.T_clip_camera[:, :3, :3]
+def pose_fault(estimated: EstimatedPoses) -> SegmentFault | None:
+    """Return the fault of poses that are too few, not finite, or no rotations, or None."""
+    if len(estimated.pts_s) < 2:
+        return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(estimated.pts_s)} different frames, two are needed")
+    if not np.isfinite(estimated.T_clip_camera).all() or not np.isfinite(estimated.quality):
+        return SegmentFault(RejectCode.TRAJ_NOT_FINITE, "an estimated pose contains NaN or infinity")
+    R = estimated.T_clip_camera[:, :3, :3]
     off = float(np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max())
     if off > ROTATION_ERROR or (np.linalg.det(R) < 0).any():
         return SegmentFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
@@ -223,7 +223,7 @@ def pose_fault(found: EstimatedPoses) -> SegmentFault | None:
 
 
 def _to_axes(T_clip_camera: Array, frame: str) -> Poses:
-    """Return the (T,) poses with the body axes of `frame`: the raw Aria RGB camera's, or upright as they are."""
+    """Return the (T,) poses with the body axes of `frame`: those of the raw Aria RGB camera, or upright."""
     R = T_clip_camera[:, :3, :3]
     turned = R @ UPRIGHT_FROM_RAW if frame == "camera" else R
     return Poses(Rotation.from_matrix(turned).as_quat(), T_clip_camera[:, :3, 3])
