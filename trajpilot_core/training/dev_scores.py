@@ -109,3 +109,12 @@ def train_sample(
         if len(rows):
             found[group] = rows.sort().values
     return found
+
+
+def sampled_fit(
+    fitted: Mapping[SampledGroup, Tensor], dev: Mapping[SampledGroup, Tensor], seed: int
+) -> dict[SampledGroup, Tensor]:
+    """Return group -> the fitted rows that are scored next to dev, (n, ...) as in `fitted`; see `train_sample`."""
+    n_fitted, n_dev = ({group: len(rows) for group, rows in part.items()} for part in (fitted, dev))
+    sample = train_sample(n_fitted, n_dev, seed)
+    return {group: fitted[group][rows.to(fitted[group].device)] for group, rows in sample.items()}

@@ -4,6 +4,7 @@ Shapes: N clips, B batch, C tokens of a clip, D feature width, V labels, E text 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -19,6 +20,8 @@ from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 class ActionTask(EventTask):
     """Actions, with the texts that are predicted."""
 
+    SHARED: ClassVar = ("context", "labels", "bank")
+
     labels: Tensor
     """(N,) long, index into bank."""
     bank: Tensor
@@ -28,7 +31,7 @@ class ActionTask(EventTask):
 def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant that the job names and leave it in the job's checkpoint."""
     cfg = ActionTokenConfig.model_validate_json(job.config)
-    task = ActionTask(**job_tensors(job))
+    task = ActionTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = new_action_predictor(task, cfg).to(job.device)
     start_backbone(model.backbone, cfg.net, job)

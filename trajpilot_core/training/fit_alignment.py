@@ -10,7 +10,7 @@ from torch import Tensor
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
-from trajpilot_core.training.dev_scores import recalls_at, train_sample
+from trajpilot_core.training.dev_scores import recalls_at, sampled_fit
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
@@ -56,8 +56,7 @@ def measurer(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Ca
         data: its tensors.
         seed: draws the fitted segments that are scored, at most as many as dev has.
     """
-    sample = train_sample({"": len(data["fit"])}, {"": len(data["dev"])}, seed)[""]
-    scored = {"train": data["fit"][sample.to(data["fit"].device)], "dev": data["dev"]}
+    scored = {**sampled_fit({"train": data["fit"]}, {"train": data["dev"]}, seed), "dev": data["dev"]}
 
     def measure() -> dict[str, float]:
         scores: dict[str, float] = {}

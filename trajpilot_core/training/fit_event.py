@@ -5,6 +5,7 @@ Shapes: N events, B batch, C tokens of a clip, D feature width, E text width.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,16 +14,18 @@ from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import TWIN
 from trajpilot_core.models.outcome import EVENT
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_predictor import kept, variant_latents
 from trajpilot_core.training.initial_weights import places_for, start_weights
-from trajpilot_core.training.jobs import TrainingJob
+from trajpilot_core.training.jobs import Task, TrainingJob
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches
 
 
 @dataclass(frozen=True)
-class EventTask:
+class EventTask(Task):
     """The tensors of one chain and seed, on the device."""
+
+    SHARED: ClassVar = ("context",)
 
     context: Tensor
     """(N, C, D) float16, raw."""
@@ -66,12 +69,6 @@ def start_backbone(backbone: CausalPredictor, net: PredictorConfig, job: Trainin
     start_weights(backbone, net, f"{job.key}{TWIN}")
 
 
-def task_tensors(task: EventTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in its class: those that all chains share, and its own."""
-    shared = dict(vars(task))
-    return shared, {name: shared.pop(name) for name in ("latents", "fit", "dev")}
-
-
 def fit_event(
     job: TrainingJob,
     task: EventTask,
@@ -97,8 +94,7 @@ def fit_event(
         epoch_done: called after each epoch.
         keeps_last: the last epoch is kept, whatever was measured.
     """
-    sample = train_sample({"train": len(task.fit)}, {"train": len(task.dev)}, job.seed)
-    scored = {"dev": task.dev, **{split: task.fit[rows.to(task.fit.device)] for split, rows in sample.items()}}
+    scored = {"dev": task.dev, **sampled_fit({"train": task.fit}, {"train": task.dev}, job.seed)}
     training = Training(
         name=job.name,
         seed=job.seed,

@@ -21,7 +21,7 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
 from trajpilot_core.models.attentive_probe import AttentiveProbe, probe_loss
 from trajpilot_core.training.clip_stream import ClipStream
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_probe import (
     SELECTED,
     ChosenProbe,
@@ -93,11 +93,11 @@ class FullFit:
         """Return every metric of every trial on dev and on as many fitted clips, and the best of dev."""
         self.under_way = iter(())  # the decoders of the epoch are not needed any more
         fitted, dev = (torch.nonzero(self.task.is_dev == is_dev)[:, 0].cpu() for is_dev in (False, True))
-        sample = train_sample({"train": len(fitted)}, {"train": len(dev)}, self.seed)
         lost = torch.stack(self.lost).mean(0).tolist() if self.lost else []
         found = {f"train/loss{BETWEEN}{number}": float(one) for number, one in enumerate(lost)}
         own = {part: np.arange(len(self.task.classes[part])) for part in PARTS}
-        for split, rows in {"dev": dev, **{split: fitted[rows] for split, rows in sample.items()}}.items():
+        scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, self.seed)}
+        for split, rows in scored.items():
             answered = answers_of(list(self.grid.probes), self.stream, rows.tolist(), own, self.cfg)
             for number, rankings in enumerate(answered):
                 shares = shares_of(self.task.columns[rows.to(self.task.columns.device)].cpu().numpy(), rankings)

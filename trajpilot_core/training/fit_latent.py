@@ -5,7 +5,7 @@ Shapes: S segments, C tokens of a clip, D feature width, G predicted tokens, H h
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +24,9 @@ from trajpilot_core.models.latent import (
     targets_of,
 )
 from trajpilot_core.models.latent_search import Controls, fit_controls
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches
-from trajpilot_core.training.jobs import TrainingJob, job_tensors, named_windows, windows_of
+from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 
 M = TypeVar("M", bound=nn.Module)
@@ -34,7 +34,6 @@ NEXT = 2
 """Positions of a pair of neighbouring segments, of which the second is predicted."""
 AT_ONCE = 1024
 """Windows that are measured at once."""
-READ = ("features", "motions", "labels", "bank")
 QUANTITY = "-l1"
 SELECTED = f"dev/{QUANTITY}"
 TOLD: Mapping[LatentVariant, tuple[bool, bool]] = {
@@ -49,8 +48,10 @@ TOLD: Mapping[LatentVariant, tuple[bool, bool]] = {
 
 
 @dataclass(frozen=True)
-class LatentTask:
+class LatentTask(Task):
     """The tensors of one run."""
+
+    SHARED: ClassVar = ("features", "motions", "labels", "bank")
 
     features: Tensor
     """(S, C, D) float16, raw."""
@@ -105,18 +106,6 @@ def latent_task(data: PlanningData, chain: Chain) -> LatentTask:
         fit=fit_windows,
         dev=dev_windows,
     )
-
-
-def task_tensors(task: LatentTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in LatentTask: what is read, and what is fitted and measured."""
-    read: dict[str, Tensor] = {name: getattr(task, name) for name in READ}
-    return read, {"fit_rows": task.fit_rows, "dev_rows": task.dev_rows, **named_windows(task.fit, task.dev)}
-
-
-def task_of(tensors: Mapping[str, Tensor]) -> LatentTask:
-    """Build the task back from its tensors by name."""
-    rows = {name: tensors[name] for name in (*READ, "fit_rows", "dev_rows")}
-    return LatentTask(**rows, fit=windows_of(tensors, "fit"), dev=windows_of(tensors, "dev"))
 
 
 @dataclass(frozen=True)
@@ -212,10 +201,8 @@ def measurer(own: LatentFit, seed: int) -> Callable[[], dict[str, float]]:
 
 def scored_rows(fitted: Mapping[int, Tensor], dev: Mapping[int, Tensor], seed: int) -> dict[str, dict[int, Tensor]]:
     """Return split -> group -> rows that are scored after every epoch, each of its shape: dev, and as many fitted."""
-    n_fitted, n_dev = ({group: len(rows) for group, rows in part.items()} for part in (fitted, dev))
-    sample = train_sample(n_fitted, n_dev, seed)
-    found = {"dev": dict(dev), "train": {h: fitted[h][rows.to(fitted[h].device)] for h, rows in sample.items()}}
-    return {split: windows for split, windows in found.items() if windows}
+    scored = {"dev": dict(dev), "train": sampled_fit(fitted, dev, seed)}
+    return {split: windows for split, windows in scored.items() if windows}
 
 
 def distances(own: LatentFit, windows: Mapping[int, Tensor]) -> dict[str, float]:
@@ -246,7 +233,7 @@ def distances(own: LatentFit, windows: Mapping[int, Tensor]) -> dict[str, float]
 
 def train_latent(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant that the job names and leave it in the job's checkpoint."""
-    cfg, task = LatentConfig.model_validate_json(job.config), task_of(job_tensors(job))
+    cfg, task = LatentConfig.model_validate_json(job.config), LatentTask.unpacked(job_tensors(job))
     variant = cast(LatentVariant, job.variant)
     if variant == "latent_head":
         train_head(job, task, cfg, epoch_done)

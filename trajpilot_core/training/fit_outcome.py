@@ -7,6 +7,7 @@ Shapes: N shots, B batch, C tokens of a clip, D feature width, E text width.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -25,6 +26,8 @@ PROBE = "probe"
 class OutcomeTask(EventTask):
     """Shots, with their outcomes."""
 
+    SHARED: ClassVar = ("context", "made")
+
     made: Tensor
     """(N,) bool."""
 
@@ -32,7 +35,7 @@ class OutcomeTask(EventTask):
 def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant or the probe that the job names and leave it in the job's checkpoint."""
     cfg = OutcomeConfig.model_validate_json(job.config)
-    task = OutcomeTask(**job_tensors(job))
+    task = OutcomeTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = (new_shot_probe if job.variant == PROBE else new_outcome_predictor)(task, cfg).to(job.device)
     if isinstance(model, OutcomePredictor):

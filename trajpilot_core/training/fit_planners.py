@@ -6,7 +6,6 @@ Source: docs/decisions/planners.md.
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -19,10 +18,10 @@ from trajpilot_core.models.planners.decoding import clamped_prior
 from trajpilot_core.models.planners.matched import MatchedPlanner, decode
 from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
 from trajpilot_core.models.predictor import feature_scales
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.jobs import TrainingJob, job_tensors, run_trials
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
-from trajpilot_core.training.planner_task import PlannerTask, task_of
+from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
+from trajpilot_core.training.planner_task import PlannerTask
 
 AT_ONCE = 512
 """Windows that are planned at once."""
@@ -44,18 +43,12 @@ def parts_of(variant: str) -> tuple[PlannerName, int]:
 def train_planner(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit every learning rate of the method and horizon that the job names; each leaves a checkpoint of its own."""
     cfg = PlannersConfig.model_validate_json(job.config)
-    task = task_of(job_tensors(job))
-
-    def train(number: int, folder: Path, report: EpochDone) -> None:
-        train_at(job, task, cfg, cfg.rates[number], folder, report)
-
-    run_trials(job, len(cfg.rates), train, epoch_done)
+    task = PlannerTask.unpacked(job_tensors(job))
+    run_trials(job, len(cfg.rates), lambda number: trial_of(job, task, cfg, cfg.rates[number]), epoch_done)
 
 
-def train_at(
-    job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: float, folder: Path, epoch_done: EpochDone
-) -> None:
-    """Fit one learning rate; the models of all rates begin alike."""
+def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: float) -> tuple[Training, TrainConfig]:
+    """Return the training at one learning rate; the models of all rates start with equal weights."""
     method, horizon = parts_of(job.variant)
     own, windows = settings_of(cfg, method), task.fit[horizon]
     with seeded(job.seed):
@@ -85,7 +78,7 @@ def train_at(
         rate=rate_of(own, each),
         stepped=model.after_step,
     )
-    fit(training, train, folder, job.device, epoch_done, job.checkpoint_s)
+    return training, train
 
 
 def settings_of(cfg: PlannersConfig, method: PlannerName) -> PlannerTraining:
@@ -149,8 +142,7 @@ def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) 
     """Return the measure of an epoch: accuracy of the decoded middle steps on dev, and on as many fitted windows."""
     prior = clamped_prior(task.transition, model.cfg.transition_floor)
     fitted, dev = task.fit[horizon], task.dev[horizon]
-    rows = train_sample({horizon: len(fitted)}, {horizon: len(dev)}, seed)[horizon]
-    scored = {"train": fitted[rows.to(fitted.device)], "dev": dev}
+    scored = {**sampled_fit({"train": fitted}, {"train": dev}, seed), "dev": dev}
 
     def accuracy(segments_NH: Tensor) -> float:
         def part(rows: slice) -> Tensor:

@@ -6,6 +6,7 @@ Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,9 +15,9 @@ from schemas.training import HeadKind, PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import is_twin, original_of
 from trajpilot_core.data.planning import MANY_WINDOWS
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels, train_sample
+from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels, sampled_fit
 from trajpilot_core.training.initial_weights import start_weights
-from trajpilot_core.training.jobs import TrainingJob, job_tensors, named_windows, windows_of
+from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
 
@@ -25,8 +26,10 @@ PredictorBatch = list[tuple[int, Tensor]]
 
 
 @dataclass(frozen=True)
-class PredictorTask:
+class PredictorTask(Task):
     """The tensors of one chain and seed, on the device."""
+
+    SHARED: ClassVar = ("features", "labels", "bank")
 
     features: Tensor
     """(S, C, D) float16, raw."""
@@ -49,7 +52,7 @@ class PredictorTask:
 def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant that the job names and leave it in the job's checkpoint."""
     cfg = PredictorConfig.model_validate_json(job.config)
-    task = task_of(job_tensors(job))
+    task = PredictorTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
@@ -66,7 +69,7 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
             task,
             job.variant,
             dev_arithmetic(task, cfg.train, job.device),
-            fitted_sample(task, job.seed),
+            sampled_fit(task.fit, task.dev, job.seed),
             sees_goal=is_measured_with_goal(cfg, job.variant),
         ),
         selected="dev/M@1",
@@ -219,7 +222,7 @@ def measurer(
         task: its tensors.
         variant: what it is given.
         arithmetic: of the model; the answers are fp32 and are compared with the bank in fp32.
-        sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`fitted_sample`); None: dev
+        sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`sampled_fit`); None: dev
             alone.
         sees_goal: false: no goal is given, neither its feature nor its trajectory.
     """
@@ -247,24 +250,3 @@ def measurer(
         return found
 
     return measure
-
-
-def fitted_sample(task: PredictorTask, seed: int) -> dict[int, Tensor]:
-    """Return horizon -> (n, H) long, the fitted windows that are scored: per horizon at most as many as dev has."""
-    fit, dev = ({h: len(segments) for h, segments in part.items()} for part in (task.fit, task.dev))
-    rows = train_sample(fit, dev, seed)
-    return {h: task.fit[h][some.to(task.fit[h].device)] for h, some in rows.items()}
-
-
-def task_tensors(task: PredictorTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in PredictorTask: those that all chains share, and its own."""
-    shared = {"features": task.features, "labels": task.labels, "bank": task.bank}
-    own = {"latents": task.latents, "fit_rows": task.fit_rows, "max_horizon": torch.tensor(task.max_horizon)}
-    return shared, own | named_windows(task.fit, task.dev)
-
-
-def task_of(tensors: dict[str, Tensor]) -> PredictorTask:
-    """Build the task back from its tensors by name."""
-    plain = {name: tensors[name] for name in ("features", "latents", "labels", "bank", "fit_rows")}
-    windows = [windows_of(tensors, part) for part in ("fit", "dev")]
-    return PredictorTask(**plain, fit=windows[0], dev=windows[1], max_horizon=int(tensors["max_horizon"]))

@@ -8,8 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -32,9 +31,9 @@ from trajpilot_core.metrics.epic_kitchens import (
     ranked,
 )
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
-from trajpilot_core.training.dev_scores import train_sample
-from trajpilot_core.training.jobs import TrainingJob, best_trial, job_tensors, run_trials
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.dev_scores import sampled_fit
+from trajpilot_core.training.jobs import Task, TrainingJob, best_trial, job_tensors, run_trials
+from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
 
 AT_ONCE = 512
 """Clips that are answered at once."""
@@ -43,8 +42,10 @@ SELECTED = f"dev/{ACTION.id}"
 
 
 @dataclass(frozen=True)
-class ProbeTask:
+class ProbeTask(Task):
     """What a probe is fitted and measured on."""
+
+    SHARED: ClassVar = ("tokens", "columns", "classes")
 
     tokens: Tensor
     """(N, T, D) float16."""
@@ -60,11 +61,6 @@ class ProbeTask:
         counts = [len(self.classes[part]) for part in PARTS]
         return ProbeShape(self.tokens.shape[2], counts[0], counts[1], counts[2], heads=cfg.heads, blocks=cfg.blocks)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return everything by name, to be written."""
-        named = {f"classes_{part}": classes for part, classes in self.classes.items()}
-        return {"tokens": self.tokens, "columns": self.columns, "is_dev": self.is_dev, **named}
-
 
 def probe_task(data: ClipData) -> ProbeTask:
     """Return the clips of training and dev; columns are the classes that these have, ascending."""
@@ -77,12 +73,6 @@ def probe_task(data: ClipData) -> ProbeTask:
         torch.from_numpy(np.isin(rows, data.rows("dev"))),
         {part: torch.from_numpy(found) for part, found in classes.items()},
     )
-
-
-def task_of_tensors(tensors: dict[str, Tensor]) -> ProbeTask:
-    """Return what `ProbeTask.tensors` returned, each of its shape."""
-    classes = {part: tensors[f"classes_{part}"] for part in PARTS}
-    return ProbeTask(tensors["tokens"], tensors["columns"], tensors["is_dev"], classes)
 
 
 class Trial(NamedTuple):
@@ -105,7 +95,7 @@ def grid(cfg: ProbeConfig) -> list[Trial]:
 def train_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit every trial of the grid from the same initial weights; each leaves a checkpoint of its own."""
     cfg = ProbeConfig.model_validate_json(job.config)
-    task = task_of_tensors(job_tensors(job))
+    task = ProbeTask.unpacked(job_tensors(job))
     fit_grid(job, task, cfg, lambda: AttentiveProbe(task.shape(cfg)), epoch_done)
 
 
@@ -145,7 +135,7 @@ def fit_grid(
     """
     trials, fitted = grid(cfg), torch.nonzero(~task.is_dev)[:, 0]
 
-    def train_trial(number: int, folder: Path, report: EpochDone) -> None:
+    def trial(number: int) -> tuple[Training, TrainConfig]:
         with seeded(job.seed):
             model = build().to(job.device)
 
@@ -166,9 +156,9 @@ def fit_grid(
             rate=cosine,
             decays_all=True,
         )
-        fit(training, original_training(cfg, trials[number]), folder, job.device, report, job.checkpoint_s)
+        return training, original_training(cfg, trials[number])
 
-    run_trials(job, len(trials), train_trial, epoch_done)
+    run_trials(job, len(trials), trial, epoch_done)
 
 
 def cosine(step: int, total: int, cfg: TrainConfig) -> float:
@@ -187,8 +177,7 @@ def measurer(model: nn.Module, task: ProbeTask, seed: int, *more: Tensor) -> Cal
         more: (N, ...) what else the probe is given of each clip.
     """
     fitted, dev = (torch.nonzero(task.is_dev == is_dev)[:, 0] for is_dev in (False, True))
-    sample = train_sample({"train": len(fitted)}, {"train": len(dev)}, seed)
-    scored = {"dev": dev, **{split: fitted[rows.to(fitted.device)] for split, rows in sample.items()}}
+    scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, seed)}
     own = {part: np.arange(len(task.classes[part])) for part in PARTS}
 
     def measure() -> dict[str, float]:

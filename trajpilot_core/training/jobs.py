@@ -8,13 +8,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self, get_origin
 
 import torch
 from torch import Tensor
 
 from schemas.results import CurvePoint
+from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain, model_key, note_fitted
 from trajpilot_core.engine.stage import Runtime, Sink, Work
 from trajpilot_core.errors import TrainingError
@@ -29,7 +31,7 @@ from trajpilot_core.training.checkpoint import (
     read_tensors,
     write_atomically,
 )
-from trajpilot_core.training.loop import EpochDone, tell_resumed
+from trajpilot_core.training.loop import EpochDone, Training, fit, tell_resumed
 
 POLL_S = 0.5
 UNIT = "epochs at most"
@@ -127,15 +129,23 @@ def run_jobs(
 
 
 def run_trials(
-    job: TrainingJob, n_trials: int, train: Callable[[int, Path, EpochDone], None], epoch_done: EpochDone
+    job: TrainingJob, n_trials: int, trial: Callable[[int], tuple[Training, TrainConfig]], epoch_done: EpochDone
 ) -> None:
-    """Fit the trials of a job one after the other, each in a folder of its own; progress counts the epochs of all."""
+    """Fit the trials of a grid one after the other; each has its own folder, and progress counts the epochs of all.
+
+    Args:
+        job: the training that the grid belongs to.
+        n_trials: size of the grid.
+        trial: number of a trial -> its training and hyperparameters.
+        epoch_done: called after each epoch.
+    """
     for number in range(n_trials):
 
         def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
             epoch_done(number * epochs + epoch, n_trials * epochs, line)
 
-        train(number, job.folder / f"trial{number}", report)
+        training, cfg = trial(number)
+        fit(training, cfg, job.folder / f"trial{number}", job.device, report, job.checkpoint_s)
 
 
 class BestTrial(NamedTuple):
@@ -167,15 +177,42 @@ def best_trial(job: TrainingJob, n_trials: int) -> BestTrial:
     return BestTrial(best, found[best].best, curve)
 
 
-def named_windows(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor]) -> dict[str, Tensor]:
-    """Return windows (N, H) by horizon, long, as the tensors `fit/<H>` and `dev/<H>`."""
-    return {f"{part}/{h}": rows for part, of_part in (("fit", fit), ("dev", dev)) for h, rows in of_part.items()}
+@dataclass(frozen=True)
+class Task:
+    """The data of a training: a subclass declares its tensors, numbers, and mappings of tensors as fields."""
 
+    SHARED: ClassVar[tuple[str, ...]] = ()
+    """Fields that are equal for all jobs of a stage."""
 
-def windows_of(tensors: Mapping[str, Tensor], part: str) -> dict[int, Tensor]:
-    """Return horizon -> windows (N, H), long, of `fit` or `dev`, as `named_windows` was given them."""
-    named = sorted(name for name in tensors if name.startswith(f"{part}/"))
-    return {int(name.removeprefix(f"{part}/")): tensors[name] for name in named}
+    def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the fields as tensors by name: those that all jobs share, and the others.
+
+        The items of a mapping are named `<field>/<key>`; the shapes are those of the fields.
+        """
+        shared, own = dict[str, Tensor](), dict[str, Tensor]()
+        for name, value in vars(self).items():
+            packed = shared if name in self.SHARED else own
+            if isinstance(value, Mapping):
+                packed |= {f"{name}/{key}": item for key, item in value.items()}
+            else:
+                packed[name] = torch.as_tensor(value)
+        return shared, own
+
+    @classmethod
+    def unpacked(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """Build a task from the tensors that `tensors` returned; keys of mappings are in alphabetical order."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            if get_origin(field.type) is dict:
+                named = sorted(name for name in tensors if name.startswith(f"{field.name}/"))
+                keys = [name.split("/", 1)[1] for name in named]
+                values[field.name] = {
+                    int(key) if key.isdigit() else key: tensors[name] for key, name in zip(keys, named, strict=True)
+                }
+            else:
+                value = tensors[field.name]
+                values[field.name] = int(value) if field.type is int else value
+        return cls(**values)
 
 
 def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
@@ -183,10 +220,10 @@ def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
     write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
 
 
-def put_task(shared: Path, own: Path, tensors: tuple[Mapping[str, Tensor], Mapping[str, Tensor]]) -> None:
-    """Write the inputs of the trainings of one task: what all jobs share, and what is the task's own."""
-    put_tensors(shared, SHARED, tensors[0])
-    put_tensors(own, OWN, tensors[1])
+def put_task(shared: Path, own: Path, task: Task) -> None:
+    """Write a task for its jobs: into one folder what all jobs share, into the other what differs."""
+    for folder, name, tensors in zip((shared, own), (SHARED, OWN), task.tensors(), strict=True):
+        put_tensors(folder, name, tensors)
 
 
 def job_tensors(job: TrainingJob) -> dict[str, Tensor]:

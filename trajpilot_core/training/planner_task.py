@@ -5,6 +5,7 @@ windows of a batch.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,14 +21,14 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.models.planners.matched import PlannerInputs
 from trajpilot_core.models.planners.planner import PlannerShape
-from trajpilot_core.training.jobs import named_windows, windows_of
-
-READ = ("features", "labels", "tasks", "descriptions", "transition")
+from trajpilot_core.training.jobs import Task
 
 
 @dataclass(frozen=True)
-class PlannerTask:
+class PlannerTask(Task):
     """The tensors of one run, on the device."""
+
+    SHARED: ClassVar = ("features", "labels", "tasks", "descriptions", "transition", "n_tasks")
 
     features: Tensor
     """(S, D) float16, raw, tokens averaged."""
@@ -110,16 +111,3 @@ def read_descriptions(table: pa.Table, label_ids: tuple[str, ...]) -> Tensor:
     vectors = np.asarray(ordered["vector"].combine_chunks().flatten(), dtype=np.float32)
     sentences_AZE = torch.from_numpy(vectors.copy()).view(len(found), each, -1)
     return sentences_AZE[torch.tensor([row_of[label_id] for label_id in label_ids])]
-
-
-def task_tensors(task: PlannerTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in PlannerTask: what is read, and what is fitted and scored."""
-    read = {name: getattr(task, name) for name in READ} | {"n_tasks": torch.tensor(task.n_tasks)}
-    return read, {"fit_rows": task.fit_rows} | named_windows(task.fit, task.dev)
-
-
-def task_of(tensors: dict[str, Tensor]) -> PlannerTask:
-    """Build the task back from its tensors by name."""
-    plain = {name: tensors[name] for name in (*READ, "fit_rows")}
-    windows = [windows_of(tensors, part) for part in ("fit", "dev")]
-    return PlannerTask(**plain, fit=windows[0], dev=windows[1], n_tasks=int(tensors["n_tasks"]))
