@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from benchmarks import rehearse
-from benchmarks.cem import operations, product
 from benchmarks.rehearse import PAPER, SAMPLED, Measured, Sizes, StageFailed, run_stage, table, ways_of, wide_text
 from deployments.recipes.paper import atomic
 from trajpilot_core.stages import STAGES
@@ -63,10 +61,3 @@ def test_sizes_are_scaled_together_and_the_table_has_a_row_a_stage() -> None:
     assert half == Sizes(takes=255, segments=15_184, labels=847, dev_share=0.5)
     line = table([Measured("wide", "alignment", 1.0, 1234.5, 3 * 2**30, 2 * 10**9, 1000)]).splitlines()[-1]
     assert line == "| wide | alignment | 1.0 | 1,234.5 | 3.00 | 2.00 | 1,000 |"
-
-
-def test_products_that_add_in_place_are_counted() -> None:
-    made, one, other = torch.zeros(2, 5), torch.ones(2, 3), torch.ones(3, 5)
-    assert product(made.shape, one.shape, other.shape) == 60
-    assert operations(lambda: made.addmm_(one, other)) == 60
-    assert operations(lambda: torch.addmm(made, one, other)) == 60
