@@ -52,9 +52,9 @@ def measurer(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Ca
     """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on train and dev.
 
     Args:
-        model: what is measured.
+        model: the encoder.
         data: its tensors.
-        seed: draws the fitted segments that are scored, at most as many as dev has.
+        seed: samples the fitted segments that are scored, at most as many as dev has.
     """
     scored = {**sampled_fit({"train": data["fit"]}, {"train": data["dev"]}, seed), "dev": data["dev"]}
 
@@ -62,8 +62,8 @@ def measurer(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Ca
         scores: dict[str, float] = {}
         for split, rows in scored.items():
             latents, ids = trajectory_latents(model, data["motions"][rows]), data["labels"][rows]
-            found = recalls_at(latents, data["bank"], ids, (1, 5))
-            scores |= {f"{split}/R@{k}": value for k, value in found.items()}
+            recalls = recalls_at(latents, data["bank"], ids, (1, 5))
+            scores |= {f"{split}/R@{k}": value for k, value in recalls.items()}
         return scores
 
     return measure

@@ -1,4 +1,4 @@
-"""What the trainings of models of single events share: an action or a shot, with what is seen before it.
+"""What trainings on single events share: an action or a shot, with the features before it.
 
 Shapes: N events, B batch, C tokens of a clip, D feature width, E text width.
 """
@@ -30,34 +30,34 @@ class EventTask(Task):
     context: Tensor
     """(N, C, D) float16, raw."""
     latents: Tensor
-    """(N, 2, E) of this chain's E_tau, before the event and during it; zeros where there is no motion."""
+    """(N, 2, E) from this chain's E_tau, before and during the event; zeros if there is no motion."""
     fit: Tensor
-    """(n,) long, events of the fitting takes."""
+    """(n,) long, events of the fitted takes."""
     dev: Tensor
     """(m,) long."""
 
     def shape(self, net: PredictorConfig) -> PredictorShape:
-        """Return the sizes that the data decide, and the weights that a training begins with."""
+        """Return the sizes that follow from the data and from the initial weights."""
         tokens, width = self.context.shape[1:]
         return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, net))
 
     def standardise(self, module: nn.Module) -> None:
-        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of the fitting takes."""
+        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of the fitted takes."""
         mean, scale = feature_scales(self.context[self.fit])
         for name, value in (("feature_mean", mean), ("feature_scale", scale)):
             module.get_buffer(name).copy_(value)
 
     def given(self, rows: Tensor, variant: str) -> Tensor:
-        """Return what a variant is given of the latents of `rows` (B,): all, the first, or none, of shape (B, 2, E).
+        """Return the latents (B, 2, E) of `rows` (B,) that a variant receives: both, the first one, or none.
 
-        As in planning (`fit_predictor.variant_latents`), where the masked Goal stands last.
+        As in planning (`fit_predictor.variant_latents`), where the masked Goal comes last.
         """
         latents_B2E = self.latents[rows]
         goal_B1E = torch.zeros_like(latents_B2E[:, :1])
         return variant_latents(torch.cat([latents_B2E, goal_B1E], dim=1), variant)[:, :2]
 
     def dropped(self, rows: Tensor, variant: str, net: PredictorConfig) -> Tensor:
-        """Return the same for a training step, with dropout of trajectories (D 13)."""
+        """Return `given` for a training step, with dropout of trajectories (D 13)."""
         latents_B2E = self.given(rows, variant)
         if variant == "no_traj":
             return latents_B2E
@@ -65,7 +65,7 @@ class EventTask(Task):
 
 
 def start_backbone(backbone: CausalPredictor, net: PredictorConfig, job: TrainingJob) -> None:
-    """Begin with the weights of another run, where one is named: those of a twin, which has learned a masked Goal."""
+    """Load the weights of another run, if one is set: those of a twin, which was trained with a masked Goal."""
     start_weights(backbone, net, f"{job.key}{TWIN}")
 
 
@@ -84,15 +84,15 @@ def fit_event(
 
     Args:
         job: names the training, its folder and device.
-        task: which events are fitted.
+        task: the events.
         train: epochs, batch, rates.
         model: on the job's device.
-        loss: of events (B,), long; a scalar.
-        right: of events (B,), long, whether the model is right, (B,) bool: its share on dev, and on as many fitted
-            ones, is measured after each epoch, and that of dev chooses the epoch.
-        quantity: name of that share.
+        loss: events (B,), long -> scalar.
+        right: events (B,), long -> (B,) bool, whether the model is right: its mean on dev, and on as many fitted
+            events, is measured after each epoch, and dev chooses the epoch.
+        quantity: name of that mean.
         epoch_done: called after each epoch.
-        keeps_last: the last epoch is kept, whatever was measured.
+        keeps_last: the last epoch is kept, regardless of its score.
     """
     scored = {"dev": task.dev, **sampled_fit({"train": task.fit}, {"train": task.dev}, job.seed)}
     training = Training(

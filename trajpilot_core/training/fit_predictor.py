@@ -22,7 +22,7 @@ from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, ind
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
 
 PredictorBatch = list[tuple[int, Tensor]]
-"""Horizon and (B,) long numbers of its fitted windows, for each horizon that the batch holds."""
+"""Horizon and (B,) long numbers of its fitted windows, for each horizon in the batch."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class PredictorTask(Task):
     features: Tensor
     """(S, C, D) float16, raw."""
     latents: Tensor
-    """(S, E) of this chain's E_tau."""
+    """(S, E) from this chain's E_tau."""
     labels: Tensor
     """(S,) long."""
     bank: Tensor
     """(V, E) unit norm."""
     fit_rows: Tensor
-    """(n,) long, segments of the fitting takes, for the scale of the features."""
+    """(n,) long, segments of the fitted takes, for the scale of the features."""
     fit: dict[int, Tensor]
     """Horizon -> (N, H) long, fitted windows as rows of segments."""
     dev: dict[int, Tensor]
     """Horizon -> (N, H) long."""
     max_horizon: int
-    """Over all the windows of the data."""
+    """Longest horizon of all windows of the data."""
 
 
 def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -56,7 +56,7 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
-        begin_class_head(model, task.bank)  # with the factor that was learned there, not the initial one
+        begin_class_head(model, task.bank)  # with the factor of the other run, not the initial one
     draw = mixed_batches if cfg.mixed_horizons else window_batches
     training = Training(
         name=job.name,
@@ -78,13 +78,13 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
 
 
 def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorShape:
-    """Return the sizes that the data decide; a class head tells the labels of the bank apart."""
+    """Return the sizes that follow from the data; a class head has one output per label of the bank."""
     classes = len(task.bank) if head == "classes" else 0
     return PredictorShape(task.features.shape[2], task.features.shape[1], task.bank.shape[1], task.max_horizon, classes)
 
 
 def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
-    """Build a predictor from the global random state, with the feature scale of the fitting takes."""
+    """Build a predictor from the global random state, with the feature scale of the fitted takes."""
     model = CausalPredictor(cfg, predictor_shape(task, cfg.head))
     mean, scale = feature_scales(task.features[task.fit_rows])
     model.feature_mean.copy_(mean)
@@ -95,7 +95,7 @@ def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
 
 @torch.no_grad()
 def begin_class_head(model: CausalPredictor, bank_VE: Tensor) -> None:
-    """Let a class head, if there is one, begin as the open readout: cosines with the bank times the model's factor."""
+    """Initialise a class head, if there is one, as the open readout: cosines with the bank times the model's factor."""
     if model.class_head is not None:
         model.class_head.weight.copy_(model.log_temperature.exp() * bank_VE)
         model.class_head.bias.zero_()
@@ -107,7 +107,7 @@ def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.
     Args:
         fit_windows: horizon -> (N, H) long.
         batch: windows per step.
-        generator: of the CPU; the numbers lie where the windows do.
+        generator: on the CPU; the numbers are on the device of the windows.
     """
     batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator, w.device)]
     return [[batches[i]] for i in torch.randperm(len(batches), generator=generator).tolist()]
@@ -119,14 +119,14 @@ def mixed_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.G
     Args:
         fit_windows: horizon -> (N, H) long.
         batch: windows per step, over all horizons.
-        generator: of the CPU; the numbers lie where the windows do.
+        generator: on the CPU; the numbers are on the device of the windows.
     """
     horizons = list(fit_windows)
     horizon_N = torch.repeat_interleave(torch.arange(len(horizons)), torch.tensor([*map(len, fit_windows.values())]))
     row_N = torch.cat([torch.arange(len(windows)) for windows in fit_windows.values()])
     batches = []
-    for drawn in index_batches(len(row_N), batch, generator):
-        parts = [(h, row_N[drawn[horizon_N[drawn] == place]]) for place, h in enumerate(horizons)]
+    for sampled in index_batches(len(row_N), batch, generator):
+        parts = [(h, row_N[sampled[horizon_N[sampled] == place]]) for place, h in enumerate(horizons)]
         batches.append([(h, rows.to(fit_windows[h].device)) for h, rows in parts if len(rows)])
     return batches
 
@@ -134,7 +134,7 @@ def mixed_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.G
 def window_loss(
     model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: PredictorBatch
 ) -> Tensor:
-    """Return the loss of one batch, a scalar (shape ()), its horizons in one pool.
+    """Return the loss of one batch, a scalar (shape ()); its horizons share one pool.
 
     L_pred; with a class head the cross-entropy of all steps, plus lambda_bridge times L_pred (D 34).
     """
@@ -168,25 +168,25 @@ def goal_dropout_of(cfg: PredictorConfig, variant: str) -> float:
     """Return the probability with which a variant's goals are masked: that of goal-dropout twins, or of all others."""
     if not is_twin(variant):
         return cfg.goal_dropout
-    assert cfg.twin_goal_dropout is not None, f"{variant} is trained though no twins are asked for"
+    assert cfg.twin_goal_dropout is not None, f"{variant} is trained, but no twins are configured"
     return cfg.twin_goal_dropout
 
 
 def is_measured_with_goal(cfg: PredictorConfig, variant: str) -> bool:
-    """Return whether dev shows a variant the goal: all but twins that anticipate are selected as planners."""
+    """Return whether a variant is given the goal on dev: all but anticipating twins are selected as planners."""
     return not (cfg.anticipates and is_twin(variant))
 
 
 def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
-    """Return the (B, H, E) trajectory input that a variant is given: traj all, endpoint_traj the ends, no_traj none.
+    """Return the (B, H, E) trajectory input of a variant: traj all, endpoint_traj the ends, no_traj none.
 
-    A goal-dropout twin is given what its original is.
+    A goal-dropout twin has the input of its original.
     """
-    given = original_of(variant)
-    if given == "traj":
+    original = original_of(variant)
+    if original == "traj":
         return latents_BHE
     out = torch.zeros_like(latents_BHE)
-    if given == "endpoint_traj":
+    if original == "endpoint_traj":
         out[:, 0], out[:, -1] = latents_BHE[:, 0], latents_BHE[:, -1]
     return out
 
@@ -197,10 +197,10 @@ def kept(n: int, dropout: float, device: torch.device) -> Tensor:
 
 
 def dev_arithmetic(task: PredictorTask, cfg: TrainConfig, device: str) -> AbstractContextManager[object]:
-    """Return the arithmetic of the dev measure: fp32, or that of the training where a GPU measures many windows.
+    """Return the arithmetic of the dev measure: fp32, or that of the training if a GPU measures many windows.
 
-    bf16 changes the label of a few mids in a thousand. Over many that is far below the differences that select an
-    epoch; over few it is not, and there fp32 costs little (docs/decisions/training.md).
+    bf16 changes the label of a few mids in a thousand. With many windows that is far below the differences that select
+    an epoch; with few it is not, and fp32 costs little (docs/decisions/training.md).
     """
     many = sum(map(len, task.dev.values())) >= MANY_WINDOWS
     return autocast(cfg, device) if many and device != "cpu" else nullcontext()
@@ -218,13 +218,13 @@ def measurer(
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
     Args:
-        model: what is measured.
+        model: the predictor.
         task: its tensors.
-        variant: what it is given.
-        arithmetic: of the model; the answers are fp32 and are compared with the bank in fp32.
+        variant: decides the trajectory input.
+        arithmetic: arithmetic of the model; its outputs are fp32 and are compared with the bank in fp32.
         sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`sampled_fit`); None: dev
             alone.
-        sees_goal: false: no goal is given, neither its feature nor its trajectory.
+        sees_goal: false: neither the feature nor the trajectory of the goal is given.
     """
     scored = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
     truth = {split: {h: task.labels[rows] for h, rows in windows.items()} for split, windows in scored.items()}
@@ -243,10 +243,10 @@ def measurer(
         return predicted_xE @ task.bank.T if model.class_head is None else model.class_logits(predicted_xE)
 
     def measure() -> dict[str, float]:
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for split, windows in scored.items():
-            scores = mid_accuracy(nearest_labels(predict, windows, label_scores), truth[split])
-            found |= {f"{split}/{name}": value for name, value in scores.items()}
-        return found
+            accuracy = mid_accuracy(nearest_labels(predict, windows, label_scores), truth[split])
+            scores |= {f"{split}/{name}": value for name, value in accuracy.items()}
+        return scores
 
     return measure

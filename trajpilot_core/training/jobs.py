@@ -1,7 +1,7 @@
 """Several trainings side by side: spawned processes on a CPU, one after the other on a GPU; the results are the same.
 
-A training takes everything from files in scratch and leaves everything in its checkpoint, so that a crash of one
-process or of all of them costs at most the epochs since the last checkpoint, and no tensor is pickled.
+A training reads all of its inputs from scratch files and writes all of its results to its checkpoint. A crash of one or
+all processes costs at most the epochs since the last checkpoint, and no tensor is pickled.
 """
 
 import json
@@ -37,12 +37,12 @@ POLL_S = 0.5
 UNIT = "epochs at most"
 """A training may stop early."""
 QUOTED = 2
-"""Trainings that progress quotes."""
+"""Trainings whose progress line is shown."""
 SHARED, OWN, EPOCHS = "shared.safetensors", "task.safetensors", "epochs.json"
 
 
 class TrainingJob(NamedTuple):
-    """One training, described by words and files only."""
+    """One training, described by strings, numbers and paths only."""
 
     name: str
     """`<chain>/<variant>`."""
@@ -53,7 +53,7 @@ class TrainingJob(NamedTuple):
     own: Path
     """Folder with the task's tensors; jobs of one chain and seed share it."""
     shared: Path
-    """Folder with the tensors that all the jobs share."""
+    """Folder with the tensors that all jobs share."""
     config: str
     """The stage's configuration as JSON."""
     device: str
@@ -72,13 +72,13 @@ def chain_job(
     """Return the training of one shard of a stage, whose tensors lie in scratch.
 
     Args:
-        work: of the stage; its settings go to the training.
+        work: the stage's work; its settings are passed to the training.
         chain: cross-fit chain.
         seed: of weights, dropout and batches.
         variant: what is trained.
         own: folder with the task's tensors.
         shared: folder with the tensors that all the jobs share.
-        name: what the variant is called in the log and the curves; None: as it is.
+        name: what the variant is called in the log and the curves; None: its own name.
     """
     return TrainingJob(
         name=f"{chain.name}/{name or variant}",
@@ -94,26 +94,22 @@ def chain_job(
 
 
 Train = Callable[[TrainingJob, EpochDone], None]
-"""Must be a module-level function: a spawned process finds it by name."""
-
-
-def no_news(job: TrainingJob) -> None:
-    """Ignore that a job has ended."""
+"""Must be a module-level function: spawned processes import it by name."""
 
 
 def run_jobs(
-    jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, ended: Callable[[TrainingJob], None] = no_news
+    jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, ended: Callable[[TrainingJob], None] = lambda job: None
 ) -> None:
-    """Run every job to its end; one that has ended before is over at once.
+    """Run every job to completion; one that completed earlier returns at once.
 
     Args:
         jobs: the trainings.
-        train: fits one.
+        train: fits one job.
         runtime: where they run.
-        ended: called in this process for each job as soon as it has ended; its folder may be gone afterwards.
+        ended: called in this process for each completed job; it may delete the job's folder.
 
     Raises:
-        TrainingError: a training failed, or its process died.
+        TrainingError: a training failed, or its process crashed.
     """
     workers = min(runtime.workers, len(jobs)) if runtime.device == "cpu" else 1
     if workers > 1:
@@ -149,32 +145,32 @@ def run_trials(
 
 
 class BestTrial(NamedTuple):
-    """What a training of several trials leaves."""
+    """The result of a grid."""
 
     number: int
-    """Of the trial that dev chose."""
+    """Number of the trial that dev chose."""
     weights: dict[str, Tensor]
-    """Of its best epoch, on the CPU."""
+    """Weights of its best epoch, on the CPU."""
     curve: list[CurvePoint]
-    """Of all trials; that of the chosen one has the name of the training, those of the others name their trial."""
+    """Curves of all trials; the chosen one has the name of the training, the others are named after their trial."""
 
 
 def best_trial(job: TrainingJob, n_trials: int) -> BestTrial:
     """Return the trial with the highest dev score, ties to the first.
 
     Raises:
-        TrainingError: one has not ended.
+        TrainingError: a trial is not complete.
     """
-    found: list[TrainingProgress] = []
+    trials: list[TrainingProgress] = []
     for number in range(n_trials):
         folder = job.folder / f"trial{number}"
         if not folder.is_dir():
             raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
-        found.append(read_progress(folder))
-    best = max(range(n_trials), key=lambda number: (found[number].best_score, -number))
-    curve = [point.replace(model=job.name) for point in found[best].curve]
-    curve += [point for number, one in enumerate(found) if number != best for point in one.curve]
-    return BestTrial(best, found[best].best, curve)
+        trials.append(read_progress(folder))
+    best = max(range(n_trials), key=lambda number: (trials[number].best_score, -number))
+    curve = [point.replace(model=job.name) for point in trials[best].curve]
+    curve += [point for number, trial in enumerate(trials) if number != best for point in trial.curve]
+    return BestTrial(best, trials[best].best, curve)
 
 
 @dataclass(frozen=True)
@@ -216,7 +212,7 @@ class Task:
 
 
 def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
-    """Write the inputs of trainings, so that a process can read them."""
+    """Write inputs of trainings for other processes."""
     write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
 
 
@@ -227,18 +223,18 @@ def put_task(shared: Path, own: Path, task: Task) -> None:
 
 
 def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
-    """Read the inputs of a job onto its device: name -> tensor of the shape that `put_tensors` was given."""
+    """Read the inputs of a job onto its device: name -> tensor of the shape that `put_tensors` wrote."""
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
 
 
 def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
-    """Return the best weights and the curve of a job that has ended.
+    """Return the best weights and the curve of a completed job.
 
     Returns:
         Name of a parameter or buffer -> CPU tensor of its shape, and the curve.
 
     Raises:
-        TrainingError: it has not.
+        TrainingError: the job is not complete.
     """
     if not is_there(job.folder / NAME):
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
@@ -247,12 +243,12 @@ def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
 
 
 def hand_over(job: TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
-    """Write the best weights of a job that has ended into an entry of models, and return its curve.
+    """Write the best weights of a completed job into an entry of models, and return its curve.
 
-    Nothing else of the job stays in memory, so that a loop over jobs holds one model at a time.
+    Nothing else of the job stays in memory, so a loop over jobs has one model in memory at a time.
 
     Raises:
-        TrainingError: it has not ended.
+        TrainingError: the job is not complete.
     """
     state, curve = job_result(job)
     sink.model(entry, job.key, {name: value.numpy() for name, value in state.items()})
@@ -260,13 +256,13 @@ def hand_over(job: TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
 
 
 def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]) -> dict[str, str]:
-    """Return on the segments of which takes a training was fitted, as what is said of its models.
+    """Return the note in an entry of models that lists the takes on whose segments a training was fitted.
 
-    Read from the tensors that the job was given (`fit`, `fit_rows` and `fit/<H>` hold numbers of segments), not from
-    the folds that those should follow, so that a leak shows.
+    The takes follow from the tensors of the job (`fit`, `fit_rows` and `fit/<H>` are indices of segments), not from the
+    folds that should have produced them, so that a leak is visible.
 
     Args:
-        job: a training whose inputs still lie in scratch.
+        job: a training whose inputs are still in scratch.
         segment_take: shape (S,), long, the take of each segment.
         take_ids: ids of the takes.
     """
@@ -278,7 +274,7 @@ def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]
 def _run_spawned(
     jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, workers: int, ended: Callable[[TrainingJob], None]
 ) -> None:
-    """Run the jobs in processes of their own, and report how far they are; what a process logs itself is not seen."""
+    """Run the jobs in separate processes and report their progress; the log of a process itself is not shown."""
     for job in jobs:
         tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
     with worker_pool(workers) as pool:
@@ -298,7 +294,7 @@ def _watch(
     runtime: Runtime,
     ended: Callable[[TrainingJob], None],
 ) -> None:
-    """Wait for all and hand over each that has ended; raise the first error at once."""
+    """Wait for all jobs and call `ended` for each completed one; raise the first error at once."""
     open_ = dict(zip(futures, jobs, strict=True))
     known: dict[TrainingJob, tuple[int, int, str]] = {}
     while open_:
@@ -311,30 +307,30 @@ def _watch(
 
 
 def _together(progress: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tuple[int, int, str]:
-    """Add up the epochs of all trainings, one that ended early as if it had gone on, and quote those at work."""
+    """Add up the epochs of all trainings (early stopping counts as all epochs) and show lines of running ones."""
     each = max(epochs for _, epochs, _ in progress)
     if not each:
-        return 0, len(progress), "trainings; none has ended its first epoch"
+        return 0, len(progress), "trainings; none has completed an epoch yet"
     done = sum(each if over else epoch for (epoch, _, _), over in zip(progress, ended, strict=True))
     lines = [line for (_, _, line), over in zip(progress, ended, strict=True) if line and not over]
     return done, len(progress) * each, "; ".join([UNIT, *lines[:QUOTED]])
 
 
 def _in_process(job: TrainingJob, train: Train) -> None:
-    """Train in this process; how far it is goes to a small file that the parent reads."""
+    """Train in this process; the parent reads the progress from a small file."""
 
-    def tell(epoch: int, epochs: int, line: str) -> None:
+    def report(epoch: int, epochs: int, line: str) -> None:
         temporary = job.folder / f".{EPOCHS}"
         with naming_failures("write", job.folder / EPOCHS):
             job.folder.mkdir(parents=True, exist_ok=True)
             temporary.write_text(json.dumps([epoch, epochs, line]), encoding="utf-8")
             temporary.replace(job.folder / EPOCHS)
 
-    train(job, tell)
+    train(job, report)
 
 
 def _progress_of(job: TrainingJob) -> tuple[int, int, str]:
-    """Epochs done, most epochs, one line; zeros before the first epoch has ended."""
+    """Return epochs done, most epochs, and a line; zeros before the first epoch is complete."""
     path = job.folder / EPOCHS
     with naming_failures("read", path):
         if not path.is_file():
