@@ -1,4 +1,4 @@
-"""Attention, feed-forward and the pre-norm block that all the models share.
+"""Attention, feed-forward and the pre-norm block of all models.
 
 Axes: B batch, T tokens, S tokens attended to, D width, N heads, K width of a head. Dropout acts on what a block adds
 to its residual stream, not on attention weights.
@@ -13,12 +13,12 @@ INIT_STD = 0.02
 
 
 class Attention(nn.Module):
-    """Multi-head attention whose keys and values may be computed apart, so that a shared context is encoded once."""
+    """Multi-head attention with separate keys and values, so that a shared context is encoded once."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         if width % heads:
-            raise ValueError(f"width {width} is no multiple of {heads} heads; change one of the two in the config")
+            raise ValueError(f"width {width} is not a multiple of {heads} heads; change one of the two in the config")
         self.heads = heads
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
@@ -64,7 +64,7 @@ class TransformerBlock(nn.Module):
 
         Args:
             mask_TS: true where token t may look at s; S counts `context` first, then the tokens themselves.
-            context: keys and values of tokens before them that this layer has seen already.
+            context: keys and values of earlier tokens in this layer.
         """
         h_BTD = self.attention_norm(x_BTD)
         own = self.attention.keys_values(h_BTD)
@@ -74,7 +74,7 @@ class TransformerBlock(nn.Module):
 
 
 def ends_of(x_BHx: Tensor) -> Tensor:
-    """Return (B, 2, ...), first and last step of (B, H, ...); a list as index is uploaded in every call."""
+    """Return (B, 2, ...), first and last step of (B, H, ...); indexing by a list would upload it in every call."""
     return torch.stack([x_BHx[:, 0], x_BHx[:, -1]], dim=1)
 
 

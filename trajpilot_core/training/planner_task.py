@@ -90,7 +90,7 @@ def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTas
 
 
 def read_descriptions(table: pa.Table, label_ids: tuple[str, ...]) -> Tensor:
-    """Return (A, Z, E) float32: the sentences of each label in the order of the bank, those about the state before first.
+    """Return (A, Z, E) float32: the sentences of each label, in the order of the bank; "before" comes first.
 
     Raises:
         InputError: the text bank has no sentences.

@@ -2,7 +2,7 @@
 
 The original (github.com/Gigi-G/ViterbiPlanNet at 47a698b, models/modules.py, `StructuredDecoding.DVL`) replaces the max
 of Viterbi by log-sum-exp and its arg max by softmax, and keeps the (B, H, A, A) soft back-pointers. The result is the
-posterior of every step under the chain of transitions with a uniform start, so the pointers need not exist: with
+posterior of every step under the chain of transitions with a uniform start, so no pointers are needed: with
 w = exp(alpha - max) a step forward is z = w T and one backward p <- w * ((p / z) T^t).
 """
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def normalised_rows(transition_AA: Tensor, floor: float) -> Tensor:
-    """Return (A, A) positive rows that sum to 1; a row without any transition becomes uniform.
+    """Return (A, A) positive rows that sum to 1; a row without transitions becomes uniform.
 
     Args:
         transition_AA: counts or probabilities, from row to column.
@@ -30,7 +30,7 @@ def soft_viterbi(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
         log_emission_BHA: log score of each action at each step; -inf forbids one, but not all of a step.
         transition_AA: positive probabilities from row to column, see `normalised_rows`; float32 needs 1e-15 or more.
     """
-    with torch.autocast(log_emission_BHA.device.type, enabled=False):  # sums of bf16 would be no posterior
+    with torch.autocast(log_emission_BHA.device.type, enabled=False):  # sums in bf16 would not be a posterior
         return _soft_path(log_emission_BHA.to(transition_AA.dtype), transition_AA)
 
 

@@ -1,7 +1,6 @@
 """ViterbiPlanNet: emissions of all steps from Start and Goal, trained through a differentiable Viterbi layer.
 
-Source: github.com/Gigi-G/ViterbiPlanNet at 47a698b, models/. The step models next to it (`step_models/`) are other
-planners.
+Source: github.com/Gigi-G/ViterbiPlanNet at 47a698b, models/. Its folder `step_models/` contains other planners.
 
 Axes: B windows, H steps, A actions, S sentences per action, K tasks, D feature width, E text width, W width.
 """
@@ -17,7 +16,7 @@ from trajpilot_core.models.planners.state_encoder import StateEncoder, contrast_
 
 
 class ViterbiPlanNet(nn.Module):
-    """ViterbiPlanNet for one horizon. The task head is trained with the rest, but the plan does not read it."""
+    """ViterbiPlanNet for one horizon. The task head is trained with the rest, but not used by the plan."""
 
     def __init__(self, cfg: ViterbiPlanNetConfig, shape: PlannerShape, horizon: int) -> None:
         super().__init__()
