@@ -214,7 +214,7 @@ def test_a_key_goes_to_another_machine_over_https_alone_and_a_damaged_one_nowher
     away = VlmServer(url=AWAY, may_send=CORPUS, token_limit=1)
     hold_api_key(KEY)
     check_server(away, CORPUS)
-    with pytest.raises(InputError, match="http to .* is not encrypted"):
+    with pytest.raises(InputError, match=r"http to .* is not encrypted"):
         check_server(away.replace(url="http://models.example/v1"), CORPUS)
     hold_api_key(f"{KEY}\n")
     with pytest.raises(InputError, match="not quoted here") as raised:

@@ -101,8 +101,8 @@ def test_a_middle_label_outside_of_bank_and_sequences_is_refused(asking, window,
     middle = json.dumps([truth[0], truth[1], -1, truth[-1]])
     strangers = json.dumps(["never", "seen", "in", "training"])
     faults = [
-        (told, "instruction", f"{said('fill', 4)} Perhaps {truth[1]}.", ends, "section instruction of the prompt contains"),
-        (told, "incomplete", f"{said('incomplete')}\n{middle}", ends, "section incomplete of the prompt contains"),
+        (told, "instruction", f"{said('fill', 4)} Perhaps {truth[1]}.", ends, "section instruction of"),
+        (told, "incomplete", f"{said('incomplete')}\n{middle}", ends, "section incomplete of"),
         (told, "", "", ends[:1], "section incomplete"),
         (shown, "frames", f"START: {truth[2]}", (), "section frames"),
         (shown, "bank", "\n".join([said("bank"), *reversed(bank)]), (), "alphabetical order"),
