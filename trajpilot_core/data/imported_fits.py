@@ -84,12 +84,12 @@ def fits_of(output: OtherOutput, entry: str) -> dict[str, ImportedFit]:
     }
 
 
-def first_weights(key: str, held: Collection[str]) -> str:
+def first_weights(key: str, existing: Collection[str]) -> str:
     """Return the key of the model of another run that a training starts from: its own key.
 
     A goal-dropout twin that the other run lacks starts from its original there.
     """
-    return original_of(key) if is_twin(key) and key not in held else key
+    return original_of(key) if is_twin(key) and key not in existing else key
 
 
 def require_models(output: OtherOutput, entry: str, wanted: Iterable[str]) -> None:
@@ -125,16 +125,18 @@ def refuse_leaks(
         InputError: a chain was fitted on takes or captures that are dev or test here, or on takes that it leaves out
             here, or its epochs were chosen on takes that are test here; names them.
     """
-    held = {take: split for take, split in here.split_of.items() if split != "train"}
-    captures = {here.capture_of[take]: split for take, split in held.items()}
-    chosen_on = [take.take_id for take in output.takes() if take.split == "dev" and held.get(take.take_id) == "test"]
+    held_out = {take: split for take, split in here.split_of.items() if split != "train"}
+    captures = {here.capture_of[take]: split for take, split in held_out.items()}
+    chosen_on = [
+        take.take_id for take in output.takes() if take.split == "dev" and held_out.get(take.take_id) == "test"
+    ]
     for chain in chains:
         fit = fits[chain.name]
         left_out = {take: f"fold {fold}" for take, fold in fold_of.items() if fold == chain.fold}
         faults = [
-            *_named("takes", {**left_out, **held}, fit.takes),
+            *_named("takes", {**left_out, **held_out}, fit.takes),
             *_named("captures", captures, fit.captures),
-            *_named("dev takes (its epochs were chosen on them)", held, chosen_on),
+            *_named("dev takes (its epochs were chosen on them)", held_out, chosen_on),
         ]
         if faults:
             raise InputError(
@@ -144,10 +146,10 @@ def refuse_leaks(
             )
 
 
-def _named(what: str, held: Mapping[str, str], seen: Collection[str]) -> list[str]:
+def _named(what: str, held_out: Mapping[str, str], seen: Collection[str]) -> list[str]:
     """List what is held out but was seen, with the reason why it is held out."""
-    both = sorted(name for name in seen if name in held)
-    return [f"{what} {shown([f'{name} ({held[name]} here)' for name in both])}"] if both else []
+    both = sorted(name for name in seen if name in held_out)
+    return [f"{what} {shown([f'{name} ({held_out[name]} here)' for name in both])}"] if both else []
 
 
 def note_imported(

@@ -4,12 +4,30 @@ Axes: B batch, T tokens, S tokens attended to, D width, N heads, K width of a he
 to its residual stream, not on attention weights.
 """
 
+import json
+from dataclasses import asdict, dataclass
+from typing import Self
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 KeysValues = tuple[Tensor, Tensor]
 INIT_STD = 0.02
+
+
+@dataclass(frozen=True)
+class DataSizes:
+    """Sizes of a model that follow from the data: the fields of a subclass."""
+
+    def to_json(self) -> str:
+        """Return the sizes as JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read the sizes back."""
+        return cls(**json.loads(text))
 
 
 class Attention(nn.Module):
@@ -60,17 +78,21 @@ class TransformerBlock(nn.Module):
     def forward(
         self, x_BTD: Tensor, mask_TS: Tensor | None = None, context: KeysValues | None = None
     ) -> tuple[Tensor, KeysValues]:
-        """Return (B, T, D) and the tokens' own keys and values.
+        """Return (B, T, D) and the tokens' keys and values.
 
         Args:
             mask_TS: true where token t may look at s; S counts `context` first, then the tokens themselves.
             context: keys and values of earlier tokens in this layer.
         """
         h_BTD = self.attention_norm(x_BTD)
-        own = self.attention.keys_values(h_BTD)
-        seen = own if context is None else (torch.cat([context[0], own[0]], 2), torch.cat([context[1], own[1]], 2))
+        keys, values = self.attention.keys_values(h_BTD)
+        seen = (
+            (keys, values)
+            if context is None
+            else (torch.cat([context[0], keys], 2), torch.cat([context[1], values], 2))
+        )
         x_BTD = x_BTD + self.dropout(self.attention(h_BTD, seen, mask_TS))
-        return x_BTD + self.hidden(self.hidden_norm(x_BTD)), own
+        return x_BTD + self.hidden(self.hidden_norm(x_BTD)), (keys, values)
 
 
 def ends_of(x_BHx: Tensor) -> Tensor:

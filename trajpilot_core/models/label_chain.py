@@ -177,16 +177,16 @@ def kept_chain(
         known: `first` and `moves` of the chain.
         weight: exponent of both; 0: every step is independent.
     """
-    own_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()
+    likelihood_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()
     first_BP, moves = known
-    return KeptChain(labels_BHP, own_BHP, first_BP**weight, [step_BPP**weight for step_BPP in moves])
+    return KeptChain(labels_BHP, likelihood_BHP, first_BP**weight, [step_BPP**weight for step_BPP in moves])
 
 
 def kept_marginals(chain: KeptChain) -> Tensor:
     """Return (B, H, P): the posterior of every step among its kept labels."""
     forward = [_shares(chain.first * chain.own[:, 0])]
-    for step_BPP, own_BP in zip(chain.moves, chain.own.unbind(1)[1:], strict=True):
-        forward.append(_shares(_along(forward[-1], step_BPP) * own_BP))
+    for step_BPP, likelihood_BP in zip(chain.moves, chain.own.unbind(1)[1:], strict=True):
+        forward.append(_shares(_along(forward[-1], step_BPP) * likelihood_BP))
     backward_BP, out = torch.ones_like(forward[-1]), [forward[-1]]
     for t in range(len(chain.moves) - 1, -1, -1):
         backward_BP = _shares(_against(chain.moves[t], backward_BP * chain.own[:, t + 1]))
@@ -215,22 +215,24 @@ def decoded_sequence(chain: KeptChain) -> Tensor:
     Start and Goal are summed out first, because the middle sequence is evaluated as a whole (MSeq); then each end gets
     the label that fits its neighbour best.
     """
-    own = chain.own.unbind(1)
-    log_own = [_log(own_BP) for own_BP in own]
-    score_BP = _log(_along(_shares(chain.first * own[0]), chain.moves[0])) + log_own[1]
+    likelihoods = chain.own.unbind(1)
+    log_likelihood = [_log(likelihood_BP) for likelihood_BP in likelihoods]
+    score_BP = _log(_along(_shares(chain.first * likelihoods[0]), chain.moves[0])) + log_likelihood[1]
     came_from = []
-    for step_BPP, log_BP in zip(chain.moves[1:-1], log_own[2:-1], strict=True):
+    for step_BPP, log_BP in zip(chain.moves[1:-1], log_likelihood[2:-1], strict=True):
         best = (score_BP[:, :, None] + _log(step_BPP)).max(dim=1)
         came_from.append(best.indices)
         score_BP = best.values + log_BP
-    score_BP = score_BP + _log(_against(chain.moves[-1], own[-1]))
+    score_BP = score_BP + _log(_against(chain.moves[-1], likelihoods[-1]))
     places = [score_BP.max(dim=1).indices]
     for before_BP in reversed(came_from):
         places.append(before_BP.gather(1, places[-1][:, None])[:, 0])
     middles_BM = torch.stack(places[::-1], dim=1)
     here = torch.arange(len(middles_BM), device=middles_BM.device)
-    start_B = (_log(chain.first) + log_own[0] + _log(chain.moves[0][here, :, middles_BM[:, 0]])).max(dim=1).indices
-    goal_B = (log_own[-1] + _log(chain.moves[-1][here, middles_BM[:, -1]])).max(dim=1).indices
+    start_B = (
+        (_log(chain.first) + log_likelihood[0] + _log(chain.moves[0][here, :, middles_BM[:, 0]])).max(dim=1).indices
+    )
+    goal_B = (log_likelihood[-1] + _log(chain.moves[-1][here, middles_BM[:, -1]])).max(dim=1).indices
     places_BH = torch.cat([start_B[:, None], middles_BM, goal_B[:, None]], dim=1)
     return chain.labels.gather(2, places_BH[:, :, None])[:, :, 0]
 

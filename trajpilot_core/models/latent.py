@@ -4,20 +4,21 @@ Shapes: B windows, S candidate motions of each, C tokens of a clip, D feature wi
 steps that are predicted, U numbers of a step's head motion, E text width, V labels, W width.
 """
 
-import json
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.latent import LatentConfig
-from trajpilot_core.models.blocks import KeysValues, TransformerBlock, table
+from trajpilot_core.models.blocks import DataSizes, KeysValues, TransformerBlock, table
 
 START, GOAL = 0, 1
 
 
-class LatentShape(NamedTuple):
+@dataclass(frozen=True)
+class LatentShape(DataSizes):
     """Sizes that follow from the data."""
 
     feature_width: int
@@ -28,15 +29,6 @@ class LatentShape(NamedTuple):
     text_width: int
     max_horizon: int
     labels: int
-
-    def to_json(self) -> str:
-        """Return the sizes as JSON."""
-        return json.dumps(self._asdict(), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read the sizes back."""
-        return cls(**json.loads(text))
 
 
 class StepInputs(NamedTuple):

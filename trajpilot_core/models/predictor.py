@@ -1,20 +1,28 @@
 """The causal predictor in text space (paper, 3.4; docs/decisions/paper-gaps.md, D 1 to 16)."""
 
-import json
 import math
-from typing import NamedTuple, Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.training import PredictorConfig
-from trajpilot_core.models.blocks import Attention, KeysValues, TransformerBlock, ends_of, feed_forward, table
+from trajpilot_core.models.blocks import (
+    Attention,
+    DataSizes,
+    KeysValues,
+    TransformerBlock,
+    ends_of,
+    feed_forward,
+    table,
+)
 
 START, GOAL, MID = 0, 1, 2
 
 
-class PredictorShape(NamedTuple):
+@dataclass(frozen=True)
+class PredictorShape(DataSizes):
     """Sizes that follow from the data."""
 
     feature_width: int
@@ -24,15 +32,6 @@ class PredictorShape(NamedTuple):
     max_horizon: int
     classes: int = 0
     """V, outputs of a class head; 0: no head."""
-
-    def to_json(self) -> str:
-        """Return the sizes as JSON."""
-        return json.dumps(self._asdict(), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read the sizes back."""
-        return cls(**json.loads(text))
 
 
 def structured_mask(context: int, mids: int, plans: int = 1, device: torch.device | None = None) -> Tensor:

@@ -9,7 +9,7 @@ docs/decisions/closed-vocabulary.md.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -41,42 +41,6 @@ class PlanTruth(NamedTuple):
     """(B, K, M) long, labels that rank before the true one."""
     right: Tensor
     """(B, K, M) bool, the decoded label is the true one."""
-
-
-class Readout(Protocol):
-    """Turns plans into labels."""
-
-    def plan(self, model: CausalPredictor, predicted_xE: Tensor) -> Tensor:
-        """Return the plan (..., P) of a model's predictions (..., E)."""
-        ...
-
-    def width(self, text_width: int) -> int:
-        """Return P."""
-        ...
-
-    def with_takes(self, n_takes: int) -> "Readout":
-        """Return the same for more takes, without masks."""
-        ...
-
-    def scores(self, plan_xP: Tensor) -> Tensor:
-        """Return (..., V), the score of every label, each step independently."""
-        ...
-
-    def ranked(self, plan_BHP: Tensor, take_B: Tensor, n: int) -> RankedPlan:
-        """Return the best `n` labels of every step, and the sequence, among the labels that `take_B`, long, allows."""
-        ...
-
-    def against(self, ends_B2P: Tensor, mids_BKMP: Tensor, truth_BM: Tensor, take_B: Tensor) -> PlanTruth:
-        """Compare candidate plans, given by their ends and middles, with the true middle labels (B, M)."""
-        ...
-
-    def agreement(self, mids_BKMP: Tensor, truth_BM: Tensor) -> Tensor:
-        """Return (B, K), the mean over the middle steps of the true label's cosine, or of its log probability."""
-        ...
-
-    def mean(self, weight_BK: Tensor, mids_BKMP: Tensor) -> Tensor:
-        """Return (B, M, P), the weighted mean of candidate plans."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -210,3 +174,7 @@ class ClassReadout:
         most = max(1, DECODED_AT_ONCE // max(1, plan_BHP[0].numel() if len(plan_BHP) else 1))
         parts = zip(torch.split(plan_BHP, most), torch.split(take_B, most), strict=True)
         return list(parts) if len(plan_BHP) else []
+
+
+Readout: TypeAlias = CosineReadout | ClassReadout
+"""Turns plans into labels."""

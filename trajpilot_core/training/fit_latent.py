@@ -36,7 +36,7 @@ AT_ONCE = 1024
 """Windows that are measured at once."""
 QUANTITY = "-l1"
 SELECTED = f"dev/{QUANTITY}"
-TOLD: Mapping[LatentVariant, tuple[bool, bool]] = {
+INPUTS: Mapping[LatentVariant, tuple[bool, bool]] = {
     "next_none": (False, False),
     "next_text": (True, False),
     "next_trajectory": (False, True),
@@ -155,7 +155,7 @@ def own_steps(
         text_BH: segments whose texts replace those of the windows; None: not replaced.
         motion_BH: segments whose motion replaces that of the windows; None: not replaced.
     """
-    has_text, has_motion = TOLD[variant]
+    has_text, has_motion = INPUTS[variant]
     steps_BT = (segments_BH if motion_BH is None else motion_BH)[:, 1:]
     texts_BT = (segments_BH if text_BH is None else text_BH)[:, 1:]
     motion = controls.standardised(task.motions[steps_BT])[:, None] if has_motion else None

@@ -49,7 +49,7 @@ class TrainingJob(NamedTuple):
     seed: int
     variant: str
     folder: Path
-    """Private; holds the checkpoint."""
+    """Private folder of the checkpoint."""
     own: Path
     """Folder with the task's tensors; jobs of one chain and seed share it."""
     shared: Path
@@ -69,7 +69,7 @@ class TrainingJob(NamedTuple):
 def chain_job(
     work: Work[Any], chain: Chain, seed: int, variant: str, own: Path, shared: Path, name: str | None = None
 ) -> TrainingJob:
-    """Return the training of one shard of a stage, whose tensors lie in scratch.
+    """Return the training of one shard of a stage, whose tensors are in scratch.
 
     Args:
         work: the stage's work; its settings are passed to the training.

@@ -46,15 +46,15 @@ def alignment_loss(
         logits_BU = (z_BE.float() @ target_UE.float().T) * log_temperature.float().exp()
     counted_BU = logits_BU + count_U.log()
     rows_B = counted_BU.logsumexp(dim=1) - counted_BU.gather(1, which_B[:, None])[:, 0]
-    own_BU = which_B[:, None] == torch.arange(size, device=ids_B.device)
+    positive_BU = which_B[:, None] == torch.arange(size, device=ids_B.device)
     n: Tensor | int = len(ids_B)
     row = rows_B.mean()
     if counted_B is not None:
         n = one_B.sum()
         row = torch.where(counted_B, rows_B, 0.0).sum() / n
         logits_BU = logits_BU.masked_fill(~counted_B[:, None], float("-inf"))
-    own_BU |= count_U == 0  # an id without rows adds 0, not infinity minus infinity
-    columns_U = logits_BU.logsumexp(dim=0) - logits_BU.masked_fill(~own_BU, float("-inf")).logsumexp(dim=0)
+    positive_BU |= count_U == 0  # an id without rows adds 0, not infinity minus infinity
+    columns_U = logits_BU.logsumexp(dim=0) - logits_BU.masked_fill(~positive_BU, float("-inf")).logsumexp(dim=0)
     loss: Tensor = 0.5 * (row + (columns_U * count_U).sum() / n)
     return loss
 

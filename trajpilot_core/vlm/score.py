@@ -46,13 +46,13 @@ def read_answers(answers: Sequence[VlmAnswer], bank: Projection) -> list[ReadAns
     return parsed
 
 
-def recogniser(found: Sequence[ReadAnswer]) -> str:
+def recogniser(answers: Sequence[ReadAnswer]) -> str:
     """Return the digest of the tuned weights that answered for every segment; empty: an untuned model did.
 
     Both the request and the answer must name them.
     """
-    answers = [row.answer for row in found if row.answer.question == "segment"]
-    names = {tuned_name(row.adapter) if row.answered_by.endswith(row.adapter) else "" for row in answers}
+    segments = [row.answer for row in answers if row.answer.question == "segment"]
+    names = {tuned_name(row.adapter) if row.answered_by.endswith(row.adapter) else "" for row in segments}
     return names.pop() if len(names) == 1 else ""
 
 
@@ -68,16 +68,16 @@ def variant_of(answer: VlmAnswer, tuned: str) -> str:
 
 
 def predictions_of_answers(
-    found: Sequence[ReadAnswer], truth: Truth, bank: Projection, seeds: Sequence[int]
+    answers: Sequence[ReadAnswer], truth: Truth, bank: Projection, seeds: Sequence[int]
 ) -> Iterator[Prediction]:
     """Yield the predictions of every window, the same for every seed.
 
     Answers that could not be parsed and open places have no labels: they count as wrong and are never left out. If
     endpoints were recognised separately, they replace the ends that the text model wrote; a missing end is wrong, too.
     """
-    recognised = {row.answer.unit: row.parsed for row in found if row.answer.question == "segment"}
-    tuned = recogniser(found)
-    for answer, parsed in found:
+    recognised = {row.answer.unit: row.parsed for row in answers if row.answer.question == "segment"}
+    tuned = recogniser(answers)
+    for answer, parsed in answers:
         if answer.question == "segment" or (answer.is_stub and answer.row != "qwen_zs"):
             continue
         segments = truth.segments_of[answer.unit]
@@ -105,11 +105,11 @@ def predictions_of_answers(
                 )
 
 
-def counts_of(found: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]:
+def counts_of(answers: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]:
     """Return how well answers could be parsed, for each row and horizon; single segments have horizon 1."""
     groups: dict[tuple[str, int, bool], list[ReadAnswer]] = defaultdict(list)
-    tuned = recogniser(found)
-    for row in found:
+    tuned = recogniser(answers)
+    for row in answers:
         is_segment = row.answer.question == "segment"
         name = f"{row_of(row.answer, tuned)}: segments" if is_segment else variant_of(row.answer, tuned)
         groups[name, row.answer.horizon, row.answer.is_stub].append(row)
@@ -135,13 +135,13 @@ def counts_of(found: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]:
     return counts
 
 
-def endpoint_scores(found: Sequence[ReadAnswer], truth: Truth, bank: Projection) -> list[EndpointScore]:
+def endpoint_scores(answers: Sequence[ReadAnswer], truth: Truth, bank: Projection) -> list[EndpointScore]:
     """Return the table of the recogniser over unique endpoints; empty if there were no requests for segments.
 
     As in the paper: R@1, R@5 after projection, how many texts were labels of the bank, and how many were projected; in
     addition, how many could not be parsed, which count as wrong.
     """
-    rows = [row for row in found if row.answer.question == "segment"]
+    rows = [row for row in answers if row.answer.question == "segment"]
     if not rows:
         return []
     read = [(row.answer.unit, bank[row.parsed.labels[0] or ""]) for row in rows if not row.parsed.is_failed]
@@ -153,7 +153,7 @@ def endpoint_scores(found: Sequence[ReadAnswer], truth: Truth, bank: Projection)
         "fallback_projection": sum(not ranked.is_exact for _, ranked in read),
         "failed": len(rows) - len(read),
     }
-    shared = {"adapter": recogniser(found), "is_stub": any(row.answer.is_stub for row in rows)}
+    shared = {"adapter": recogniser(answers), "is_stub": any(row.answer.is_stub for row in rows)}
     return [
         EndpointScore.model_validate({"row": name, "count": count, "percentage": 100 * count / len(rows), **shared})
         for name, count in counts.items()

@@ -105,11 +105,11 @@ def _lint(asking: Asking, take: TakeToAsk, request: VlmRequest, segments: Sequen
     check_request(request, hidden, given, asking.material, asking.prompts)
 
 
-def recognised(asked: Sequence[AskedUnit], replies: Mapping[str, VlmReply], bank: Projection) -> dict[str, str | None]:
+def recognised(units: Sequence[AskedUnit], replies: Mapping[str, VlmReply], bank: Projection) -> dict[str, str | None]:
     """Return segment -> text of its recognised label of the bank; None if the answer could not be parsed."""
     written = {
         unit.unit: parse_label(replies[unit.request.digest()].text).labels
-        for unit in asked
+        for unit in units
         if unit.question == "segment"
     }
     bank.look_up(labels[0] or "" for labels in written.values() if labels)
@@ -117,14 +117,14 @@ def recognised(asked: Sequence[AskedUnit], replies: Mapping[str, VlmReply], bank
 
 
 def replied(
-    asked: Sequence[AskedUnit], images: Mapping[str, Image], answers: AnswerFolder, client: Client
+    units: Sequence[AskedUnit], images: Mapping[str, Image], answers: AnswerFolder, client: Client
 ) -> dict[str, VlmReply]:
     """Return digest -> answer of all requests; only requests without an answer are sent, each once.
 
     Raises:
         InputError: the client cannot answer.
     """
-    requests = {unit.request.digest(): unit.request for unit in asked}
+    requests = {unit.request.digest(): unit.request for unit in units}
     missing = answers.missing(requests)
     for reply in client.ask([requests[digest] for digest in missing], images) if missing else ():
         answers.put(reply)
@@ -133,10 +133,10 @@ def replied(
 
 
 def rows_of_answers(
-    take_id: str, asked: Sequence[AskedUnit], replies: Mapping[str, VlmReply], stub: str
+    take_id: str, units: Sequence[AskedUnit], replies: Mapping[str, VlmReply], stub: str
 ) -> Iterator[VlmAnswer]:
     """Yield the rows of the stage; answers by `stub` are marked as stub answers."""
-    for unit in asked:
+    for unit in units:
         reply = replies[unit.request.digest()]
         yield VlmAnswer(
             take_id=take_id,

@@ -54,7 +54,7 @@ def descriptions_file(cfg: TextConfig) -> Path:
     """Return the absolute path of the file with the sentences. Raises InputError: it is not set, or does not exist."""
     if cfg.descriptions_file is None or not Path(cfg.descriptions_file).is_file():
         raise InputError(
-            f"text_bank.descriptions_file is {cfg.descriptions_file!r}, which is not a file; set a file of sentences, or "
+            f"text_bank.descriptions_file is {cfg.descriptions_file!r}, which is not a file; set one, or "
             "use the template (--set text_bank.descriptions=template)"
         )
     return Path(cfg.descriptions_file).absolute()

@@ -2,7 +2,7 @@
 
 Parameters have the names of the released files. Release 2.1 reads and predicts the encoder's levels (four of its
 layers), adds a modality embedding, and rotates true pairs of channels.
-Source: facebookresearch/vjepa2 at c2963a47 (2.0), and its app/vjepa_2_1 at be434e46 (2.1); docs/decisions/epic-probe.md.
+Source: facebookresearch/vjepa2 at c2963a47 (2.0), its app/vjepa_2_1 at be434e46 (2.1); docs/decisions/epic-probe.md.
 
 Shapes: B clips, N context tokens, M target tokens, D width of the encoder, L levels, W width of the predictor.
 """

@@ -134,7 +134,7 @@ def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) 
         return log_score_BHV.double().log_softmax(2)
     moves = prior.weighted(weight)
     excess_N = moves.seen + (-(moves.floor[moves.before] - moves.seen).clamp_max(0.0).exp()).log1p()
-    parts = [_log_marginals(own_HVB, moves, excess_N, at) for at, own_HVB in _parts(log_score_BHV, prior)]
+    parts = [_log_marginals(score_HVB, moves, excess_N, at) for at, score_HVB in _parts(log_score_BHV, prior)]
     return torch.cat(parts)
 
 
@@ -145,15 +145,15 @@ def _parts(log_score_BHV: Tensor, prior: TransitionPrior) -> Iterator[tuple[int,
         yield at, log_score_BHV[at : at + n].double().permute(1, 2, 0).contiguous()
 
 
-def _log_marginals(own_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, first: int) -> Tensor:
+def _log_marginals(score_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, first: int) -> Tensor:
     """Return (B, H, V) of a part of the windows."""
-    forward = [own_HVB[0]]
-    for own_VB in own_HVB[1:]:
-        forward.append(own_VB + _forth(moves, excess_N, forward[-1]))
+    forward = [score_HVB[0]]
+    for score_VB in score_HVB[1:]:
+        forward.append(score_VB + _forth(moves, excess_N, forward[-1]))
     _require_a_sequence(forward[-1], first)
     backward_VB, out = torch.zeros_like(forward[0]), [forward[-1]]
     for t in range(len(forward) - 2, -1, -1):
-        backward_VB = _back(moves, excess_N, backward_VB + own_HVB[t + 1])
+        backward_VB = _back(moves, excess_N, backward_VB + score_HVB[t + 1])
         out.append(forward[t] + backward_VB)
     return torch.stack(out[::-1]).log_softmax(1).permute(2, 0, 1)
 
@@ -204,20 +204,20 @@ def viterbi(log_score_BHV: Tensor, prior: TransitionPrior, weight: float = 1.0) 
     moves = prior.weighted(weight)
     order_N = moves.after.argsort()
     moves = TransitionPrior(moves.before[order_N], moves.after[order_N], moves.seen[order_N], moves.floor)
-    return torch.cat([_best(own_HVB, moves, at) for at, own_HVB in _parts(log_score_BHV, prior)])
+    return torch.cat([_best(score_HVB, moves, at) for at, score_HVB in _parts(log_score_BHV, prior)])
 
 
-def _best(own_HVB: Tensor, moves: TransitionPrior, first: int) -> Tensor:
+def _best(score_HVB: Tensor, moves: TransitionPrior, first: int) -> Tensor:
     """Return (B, H) long of a part of the windows.
 
     The best path to a label comes from its listed predecessors or from the floors of all labels; listed pairs can stay
     in the latter, since a floor never exceeds them. Predecessors are looked up afterwards, for the labels of the
     sequence only. The pairs of `moves` are in order of `after`.
     """
-    best = [own_HVB[0]]
-    for own_VB in own_HVB[1:]:
-        by_floor_VB = (best[-1] + moves.floor[:, None]).amax(0).repeat(len(own_VB), 1)
-        best.append(own_VB + _largest(best[-1][moves.before] + moves.seen[:, None], moves.after, by_floor_VB))
+    best = [score_HVB[0]]
+    for score_VB in score_HVB[1:]:
+        by_floor_VB = (best[-1] + moves.floor[:, None]).amax(0).repeat(len(score_VB), 1)
+        best.append(score_VB + _largest(best[-1][moves.before] + moves.seen[:, None], moves.after, by_floor_VB))
     _require_a_sequence(best[-1], first)
     labels = [best[-1].argmax(0)]
     for best_VB in best[-2::-1]:

@@ -1,28 +1,22 @@
 """What planners of closed vocabularies share: their sizes, the parts of a loss, and PDPP's task classifier."""
 
-import json
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from trajpilot_core.models.blocks import DataSizes
 
-class PlannerShape(NamedTuple):
+
+@dataclass(frozen=True)
+class PlannerShape(DataSizes):
     """Sizes that follow from the data."""
 
     feature_width: int
     text_width: int
     actions: int
     tasks: int
-
-    def to_json(self) -> str:
-        """Return the sizes as JSON."""
-        return json.dumps(self._asdict(), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read the sizes back."""
-        return cls(**json.loads(text))
 
 
 class PlannerLoss(NamedTuple):
