@@ -201,10 +201,8 @@ class Task:
         for field in fields(cls):
             if get_origin(field.type) is dict:
                 named = sorted(name for name in tensors if name.startswith(f"{field.name}/"))
-                keys = [name.split("/", 1)[1] for name in named]
-                values[field.name] = {
-                    int(key) if key.isdigit() else key: tensors[name] for key, name in zip(keys, named, strict=True)
-                }
+                items = {name.split("/", 1)[1]: tensors[name] for name in named}
+                values[field.name] = {int(key) if key.isdigit() else key: item for key, item in items.items()}
             else:
                 value = tensors[field.name]
                 values[field.name] = int(value) if field.type is int else value
