@@ -20,7 +20,7 @@ from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 class ActionTask(EventTask):
     """Actions, with the texts to predict."""
 
-    SHARED: ClassVar = ("context", "labels", "bank")
+    SHARED: ClassVar[tuple[str, ...]] = ("context", "labels", "bank")
 
     labels: Tensor
     """(N,) long, index into bank."""

@@ -25,7 +25,7 @@ from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches
 class EventTask(Task):
     """The tensors of one chain and seed, on the device."""
 
-    SHARED: ClassVar = ("context",)
+    SHARED: ClassVar[tuple[str, ...]] = ("context",)
 
     context: Tensor
     """(N, C, D) float16, raw."""

@@ -51,7 +51,7 @@ INPUTS: Mapping[LatentVariant, tuple[bool, bool]] = {
 class LatentTask(Task):
     """The tensors of one run."""
 
-    SHARED: ClassVar = ("features", "motions", "labels", "bank")
+    SHARED: ClassVar[tuple[str, ...]] = ("features", "motions", "labels", "bank")
 
     features: Tensor
     """(S, C, D) float16, raw."""

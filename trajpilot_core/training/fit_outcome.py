@@ -26,7 +26,7 @@ PROBE = "probe"
 class OutcomeTask(EventTask):
     """Shots, with their outcomes."""
 
-    SHARED: ClassVar = ("context", "made")
+    SHARED: ClassVar[tuple[str, ...]] = ("context", "made")
 
     made: Tensor
     """(N,) bool."""

@@ -29,7 +29,7 @@ PredictorBatch = list[tuple[int, Tensor]]
 class PredictorTask(Task):
     """The tensors of one chain and seed, on the device."""
 
-    SHARED: ClassVar = ("features", "labels", "bank")
+    SHARED: ClassVar[tuple[str, ...]] = ("features", "labels", "bank")
 
     features: Tensor
     """(S, C, D) float16, raw."""

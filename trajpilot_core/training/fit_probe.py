@@ -45,7 +45,7 @@ SELECTED = f"dev/{ACTION.id}"
 class ProbeTask(Task):
     """The clips that a probe is fitted and measured on."""
 
-    SHARED: ClassVar = ("tokens", "columns", "classes")
+    SHARED: ClassVar[tuple[str, ...]] = ("tokens", "columns", "classes")
 
     tokens: Tensor
     """(N, T, D) float16."""

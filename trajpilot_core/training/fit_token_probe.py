@@ -30,7 +30,7 @@ PROBE = "probe"
 class TokenTask(ProbeTask):
     """The clips that one row is fine-tuned and measured on, with one more token."""
 
-    SHARED: ClassVar = ("tokens", "columns", "is_dev", "classes", "begun")
+    SHARED: ClassVar[tuple[str, ...]] = ("tokens", "columns", "is_dev", "classes", "begun")
     token: Tensor
     """(N, E) float16: the additional token of each clip; zeros if the row has none."""
     begun: dict[str, Tensor]

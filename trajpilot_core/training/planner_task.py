@@ -28,7 +28,7 @@ from trajpilot_core.training.jobs import Task
 class PlannerTask(Task):
     """The tensors of one run, on the device."""
 
-    SHARED: ClassVar = ("features", "labels", "tasks", "descriptions", "transition", "n_tasks")
+    SHARED: ClassVar[tuple[str, ...]] = ("features", "labels", "tasks", "descriptions", "transition", "n_tasks")
 
     features: Tensor
     """(S, D) float16, raw, tokens averaged."""

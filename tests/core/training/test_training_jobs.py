@@ -93,7 +93,7 @@ def test_a_training_that_fails_in_its_process_says_why(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Example(Task):
-    SHARED: ClassVar = ("features", "size")
+    SHARED: ClassVar[tuple[str, ...]] = ("features", "size")
 
     features: Tensor
     size: int
