@@ -56,5 +56,5 @@ def test_all_three_settings_come_from_the_outputs_that_count(
 def test_a_root_without_predictors_starts_nothing(tmp_path: Path, asked: list[PipelineConfig]) -> None:
     result = invoked(tmp_path, "--pretrained", str(tmp_path))
     assert isinstance(result.exception, InputError)
-    assert "holds no output of the stage ingest" in str(result.exception)
+    assert "contains no output of the stage ingest" in str(result.exception)
     assert not asked

@@ -1,4 +1,4 @@
-"""The clips of EPIC-KITCHENS-100 with their tokens and the action that follows each. Imports no torch.
+"""The clips of EPIC-KITCHENS-100 with their tokens and the action after each. Does not import torch.
 
 Shapes: N clips, T tokens, D width of a token.
 """
@@ -24,28 +24,30 @@ class ClipData:
 
     segment_ids: tuple[str, ...]
     take_ids: tuple[str, ...]
-    """(N,) the video of each clip."""
+    """(N,) video of each clip."""
     split: Codes
-    """(N,) number in `SPLITS`."""
+    """(N,) index into `SPLITS`."""
     tokens: NDArray[np.float16]
     """(N, T, D)."""
     last_frame_s: Array
-    """(N,) time of the last frame that was encoded."""
+    """(N,) time of the last encoded frame."""
     action_s: Array
-    """(N,) when the action starts."""
+    """(N,) start of the action."""
     clips: ActionClips
-    """Truth; whether training has a pair counts training with dev, as the released training file does."""
+    """True classes; pairs in dev count as known from training, as in the released training file."""
     lost: int
-    """Segments without features."""
+    """Number of segments without features."""
 
     def rows(self, split: str) -> Codes:
         """Return the numbers of the clips of a split, ascending."""
-        found: Codes = np.flatnonzero(self.split == SPLITS.index(split))
-        return found
+        rows: Codes = np.flatnonzero(self.split == SPLITS.index(split))
+        return rows
 
     def too_late(self, gap_s: float) -> Mask:
-        """Return (N,): true where the last frame is later than `gap_s` before the action; a frame lies on a clock, so
-        a microsecond is allowed."""
+        """Return (N,): true where the last frame is later than `gap_s` before the action.
+
+        A microsecond is tolerated, because frame times are rounded.
+        """
         late: Mask = self.last_frame_s > self.action_s - gap_s + 1e-6
         return late
 
@@ -54,18 +56,18 @@ def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:
     """Join features, segments and details.
 
     Args:
-        encoded_width: D where every patch is encoded when it is read: features say which clips there are, and no token
-            of theirs is read; None: their tokens are.
+        encoded_width: D if patches are encoded when they are read: only the list of clips is read from the features;
+            None: their tokens are read, too.
 
-    Raises InputError: the corpus has no verbs and nouns, no clip is left in a split, or features are pooled.
+    Raises InputError: the corpus has no verbs and nouns, a split has no clips, or features are pooled.
     """
     order = inputs.table("features", ["segment_id", "frame_times_s"])
     ids = order["segment_id"].to_pylist()
     segments = inputs.table("segments", ["segment_id", "take_id", "split"]).to_pylist()
-    of = {row["segment_id"]: row for row in segments}
+    row_of = {row["segment_id"]: row for row in segments}
     details = {row["segment_id"]: row for row in inputs.table("details", ["segment_id", *COLUMNS]).to_pylist()}
-    split = np.array([SPLITS.index(of[one]["split"]) for one in ids], dtype=np.int64)
-    column = {name: [details[one][name] for one in ids] for name in COLUMNS}
+    split = np.array([SPLITS.index(row_of[segment]["split"]) for segment in ids], dtype=np.int64)
+    column = {name: [details[segment][name] for segment in ids] for name in COLUMNS}
     if any(value is None for name in COLUMNS for value in column[name]):
         raise InputError(
             "the segments have no verb and noun classes; a probe anticipates actions of EPIC-KITCHENS-100: "
@@ -73,7 +75,7 @@ def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:
         )
     empty = [name for name in SPLITS if not (split == SPLITS.index(name)).any()]
     if empty:
-        raise InputError(f"no clip with features is in {', '.join(empty)}; look at the rejects of ingest and features")
+        raise InputError(f"{', '.join(empty)} has no clip with features; look at the rejects of ingest and features")
     verbs, nouns = (np.array(column[name], dtype=np.int64) for name in ("verb_class", "noun_class"))
     pairs = pair_codes(verbs, nouns)
     known = np.isin(pairs, pairs[split != SPLITS.index("test")])
@@ -83,13 +85,13 @@ def load_clips(inputs: Inputs, encoded_width: int | None = None) -> ClipData:
         parts = int((order.schema.metadata or {}).get(b"tokens", b"1"))
         if parts == 1:
             raise InputError(
-                "the features are pooled: one vector a clip is no set of tokens that a probe could attend to; "
-                "use --set features.tokens=temporal"
+                "the features are pooled to one vector per clip, so that a probe has no tokens to attend to; use "
+                "--set features.tokens=temporal"
             )
         tokens = np.asarray(inputs.vectors("features", "vector"), dtype=np.float16).reshape(len(ids), parts, -1)
     return ClipData(
         tuple(ids),
-        tuple(of[one]["take_id"] for one in ids),
+        tuple(row_of[segment]["take_id"] for segment in ids),
         split,
         tokens,
         np.array([times[-1] for times in order["frame_times_s"].to_pylist()], dtype=np.float64),

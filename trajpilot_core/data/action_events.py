@@ -1,4 +1,4 @@
-"""Actions as events: what is seen before each, head motion before and during it, and which action it was.
+"""Actions as events: features before each one, head motion before and during it, and its class.
 
 Shapes: N clips, T tokens, D width of a token, V labels, E text width. Source: docs/decisions/epic-token.md.
 """
@@ -20,21 +20,23 @@ from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 from trajpilot_core.poses.motion_table import check_one_source
 
 TRAIN, DEV, TEST = range(3)
-"""Codes of the splits (data/action_clips.py, SPLITS)."""
+"""Indices of the splits (data/action_clips.py, SPLITS)."""
 BEFORE, ACTION = range(2)
 """Parts of the head motion."""
 FRAMES_A_TUBELET = 2
 LATE_S = 1e-6
-"""Of rounding."""
+"""Tolerance for rounding."""
 
 
 @dataclass(frozen=True)
 class ActionEvents:
-    """N clips in the order of the features. Rows may read `tokens`, `context` and, as far as they declare, `motions`;
-    nothing below."""
+    """N clips in the order of the features.
+
+    Rows may read `tokens`, `context` and, if they declare it, `motions`, but no later field.
+    """
 
     take_ids: tuple[str, ...]
-    """Of all takes, ascending."""
+    """All takes, ascending."""
     take: Tensor
     """(N,) long, index into take_ids."""
     split: Tensor
@@ -46,19 +48,19 @@ class ActionEvents:
     bank: Tensor
     """(V, E) float32, unit norm: texts of the labels."""
     tokens: Tensor
-    """(N, T, D) float16: what the probe reads."""
+    """(N, T, D) float16, input of the probe."""
     context: Tensor
-    """(N, 1, D) float16: mean of the tubelets of the last seconds, which the predictor sees."""
+    """(N, 1, D) float16: mean of the tubelets of the last seconds, input of the predictor."""
     motions: Tensor
-    """(N, 2, 16, 6) float32, raw: head motion before the action and during it; zeros where there is none."""
+    """(N, 2, 16, 6) float32, raw: head motion before and during the action; zeros if there is none."""
     has_motion: Tensor
     """(N, 2) bool."""
     labels: Tensor
-    """(N,) long, index into bank: the action. Of training clips that were retrieved it may be read."""
+    """(N,) long, index into bank: the action. Rows may read it for retrieved training clips only."""
     classes: Tensor
     """(N, 3) long: verb, noun and pair of the action."""
     seconds: Tensor
-    """(N,) float32: how long it lasts."""
+    """(N,) float32, duration of the action."""
 
     def __len__(self) -> int:
         return len(self.take)
@@ -79,33 +81,33 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
     Args:
         inputs: takes, segments, details, features, motions, video_motions, text_bank and folds are read.
         seen_s: seconds before the end of a clip that the predictor sees.
-        gap_s: before the action, in which no head motion before it may lie.
+        gap_s: gap before the action; the head motion before it must end earlier.
 
     Raises:
         InputError: no training action has head motion.
-        LeakError: the interval of the motions before an action reaches into it, or into the gap.
+        LeakError: head motion before an action reaches into the action or the gap.
     """
     data = load_clips(inputs)
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: str(row["take_id"]))
     take_of = {row["take_id"]: at for at, row in enumerate(takes)}
     segments = {row["segment_id"]: row for row in inputs.table("segments").to_pylist()}
-    own = [segments[one] for one in data.segment_ids]
-    refuse_late(data, np.array([row["end_s"] for row in own], dtype=np.float64), gap_s)
+    rows = [segments[segment] for segment in data.segment_ids]
+    refuse_late(data, np.array([row["end_s"] for row in rows], dtype=np.float64), gap_s)
     label_ids, bank = read_bank(inputs)
-    label_of = {one: at for at, one in enumerate(label_ids)}
-    tables = [inputs.table(name) for name in ("video_motions", "motions")]  # before the actions, and of them
+    label_of = {label: at for at, label in enumerate(label_ids)}
+    tables = [inputs.table(name) for name in ("video_motions", "motions")]  # before the actions, during the actions
     check_one_source(*tables)
-    motions = torch.zeros(len(own), len(tables), MOTIONS, DOF)
-    has_motion = torch.zeros(len(own), len(tables), dtype=torch.bool)
+    motions = torch.zeros(len(rows), len(tables), MOTIONS, DOF)
+    has_motion = torch.zeros(len(rows), len(tables), dtype=torch.bool)
     for part, table in enumerate(tables):
         known = set(table["segment_id"].to_pylist())
-        rows = [at for at, one in enumerate(data.segment_ids) if one in known]
-        if rows:
-            motions[rows, part] = motions_tensor(table, [data.segment_ids[at] for at in rows])
-            has_motion[rows, part] = True
+        clips = [at for at, segment in enumerate(data.segment_ids) if segment in known]
+        if clips:
+            motions[clips, part] = motions_tensor(table, [data.segment_ids[at] for at in clips])
+            has_motion[clips, part] = True
     events = ActionEvents(
         take_ids=tuple(take_of),
-        take=torch.tensor([take_of[row["take_id"]] for row in own]),
+        take=torch.tensor([take_of[row["take_id"]] for row in rows]),
         split=torch.from_numpy(data.split),
         take_split=torch.tensor([SPLITS.index(row["split"]) for row in takes]),
         fold=fold_tensor(inputs.table("folds"), take_of),
@@ -114,7 +116,7 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
         context=last_tubelets(inputs, data, seen_s),
         motions=motions,
         has_motion=has_motion,
-        labels=torch.tensor([label_of[row["label_id"]] for row in own]),
+        labels=torch.tensor([label_of[row["label_id"]] for row in rows]),
         classes=torch.from_numpy(np.stack([data.clips.classes(part) for part in PARTS], axis=1)),
         seconds=torch.from_numpy(durations(inputs, data)).float(),
     )
@@ -127,53 +129,53 @@ def refuse_late(data: ClipData, end_s: Array, gap_s: float) -> None:
     """Refuse head motion before an action that reaches into it, or into the gap before it.
 
     Args:
-        end_s: (N,) ends of their intervals, seconds.
+        end_s: (N,) ends of the motions, seconds.
 
-    Raises LeakError: names the first clip, and how many there are.
+    Raises LeakError: motions end too late; names the first clip, and their number.
     """
     late = end_s > data.action_s - gap_s + LATE_S
     if late.any():
         at = int(late.argmax())
         raise LeakError(
-            f"head motion before {int(late.sum())} of {len(late)} actions would be read until later than {gap_s:g} s "
-            f"before they start, such as {data.segment_ids[at]}: until {end_s[at]:.3f} s, action at "
+            f"head motion before {int(late.sum())} of {len(late)} actions ends later than {gap_s:g} s before their "
+            f"start, e.g. that of {data.segment_ids[at]} ends at {end_s[at]:.3f} s, action at "
             f"{data.action_s[at]:.3f} s; set ingest.epic_kitchens.segment=observed and its anchor=start"
         )
 
 
 def last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
-    """Return (N, 1, D) float16: the mean of the tubelets whose frames lie in the last seconds, at least of the last.
+    """Return (N, 1, D) float16: the mean of the tubelets in the last seconds, at least of the last one.
 
-    Tokens after those of the tubelets, which a predictor made, are left out.
+    Tokens after those of the tubelets, which a predictor computed, are left out.
     """
     times = inputs.table("features", ["frame_times_s"])["frame_times_s"].to_pylist()
-    found = np.empty((len(times), 1, data.tokens.shape[2]), dtype=np.float16)
+    means = np.empty((len(times), 1, data.tokens.shape[2]), dtype=np.float16)
     for at, frames in enumerate(times):
         first = np.array(frames[::FRAMES_A_TUBELET])
         n_tubelets = min(len(first), data.tokens.shape[1])
         seen = first[:n_tubelets] >= frames[-1] - seen_s - LATE_S
         seen[-1] = True
-        found[at, 0] = data.tokens[at, :n_tubelets][seen].astype(np.float32).mean(axis=0)
-    return torch.from_numpy(found)
+        means[at, 0] = data.tokens[at, :n_tubelets][seen].astype(np.float32).mean(axis=0)
+    return torch.from_numpy(means)
 
 
 def durations(inputs: Inputs, data: ClipData) -> Array:
-    """Return (N,) seconds that the actions last."""
+    """Return (N,) durations of the actions, seconds."""
     ends = inputs.table("details", ["segment_id", "annotated_end_s"]).to_pylist()
     end_of = {row["segment_id"]: row["annotated_end_s"] for row in ends}
-    found: Array = np.array([end_of[one] for one in data.segment_ids], dtype=np.float64) - data.action_s
-    return found
+    seconds: Array = np.array([end_of[segment] for segment in data.segment_ids], dtype=np.float64) - data.action_s
+    return seconds
 
 
 def columns_of(events: ActionEvents, classes: dict[ActionPart, Codes]) -> Tensor:
-    """Return (N, 3) long: the columns of verb, noun and action in the heads of a probe; -1 where it has none.
+    """Return (N, 3) long: the columns of verb, noun and action in the heads of a probe; -1 if there is none.
 
     Args:
         classes: part -> (C,) the class of each column, ascending.
     """
-    found = []
+    columns = []
     for at, part in enumerate(PARTS):
-        known, own = classes[part], events.classes[:, at].cpu().numpy()
-        place = np.searchsorted(known, own).clip(max=len(known) - 1)
-        found.append(np.where(known[place] == own, place, -1))
-    return torch.from_numpy(np.stack(found, axis=1).astype(np.int64))
+        known, true = classes[part], events.classes[:, at].cpu().numpy()
+        column = np.searchsorted(known, true).clip(max=len(known) - 1)
+        columns.append(np.where(known[column] == true, column, -1))
+    return torch.from_numpy(np.stack(columns, axis=1).astype(np.int64))

@@ -1,4 +1,4 @@
-"""The models of a chain (data/cross_fitting.py), as they are read back, and the takes that belong to it, as tensors."""
+"""Loading the models of a chain (data/cross_fitting.py), and its takes as tensors."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -20,17 +20,17 @@ SEGMENTS_PER_CALL = 8192
 
 
 def fold_count(fold: Tensor) -> int:
-    """Return the number of folds that `fold`, long of shape (takes,), states: 1 in the cheap mode."""
+    """Return the number of folds in `fold`, long of shape (takes,); 1 in the cheap mode."""
     return int(fold.max()) + 1
 
 
 def chains_of(data: PlanningData) -> tuple[Chain, ...]:
-    """Return the chains that the folds of `data` call for."""
+    """Return the chains for the folds of `data`."""
     return chains(fold_count(data.fold))
 
 
 def fit_takes(data: PlanningData, chain: Chain) -> Tensor:
-    """Return the takes, long, shape (n,), that the chain is fitted on and its bank holds: training without its fold."""
+    """Return the takes, long, shape (n,), of the chain's fits and bank: training without its fold."""
     return fitting_takes(data.take_split, data.fold, chain)
 
 
@@ -40,7 +40,7 @@ def query_takes(data: PlanningData, chain: Chain) -> Tensor:
 
 
 def fitting_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
-    """As fit_takes, from split codes and folds, both of shape (takes,)."""
+    """As `fit_takes`, from indices of splits and folds, both of shape (takes,)."""
     fitted = take_split == 0
     if chain.fold is not None:
         fitted = fitted & (fold != chain.fold)
@@ -48,22 +48,22 @@ def fitting_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
 
 
 def held_out_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
-    """As query_takes, from split codes and folds, both of shape (takes,); none for a chain that leaves nothing out."""
-    held = torch.zeros_like(take_split, dtype=torch.bool)
+    """As `query_takes`, from indices of splits and folds, both of shape (takes,); empty for a chain without a fold."""
+    held_out = torch.zeros_like(take_split, dtype=torch.bool)
     if chain.fold is not None:
-        held = (take_split == 0) & (fold == chain.fold)
-    return held.nonzero().squeeze(1)
+        held_out = (take_split == 0) & (fold == chain.fold)
+    return held_out.nonzero().squeeze(1)
 
 
 class ModelFiles(NamedTuple):
-    """The frozen models of all the chains, each read when it is asked for."""
+    """The frozen models of all chains, each read on access."""
 
     e_tau: Models
     predictors: Models
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Seeds that every chain has."""
+        """Seeds of every chain."""
         return alignment_config(self.e_tau).seeds
 
 
@@ -75,15 +75,15 @@ class ChainModels:
     traj: CausalPredictor
     no_traj: CausalPredictor
     endpoint_traj: CausalPredictor | None
-    """Only the final chain has it."""
+    """None except in the final chain."""
     scale: Tensor
-    """(6,) per-channel scale of the motions; trajectory_latents applies it."""
+    """(6,) per-channel scale of the motions, which `trajectory_latents` applies."""
     precision: Precision = "fp32"
-    """That the predictors were trained in."""
+    """Precision of the predictors' training."""
 
 
 def open_model_files(inputs: Inputs) -> ModelFiles:
-    """Open the entries `e_tau` and `predictors`; no model is read."""
+    """Open the entries `e_tau` and `predictors` without reading models."""
     return ModelFiles(inputs.models("e_tau"), inputs.models("predictors"))
 
 
@@ -98,14 +98,14 @@ def predictor_config(predictors: Models) -> PredictorConfig:
 
 
 def load_chain_models(files: ModelFiles, chain: Chain, seed: int, device: str) -> ChainModels:
-    """Build the frozen models of one chain and seed; those of other chains and seeds stay closed.
+    """Build the frozen models of one chain and seed; no others are read.
 
-    Raises StoreError: there are no models of such a chain or seed.
+    Raises StoreError: the chain or seed has no models.
     """
     e_tau = load_e_tau(files.e_tau, chain, seed, device)
-    found = {variant: load_predictor(files.predictors, chain, seed, variant, device) for variant in variants_of(chain)}
+    models = {variant: load_predictor(files.predictors, chain, seed, variant, device) for variant in variants_of(chain)}
     precision = predictor_config(files.predictors).train.precision
-    return ChainModels(e_tau, found["traj"], found["no_traj"], found.get("endpoint_traj"), e_tau.scale, precision)
+    return ChainModels(e_tau, models["traj"], models["no_traj"], models.get("endpoint_traj"), e_tau.scale, precision)
 
 
 def load_e_tau(encoders: Models, chain: Chain, seed: int, device: str) -> TrajectoryEncoder:
@@ -123,7 +123,7 @@ def load_predictor(predictors: Models, chain: Chain, seed: int, variant: str, de
 def frozen(model: M, models: Models, key: str, device: str) -> M:
     """Read the weights of one model into `model`; evaluation mode, no gradients.
 
-    Raises StoreError: the entry has no such model, or one of other parameters.
+    Raises StoreError: the entry has no such model, or its parameters differ.
     """
     _fill(model.state_dict(), models.read(key), key)
     return model.to(device).eval().requires_grad_(False)
@@ -138,19 +138,19 @@ def trajectory_latents(e_tau: TrajectoryEncoder, motions: Tensor) -> Tensor:
 
 @torch.no_grad()
 def trajectory_states(e_tau: TrajectoryEncoder, motions: Tensor) -> Tensor:
-    """Return what E_tau's head reads of raw (S, 16, 6) motions, (S, D) float32, scaled as in `trajectory_latents`."""
+    """Return inputs (S, D) float32 of E_tau's head for raw (S, 16, 6) motions, scaled as in `trajectory_latents`."""
     parts = [e_tau.states(part / e_tau.scale) for part in torch.split(motions, SEGMENTS_PER_CALL)]
     return torch.cat(parts) if parts else motions.new_zeros(0, e_tau.head.in_features)
 
 
 @torch.no_grad()
 def _fill(state: dict[str, Tensor], weights: Tensors, key: str) -> None:
-    """Copy weights into the parameters of a model, of equal shapes: torch would read a vector as a scalar."""
+    """Copy weights into the parameters of a model; shapes must be equal, because `copy_` broadcasts."""
     have = {name: value.shape for name, value in weights.items()}
     allowed = {name: tuple(value.shape) for name, value in state.items()}
     wrong = sorted(name for name in have | allowed if have.get(name) != allowed.get(name))
     if wrong:
-        found = "; ".join(f"{name} is {have.get(name, 'absent')}, not {allowed.get(name, 'known')}" for name in wrong)
-        raise StoreError(f"{key}: {found} (shapes of parameters); it is of another version: run its stage again")
+        faults = "; ".join(f"{name} is {have.get(name, 'missing')}, not {allowed.get(name, 'known')}" for name in wrong)
+        raise StoreError(f"{key}: {faults} (shapes of parameters); another version wrote it: run its stage again")
     for name, value in weights.items():
         state[name].copy_(torch.tensor(value))

@@ -1,6 +1,6 @@
-"""What takes contribute to trainings, as digests: the facts that decide whether a training is made again.
+"""What takes contribute to trainings, as digests: the facts that decide whether a training is run again.
 
-Imports no torch: they are worked out for every plan. Reasons: docs/decisions/trainings.md.
+Does not import torch, because every plan computes them. Reasons: docs/decisions/trainings.md.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from trajpilot_core.engine.stage import Inputs
 
 CONTENTS = "take_contents"
 ANNOTATED = ("segments", "windows")
-"""Entries whose share per take ingest states in `take_contents`."""
+"""Entries whose share per take ingest writes to `take_contents`."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,12 @@ class Contributions:
     def read(cls, inputs: Inputs, entries: Sequence[str], columns: Sequence[str] = ()) -> Self:
         """Read what takes contribute to trainings through some entries.
 
-        Of an entry that does not come by take, every take contributes the whole.
+        For an entry without parts per take, every take contributes the whole entry.
 
         Args:
-            inputs: of the stage, which declares `takes`, `take_contents` and the entries.
-            entries: what its trainings read of each take.
-            columns: of `takes`, what they read there in addition.
+            inputs: inputs of the stage, which declares `takes`, `take_contents` and the entries.
+            entries: the entries that its trainings read.
+            columns: further columns of `takes` that they read.
         """
         rows = inputs.table("takes", ["take_id", "split", *columns]).to_pylist()
         contents = {row["take_id"]: row for row in inputs.table(CONTENTS).to_pylist()}
@@ -63,32 +63,32 @@ class Contributions:
         return cls(of_take, by_split["train"], by_split["dev"])
 
     def digest(self, takes: Iterable[str]) -> str:
-        """Return one digest of what these takes contribute."""
+        """Return one digest of the contributions of these takes."""
         content: list[JsonValue] = [[take, *self.of_take[take]] for take in takes]
         return fingerprint(content)
 
     def facts(self, fold_of: Mapping[str, int], chain: Chain) -> dict[str, JsonValue]:
-        """Return what decides a training of a chain, as the facts of its source."""
+        """Return the facts of the source of a chain's training."""
         return {"training takes": self.digest(fitted_on(fold_of, chain)), "dev takes": self.digest(self.dev)}
 
 
 def folds_of(inputs: Inputs) -> dict[str, int]:
-    """Read training take -> its fold from the table `folds`."""
+    """Read training take -> fold from the table `folds`."""
     table = inputs.table("folds", ["take_id", "fold"])
     return dict(zip(table["take_id"].to_pylist(), table["fold"].to_pylist(), strict=True))
 
 
 def chains_in(fold_of: Mapping[str, int]) -> tuple[Chain, ...]:
-    """Return the chains that folds call for, the final one first."""
+    """Return the chains for these folds, the final one first."""
     return chains(1 + max(fold_of.values()))
 
 
 def horizons_of(inputs: Inputs) -> list[JsonValue]:
-    """Return the horizons that the windows have, ascending: models have a place for each position of the longest."""
-    found: list[JsonValue] = sorted(pc.unique(inputs.table("windows", ["horizon"])["horizon"]).to_pylist())
-    return found
+    """Return the horizons of the windows, ascending; models have one position for each step of the longest."""
+    horizons: list[JsonValue] = sorted(pc.unique(inputs.table("windows", ["horizon"])["horizon"]).to_pylist())
+    return horizons
 
 
 def part_of(inputs: Inputs, name: str, begins: str = "") -> JsonValue:
-    """Return the digests of those parts of an entry whose names begin so."""
+    """Return the digests of the parts of an entry whose names start with `begins`."""
     return {part: digest for part, digest in inputs.parts(name).items() if part.startswith(begins)}

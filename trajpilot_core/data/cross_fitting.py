@@ -1,7 +1,7 @@
-"""Cross-fitting by take: which folds there are, which chains they call for, and what each chain is fitted on.
+"""Cross-fitting by take: the folds, their chains, and the takes that each chain is fitted on.
 
-A chain is everything that is learned (normalisation, E_tau, predictors), fitted on one set of takes
-(docs/decisions/paper-gaps.md, D 28). A model has the key `<chain>/s<seed>/<variant>` in its entry. Imports no torch.
+A chain is the set of all learned parts (normalisation, E_tau, predictors), fitted on one set of takes
+(docs/decisions/paper-gaps.md, D 28). A model has the key `<chain>/s<seed>/<variant>` in its entry. No torch.
 """
 
 import hashlib
@@ -17,19 +17,19 @@ E_TAU = "e_tau"
 VARIANTS = ("traj", "no_traj", "endpoint_traj")
 """Predictor checkpoints of the final chain."""
 TWINNED = ("traj", "no_traj")
-"""Those of which a run may train a goal-dropout twin: the same once more, with goals masked at random (D 42). Runs that
-anticipate have one of the third, too."""
+"""Variants that may have a goal-dropout twin, trained with randomly masked goals (D 42). In runs that anticipate, the
+third one has a twin, too."""
 TWIN = "_goal_dropout"
-"""Ends the names of twins, and the keys of their models."""
+"""Suffix of the names of twins, and of the keys of their models."""
 SCORER_NO_GOAL = "scorer_no_goal"
-"""Variant of the scorer that is given no goal; its queries are made by goal-dropout twins."""
+"""Variant of the scorer without a goal; goal-dropout twins make its queries."""
 
 FITTED = "fitted_takes/"
-"""What is said of models, by chain: the takes that they were fitted on, a JSON list. Of models of another run, those
-that are takes here, too."""
+"""Prefix of notes by chain: JSON lists of the takes that models were fitted on; for models of another run, only those
+that are also takes of this run."""
 ELSEWHERE, CAPTURES = "fitted_elsewhere/", "fitted_captures/"
-"""What is said in addition of models that came from another run or began there: the takes that they were fitted on and
-that are none here, and the captures of all."""
+"""Prefixes of further notes on models that are from another run or started from one: the other takes that they were
+fitted on, and the captures of all."""
 
 
 class Chain(NamedTuple):
@@ -38,7 +38,7 @@ class Chain(NamedTuple):
     name: str
     """`final`, or `fold0`, `fold1`, ..."""
     fold: int | None
-    """Training takes of this fold are left out of every fit and bank of the chain; None: nothing is left out."""
+    """Training takes of this fold are left out of every fit and bank of the chain; None: none are."""
 
 
 FINAL = Chain("final", None)
@@ -52,15 +52,15 @@ def chains(folds: int) -> tuple[Chain, ...]:
 
 
 def variants_of(chain: Chain) -> tuple[str, ...]:
-    """Return the predictor checkpoints that a chain has; endpoint_traj is a row of the tables, so only final has it."""
+    """Return the predictor variants of a chain; only a row of the tables uses endpoint_traj, so only final has it."""
     return VARIANTS if chain.name == FINAL.name else VARIANTS[:2]
 
 
 def twins_of(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
-    """Return the goal-dropout twins that a chain has: they answer rows of the tables, so the final chain has them.
+    """Return the goal-dropout twins of a chain: rows of the tables use them, so the final chain has them.
 
-    Where they anticipate, those of the folds stand under the training queries of a scorer without a goal, and one more
-    of the final chain answers a row of its own: what the motion of Start tells by itself.
+    In runs that anticipate, those of the folds make the training queries of a scorer without a goal, and one more of
+    the final chain has its own row: the motion of Start alone.
     """
     is_final = chain.name == FINAL.name
     if cfg.twin_goal_dropout is None or not (is_final or cfg.anticipates):
@@ -69,7 +69,7 @@ def twins_of(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
 
 
 def trained_variants(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
-    """Return every predictor that is trained in a chain: its checkpoints, and their goal-dropout twins."""
+    """Return every predictor variant that a chain trains, including goal-dropout twins."""
     return (*variants_of(chain), *twins_of(chain, cfg))
 
 
@@ -79,7 +79,7 @@ def twin_of(variant: str) -> str:
 
 
 def original_of(name: str) -> str:
-    """Return the variant of which a twin is the goal-dropout twin; any other as it is. Of the key of a model, too."""
+    """Return the original of a goal-dropout twin; other names stay unchanged. Also works for keys of models."""
     return name.removesuffix(TWIN)
 
 
@@ -108,45 +108,45 @@ def fitted_on(fold_of: Mapping[str, int], chain: Chain) -> list[str]:
 
 
 def note_fitted(chain: str, takes: Iterable[str], kind: str = FITTED) -> dict[str, str]:
-    """Return what is said of models that were fitted on these takes: one line for their chain; `kind` as below."""
+    """Return the note that models of a chain were fitted on these takes; `kind` as in `noted_fitted`."""
     return {f"{kind}{chain}": json.dumps(sorted(takes))}
 
 
 def noted_fitted(about: Mapping[str, str], kind: str = FITTED) -> dict[str, list[str]]:
-    """Return chain -> takes that its models were fitted on, from what is said of them; empty where nothing is.
+    """Return chain -> takes that its models were fitted on, from the notes of an entry; empty without notes.
 
     Args:
-        kind: FITTED, or ELSEWHERE or CAPTURES for those.
+        kind: FITTED, ELSEWHERE or CAPTURES.
     """
-    found = {name.removeprefix(kind): names for name, names in sorted(about.items()) if name.startswith(kind)}
-    return {chain: list(json.loads(names)) for chain, names in found.items()}
+    notes = {name.removeprefix(kind): takes for name, takes in sorted(about.items()) if name.startswith(kind)}
+    return {chain: list(json.loads(takes)) for chain, takes in notes.items()}
 
 
 def is_imported(about: Mapping[str, str]) -> bool:
-    """Return whether models came from another run, or began with its weights, by what is said of them."""
+    """Return whether models are from another run, or started from its weights, by the notes of their entry."""
     return any(name.startswith(CAPTURES) for name in about)
 
 
 def draw_folds(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int]:
     """Return take_id -> fold for the training takes, by the order of sha256(fold seed:take) (D 28).
 
-    Cross-fitting: the takes are dealt out to folds 0 .. K-1; with a `fold_share` each fold takes that share, and the
+    Cross-fitting: the takes are distributed over folds 0 .. K-1; with a `fold_share` each fold gets that share, and the
     rest is -1. Cheap mode (one fold): the first `holdout_share` of them are fold 0, held out of every fit; the others
     are -1, fitted.
 
-    Raises InputError: too few training takes for that.
+    Raises InputError: too few training takes.
     """
     if len(train_takes) < max(2, cfg.folds):
         remedy = "add takes, or lower alignment.folds with --set" if cfg.folds > 2 else "add training takes"
         n_takes, parts = len(train_takes), max(2, cfg.folds)
-        raise InputError(f"{n_takes} training takes cannot be dealt out to {parts} parts; {remedy}")
+        raise InputError(f"{n_takes} training takes cannot be divided into {parts} parts; {remedy}")
     return deal_folds(train_takes, cfg, {})
 
 
 def deal_folds(train_takes: Sequence[str], cfg: AlignmentConfig, known: Mapping[str, int]) -> dict[str, int]:
-    """Return take_id -> fold for the training takes: those of `known` as it says, the others as `draw_folds` deals.
+    """Return take_id -> fold for the training takes: as in `known`, the others as in `draw_folds`.
 
-    In the cheap mode fold 0 is filled up to its share of all the training takes. Takes past the shares of all folds are
+    In the cheap mode fold 0 is filled up to its share of all training takes. Takes beyond the shares of all folds are
     -1, fitted by every chain.
     """
     order = sorted(train_takes, key=lambda take: hashlib.sha256(f"{cfg.fold_seed}:{take}".encode()).hexdigest())
@@ -159,7 +159,5 @@ def deal_folds(train_takes: Sequence[str], cfg: AlignmentConfig, known: Mapping[
     else:
         share = None if cfg.fold_share is None else max(1, round(cfg.fold_share * len(new)))
         ranked = {take: i % cfg.folds if share is None else i // share for i, take in enumerate(new)}
-        folds |= {
-            take: fold if fold < cfg.folds else -1 for take, fold in ranked.items()
-        }  # past the shares: fitted by all
+        folds |= {take: fold if fold < cfg.folds else -1 for take, fold in ranked.items()}
     return dict(sorted(folds.items()))

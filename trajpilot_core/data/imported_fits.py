@@ -1,6 +1,6 @@
-"""What models of another run were fitted on, what a run that imports them inherits, and when it may not have them.
+"""The takes that models of another run were fitted on, what a run inherits with them, and when it must refuse them.
 
-Imports no torch. Reasons: docs/decisions/pretrained.md.
+Does not import torch. Reasons: docs/decisions/pretrained.md.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from trajpilot_core.errors import InputError
 
 
 class ImportedFit(NamedTuple):
-    """What the models of one chain of another run were fitted on, there or in a run before it."""
+    """The takes that the models of one chain of another run were fitted on, there or in an earlier run."""
 
     takes: frozenset[str]
     captures: frozenset[str]
@@ -43,7 +43,7 @@ class TakesHere(NamedTuple):
 
     @classmethod
     def read(cls, inputs: Inputs) -> Self:
-        """Read them from the table `takes`."""
+        """Read the table `takes`."""
         rows = inputs.table("takes", ["take_id", "split", "capture"]).to_pylist()
         return cls(*({row["take_id"]: row[column] for row in rows} for column in ("split", "capture")))
 
@@ -54,7 +54,7 @@ class TakesHere(NamedTuple):
 
 
 def dev_of_captures(run: OtherRun | None) -> dict[str, bool]:
-    """Return capture -> whether another run holds it out as dev; empty where there is no other run."""
+    """Return capture -> whether it is dev in another run; empty if there is no other run."""
     if run is None:
         return {}
     takes = open_other(run, "ingest").takes()
@@ -63,17 +63,17 @@ def dev_of_captures(run: OtherRun | None) -> dict[str, bool]:
 
 
 def fits_of(output: OtherOutput, entry: str) -> dict[str, ImportedFit]:
-    """Return chain -> what its models were fitted on, of an entry of models of another run.
+    """Return chain -> the takes that its models were fitted on, for an entry of models of another run.
 
-    Raises InputError: the models of a chain do not say it.
+    Raises InputError: a chain has no note of its takes.
     """
     models, captures = output.models(entry), {take.take_id: take.capture for take in output.takes()}
     fitted, elsewhere, noted = (noted_fitted(models.about, kind) for kind in (FITTED, ELSEWHERE, CAPTURES))
-    silent = sorted({key.split("/")[0] for key in models.keys} - fitted.keys())
-    if silent:
+    missing = sorted({key.split("/")[0] for key in models.keys} - fitted.keys())
+    if missing:
         raise InputError(
-            f"{output.setting}: the models of {output.named}, chains {', '.join(silent)}, do not say on which takes "
-            "they were fitted; train them again with this version"
+            f"{output.setting}: {output.named} does not note on which takes the chains {', '.join(missing)} were "
+            "fitted; train them again with this version"
         )
     return {
         chain: ImportedFit(
@@ -84,24 +84,24 @@ def fits_of(output: OtherOutput, entry: str) -> dict[str, ImportedFit]:
     }
 
 
-def first_weights(key: str, held: Collection[str]) -> str:
-    """Return the key of the model of another run with whose weights a training begins: that of its own key.
+def first_weights(key: str, existing: Collection[str]) -> str:
+    """Return the key of the model of another run that a training starts from: its own key.
 
-    A goal-dropout twin that the other run has not trained begins as its original there.
+    A goal-dropout twin that the other run lacks starts from its original there.
     """
-    return original_of(key) if is_twin(key) and key not in held else key
+    return original_of(key) if is_twin(key) and key not in existing else key
 
 
 def require_models(output: OtherOutput, entry: str, wanted: Iterable[str]) -> None:
-    """Refuse another run that lacks models. Raises InputError: names them, and the seeds and chains that are there."""
-    held = output.digests(entry)
-    missing = [key for key in wanted if key not in held]
+    """Check for models in another run. Raises InputError: models are missing; names them, and what exists."""
+    existing = output.digests(entry)
+    missing = [key for key in wanted if key not in existing]
     if missing:
-        seeds = ", ".join(map(str, seeds_of(held)))
-        chains = ", ".join(sorted({key.split("/")[0] for key in held}))
+        seeds = ", ".join(map(str, seeds_of(existing)))
+        chains = ", ".join(sorted({key.split("/")[0] for key in existing}))
         raise InputError(
             f"{output.setting}: {output.named} lacks {shown(missing)}; it has the seeds {seeds} and the chains "
-            f"{chains}: set alignment.seeds and alignment.folds to what is there"
+            f"{chains}: set alignment.seeds and alignment.folds accordingly"
         )
 
 
@@ -112,47 +112,56 @@ def refuse_leaks(
     here: TakesHere,
     fold_of: Mapping[str, int],
 ) -> None:
-    """Refuse models that were fitted on what is held out here.
+    """Refuse models that were fitted on takes that are held out in this run.
 
     Args:
-        fits: chain -> what its models were fitted on.
+        output: the other run.
+        fits: chain -> the takes that its models were fitted on.
+        chains: the chains of this run.
+        here: the takes of this run.
+        fold_of: training take -> its fold.
 
     Raises:
         InputError: a chain was fitted on takes or captures that are dev or test here, or on takes that it leaves out
             here, or its epochs were chosen on takes that are test here; names them.
     """
-    held = {take: split for take, split in here.split_of.items() if split != "train"}
-    captures = {here.capture_of[take]: split for take, split in held.items()}
-    chosen_on = [take.take_id for take in output.takes() if take.split == "dev" and held.get(take.take_id) == "test"]
+    held_out = {take: split for take, split in here.split_of.items() if split != "train"}
+    captures = {here.capture_of[take]: split for take, split in held_out.items()}
+    chosen_on = [
+        take.take_id for take in output.takes() if take.split == "dev" and held_out.get(take.take_id) == "test"
+    ]
     for chain in chains:
         fit = fits[chain.name]
         left_out = {take: f"fold {fold}" for take, fold in fold_of.items() if fold == chain.fold}
         faults = [
-            *_named("takes", {**left_out, **held}, fit.takes),
+            *_named("takes", {**left_out, **held_out}, fit.takes),
             *_named("captures", captures, fit.captures),
-            *_named("dev takes (its epochs were chosen on them)", held, chosen_on),
+            *_named("dev takes (its epochs were chosen on them)", held_out, chosen_on),
         ]
         if faults:
             raise InputError(
-                f"{output.setting}: the chain {chain.name} of {output.named} has seen what this run holds out: "
+                f"{output.setting}: the chain {chain.name} of {output.named} has seen data that this run holds out: "
                 f"{'; '.join(faults)}; inherit dev captures and folds from that run (ingest.splits_of, "
                 "alignment.pretrained: `trajpilot run --pretrained` sets all), or start from one that has not seen them"
             )
 
 
-def _named(what: str, held: Mapping[str, str], seen: Collection[str]) -> list[str]:
-    """Name what is held out and was seen, with the reason why it is held out."""
-    both = sorted(name for name in seen if name in held)
-    return [f"{what} {shown([f'{name} ({held[name]} here)' for name in both])}"] if both else []
+def _named(what: str, held_out: Mapping[str, str], seen: Collection[str]) -> list[str]:
+    """List what is held out but was seen, with the reason why it is held out."""
+    both = sorted(name for name in seen if name in held_out)
+    return [f"{what} {shown([f'{name} ({held_out[name]} here)' for name in both])}"] if both else []
 
 
 def note_imported(
     chain: str, fits: Mapping[str, ImportedFit], here: Collection[str], own: Iterable[str] = ()
 ) -> dict[str, str]:
-    """Return what is said of models of a chain that came from another run, or began there, as three lists.
+    """Return the notes on models of a chain that are from another run, or started from one.
 
     Args:
-        fits: chain -> what its models were fitted on there; without any, only `own` is said.
+        chain: its name.
+        fits: chain -> the takes that its models were fitted on there; empty: only `own` is noted.
+        here: the takes of this run.
+        own: the takes that the models were fitted on in this run.
     """
     if not fits:
         return note_fitted(chain, own)
@@ -165,17 +174,17 @@ def note_imported(
 
 
 def with_imported(about: Mapping[str, str], fits: Mapping[str, ImportedFit], here: Collection[str]) -> dict[str, str]:
-    """Return what is said of models that were fitted here (`about`) and began with those of another run; as above."""
-    said: dict[str, str] = {}
+    """Return the notes on models that were fitted here (`about`) and started from those of another run."""
+    notes: dict[str, str] = {}
     for chain, own in noted_fitted(about).items():
-        said |= note_imported(chain, fits, here, own)
-    return said
+        notes |= note_imported(chain, fits, here, own)
+    return notes
 
 
 def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int]:
-    """Return training take -> fold: as another run has it where E_tau comes from there, else as `draw_folds` deals.
+    """Return training take -> fold: as in another run if E_tau comes from there, else as in `draw_folds`.
 
-    Raises InputError: too few training takes, or folds that do not go with those of the other run.
+    Raises InputError: too few training takes, or folds that do not match those of the other run.
     """
     if cfg.pretrained is None:
         return draw_folds(train_takes, cfg)
@@ -196,17 +205,17 @@ def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int
         other = f"set alignment.folds={n_there if cfg.folds == 1 else 1}, or " if n_there > 1 else ""
         raise InputError(
             f"{output.setting}: fold {', '.join(map(str, empty))} has no training take here: {len(known)} of "
-            f"{len(train_takes)} keep what they are in {output.named}, and the others do not fill it; {other}add "
-            "training takes on which its models were not fitted"
+            f"{len(train_takes)} keep their fold of {output.named}, and the others do not fill it; {other}add training "
+            "takes on which its models were not fitted"
         )
     return folds
 
 
 def _known_fold(take: str, there: Mapping[str, int], fits: Mapping[str, ImportedFit], folds: int) -> int | None:
-    """Return the fold that a take keeps, None where the other run does not know it.
+    """Return the fold that a take keeps; None if the other run does not know the take.
 
-    In the cheap mode what its `final` was fitted on is fitted, whatever fold it was in there. A take that a run before
-    the other one had in a fold is left out where the models have not seen it.
+    In the cheap mode the takes that its `final` was fitted on are fitted, regardless of their fold there. A take from a
+    fold of an earlier run is left out where the models have not seen it.
     """
     seen = take in fits[FINAL.name].takes
     if take not in there and not seen:

@@ -1,6 +1,6 @@
-"""Outputs of another run, opened read-only: those that the settings name by a digest, and what they were made from.
+"""Outputs of another run, opened read-only: those that the settings name by a digest, and their inputs.
 
-Every byte is checked against a manifest, as our own are (store/reading.py); nothing is written there. Imports no torch.
+Every byte is checked against a manifest, as in our own store (store/reading.py). Does not import torch.
 """
 
 import hashlib
@@ -38,15 +38,15 @@ from trajpilot_core.store.tensors import Models, Tensors
 
 R = TypeVar("R", bound=Record)
 SETTING = {"ingest": "ingest.splits_of", "alignment": "alignment.pretrained", "predictor": "predictor.pretrained"}
-"""Stage whose output is read -> the setting that names it."""
+"""Stage -> the setting that names its output."""
 WANTED = {"ingest": ("takes",), "alignment": ("e_tau", "alignment_curves", "folds"), "predictor": ("predictors",)}
-"""Stage -> entries that are read of its output."""
+"""Stage -> entries of its output that are read."""
 SHOWN = 5
-"""Names that an error spells out."""
+"""Names that an error lists."""
 
 
 def shown(names: Sequence[str]) -> str:
-    """Return a few of the names, and how many there are besides."""
+    """Return the first few names, and how many more there are."""
     more = len(names) - SHOWN
     return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
@@ -61,10 +61,10 @@ class OtherTake(NamedTuple):
 
 @dataclass(frozen=True)
 class OtherOutput:
-    """One output of another run; where something is wrong with it, the error is an InputError that names the setting.
+    """One output of another run; faults are raised as an InputError that names the setting.
 
-    An output names what it was made from by fingerprints, and only content of these is read with it: an output that
-    was made from other takes than those next to it now never goes together with them.
+    An output names its inputs by fingerprints, and only inputs with these are read with it: an output is never combined
+    with takes other than those that it was made from.
     """
 
     run: OtherRun
@@ -73,28 +73,28 @@ class OtherOutput:
 
     @property
     def setting(self) -> str:
-        """The setting that names this output."""
+        """Setting that names this output."""
         return SETTING[self.manifest.stage]
 
     @property
     def named(self) -> str:
-        """Where it lies and which one it is, for people."""
+        """Location and digest of the output, for messages."""
         return f"{self.folder.url} (sha256 {self.run.sha256[:12]})"
 
     def models(self, entry: str) -> Models:
-        """Open an entry of models; each is read, verified, when it is asked for."""
+        """Open an entry of models; each model is read and verified on access."""
         with naming_setting(self.setting):
-            found = self._inputs().models(entry)
+            models = self._inputs().models(entry)
 
         def opened(key: str) -> Tensors:
-            """Return the arrays of one model in the shapes that were saved."""
+            """Return the arrays of one model in their saved shapes."""
             with naming_setting(self.setting):
-                return found.open(key)
+                return models.open(key)
 
-        return Models(found.about, found.keys, opened)
+        return Models(models.about, models.keys, opened)
 
     def settings(self, kind: type[R], entry: str) -> R:
-        """Return the settings with which its models of an entry were made.
+        """Return the settings of the models of an entry.
 
         Raises InputError: another version of this project wrote them.
         """
@@ -102,34 +102,34 @@ class OtherOutput:
             return kind.model_validate_json(self.models(entry).about["config"])
         except ValidationError as error:
             raise InputError(
-                f"{self.setting}: the settings of {self.named} are of another version of this project; train that run "
-                "again with this one"
+                f"{self.setting}: another version of this project wrote the settings of {self.named}; train that run "
+                "again with this version"
             ) from error
 
     def digests(self, entry: str) -> Mapping[str, str]:
-        """Return key of a model -> digest of its file; nothing of it is read."""
+        """Return key of a model -> digest of its file, without reading it."""
         return self._inputs().parts(entry)
 
     def table(self, entry: str, columns: Sequence[str]) -> pa.Table:
-        """Read columns of one of its own tables, or of one that it was made from.
+        """Read columns of one of its own tables, or of one of its inputs.
 
-        Raises InputError: damaged, or what it was made from is no longer there.
+        Raises InputError: the table is damaged, or the input no longer exists.
         """
         with naming_setting(self.setting):
-            own = entry in self.manifest.entries
-            return read_entry_table(self.folder, self.manifest if own else self._source(entry), entry, columns)
+            is_own = entry in self.manifest.entries
+            return read_entry_table(self.folder, self.manifest if is_own else self._source(entry), entry, columns)
 
     def share(self, entry: str, shard: str) -> pa.Table:
-        """Read what one shard of it wrote of a table."""
+        """Read the part of a table that one shard wrote."""
         with naming_setting(self.setting):
             return read_table(verified_file(self.folder, stage_folder(self.manifest.stage), self._files(entry)[shard]))
 
     def share_digest(self, entry: str, shard: str) -> str:
-        """Return the digest of what one shard of it wrote of a table."""
+        """Return the digest of the part of a table that one shard wrote."""
         return self._files(entry)[shard].sha256
 
     def takes(self) -> list[OtherTake]:
-        """Return the takes that it was made from, or that it holds."""
+        """Return the takes in its inputs, or in the output itself."""
         rows = self.table("takes", OtherTake._fields).to_pylist()
         return [OtherTake(**row) for row in rows]
 
@@ -142,21 +142,21 @@ class OtherOutput:
         return StageInputs(self.folder, stage, entries, {stage: shards_of(self.manifest)})
 
     def _source(self, entry: str) -> Manifest:
-        """Return the output that holds an entry with the content from which this one was made."""
+        """Return the output with the entry that this one was made from."""
         fingerprint, stage = self.manifest.inputs.get(entry, ""), self.manifest.stage
         for writer in sorted(stages_of(self.folder), key=lambda name: name != "ingest"):
-            found = find_manifest(self.folder, writer, entry, fingerprint)
-            if found is not None:
-                return found
+            manifest = find_manifest(self.folder, writer, entry, fingerprint)
+            if manifest is not None:
+                return manifest
         raise StoreError(
-            f"{stage} of {self.named} was made from another {entry!r} than any that is left there; bring that root up "
-            f"to date (the command of its last run, without `gc` in between) and name the {stage} that it writes"
+            f"{stage} of {self.named} was made from {entry!r} that no longer exists; bring that root up to date (the "
+            f"command of its last run, without `gc` in between) and name the {stage} that it writes"
         )
 
 
 @contextmanager
 def naming_setting(setting: str) -> Iterator[None]:
-    """Turn what is wrong with another run into an InputError that names the setting; a failing disk stays one."""
+    """Turn a StoreError of another run into an InputError that names the setting, except for disk failures."""
     try:
         yield
     except StoreIOError:
@@ -166,19 +166,19 @@ def naming_setting(setting: str) -> Iterator[None]:
 
 
 def open_other(run: OtherRun, stage: str) -> OtherOutput:
-    """Open the output of a stage of another run whose manifest has the digest of the settings.
+    """Open the output of a stage of another run whose manifest has the digest in the settings.
 
-    It need not be the one that counts there, only be there.
+    It need not be the current output of that run.
 
-    Raises InputError: there is none under that address, none of that digest, or its files are gone.
+    Raises InputError: there is no output at that address, none with that digest, or its files are missing.
     """
-    setting, found = SETTING[stage], list[str]()
+    setting, digests = SETTING[stage], list[str]()
     with naming_setting(setting):
         folder = open_folder(run.place)
         first = unless_damaged(current_key, folder, stage)
         for key in sorted(keys_of(folder, stage), key=lambda key: (key != first, key)):
             digest = manifest_sha256(folder, stage, key)
-            found += [digest] if digest else []
+            digests += [digest] if digest else []
             if digest != run.sha256:
                 continue
             manifest = read_manifest(folder, stage, key)
@@ -189,59 +189,59 @@ def open_other(run: OtherRun, stage: str) -> OtherOutput:
                 raise StoreError(f"{stage} under {folder.url} has no {what}: an older version wrote it; run it again")
             if gone:
                 raise StoreError(
-                    f"{stage} under {folder.url} is damaged: {len(gone)} files are gone or of another size, e.g. "
-                    f"{gone[0]}; bring it up to date by the command of its last run"
+                    f"{stage} under {folder.url} is damaged: {len(gone)} files are missing or have another size, e.g. "
+                    f"{gone[0]}; run the command of its last run again"
                 )
             return OtherOutput(run, folder, manifest)
-    if not found:
+    if not digests:
         raise InputError(
-            f"{setting}: no output of the stage {stage} lies under {folder.url}; name the root of a run that has come "
-            f"so far: it holds {manifest_path(stage, 'KEY')}"
+            f"{setting}: there is no output of the stage {stage} under {folder.url}; name the root of a run that has "
+            f"completed it and contains {manifest_path(stage, 'KEY')}"
         )
     raise InputError(
         f"{setting}: no output of the stage {stage} under {folder.url} has a manifest with the sha256 {run.sha256}; "
-        f"there are {', '.join(found[:SHOWN])}, the first of which counts; name one of these, or bring that run back"
+        f"there are {', '.join(digests[:SHOWN])}, the first of which is current; name one, or restore that run"
     )
 
 
 def manifest_sha256(folder: Folder, stage: str, key: str) -> str | None:
-    """Return the sha256 of the file of a manifest, as `sha256sum` prints it; None where there is none."""
+    """Return the sha256 of the file of a manifest, as printed by `sha256sum`; None if there is none."""
     path = manifest_path(stage, key)
     return None if folder.size(path) is None else hashlib.sha256(folder.read(path)).hexdigest()
 
 
 def outputs_that_count(place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> dict[str, OtherRun]:
-    """Return stage -> the output that counts under a root, for every stage that another run can start from.
+    """Return stage -> current output under a root, for every stage that another run can start from.
 
     Raises:
         InputError: a stage has not run there.
-        StoreError: an output is damaged, or was made from another version of its inputs than the one that counts.
+        StoreError: an output is damaged, or was not made from the current inputs.
     """
     folder, manifests = open_folder(place, allowed), dict[str, Manifest]()
     for stage in SETTING:
         manifest = current_manifest(folder, stage)
         if manifest is None:
             raise InputError(
-                f"{folder.url} holds no output of the stage {stage}; name the root of a run that has come as far as "
-                "predictor"
+                f"{folder.url} contains no output of the stage {stage}; name the root of a run that has completed the "
+                "stage predictor"
             )
         manifests[stage] = manifest
-    entries = {name: (stage, entry) for stage, one in manifests.items() for name, entry in one.entries.items()}
+    entries = {name: (stage, entry) for stage, m in manifests.items() for name, entry in m.entries.items()}
     refuse_mixed(StageInputs(folder, "predictor", entries), manifests, folder.url)
-    found = {stage: manifest_sha256(folder, stage, manifest.key) for stage, manifest in manifests.items()}
-    return {stage: OtherRun(place=folder.url, sha256=sha256) for stage, sha256 in found.items() if sha256}
+    digests = {stage: manifest_sha256(folder, stage, manifest.key) for stage, manifest in manifests.items()}
+    return {stage: OtherRun(place=folder.url, sha256=sha256) for stage, sha256 in digests.items() if sha256}
 
 
 def starting_from(config: PipelineConfig, place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> PipelineConfig:
-    """Return settings under which a run inherits dev captures and folds, takes E_tau, and begins with the predictors.
+    """Return settings with which a run inherits dev captures, folds and E_tau, and starts from the predictors.
 
     Raises:
-        InputError: the other run has not come as far as its predictors.
+        InputError: the other run has not completed the stage predictor.
         StoreError: see `outputs_that_count`.
     """
-    found = outputs_that_count(place, allowed)
+    outputs = outputs_that_count(place, allowed)
     return config.replace(
-        ingest=config.ingest.replace(splits_of=found["ingest"]),
-        alignment=config.alignment.replace(pretrained=found["alignment"]),
-        predictor=config.predictor.replace(pretrained=found["predictor"]),
+        ingest=config.ingest.replace(splits_of=outputs["ingest"]),
+        alignment=config.alignment.replace(pretrained=outputs["alignment"]),
+        predictor=config.predictor.replace(pretrained=outputs["predictor"]),
     )

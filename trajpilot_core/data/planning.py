@@ -1,4 +1,4 @@
-"""Tables -> tensors that stay on the device, and the planning windows that every row of the tables shares.
+"""Tables -> tensors on the device, and the planning windows that all rows of the tables share.
 
 Shapes: S segments, C tokens per feature (1 pooled, 8 temporal), D feature width, V labels, E text width, N windows,
 H horizon (positions of a window, Start and Goal included).
@@ -24,9 +24,9 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.poses.motion_table import check_one_source
 
 SPLITS = ("train", "dev", "test")
-"""Codes of the splits in every tensor called `split`."""
+"""Splits; every tensor called `split` has indices into them."""
 MANY_WINDOWS = 20_000
-"""Dev windows from which on means over windows hide the rounding of bf16 (docs/decisions/training.md)."""
+"""Number of dev windows from which means over windows hide the rounding of bf16 (docs/decisions/training.md)."""
 NO_FOLD = -2
 """Fold of a take that is not for training. Training takes have -1 (fitted, cheap mode) or their fold from 0 on."""
 
@@ -45,7 +45,7 @@ class WindowSet:
 
     @cached_property
     def id_column(self) -> pa.Array:
-        """Return the ids as an Arrow array of shape (N,): 11 ms for the 140,000 of one horizon at the paper's size."""
+        """Return the ids as an Arrow array of shape (N,)."""
         return pa.array(self.window_ids, pa.string())
 
     def to(self, device: str) -> Self:
@@ -55,10 +55,10 @@ class WindowSet:
 
 @dataclass(frozen=True)
 class ClosedTables:
-    """What decoding on a closed vocabulary reads beyond windows."""
+    """Further inputs of decoding on a closed vocabulary."""
 
     segments: pa.Table
-    """All segments, in the columns `take_id`, `split`, `position`, `run` and `label_id`."""
+    """All segments, with the columns `take_id`, `split`, `position`, `run` and `label_id`."""
     allowed: Tensor
     """(takes, V) bool, labels of the scenario of each take."""
 
@@ -69,11 +69,11 @@ class ClosedTables:
 
 @dataclass(frozen=True)
 class PlanningData:
-    """Everything that predictor, scorer and evaluation read; S counts the segments with feature and motions."""
+    """The data of predictor, scorer and evaluation; S counts the segments with feature and motions."""
 
     take_ids: tuple[str, ...]
     participants: tuple[str, ...]
-    """Per take, "" where the corpus does not say."""
+    """Per take, "" if the corpus does not name one."""
     captures: tuple[str, ...]
     segment_ids: tuple[str, ...]
     label_ids: tuple[str, ...]
@@ -93,46 +93,45 @@ class PlanningData:
     fold: Tensor
     """(takes,) long; see NO_FOLD."""
     windows: dict[int, WindowSet]
-    """Horizon -> its windows, horizons ascending; every row of every table uses exactly these."""
+    """Horizon -> its windows, horizons ascending; every row of every table uses exactly these windows."""
     rejects: list[Reject]
     """One WINDOW_INCOMPLETE per window that lacks a feature or motions."""
     closed: ClosedTables | None = None
-    """Only where models have class heads."""
+    """None unless models have class heads."""
     own_labels: Tensor | None = None
-    """(S,) long, index into `own_bank`: the labels themselves, where `labels` and `bank` are of their classes."""
+    """(S,) long, index into `own_bank`: the labels themselves, if `labels` and `bank` are those of classes."""
     own_bank: Tensor | None = None
     """(labels, E) float32, unit norm."""
-
     class_of: Tensor | None = None
     """(labels,) long, the class of each label of `own_bank`."""
     code_of: Mapping[str, int] | None = None
-    """Label id -> class, where `labels` are classes."""
+    """Label id -> class, if `labels` are classes."""
 
     @property
     def codes(self) -> Mapping[str, int]:
-        """Return label id -> index into `label_ids`, of its class where those are classes."""
-        return {one: code for code, one in enumerate(self.label_ids)} if self.code_of is None else self.code_of
+        """Return label id -> index into `label_ids`; that of its class if those are classes."""
+        return {label: code for code, label in enumerate(self.label_ids)} if self.code_of is None else self.code_of
 
     @property
     def read_labels(self) -> Tensor:
-        """Return (S,) long: what models read of the label of a bank's segment, as they were trained; no answer."""
+        """Return (S,) long: the labels of a bank's segments that models read as inputs, as in training."""
         return self.labels if self.own_labels is None else self.own_labels
 
     @property
     def read_bank(self) -> Tensor:
-        """Return (labels, E): the texts that `read_labels` points into."""
+        """Return (labels, E): the texts that `read_labels` indexes."""
         return self.bank if self.own_bank is None else self.own_bank
 
     def to(self, device: str) -> Self:
-        """Return the same data with every tensor on `device` (a copy only where it is elsewhere)."""
-        own = (Tensor, ClosedTables)
-        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, own)}
+        """Return the same data with every tensor on `device`; tensors that are there already are not copied."""
+        movable = (Tensor, ClosedTables)
+        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, movable)}
         return replace(self, **moved, windows={h: w.to(device) for h, w in self.windows.items()})
 
 
 @dataclass(frozen=True)
 class MotionData:
-    """What alignment reads: segments with motions, whether or not they have a feature."""
+    """The data of alignment: segments with motions, with or without a feature."""
 
     take_ids: tuple[str, ...]
     motions: Tensor
@@ -147,28 +146,32 @@ class MotionData:
     """(takes,) long."""
 
 
-def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
+def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = None) -> PlanningData:
     """Read takes, segments, windows, motions, features, text_bank and folds into tensors on the CPU.
 
     Args:
         inputs: the declared inputs of `stage`, which must include those seven tables.
+        stage: name of the stage, for rejects.
+        motions: replaces the table `motions`; None: it is read.
 
-    Raises StoreError: tables that do not belong together (an id of one is unknown to another).
+    Raises StoreError: tables do not match (an id of one is missing in another).
     """
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
-    motions, looks = inputs.table("motions"), inputs.table("features")
+    motions, features = inputs.table("motions") if motions is None else motions, inputs.table("features")
     check_one_source(motions)
-    has_both = set(motions["segment_id"].to_pylist()) & set(looks["segment_id"].to_pylist())
+    has_both = set(motions["segment_id"].to_pylist()) & set(features["segment_id"].to_pylist())
     rows = [row for row in _segment_rows(inputs) if row["segment_id"] in has_both]
     segment_ids = [row["segment_id"] for row in rows]
     row_of = {segment_id: i for i, segment_id in enumerate(segment_ids)}
     label_ids, bank = read_bank(inputs)
     take_of = {take["take_id"]: i for i, take in enumerate(takes)}
     windows, rejects = _read_windows(inputs.table("windows"), row_of, take_of, stage)
-    tokens = int((looks.schema.metadata or {}).get(b"tokens", b"1"))
-    flat = _gather(looks, "vector", segment_ids, np.float16)
+    tokens = int((features.schema.metadata or {}).get(b"tokens", b"1"))
+    flat = _gather(features, "vector", segment_ids, np.float16)
     if flat.shape[1] % tokens:
-        raise StoreError(f"features: {flat.shape[1]} numbers a segment are no {tokens} tokens; recompute the features")
+        raise StoreError(
+            f"features: {flat.shape[1]} numbers per segment cannot be {tokens} tokens; recompute the features"
+        )
     return PlanningData(
         take_ids=tuple(take_of),
         participants=tuple(take["participant"] or "" for take in takes),
@@ -188,12 +191,13 @@ def load_planning_data(inputs: Inputs, stage: str) -> PlanningData:
 
 
 def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
-    """Return the same data with classes in place of labels as answers; what models read of labels stays.
+    """Return the same data with classes instead of labels as answers; the label inputs of models do not change.
 
     Args:
-        label_classes: columns label_id and class_id, the latter the id of the label whose text the class has.
+        data: with labels as answers.
+        label_classes: columns label_id and class_id; the class has the text of the label with this id.
 
-    Raises StoreError: a label has no class, or a class takes the text of a label that is not its own.
+    Raises StoreError: a label has no class, or a class has the text of a label from another class.
     """
     class_of = dict(zip(label_classes["label_id"].to_pylist(), label_classes["class_id"].to_pylist(), strict=True))
     for label in data.label_ids:
@@ -217,20 +221,20 @@ def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
 
 @dataclass(frozen=True)
 class CountedWindows:
-    """How many windows can be used, and why the others cannot."""
+    """How many windows are usable, and why the others are not."""
 
     kept: dict[str, int]
-    """Split -> windows whose segments all have feature and motions."""
+    """Split -> number of windows whose segments all have feature and motions."""
     rejects: list[Reject]
     """One WINDOW_INCOMPLETE per other window."""
     split_of: dict[str, str]
-    """Take -> its split."""
+    """Take -> split."""
 
 
 def count_windows(inputs: Inputs, stage: str) -> CountedWindows:
     """Count the windows that `load_planning_data` keeps, without their tensors."""
-    motions, looks = (inputs.table(name, ["segment_id"])["segment_id"] for name in ("motions", "features"))
-    has_both = pc.unique(motions).filter(pc.is_in(pc.unique(motions), value_set=pc.unique(looks)))
+    motions, features = (inputs.table(name, ["segment_id"])["segment_id"] for name in ("motions", "features"))
+    has_both = pc.unique(motions).filter(pc.is_in(pc.unique(motions), value_set=pc.unique(features)))
     kept: Counter[str] = Counter(dict.fromkeys(SPLITS, 0))
     rejects = []
     for batch in inputs.table("windows").to_batches():
@@ -249,7 +253,7 @@ def count_windows(inputs: Inputs, stage: str) -> CountedWindows:
 
 
 def _incomplete(row: dict[str, Any], missing: Sequence[str], stage: str) -> Reject:
-    """Say of a window which of its segments have no feature or no motions."""
+    """Return the reject of a window, which names its segments without feature or motions."""
     detail = f"window {row['window_id']}: no feature or no head motions for {', '.join(missing)}"
     return reject(stage, RejectCode.WINDOW_INCOMPLETE, row["take_id"], detail, segment=missing[0])
 
@@ -257,7 +261,7 @@ def _incomplete(row: dict[str, Any], missing: Sequence[str], stage: str) -> Reje
 def load_motion_data(inputs: Inputs) -> MotionData:
     """Read takes, segments, motions and text_bank into tensors on the CPU.
 
-    Raises StoreError: tables that do not belong together.
+    Raises StoreError: tables do not match.
     """
     takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
     take_of = {take["take_id"]: i for i, take in enumerate(takes)}
@@ -287,35 +291,35 @@ def rows_of_takes(segment_take: Tensor, takes: Tensor) -> Tensor:
 
 
 def _segment_rows(inputs: Inputs) -> list[dict[str, Any]]:
-    """Segments in order of their ids, with the columns that training needs."""
+    """Return the segments in order of their ids, with the columns that training needs."""
     table = inputs.table("segments", ["segment_id", "take_id", "label_id"])
     return sorted(table.to_pylist(), key=lambda row: str(row["segment_id"]))
 
 
 def read_bank(inputs: Inputs) -> tuple[tuple[str, ...], Tensor]:
-    """Label ids in the order of the text bank, and its vectors (V, E)."""
+    """Return the label ids in the order of the text bank, and its vectors (V, E)."""
     table = inputs.table("text_bank")
     label_ids = tuple(table["label_id"].to_pylist())
     return label_ids, torch.from_numpy(_vectors(table, "vector", np.float32))
 
 
 def motions_tensor(table: pa.Table, segment_ids: Sequence[str]) -> Tensor:
-    """(S, 16, 6) float32, in the order of `segment_ids`."""
+    """Return (S, 16, 6) float32, in the order of `segment_ids`."""
     return torch.from_numpy(_gather(table, "motions", segment_ids, np.float32)).view(-1, MOTIONS, DOF)
 
 
 def _gather(table: pa.Table, column: str, segment_ids: Sequence[str], dtype: DTypeLike) -> NDArray[Any]:
-    """Vectors of `column` (S, width) in the order of `segment_ids`, each of which has exactly one row."""
+    """Return the vectors of `column` (S, width) in the order of `segment_ids`; each has exactly one row."""
     row_of = _index(table["segment_id"].to_pylist())
     if len(row_of) != table.num_rows:
-        raise StoreError(f"{column}: {table.num_rows - len(row_of)} segments stand there twice; recompute that table")
+        raise StoreError(f"{column}: {table.num_rows - len(row_of)} segments occur twice; recompute that table")
     order = np.fromiter((row_of[s] for s in segment_ids), np.int64, len(segment_ids))
     vectors = _vectors(table, column, dtype)
     return vectors if np.array_equal(order, np.arange(len(vectors))) else vectors[order]
 
 
 def _vectors(table: pa.Table, column: str, dtype: DTypeLike) -> NDArray[Any]:
-    """A fixed-size list column as one preallocated array (rows, width), filled batch by batch."""
+    """Return a fixed-size list column as one preallocated array (rows, width), filled batch by batch."""
     width = table.schema.field(column).type.list_size
     out = np.empty((table.num_rows, width), dtype)
     at = 0
@@ -328,7 +332,7 @@ def _vectors(table: pa.Table, column: str, dtype: DTypeLike) -> NDArray[Any]:
 def _read_windows(
     table: pa.Table, row_of: dict[str, int], take_of: dict[str, int], stage: str
 ) -> tuple[dict[int, WindowSet], list[Reject]]:
-    """Windows whose segments all have feature and motions, by horizon; one reject for each other window."""
+    """Return the windows whose segments all have feature and motions, by horizon; one reject for each other window."""
     kept: dict[int, list[dict[str, Any]]] = {}
     rejects = []
     for row in sorted(table.to_pylist(), key=lambda row: (row["horizon"], row["window_id"])):
@@ -350,7 +354,7 @@ def _read_windows(
 
 
 def fold_tensor(table: pa.Table, take_of: dict[str, int]) -> Tensor:
-    """(takes,) long, NO_FOLD where the folds table does not name the take."""
+    """Return (takes,) long, NO_FOLD for takes that are not in the table of folds."""
     fold = torch.full((len(take_of),), NO_FOLD, dtype=torch.long)
     at = _indices(table["take_id"].to_pylist(), take_of, "takes")
     fold[at] = torch.tensor(table["fold"].to_pylist(), dtype=torch.long)
@@ -362,8 +366,8 @@ def _index(ids: Sequence[str]) -> dict[str, int]:
 
 
 def _indices(keys: Sequence[str], index: dict[str, int], where: str) -> Tensor:
-    """(N,) long positions of `keys` in `index`."""
+    """Return (N,) long, the positions of `keys` in `index`."""
     unknown = next((key for key in keys if key not in index), None)
     if unknown is not None:
-        raise StoreError(f"{unknown!r} is not in {where}: the tables are of different runs; run the pipeline again")
+        raise StoreError(f"{unknown!r} is not in {where}: the tables are from different runs; run the pipeline again")
     return torch.tensor([index[key] for key in keys], dtype=torch.long)

@@ -1,9 +1,8 @@
-"""Rows of tensors in files of known size: written part by part and read through a map, so that memory holds neither.
+"""Rows of tensors in files of known size, written part by part and read through memory maps.
 
-A folder holds one file per field and one marker per finished part. The rows of a part are written to their places and
-synced before its marker appears, whole or not at all. The marker names what the part was made from and has the digest
-of its rows, so that a killed run goes on after the last finished part, and a part that is torn, damaged or made from
-something else is made again.
+A folder contains one file per field and one marker per finished part. The rows of a part are written and synced before
+its marker is written atomically. The marker contains the key of the part's inputs and the digest of its rows, so that a
+killed run continues after the last finished part, and a part that is incomplete, damaged or stale is recomputed.
 """
 
 import hashlib
@@ -29,25 +28,25 @@ log = logging.getLogger("trajpilot")
 
 
 class FieldRows(NamedTuple):
-    """What a part writes into one field."""
+    """The rows that a part writes into one field."""
 
     field: str
-    """Path of the field's file below the folder, without its ending."""
+    """Path of the field's file below the folder, without its suffix."""
     values: Tensor
     """(n, ...), of one of DTYPES."""
     first: int
-    """Where its rows begin in the field."""
+    """First row of the part in the field."""
     total: int
-    """N, rows of the field in all its parts."""
+    """N, rows of the field in all parts."""
 
 
 class Place(Record):
-    """Where the rows of a part lie in one field."""
+    """Position of a part's rows in one field."""
 
     field: str
     dtype: str
     shape: tuple[int, ...]
-    """Of one row."""
+    """Shape of one row."""
     first: int
     rows: int
     total: int
@@ -63,25 +62,25 @@ class Marker(Record):
 
     format: int
     key: str
-    """What the part was made from."""
+    """Key of the part's inputs."""
     content_digest: str
-    """sha256 over the places and the bytes of its rows."""
+    """sha256 of the places and the bytes of its rows."""
     places: tuple[Place, ...]
 
 
 def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> tuple[Place, ...]:
-    """Write the rows of the part `name` to their places and commit it.
+    """Write the rows of the part `name` and commit it.
 
-    Raises StoreIOError: the disk failed or is full; the parts of before stay.
+    Raises StoreIOError: the disk failed or is full; earlier parts are kept.
     """
     digest, places = hashlib.sha256(), []
-    for own in rows:
-        dtype, n = str(own.values.dtype).removeprefix("torch."), len(own.values)
-        if dtype not in DTYPES or own.first + n > own.total:
-            raise ValueError(f"{n} rows of {dtype} from {own.first} on in {own.field}, which holds {own.total}")
-        shape = tuple(own.values.shape[1:])
-        place = Place(field=own.field, dtype=dtype, shape=shape, first=own.first, rows=n, total=own.total)
-        content = own.values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+    for part in rows:
+        dtype, n = str(part.values.dtype).removeprefix("torch."), len(part.values)
+        if dtype not in DTYPES or part.first + n > part.total:
+            raise ValueError(f"{n} rows of {dtype} from {part.first} on in {part.field}, which has {part.total}")
+        shape = tuple(part.values.shape[1:])
+        place = Place(field=part.field, dtype=dtype, shape=shape, first=part.first, rows=n, total=part.total)
+        content = part.values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         digest.update(place.digest().encode())
         digest.update(content)
         path = _path(folder, place)
@@ -94,7 +93,7 @@ def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> 
 
 
 def read_part(folder: Path, name: str, key: str) -> tuple[Place, ...] | None:
-    """Return where a finished part lies; None where there is none, or it is damaged or made from something else."""
+    """Return the places of a finished part; None if it is missing, damaged or stale."""
     path = folder / f"{name}.json"
     with naming_failures("read", path):
         if not path.is_file():
@@ -103,21 +102,19 @@ def read_part(folder: Path, name: str, key: str) -> tuple[Place, ...] | None:
     try:
         marker = Marker.model_validate_json(content)
     except ValidationError:
-        log.warning("%s is damaged; its part is made again", path)
+        log.warning("%s is damaged; recomputing its part", path)
         return None
     if marker.format != FORMAT or marker.key != key:
-        log.info("%s is of a part that was made from something else; it is made again", path)
+        log.info("%s is stale (key mismatch); recomputing its part", path)
         return None
     if _digest(folder, marker) != marker.content_digest:
-        log.warning("the rows of %s are damaged; the part is made again", path)
+        log.warning("the rows of %s are damaged; recomputing the part", path)
         return None
     return marker.places
 
 
 def mapped(folder: Path, place: Place) -> Tensor:
-    """Return all the rows of a place's field, (N, *shape), mapped from its file: pages are read as they are needed.
-
-    Nothing may be written to it.
+    """Return all rows of a place's field, (N, *shape), memory-mapped and read-only.
 
     Raises StoreError: the file has another size.
     """
@@ -125,21 +122,21 @@ def mapped(folder: Path, place: Place) -> Tensor:
     if not size:
         return torch.empty(place.total, *place.shape, dtype=DTYPES[place.dtype])
     with naming_failures("read", path):
-        found = path.stat().st_size
-    if found != size:
-        raise StoreError(f"{path} holds {found:,} bytes, not {size:,}; delete {folder} and run the stage again")
+        actual = path.stat().st_size
+    if actual != size:
+        raise StoreError(f"{path} has {actual:,} bytes, not {size:,}; delete {folder} and run the stage again")
     length = size // DTYPES[place.dtype].itemsize
     flat = torch.from_file(str(path), shared=True, size=length, dtype=DTYPES[place.dtype])  # shared: no memory reserved
     return flat.view(place.total, *place.shape)
 
 
 def allocated_bytes(folder: Path) -> int:
-    """Return the bytes that the files below a folder have on disk, holes left out; 0 where it is absent."""
+    """Return the bytes on disk of the files below a folder, without holes; 0 if it does not exist."""
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
 def _write(path: Path, content: memoryview, place: Place) -> None:
-    """Write a part's rows to their place and sync them; the file gets its whole size, with holes."""
+    """Write and sync a part's rows; the file gets its final size, with holes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -155,7 +152,7 @@ def _write(path: Path, content: memoryview, place: Place) -> None:
 
 
 def _digest(folder: Path, marker: Marker) -> str:
-    """Return the digest of a part as its rows lie on disk."""
+    """Return the digest of a part's rows on disk."""
     digest = hashlib.sha256()
     for place in marker.places:
         digest.update(place.digest().encode())
@@ -165,7 +162,7 @@ def _digest(folder: Path, marker: Marker) -> str:
 
 
 def _chunks(path: Path, place: Place) -> Iterator[bytes]:
-    """Yield the bytes of a part in one field; fewer than there should be where the file is shorter or absent."""
+    """Yield the bytes of a part in one field; too few if the file is shorter or missing."""
     at, end = place.first * place.row_bytes, (place.first + place.rows) * place.row_bytes
     with naming_failures("read", path):
         if not path.is_file():

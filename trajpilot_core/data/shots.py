@@ -1,4 +1,4 @@
-"""The shots of a run as tensors: what happened before each, and what happened.
+"""The shots of a run as tensors: the segment before each one, and its outcome.
 
 Shapes: N shots, C tokens per feature, D feature width. Source: docs/decisions/outcome.md.
 """
@@ -19,34 +19,34 @@ from trajpilot_core.errors import InputError, LeakError, StoreError
 PAIR = 2
 """Segments of a window: the one before the shot, and the shot."""
 TRAIN, DEV, TEST = range(3)
-"""Codes of the splits (data/planning.py, SPLITS)."""
+"""Indices of the splits (data/planning.py, SPLITS)."""
 
 
 @dataclass(frozen=True)
 class Shots:
-    """N shots in order of their ids. Rows may read `context` and `motions`, as far as they declare; nothing below."""
+    """N shots in order of their ids. Rows may read `context` and `motions`, if they declare it, but no later field."""
 
     ids: tuple[str, ...]
     take_ids: tuple[str, ...]
-    """Of all takes."""
+    """All takes."""
     take: Tensor
     """(N,) long, index into take_ids."""
     split: Tensor
     """(N,) long."""
     context: Tensor
-    """(N, C, D) float16, raw: what is seen before the shot."""
+    """(N, C, D) float16, raw: features of the segment before the shot."""
     motions: Tensor
-    """(N, 2, 16, 6) float32, raw: head motion before the shot and during it."""
+    """(N, 2, 16, 6) float32, raw: head motion before and during the shot."""
     made: Tensor
-    """(N,) bool: what happened. Of training shots that were retrieved it may be read."""
+    """(N,) bool, the outcome. Rows may read it for retrieved training shots only."""
     shot: Tensor
-    """(N, C, D) float16: the pixels of the shot."""
+    """(N, C, D) float16: features of the shot itself."""
     seconds: Tensor
     """(N, 2) float32, durations of both segments."""
     labels: Tensor
-    """(N, 2) long: the texts of both."""
+    """(N, 2) long, labels of both segments."""
     evidence: Tensor
-    """(N,) float32: seconds from the shot to what states its outcome."""
+    """(N,) float32: seconds from the shot to the evidence of its outcome."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -58,21 +58,21 @@ class Shots:
 
 
 def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
-    """Read the shots whose two segments have features and motions; a reject for each other one.
+    """Read the shots whose two segments have features and motions; one reject for each other shot.
 
     Args:
         inputs: takes, segments, details, windows, motions, features, text_bank and folds are read.
 
     Raises:
-        InputError: the windows are no pairs, so that the corpus has no shots.
-        LeakError: what is seen before a shot reaches past its moment, or a shot is in another split than its take.
-        StoreError: tables that do not belong together.
+        InputError: the windows are not pairs, so that the corpus has no shots.
+        LeakError: the segment before a shot ends after the shot, or a shot and its take are in different splits.
+        StoreError: tables do not match.
     """
     data = load_planning_data(inputs, "outcome")
     if set(data.windows) - {PAIR}:
         raise InputError(
-            f"windows of {', '.join(map(str, data.windows))} segments are no shots; outcomes are predicted on "
-            "ingest.corpus=egoexo4d_basketball alone"
+            f"windows of {', '.join(map(str, data.windows))} segments are not shots; outcomes are only predicted on "
+            "ingest.corpus=egoexo4d_basketball"
         )
     if not data.windows:
         raise InputError("no shot has features and head motion; look at the rejects of trajectories and features")
@@ -80,15 +80,17 @@ def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
     if not torch.equal(windows.split, data.take_split[windows.take]):
         wrong = (windows.split != data.take_split[windows.take]).nonzero()[:, 0].tolist()
         names = [f"{windows.window_ids[i]} of {data.take_ids[int(windows.take[i])]}" for i in wrong]
-        raise LeakError(f"shots lie in another split than their take: {shown(names)}; run ingest again")
+        raise LeakError(f"shots are in another split than their take: {shown(names)}; run ingest again")
     columns = ("start_s", "end_s", "anchor_s")
     rows = inputs.table("segments", ["segment_id", *columns]).to_pylist()
     time_of = {row["segment_id"]: [row[name] for name in columns] for row in rows}
-    times = torch.tensor([time_of[one] for one in data.segment_ids], dtype=torch.float64).view(-1, 3)  # (S, 3) seconds
-    said = details_of(inputs.table("details", ["segment_id", "event", "outcome", "evidence_s"]), data.segment_ids)
+    times = torch.tensor([time_of[segment] for segment in data.segment_ids], dtype=torch.float64).view(
+        -1, 3
+    )  # (S, 3) seconds
+    details = details_of(inputs.table("details", ["segment_id", "event", "outcome", "evidence_s"]), data.segment_ids)
     before, at = windows.segments.T
     refuse_late(windows.window_ids, times[before, 1], times[at, 2])
-    outcomes = [said[row] for row in at.tolist()]
+    outcomes = [details[row] for row in at.tolist()]
     shots = Shots(
         ids=tuple(event for event, _, _ in outcomes),
         take_ids=data.take_ids,
@@ -106,30 +108,31 @@ def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
 
 
 def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str, float]]:
-    """Return row of a segment -> shot, outcome and the moment of its evidence in seconds, of segments that are shots.
+    """Return row of a segment -> shot, outcome and time of its evidence in seconds, for segments that are shots.
 
-    Raises StoreError: a shot has another outcome than made or missed.
+    Raises StoreError: the outcome of a shot is not made or missed.
     """
-    row_of, found = {one: row for row, one in enumerate(ids)}, dict[int, tuple[str, str, float]]()
-    for one in details.to_pylist():
-        if one["outcome"] is None or one["segment_id"] not in row_of:
+    row_of, shots = {segment: row for row, segment in enumerate(ids)}, dict[int, tuple[str, str, float]]()
+    for row in details.to_pylist():
+        if row["outcome"] is None or row["segment_id"] not in row_of:
             continue
-        if one["outcome"] not in ("made", "missed"):
-            raise StoreError(f"{one['segment_id']} has the outcome {one['outcome']!r}, not made or missed; run ingest")
-        found[row_of[one["segment_id"]]] = (one["event"], one["outcome"], one["evidence_s"])
-    return found
+        if row["outcome"] not in ("made", "missed"):
+            raise StoreError(f"{row['segment_id']} has the outcome {row['outcome']!r}, not made or missed; run ingest")
+        shots[row_of[row["segment_id"]]] = (row["event"], row["outcome"], row["evidence_s"])
+    return shots
 
 
 def refuse_late(ids: tuple[str, ...], seen_until_s: Tensor, moment_s: Tensor) -> None:
-    """Refuse shots before which more is seen than what came before their annotated moment.
+    """Refuse shots whose preceding segment ends after their annotated time.
 
     Args:
-        seen_until_s: (N,) end of what is seen, seconds.
-        moment_s: (N,) annotated moment of the shot, seconds.
+        ids: ids of the shots.
+        seen_until_s: (N,) end of the preceding segment, seconds.
+        moment_s: (N,) annotated time of the shot, seconds.
 
-    Raises LeakError: names them.
+    Raises LeakError: there are such shots; names them.
     """
     late = (seen_until_s > moment_s).nonzero()[:, 0].tolist()
     if late:
         names = [f"{ids[i]} (seen until {seen_until_s[i]:.2f} s, shot at {moment_s[i]:.2f} s)" for i in late]
-        raise LeakError(f"what is seen before a shot reaches past its moment: {shown(names)}; run ingest again")
+        raise LeakError(f"the segment before a shot ends after the shot: {shown(names)}; run ingest again")

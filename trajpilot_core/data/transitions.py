@@ -1,6 +1,6 @@
-"""What the tables of ingest say of a closed vocabulary: which label follows which, and which a scenario allows.
+"""Tables of a closed vocabulary: which label follows which, and which labels a scenario allows.
 
-A label's code is its class; several labels may share one. Shapes: V classes, G scenarios, B windows.
+The code of a label is its class; several labels may share one. Shapes: V classes, G scenarios, B windows.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +25,7 @@ from trajpilot_core.store.tensors import Models
 def fitted_bigrams(
     segments: pa.Table, data: PlanningData, chain: Chain, codes: Mapping[str, int], n_classes: int
 ) -> Tensor:
-    """Count which class follows which in the takes that a chain is fitted on: training, without dev and its own fold.
+    """Count which class follows which in the takes that a chain is fitted on: training without dev and its fold.
 
     Returns:
         As `label_bigrams`, on the device of `data`.
@@ -35,10 +35,10 @@ def fitted_bigrams(
 
 
 def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str, int], n_classes: int) -> Tensor:
-    """Count which class follows which: each pair of segments that stand next to each other in a run, once.
+    """Count which class follows which: each pair of neighbouring segments in a run, once.
 
-    Pairs are counted in the annotations, not in windows: also in runs too short for a window, and where a segment has
-    no feature or no motion.
+    Pairs are counted in the annotations, not in windows: including runs too short for a window, and segments without
+    feature or motion.
 
     Args:
         segments: table of segments; `take_id`, `split`, `position`, `run` and `label_id` are read.
@@ -47,7 +47,7 @@ def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str
         (V, V) float32, sparse and coalesced: how often the column's class follows the row's.
 
     Raises:
-        LeakError: one of the takes is not of the training split.
+        LeakError: a take is not in the training split.
         StoreError: a label has no class.
     """
     counted = segments.filter(pc.is_in(segments["take_id"], value_set=pa.array(sorted(takes), pa.string())))
@@ -55,7 +55,7 @@ def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str
     if other.num_rows:
         take, split = other["take_id"][0].as_py(), other["split"][0].as_py()
         raise LeakError(
-            f"transitions would be counted in {take}, a take of {split}; only training takes may say what follows what"
+            f"transitions would be counted in {take}, a take of {split}; only training takes may be counted"
         )
     counted = counted.sort_by([("take_id", "ascending"), ("position", "ascending")])
     take_S = counted["take_id"].combine_chunks().dictionary_encode().indices.to_numpy()
@@ -72,8 +72,8 @@ def _classes(label_ids: Sequence[str], codes: Mapping[str, int]) -> Codes:
     unknown = next((label_id for label_id in label_ids if label_id not in codes), None)
     if unknown is not None:
         raise StoreError(
-            f"label {unknown!r} has no class: the tables are of different runs, or the table of classes lacks it; run "
-            "the pipeline again"
+            f"label {unknown!r} has no class: the tables are from different runs, or it is missing in the table of "
+            "classes; run the pipeline again"
         )
     return np.fromiter((codes[label_id] for label_id in label_ids), np.int64, len(label_ids))
 
@@ -82,28 +82,28 @@ class ScenarioMasks(NamedTuple):
     """Which classes each scenario allows."""
 
     scenarios: tuple[str, ...]
-    """Sorted, G of them."""
+    """G scenarios, sorted."""
     allowed: Tensor
     """(G, V) bool."""
     of_take: Tensor
     """(takes,) long, index into `scenarios`."""
     is_known: Tensor
-    """(G,) bool, a training take has the scenario; the others are not masked."""
+    """(G,) bool: a training take has the scenario; others are not masked."""
 
     def of_windows(self, take_B: Tensor) -> Tensor:
-        """Return (B, V) bool: the classes that windows of takes (B,) may answer."""
+        """Return (B, V) bool: the allowed classes of windows from takes (B,)."""
         return self.allowed[self.of_take[take_B]]
 
 
 def scenario_masks(
     scenario_labels: pa.Table, takes: pa.Table, take_ids: Sequence[str], codes: Mapping[str, int], n_classes: int
 ) -> ScenarioMasks:
-    """Read which classes the scenario of each take allows; only `is_allowed` decides, never where a label was counted.
+    """Read which classes the scenario of each take allows; only `is_allowed` decides.
 
-    A scenario of which nothing is allowed, because no training take has it, is not masked: nothing is known of it.
+    A scenario without allowed labels, because no training take has it, is not masked.
 
     Args:
-        take_ids: the takes that are asked about, in the order of their codes.
+        take_ids: the takes, in the order of their codes.
         codes: label id -> class; a class is allowed where one of its labels is.
 
     Raises StoreError: a label has no class, or a take is not in `takes`.
@@ -111,7 +111,7 @@ def scenario_masks(
     scenario_of = dict(zip(takes["take_id"].to_pylist(), takes["scenario"].to_pylist(), strict=True))
     unknown = next((take for take in take_ids if take not in scenario_of), None)
     if unknown is not None:
-        raise StoreError(f"{unknown!r} is not in takes: the tables are of different runs; run the pipeline again")
+        raise StoreError(f"{unknown!r} is not in takes: the tables are from different runs; run the pipeline again")
     scenarios = tuple(sorted(set(scenario_of.values())))
     place = {scenario: at for at, scenario in enumerate(scenarios)}
     rows = scenario_labels.filter(scenario_labels["is_allowed"])
@@ -131,26 +131,26 @@ def masks_of(inputs: Inputs, data: PlanningData) -> ScenarioMasks:
     Args:
         inputs: `takes` and `scenario_labels` are read.
 
-    Raises StoreError: tables that do not belong together.
+    Raises StoreError: tables do not match.
     """
     takes = inputs.table("takes", ["take_id", "scenario"])
     return scenario_masks(inputs.table("scenario_labels"), takes, data.take_ids, data.codes, len(data.label_ids))
 
 
 def with_closed_tables(data: PlanningData, inputs: Inputs, predictors: Models) -> PlanningData:
-    """Return the data with what decoding on a closed vocabulary reads; unchanged where no predictor has a class head.
+    """Return the data with the inputs of decoding on a closed vocabulary; unchanged without class heads.
 
     Args:
         inputs: `segments`, `takes` and `scenario_labels` are read.
-        predictors: what is said of them says whether they have class heads.
+        predictors: their settings decide whether they have class heads.
 
-    Raises StoreError: tables that do not belong together.
+    Raises StoreError: tables do not match.
     """
     return data if predictor_config(predictors).head == "open" else closed(data, inputs)
 
 
 def closed(data: PlanningData, inputs: Inputs) -> PlanningData:
-    """Return the data with what decoding on a closed vocabulary reads; arguments and errors as above."""
+    """Return the data with the inputs of decoding on a closed vocabulary; see `with_closed_tables`."""
     every = torch.arange(len(data.take_ids))
     segments = inputs.table("segments", ["take_id", "split", "position", "run", "label_id"])
     return replace(data, closed=ClosedTables(segments, masks_of(inputs, data).of_windows(every)))

@@ -3,55 +3,20 @@
 Shapes: S segments.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
 from trajpilot_core.poses.motions import median_step_m, rms_scaled
-from trajpilot_core.store.tensors import Models
 
 TRAIN, TEST = 0, 2
-"""Codes of the splits (data/planning.py)."""
-
-
-@dataclass(frozen=True)
-class WithMotions:
-    """Inputs whose motions are others; satisfies `Inputs` as far as `load_planning_data` asks."""
-
-    inputs: Inputs
-    motions: pa.Table
-
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a table; `motions` is the other one."""
-        if name != "motions":
-            return self.inputs.table(name, columns)
-        return self.motions if columns is None else self.motions.select(list(columns))
-
-    def vectors(self, name: str, column: str) -> NDArray[np.generic]:
-        """Read a vector column (N, W) as `Inputs` does."""
-        return self.inputs.vectors(name, column)
-
-    def models(self, name: str) -> Models:
-        """Open the models of an entry as `Inputs` does."""
-        return self.inputs.models(name)
-
-    def document(self, name: str) -> bytes:
-        """Read a document as `Inputs` does."""
-        return self.inputs.document(name)
-
-    def parts(self, name: str) -> Mapping[str, str]:
-        """Return the digests of the parts of an entry as `Inputs` does, of `motions` those of the ones replaced."""
-        return self.inputs.parts(name)
+"""Indices of the splits (data/planning.py)."""
 
 
 class TwoMotions(NamedTuple):
@@ -62,7 +27,7 @@ class TwoMotions(NamedTuple):
     raw: Tensor
     """(S, 16, 6) from video, lengths as estimated."""
     by_rule: Tensor
-    """(S, 16, 6) from video, every clip with the median step of the training clips from pose files."""
+    """(S, 16, 6) from video, every clip scaled to the median step of the training clips from pose files."""
     step_m: float
     """That step."""
 
@@ -71,25 +36,26 @@ def two_motions(inputs: Inputs, stage: str) -> TwoMotions:
     """Read the planning data that both sources cover.
 
     Args:
-        inputs: of the stage; `motions` are from pose files, `video_motions` of the same segments from video.
+        inputs: inputs of the stage; `motions` are from pose files, `video_motions` of the same segments from video.
+        stage: name of the stage, for rejects.
 
-    Raises InputError: no segment has motions from both sources, or no test window does in all of its segments.
+    Raises InputError: no segment, or no test window in all of its segments, has motions from both sources.
     """
-    own, other = common(inputs.table("motions"), inputs.table("video_motions"))
-    data = load_planning_data(WithMotions(inputs, own), stage)
+    from_poses, from_video = common(inputs.table("motions"), inputs.table("video_motions"))
+    data = load_planning_data(inputs, stage, from_poses)
     if not any((windows.split == TEST).any() for windows in data.windows.values()):
         raise InputError(
             "no test window has motions from both sources in every segment; look at the rejects of both stages of "
             "motions, or lower video_motions.min_quality"
         )
-    raw = load_planning_data(WithMotions(inputs, other), stage).motions
+    raw = load_planning_data(inputs, stage, from_video).motions
     train = torch.isin(data.segment_take, (data.take_split == TRAIN).nonzero()[:, 0])
     step_m = median_step_m(data.motions[train].numpy())
     return TwoMotions(data, raw, torch.from_numpy(rms_scaled(raw.numpy(), step_m)).float(), step_m)
 
 
 def common(own: pa.Table, other: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return the rows of both tables whose segments stand in both. Raises InputError: there are none."""
+    """Return the rows of both tables whose segments are in both. Raises InputError: there are none."""
     both = pc.unique(own["segment_id"].filter(pc.is_in(own["segment_id"], value_set=other["segment_id"])))
     if not len(both):
         raise InputError("no segment has motions from both sources; look at the rejects of both stages of motions")

@@ -1,4 +1,4 @@
-"""Files of released features -> one vector a segment. No encoder runs, no code of a file runs.
+"""Files of released features -> one vector per segment. Neither an encoder nor code from a file is run.
 
 Axes: N rows of a file, D numbers of a row.
 """
@@ -19,9 +19,9 @@ from trajpilot_core.corpora.released import NPZ_KEY, ReleasedFeatures
 from trajpilot_core.errors import TakeFault
 
 LONGEST_FAULT = 160
-"""Characters of torch's own words that are passed on."""
+"""Characters of torch's message that are quoted."""
 LARGEST = 1 << 30
-"""Bytes that an array of a compressed file may have: 30 hours of rows 2,304 wide."""
+"""Most bytes of an array in a compressed file: 30 hours of rows 2,304 wide."""
 REFUSED = (
     UnpicklingError,
     RuntimeError,
@@ -34,38 +34,39 @@ REFUSED = (
     zlib.error,
     NotImplementedError,
 )
-"""What torch, numpy and zipfile raise on files that are none of theirs."""
+"""Errors of torch, numpy and zipfile for files in another format."""
 
 
 class SegmentRows(NamedTuple):
-    """What of a file stands for a segment."""
+    """The features of a segment, from the rows of a file."""
 
     vector: NDArray[np.float32]
     """(D,)."""
     spans_s: Array
-    """(R, 2) windows of the rows that were averaged, seconds."""
+    """(R, 2) windows of the averaged rows, seconds."""
     overhang_s: float
-    """Seconds of these windows that lie outside the segment; 0 where they lie inside."""
+    """Seconds of these windows outside the segment."""
 
 
 def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
-    """Return the (N, D) rows of a file; (N, 1, D), which the extractor writes at batch 1, is the same.
+    """Return the (N, D) rows of a file; also accepts (N, 1, D), which the extractor writes at batch 1.
 
     Args:
-        content: of a file that `torch.save` wrote, or of a `.npy` or `.npz` file; no code of any is run.
-        width: D, as the set has it.
+        content: content of a file by `torch.save`, or of a `.npy` or `.npz` file; no code in it is run.
+        path: its path, for messages.
+        width: D of the set.
 
-    Raises TakeFault: the file is damaged, holds more than one tensor of floats, or rows of another width.
+    Raises TakeFault: the file is damaged, is not one tensor of floats, or has rows of another width.
     """
     try:
         loaded = _loaded(content, path)
     except REFUSED as error:
-        said = str(error).splitlines()[0][:LONGEST_FAULT] if str(error) else type(error).__name__
-        raise malformed(f"refused: {said}", path) from error
+        message = str(error).splitlines()[0][:LONGEST_FAULT] if str(error) else type(error).__name__
+        raise malformed(f"refused: {message}", path) from error
     if not isinstance(loaded, torch.Tensor):
-        raise malformed(f"holds a {type(loaded).__name__}, expected one tensor", path)
+        raise malformed(f"contains a {type(loaded).__name__}, expected one tensor", path)
     if loaded.layout != torch.strided or not loaded.is_floating_point():
-        raise malformed(f"holds {loaded.layout} of {loaded.dtype}, expected dense floats", path)
+        raise malformed(f"contains {loaded.layout} of {loaded.dtype}, expected dense floats", path)
     shape = tuple(loaded.shape)
     if len(shape) == 3 and shape[1] == 1:
         loaded = loaded[:, 0]
@@ -75,33 +76,33 @@ def read_rows(content: bytes, path: str, width: int) -> NDArray[np.float32]:
 
 
 def _loaded(content: bytes, path: str) -> object:
-    """Return what a file holds: weights_only and allow_pickle=False run no code of it."""
+    """Return the content of a file: with weights_only and allow_pickle=False none of its code is run."""
     if not path.endswith((".npy", ".npz")):
         return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    found = _zipped(content) if path.endswith(".npz") else np.load(io.BytesIO(content), allow_pickle=False)
-    if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
-        raise ValueError(f"holds {getattr(found, 'dtype', type(found).__name__)}, expected an array of floats")
-    return torch.from_numpy(np.ascontiguousarray(found, found.dtype.newbyteorder("=")))
+    array = _zipped(content) if path.endswith(".npz") else np.load(io.BytesIO(content), allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
+        raise ValueError(f"contains {getattr(array, 'dtype', type(array).__name__)}, expected an array of floats")
+    return torch.from_numpy(np.ascontiguousarray(array, array.dtype.newbyteorder("=")))
 
 
 def _zipped(content: bytes) -> object:
-    """Return the array of a `.npz` file; one that would fill the memory is refused before it is unpacked."""
+    """Return the array of a `.npz` file; one that is too large is refused before it is unpacked."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        held = {one.filename: one.file_size for one in archive.infolist()}
-        size = held.get(f"{NPZ_KEY}.npy")
+        sizes = {member.filename: member.file_size for member in archive.infolist()}
+        size = sizes.get(f"{NPZ_KEY}.npy")
         if size is None or size > LARGEST:
-            names = ", ".join(sorted(held)[:5]) or "nothing"
-            raise ValueError(f"holds {names} of {size} bytes, expected {NPZ_KEY}.npy of at most {LARGEST:,}")
+            names = ", ".join(sorted(sizes)[:5]) or "nothing"
+            raise ValueError(f"contains {names} of {size} bytes, expected {NPZ_KEY}.npy of at most {LARGEST:,}")
         return np.lib.format.read_array(io.BytesIO(archive.read(f"{NPZ_KEY}.npy")), allow_pickle=False)
 
 
 def malformed(detail: str, path: str) -> TakeFault:
-    """Return the fault of a file that is not what it should be."""
+    """Return the fault of a malformed file."""
     return TakeFault(RejectCode.FEATURES_MALFORMED, f"{path} {detail}", path)
 
 
 def refuse_length(n_rows: int, duration_s: float, most_s: float, released: ReleasedFeatures, path: str) -> None:
-    """Refuse a file whose rows cannot be those of a video of this length. Raises TakeFault: they differ by more."""
+    """Refuse a file whose rows do not match the video's length. Raises TakeFault: they differ by more than `most_s`."""
     n_frames = released.clock.n_frames(duration_s)
     off_s = released.clock.off_s(n_rows, n_frames)
     if abs(off_s) > most_s:
@@ -116,11 +117,12 @@ def refuse_length(n_rows: int, duration_s: float, most_s: float, released: Relea
 def segment_tokens(
     rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float, tokens: int
 ) -> SegmentRows | None:
-    """Return the row that is nearest to the middle of each of equal parts of a segment, of those inside it.
+    """Return, for each of `tokens` equal parts of a segment, the row inside the segment that is nearest to its middle.
 
-    None where no row lies inside: tokens are for what comes after a segment, and a row that overhangs would show it.
+    None if no row is inside: tokens predict what comes after a segment, which a row beyond its end would reveal.
 
     Args:
+        rows_ND: rows of a file.
         spans_s: (N, 2) their windows, seconds.
         tokens: T; the vector then has T x D numbers, in the order of time.
     """
@@ -133,9 +135,10 @@ def segment_tokens(
 
 
 def segment_rows(rows_ND: NDArray[np.float32], spans_s: Array, start_s: float, end_s: float) -> SegmentRows:
-    """Return the mean of the rows whose window lies inside a segment; else the row whose centre is nearest to its own.
+    """Return the mean of the rows whose window is inside a segment; if there are none, the row with the nearest centre.
 
     Args:
+        rows_ND: rows of a file.
         spans_s: (N, 2) their windows, seconds.
     """
     inside = np.flatnonzero((spans_s[:, 0] >= start_s) & (spans_s[:, 1] <= end_s))

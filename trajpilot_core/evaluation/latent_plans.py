@@ -4,9 +4,9 @@ Shapes: B windows of one horizon H, S candidates, M middle steps, G tokens, D fe
 U numbers of a motion, R ranked labels. Source: docs/decisions/latent-planning.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,14 +24,14 @@ from trajpilot_core.methods.plans import RANKED
 from trajpilot_core.methods.sight import STRIDE, same
 from trajpilot_core.models.blocks import KeysValues
 from trajpilot_core.models.latent import LatentHead, LatentPredictor, LatentShape, StepInputs, l1_between, targets_of
-from trajpilot_core.models.latent_candidates import FoldedPredictor, Moves, StepsAsked, folded, values_of
 from trajpilot_core.models.latent_search import Controls, cross_entropy_search, fit_controls, noise_of
 from trajpilot_core.models.ranking import best
 from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank, end_keys, find_neighbours
 from trajpilot_core.store.tensors import Models
 
 SEARCHED_STEPS = 1 << 16
-"""Steps of all candidates of the windows that are searched together; those of one window are rolled out at a time."""
+"""Steps of all candidates of the windows that are searched together; one window is rolled out at a time."""
+EVERY_WINDOW = slice(None)
 EnergyName = str
 """One of schemas.latent.ENERGIES, or `goal_step_seen`."""
 
@@ -45,11 +45,6 @@ class LatentModels:
     of_variant: Mapping[LatentVariant, LatentPredictor]
     head: LatentHead
     controls: Controls
-
-    @cached_property
-    def planner(self) -> FoldedPredictor:
-        """`plan_trajectory`, arranged for candidates."""
-        return folded(self.of_variant["plan_trajectory"])
 
 
 def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, device: str) -> LatentModels:
@@ -91,38 +86,46 @@ class LatentWindows:
         """M."""
         return self.segments.shape[1] - 2
 
-    def roll_out(self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False) -> Tensor:
-        """Return (B, S, M, G, D) latents under standardised motions; one step more, the goal's, where it is asked."""
+    def roll_out(
+        self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False, rows: slice = EVERY_WINDOW
+    ) -> Tensor:
+        """Return (B, S, M, G, D) latents under standardised motions of the windows `rows`.
+
+        Args:
+            sees_goal: the context includes the goal.
+            with_goal: predict the goal's step, too, as the last one.
+            rows: the windows that the motions belong to.
+        """
         n_steps = self.mids + with_goal
         steps, is_moved = motion_BSMU, torch.ones(n_steps, dtype=torch.bool, device=motion_BSMU.device)
         if with_goal:
             steps, is_moved[-1] = F.pad(motion_BSMU, (0, 0, 0, 1)), False
         planner = self.models.of_variant["plan_trajectory"]
-        context = self.seen if sees_goal else self.blind
+        context = [(keys[rows], values[rows]) for keys, values in (self.seen if sees_goal else self.blind)]
         out: Tensor = planner(context, StepInputs(steps, is_moved), n_steps, self.mids + 2)
         return out
 
-    def energy(self, moves: Moves, name: EnergyName) -> Tensor:
-        """Return (B, S): the l1 distance between the goal's latent and what is predicted of it."""
+    def each(self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False) -> Iterator[Tensor]:
+        """Yield the latents (S, M, G, D) of each window: its values do not depend on the windows next to it."""
+        for window in range(len(motion_BSMU)):
+            rows = slice(window, window + 1)
+            yield self.roll_out(motion_BSMU[rows], sees_goal=sees_goal, with_goal=with_goal, rows=rows)[0]
 
-        def distance(latent_1NGD: Tensor, window: int) -> Tensor:
-            return l1_between(latent_1NGD[0], self.goal[window])
+    def energy(self, motion_BSMU: Tensor, name: EnergyName) -> Tensor:
+        """Return (B, S): the l1 distance between the goal's latent and its prediction under candidate motions."""
+        rolled = self.each(motion_BSMU, sees_goal=name != "goal_step", with_goal=name != "last_mid")
+        pairs = zip(rolled, self.goal, strict=True)
+        return torch.stack([l1_between(latents_SMGD[:, -1], goal_GD) for latents_SMGD, goal_GD in pairs])
 
-        n_steps = self.mids + (name != "last_mid")
-        context = self.blind if name == "goal_step" else self.seen
-        return values_of(self.models.planner, context, moves, StepsAsked(self.mids + 2, n_steps, True), distance)
-
-    def surprise(self, moves: Moves) -> Tensor:
+    def surprise(self, motion_BSMU: Tensor) -> Tensor:
         """Return (B, S): minus the mean log probability of the true labels of the middle steps."""
+        values = []
         truth_BM = self.data.labels[self.segments[:, 1:-1]]
-
-        def of_truth(latent_MNGD: Tensor, window: int) -> Tensor:
-            logits_MNV = self.models.head(latent_MNGD)
-            own = logits_MNV.gather(-1, truth_BM[window, :, None, None].expand(-1, logits_MNV.shape[1], 1))[..., 0]
-            surprise: Tensor = (logits_MNV.logsumexp(-1) - own).mean(0)
-            return surprise
-
-        return values_of(self.models.planner, self.seen, moves, StepsAsked(self.mids + 2, self.mids, False), of_truth)
+        for latents_SMGD, truth_M in zip(self.each(motion_BSMU), truth_BM, strict=True):
+            logits_SMV = self.models.head(latents_SMGD)
+            true_SM = logits_SMV.gather(-1, truth_M[None, :, None].expand(len(logits_SMV), -1, 1))[..., 0]
+            values.append((logits_SMV.logsumexp(-1) - true_SM).mean(1))
+        return torch.stack(values)
 
     def motions_of(self, segments_xH: Tensor) -> Tensor:
         """Return (..., M, U) standardised motions of the middle steps of windows."""
@@ -140,7 +143,7 @@ class LatentWindows:
         """Answer with the plan under one motion a window."""
         return self.answer(self.roll_out(motion_BMU[:, None])[:, 0])
 
-    def search(self, energy: Callable[[Moves], Tensor]) -> Tensor:
+    def search(self, energy: Callable[[Tensor], Tensor]) -> Tensor:
         """Return (B, M, U), the motion of the least energy that the cross-entropy method finds."""
         models = self.models
         directions = len(models.controls.directions)
@@ -148,7 +151,7 @@ class LatentWindows:
         noise = noise_of(models.cfg.search, self.mids, directions, draw, self.start.device)
 
         def of_controls(controls_BSMP: Tensor) -> Tensor:
-            return energy(Moves(controls_BSMP, models.controls.directions))
+            return energy(models.controls.motions(controls_BSMP))
 
         found = cross_entropy_search(of_controls, len(self.segments), noise, models.cfg.search)
         return models.controls.motions(found.controls)
@@ -179,7 +182,7 @@ def from_bank(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys) -> Ten
     if not len(bank.segments):
         return torch.zeros_like(windows.motions_of(windows.segments))
     motion_BKMU = windows.motions_of(bank.segments[entry_BK.clamp_min(0)])
-    energy_BK = windows.energy(Moves(motion_BKMU), "last_mid").masked_fill(entry_BK < 0, torch.inf)
+    energy_BK = windows.energy(motion_BKMU, "last_mid").masked_fill(entry_BK < 0, torch.inf)
     chosen = energy_BK.argmin(1)
     motion = motion_BKMU[torch.arange(len(chosen), device=chosen.device), chosen]
     return motion * (entry_BK >= 0).any(1)[:, None, None]

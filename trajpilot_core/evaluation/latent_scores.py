@@ -21,7 +21,6 @@ from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, 
 from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.methods.latent import CEM, CEM_BANK, NO_TRAJ
 from trajpilot_core.models.latent import StepInputs, l1_between, targets_of
-from trajpilot_core.models.latent_candidates import Moves
 from trajpilot_core.retrieval.neighbours import NeighbourBank
 from trajpilot_core.training.convergence import judge_scores
 from trajpilot_core.training.fit_latent import NEXT
@@ -147,7 +146,7 @@ def energy_rows(
                 found.setdefault((motion, *key), []).append(value)
         several = bank.segments[torch.stack([strangers.roll(k)[: len(rows)] for k in range(8)], 1)]
         for name in (*ENERGIES, "goal_step_seen"):
-            energy_BS = windows.energy(Moves(windows.motions_of(several)), name)
+            energy_BS = windows.energy(windows.motions_of(several), name)
             spreads.setdefault(name, []).append(relative_spread(windows, energy_BS))
     common = {"seed": models.seed, "horizon": horizon, "n_windows": len(drawn)}
     means = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}

@@ -16,14 +16,14 @@ from trajpilot_core.models.outcome import EVENT
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 
 MID = 1
-"""Place of the action among the outputs Start, Mid, Goal."""
+"""Index of the action among the outputs Start, Mid, Goal."""
 
 
 class ActionPredictor(nn.Module):
-    """Read what is seen before an action, and head motion; answer the embedding of the action's text.
+    """Predict the embedding of an action's text from the features before the action and head motion.
 
-    Positions are Start (what is seen), one Mid (the action) and a Goal that is masked: of the action nothing but its
-    head motion is ever given.
+    Positions are Start (the features before it), one Mid (the action) and a masked Goal: the only input from the action
+    itself is its head motion.
     """
 
     def __init__(self, cfg: PredictorConfig, shape: PredictorShape) -> None:
@@ -34,7 +34,7 @@ class ActionPredictor(nn.Module):
         """Return (B, E) float32 of unit norm.
 
         Args:
-            context_BCD: raw feature of what is seen.
+            context_BCD: raw feature of the segment before the action.
             latents_B2E: E_tau embeddings of the head motion before the action and during it; zeros mean no trajectory.
         """
         latents_B3E = torch.cat([latents_B2E, torch.zeros_like(latents_B2E[:, :1])], dim=1)
@@ -49,9 +49,9 @@ class ActionPredictor(nn.Module):
 
 
 class TokenProbe(nn.Module):
-    """An attentive probe that reads one token more, projected to the width of its own.
+    """An attentive probe with one more token, projected to the width of the others.
 
-    Which token that is depends on the row: none, zeros, a learned one, or a given one.
+    The token depends on the row: none, zeros, a learned one, or an input.
     """
 
     def __init__(self, row: TokenRow, shape: ProbeShape, text_width: int) -> None:
@@ -65,15 +65,15 @@ class TokenProbe(nn.Module):
             nn.init.zeros_(self.project.bias)
 
     def forward(self, tokens_BND: Tensor, token_BE: Tensor) -> dict[ActionPart, Tensor]:
-        """Return part -> logits (B, C of that part); `token_BE`: of the row; what a row is not given is not read."""
-        own_BD = self.own_token(tokens_BND, token_BE)
-        if own_BD is not None:
-            tokens_BND = torch.cat([tokens_BND, own_BD[:, None]], dim=1)
+        """Return part -> logits (B, C of that part); `token_BE` is only read if the row has an input token."""
+        token_BD = self.own_token(tokens_BND, token_BE)
+        if token_BD is not None:
+            tokens_BND = torch.cat([tokens_BND, token_BD[:, None]], dim=1)
         logits: dict[ActionPart, Tensor] = self.probe(tokens_BND)
         return logits
 
     def own_token(self, tokens_BND: Tensor, token_BE: Tensor) -> Tensor | None:
-        """Return (B, D): the token that is appended; None where there is none."""
+        """Return the additional token (B, D); None if there is none."""
         if self.project is not None:
             projected: Tensor = self.project(token_BE)
             return projected

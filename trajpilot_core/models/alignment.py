@@ -14,8 +14,8 @@ from trajpilot_core.models.blocks import TransformerBlock, table
 class TrajectoryEncoder(nn.Module):
     """Small transformer over the 16 relative motions: learned positions, mean pool, linear, unit norm.
 
-    Shapes: B batch, D width, E text width. The buffer `scale` (6,) holds the per-channel standard deviation of the
-    motions of the fitting takes; nothing is subtracted, so zero motion stays zero (D 19).
+    Shapes: B batch, D width, E text width. The buffer `scale` (6,) is the per-channel standard deviation of the
+    motions of the fitted takes; nothing is subtracted, so zero motion stays zero (D 19).
     """
 
     scale: Tensor
@@ -38,7 +38,7 @@ class TrajectoryEncoder(nn.Module):
         return F.normalize(self.head(self.states(motions_B166)).float(), dim=-1)
 
     def states(self, motions_B166: Tensor) -> Tensor:
-        """Return (B, D), what the head reads: it holds more of the motion than the text space has words for."""
+        """Return (B, D), the input of the head: it contains more of the motion than the text space can express."""
         x_BTD = self.motion_in(motions_B166) + self.position
         for block in self.blocks:
             x_BTD, _ = block(x_BTD)

@@ -1,6 +1,6 @@
-"""The attentive probe of V-JEPA 2: what verb, noun and action follow, read off the tokens of a frozen encoder.
+"""The attentive probe of V-JEPA 2: predicts the next verb, noun and action from the tokens of a frozen encoder.
 
-Parameters have the names of the released heads, so that weights compare by name.
+Parameters have the names of the released heads, so that weights can be compared by name.
 Source: facebookresearch/vjepa2 at c2963a47 (attentive pooler and classifier); docs/decisions/epic-probe.md.
 
 Shapes: B clips, N tokens, D width, Q queries (verb, noun, action), h heads, C classes of a part.
@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from trajpilot_core.encoders.video.vjepa import Mlp
 from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 
 MLP_RATIO, INIT_STD = 4, 0.02
@@ -22,35 +23,21 @@ class ProbeShape(NamedTuple):
     """Sizes of a probe."""
 
     width: int
-    """Of a token."""
+    """Width of a token."""
     verbs: int
     nouns: int
     actions: int
     heads: int = 16
     blocks: int = 3
-    """Of self-attention, before the queries read the tokens; V-JEPA 2 counts the reading and says 4."""
+    """Blocks of self-attention before the queries attend to the tokens; V-JEPA 2 also counts the latter: 4."""
 
     def classes(self, part: ActionPart) -> int:
         """Return the number of columns of a part's head."""
         return {"verb": self.verbs, "noun": self.nouns, "action": self.actions}[part]
 
 
-class ProbeMlp(nn.Module):
-    """Two layers with GELU."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.fc1 = nn.Linear(width, MLP_RATIO * width)
-        self.fc2 = nn.Linear(MLP_RATIO * width, width)
-
-    def forward(self, x_BND: Tensor) -> Tensor:
-        """Return (B, N, D)."""
-        out: Tensor = self.fc2(F.gelu(self.fc1(x_BND)))
-        return out
-
-
 class SelfAttention(nn.Module):
-    """Attention among the tokens, with an output projection."""
+    """Self-attention of the tokens, with an output projection."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -68,7 +55,7 @@ class SelfAttention(nn.Module):
 
 
 class QueryAttention(nn.Module):
-    """Attention of the queries to the tokens, without an output projection."""
+    """Cross-attention from the queries to the tokens, without an output projection."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -92,7 +79,7 @@ class SelfBlock(nn.Module):
         self.norm1 = nn.LayerNorm(width)
         self.attn = SelfAttention(width, heads)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = ProbeMlp(width)
+        self.mlp = Mlp(width, MLP_RATIO * width)
 
     def forward(self, x_BND: Tensor) -> Tensor:
         """Return (B, N, D)."""
@@ -102,14 +89,14 @@ class SelfBlock(nn.Module):
 
 
 class QueryBlock(nn.Module):
-    """The queries read the tokens; only the tokens are normed before."""
+    """Block in which the queries attend to the tokens; only the tokens are normed before the attention."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width)
         self.xattn = QueryAttention(width, heads)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = ProbeMlp(width)
+        self.mlp = Mlp(width, MLP_RATIO * width)
 
     def forward(self, queries_BQD: Tensor, x_BND: Tensor) -> Tensor:
         """Return (B, Q, D)."""
@@ -119,13 +106,13 @@ class QueryBlock(nn.Module):
 
 
 class AttentivePooler(nn.Module):
-    """Tokens (B, N, D) -> one vector a query, (B, Q, D)."""
+    """Tokens (B, N, D) -> one vector per query, (B, Q, D)."""
 
     def __init__(self, shape: ProbeShape) -> None:
         super().__init__()
         width, heads = shape.width, shape.heads
         if width % heads:
-            raise ValueError(f"width {width} is no multiple of {heads} heads; change probe.heads")
+            raise ValueError(f"width {width} is not a multiple of {heads} heads; change probe.heads")
         self.query_tokens = nn.Parameter(torch.zeros(1, len(PARTS), width))
         self.cross_attention_block = QueryBlock(width, heads)
         self.blocks = nn.ModuleList(SelfBlock(width, heads) for _ in range(shape.blocks))
@@ -139,7 +126,7 @@ class AttentivePooler(nn.Module):
 
 
 class AttentiveProbe(nn.Module):
-    """Pooler and a linear head for each part; weights come from the global random state."""
+    """Pooler and a linear head for each part; weights are sampled from the global random state."""
 
     def __init__(self, shape: ProbeShape) -> None:
         super().__init__()
@@ -162,9 +149,9 @@ class AttentiveProbe(nn.Module):
 
 @torch.no_grad()
 def initialise(pooler: AttentivePooler) -> None:
-    """Draw the weights of a pooler: truncated normal 0.02, biases zero; what block l adds is divided by sqrt(2 l).
+    """Sample the weights of a pooler: truncated normal 0.02, biases zero; outputs of block l are divided by sqrt(2 l).
 
-    The block of the queries counts as the last of the others. Heads keep torch's own initialisation.
+    The block of the queries counts as the last self-attention block. Heads keep torch's initialisation.
     """
     nn.init.trunc_normal_(pooler.query_tokens, std=INIT_STD)
     for part in pooler.modules():
@@ -196,6 +183,6 @@ def focal_loss(logits_BC: Tensor, classes_B: Tensor) -> Tensor:
     """
     logits_BC = logits_BC.float()
     true_BC = F.one_hot(classes_B, logits_BC.shape[1]).to(logits_BC.dtype)
-    signed_BC = logits_BC * (2 * true_BC - 1)  # sigmoid of it: probability of what is true of the column
+    signed_BC = logits_BC * (2 * true_BC - 1)  # its sigmoid: probability of the true value of the column
     weight_BC = 0.25 * true_BC + 0.75 * (1 - true_BC)
     return -(weight_BC * torch.sigmoid(-signed_BC) ** 2 * F.logsigmoid(signed_BC)).sum()

@@ -1,8 +1,12 @@
-"""Attention, feed-forward and the pre-norm block that all the models share.
+"""Attention, feed-forward and the pre-norm block of all models.
 
 Axes: B batch, T tokens, S tokens attended to, D width, N heads, K width of a head. Dropout acts on what a block adds
 to its residual stream, not on attention weights.
 """
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -12,13 +16,27 @@ KeysValues = tuple[Tensor, Tensor]
 INIT_STD = 0.02
 
 
+@dataclass(frozen=True)
+class DataSizes:
+    """Sizes of a model that follow from the data: the fields of a subclass."""
+
+    def to_json(self) -> str:
+        """Return the sizes as JSON."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read the sizes back."""
+        return cls(**json.loads(text))
+
+
 class Attention(nn.Module):
-    """Multi-head attention whose keys and values may be computed apart, so that a shared context is encoded once."""
+    """Multi-head attention with separate keys and values, so that a shared context is encoded once."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         if width % heads:
-            raise ValueError(f"width {width} is no multiple of {heads} heads; change one of the two in the config")
+            raise ValueError(f"width {width} is not a multiple of {heads} heads; change one of the two in the config")
         self.heads = heads
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
@@ -60,21 +78,25 @@ class TransformerBlock(nn.Module):
     def forward(
         self, x_BTD: Tensor, mask_TS: Tensor | None = None, context: KeysValues | None = None
     ) -> tuple[Tensor, KeysValues]:
-        """Return (B, T, D) and the tokens' own keys and values.
+        """Return (B, T, D) and the tokens' keys and values.
 
         Args:
             mask_TS: true where token t may look at s; S counts `context` first, then the tokens themselves.
-            context: keys and values of tokens before them that this layer has seen already.
+            context: keys and values of earlier tokens in this layer.
         """
         h_BTD = self.attention_norm(x_BTD)
-        own = self.attention.keys_values(h_BTD)
-        seen = own if context is None else (torch.cat([context[0], own[0]], 2), torch.cat([context[1], own[1]], 2))
+        keys, values = self.attention.keys_values(h_BTD)
+        seen = (
+            (keys, values)
+            if context is None
+            else (torch.cat([context[0], keys], 2), torch.cat([context[1], values], 2))
+        )
         x_BTD = x_BTD + self.dropout(self.attention(h_BTD, seen, mask_TS))
-        return x_BTD + self.hidden(self.hidden_norm(x_BTD)), own
+        return x_BTD + self.hidden(self.hidden_norm(x_BTD)), (keys, values)
 
 
 def ends_of(x_BHx: Tensor) -> Tensor:
-    """Return (B, 2, ...), first and last step of (B, H, ...); a list as index is uploaded in every call."""
+    """Return (B, 2, ...), first and last step of (B, H, ...); indexing by a list would upload it in every call."""
     return torch.stack([x_BHx[:, 0], x_BHx[:, -1]], dim=1)
 
 

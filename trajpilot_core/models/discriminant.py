@@ -1,4 +1,4 @@
-"""A linear discriminant in closed form: one Gaussian per label, all with one covariance, shrunk without a knob.
+"""A linear discriminant in closed form: one Gaussian per label, with a shared, automatically shrunk covariance.
 
 Shapes: S segments, C numbers of a segment, V labels, N queries.
 Source: Ledoit and Wolf, J. Multivariate Analysis 88 (2004), for the shrinkage; docs/decisions/methods.md.
@@ -10,33 +10,33 @@ import torch
 from torch import Tensor
 
 ROWS = 4096
-"""Segments that are read at once in double precision."""
+"""Segments that are converted to double precision at once."""
 LEAST_VARIANCE = 1e-3
-"""Added to the variance within labels, so that it can be inverted; that of all segments is 1."""
+"""Added to the variance within labels, so that it is invertible; the variance of all segments is 1."""
 
 
 class Discriminant(NamedTuple):
-    """What speaks for each label, up to a number per query: `standardised(x) @ weight + bias`."""
+    """Log likelihood of each label, up to a constant per query: `standardised(x) @ weight + bias`."""
 
     mean: Tensor
     """(C,)."""
     scale: Tensor
-    """(C,) deviation over all segments; infinite for a number that does not vary."""
+    """(C,) deviation over all segments; infinite for a constant number."""
     weight: Tensor
     """(C, V)."""
     bias: Tensor
     """(V,)."""
 
     def log_likelihood(self, x_NC: Tensor) -> Tensor:
-        """Return (N, V): log p(numbers | label) less what all labels share."""
+        """Return (N, V): log p(numbers | label), up to a constant per row."""
         return ((x_NC - self.mean) / self.scale) @ self.weight + self.bias
 
 
 def fit_discriminant(x_SC: Tensor, label_S: Tensor, n_labels: int) -> Discriminant:
-    """Fit means by label and the covariance that all labels share.
+    """Fit the mean of each label and the shared covariance.
 
-    A label's mean counts one more segment at the mean of all: a label without segments looks like any. The covariance
-    within labels is shrunk towards a multiple of the identity by Ledoit and Wolf's formula.
+    A label's mean includes one more segment at the overall mean, which is the mean of labels without segments. The
+    covariance within labels is shrunk towards a multiple of the identity by Ledoit and Wolf's formula.
 
     Args:
         x_SC: (S, C) numbers of any scale.
@@ -48,11 +48,11 @@ def fit_discriminant(x_SC: Tensor, label_S: Tensor, n_labels: int) -> Discrimina
     sums_VC = torch.zeros(n_labels, x_SC.shape[1], dtype=torch.float64, device=x_SC.device)
     for rows in torch.split(torch.arange(len(x_SC), device=x_SC.device), ROWS):
         sums_VC.index_add_(0, label_S[rows], (x_SC[rows].double() - mean_C) / scale_C)
-    own_VC = sums_VC / count_V.clamp_min(1.0)[:, None]
+    mean_VC = sums_VC / count_V.clamp_min(1.0)[:, None]
     within_CC = torch.zeros(x_SC.shape[1], x_SC.shape[1], dtype=torch.float64, device=x_SC.device)
     fourth = torch.zeros((), dtype=torch.float64, device=x_SC.device)
     for rows in torch.split(torch.arange(len(x_SC), device=x_SC.device), ROWS):
-        left_NC = (x_SC[rows].double() - mean_C) / scale_C - own_VC[label_S[rows]]
+        left_NC = (x_SC[rows].double() - mean_C) / scale_C - mean_VC[label_S[rows]]
         within_CC += left_NC.T @ left_NC
         fourth += left_NC.square().sum(1).square().sum()
     free = max(1, len(x_SC) - int((count_V > 0).sum()))
@@ -64,12 +64,12 @@ def fit_discriminant(x_SC: Tensor, label_S: Tensor, n_labels: int) -> Discrimina
 
 
 def shrunk(covariance_CC: Tensor, fourth: Tensor, n: int) -> Tensor:
-    """Return the (C, C) covariance that Ledoit and Wolf's formula makes of a measured one.
+    """Return the (C, C) shrunk covariance by Ledoit and Wolf's formula.
 
     Args:
-        covariance_CC: of n samples without mean.
-        fourth: scalar, the mean of their squared lengths' squares.
-        n: samples.
+        covariance_CC: covariance of n samples without mean.
+        fourth: scalar, mean fourth power of their lengths.
+        n: number of samples.
     """
     one_CC = torch.eye(len(covariance_CC), dtype=covariance_CC.dtype, device=covariance_CC.device)
     level = covariance_CC.diagonal().mean()

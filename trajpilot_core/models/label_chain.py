@@ -1,8 +1,8 @@
 """A first-order Markov chain over labels: exact posteriors, and joint decoding over the probable labels of every step.
 
-What follows a label is counted where a training take shows it and backed off to how frequent labels are everywhere, so
-that the table of moves is sparse plus a product of two vectors: a step of a recursion costs (counts + V) a window, and
-nothing here has the size of windows x V x V.
+Transitions are counted in training takes and backed off to the frequency of labels, so that the transition table is
+sparse plus a product of two vectors: a step of a recursion costs (counts + V) per window, and nothing has the size of
+windows x V x V.
 
 Shapes: B windows, H steps, V labels, P labels kept per step, M = H - 2 middle steps.
 Source: Rabiner, Proc. IEEE 77 (1989), for the recursions; Witten and Bell, IEEE Trans. Inf. Theory 37 (1991), method C,
@@ -16,11 +16,11 @@ from torch import Tensor
 
 TINY = 1e-30
 TIE_BREAK = 1e-12
-"""What a place in the order of the labels counts where two scores are equal: far below the rounding of float32."""
+"""Penalty per index of a label that breaks ties: far below the rounding of float32."""
 
 
 SMALL = 2048
-"""Labels up to which all moves stand in one table, 16 MiB."""
+"""Number of labels up to which all transitions are in one table, 16 MiB."""
 
 
 class Sparse(NamedTuple):
@@ -30,7 +30,7 @@ class Sparse(NamedTuple):
     transposed: Tensor
 
     def times(self, dense_Cx: Tensor) -> Tensor:
-        """Return the product (R, x) with a dense matrix, which is read row by row: a transposed one is copied first."""
+        """Return the product (R, x) with a dense matrix; it is copied if it is not contiguous."""
         product: Tensor = torch.sparse.mm(self.matrix, dense_Cx.contiguous())
         return product
 
@@ -41,38 +41,38 @@ class Sparse(NamedTuple):
 
 
 def sparse(values: Tensor) -> Sparse:
-    """Return a matrix (R, C), dense or sparse itself, as a sparse one that inference can read."""
+    """Return a dense or sparse matrix (R, C) as a sparse one that works in inference mode."""
     with torch.inference_mode(mode=False):
         matrix = values.clone() if values.is_sparse else values.clone().to_sparse()
         return Sparse(matrix, matrix.t().coalesce())
 
 
 class LabelMoves(NamedTuple):
-    """p(b follows a) = seen[a] count[a, b] + unseen[a] frequent[b]; `seen` and `unseen` hold the normalisation."""
+    """p(b follows a) = seen[a] count[a, b] + unseen[a] frequent[b]; `seen` and `unseen` include the normalisation."""
 
     counts: Sparse
-    """(V, V) how often the column's label follows the row's."""
+    """(V, V) counts: the column's label follows the row's."""
     seen: Tensor
     """(V,)."""
     unseen: Tensor
-    """(V,) probability of a move by frequency alone; 1 after a label that nothing follows."""
+    """(V,) probability of backing off to frequencies; 1 after a label without counted transitions."""
     frequent: Tensor
     """(V,) probability of a label anywhere, never 0."""
     table: Tensor | None = None
-    """(V, V) all probabilities, where V is small: read ten times faster."""
+    """(V, V) all probabilities, if V is small: ten times faster."""
 
     def forth(self, state_VB: Tensor) -> Tensor:
-        """Return (V, B): the mass that (V, B) sends to each label."""
+        """Return (V, B): the mass that reaches each label from (V, B)."""
         by_frequency_1B = (self.unseen[:, None] * state_VB).sum(0, keepdim=True)
         return self.counts.transposed_times(self.seen[:, None] * state_VB) + self.frequent[:, None] * by_frequency_1B
 
     def back(self, value_VB: Tensor) -> Tensor:
-        """Return (V, B): the expected value (V, B) of what follows each label."""
+        """Return (V, B): the expected value, of (V, B), of the label after each label."""
         by_frequency_1B = (self.frequent[:, None] * value_VB).sum(0, keepdim=True)
         return self.seen[:, None] * self.counts.times(value_VB) + self.unseen[:, None] * by_frequency_1B
 
     def between(self, before_x: Tensor, after_x: Tensor) -> Tensor:
-        """Return the probabilities of single moves, of the shape that two long tensors of labels broadcast to."""
+        """Return the probabilities of single transitions, in the broadcast shape of two long tensors of labels."""
         if self.table is not None:
             return self.table[before_x, after_x]
         entries = self.counts.matrix.coalesce()
@@ -93,21 +93,21 @@ class KeptChain(NamedTuple):
     labels: Tensor
     """(B, H, P) long, ascending."""
     own: Tensor
-    """(B, H, P) what speaks for each label at its step by itself, between 0 and 1: the best of a step has 1."""
+    """(B, H, P) likelihood of each label at its step, scaled so that the best of a step has 1."""
     first: Tensor
-    """(B, P) how frequent the labels of the first step are."""
+    """(B, P) frequency of the labels of the first step."""
     moves: list[Tensor]
-    """H - 1 times (B, P, P), probabilities of the moves from the labels of a step to those of the next."""
+    """H - 1 times (B, P, P), probabilities of the transitions from the labels of a step to those of the next."""
 
 
 def label_moves(follows: Sparse, count_V: Tensor) -> LabelMoves:
-    """Smooth counts of moves: after each label, an unseen move is as likely as it had different followers.
+    """Smooth counts of transitions (Witten and Bell): the more different labels follow, the likelier is an unseen one.
 
-    Nothing is left to be chosen. Labels without segments keep one segment's share, so that none is impossible.
+    There is no parameter. A label without segments counts as one segment, so that none is impossible.
 
     Args:
-        follows: (V, V) how often the column's label follows the row's.
-        count_V: (V,) how often each label occurs.
+        follows: (V, V) counts: the column's label follows the row's.
+        count_V: (V,) counts of the labels.
     """
     entries = follows.matrix.coalesce()
     row_N = entries.indices()[0]
@@ -124,11 +124,11 @@ def label_moves(follows: Sparse, count_V: Tensor) -> LabelMoves:
 
 
 def chain_marginals(moves: LabelMoves, first_BV: Tensor, last_BV: Tensor, horizon: int) -> Tensor:
-    """Return (B, H, V): the posterior of every step, given what speaks for the labels of both ends.
+    """Return (B, H, V): the posterior of every step, given the likelihoods of both ends.
 
     Args:
-        first_BV: (B, V) log likelihoods of what is seen at Start, up to a number per window.
-        last_BV: (B, V) those of Goal.
+        first_BV: (B, V) log likelihoods of Start, up to a constant per window.
+        last_BV: (B, V) log likelihoods of Goal, likewise.
         horizon: H, at least 2.
     """
     first_VB, last_VB = ((log_BV - log_BV.amax(1, keepdim=True)).exp().T for log_BV in (first_BV, last_BV))
@@ -173,19 +173,20 @@ def kept_chain(
     """Return the chain on some labels of every step.
 
     Args:
-        log_BHP: logarithms of what speaks for each of them at its step, up to a number per step.
-        weight: exponent of both; 0: every step by itself.
+        log_BHP: log likelihood of each label at its step, up to a constant per step.
+        known: `first` and `moves` of the chain.
+        weight: exponent of both; 0: every step is independent.
     """
-    own_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()
+    likelihood_BHP = (log_BHP - log_BHP.amax(2, keepdim=True)).exp()
     first_BP, moves = known
-    return KeptChain(labels_BHP, own_BHP, first_BP**weight, [step_BPP**weight for step_BPP in moves])
+    return KeptChain(labels_BHP, likelihood_BHP, first_BP**weight, [step_BPP**weight for step_BPP in moves])
 
 
 def kept_marginals(chain: KeptChain) -> Tensor:
-    """Return (B, H, P): the posterior of every step among the labels that are kept."""
+    """Return (B, H, P): the posterior of every step among its kept labels."""
     forward = [_shares(chain.first * chain.own[:, 0])]
-    for step_BPP, own_BP in zip(chain.moves, chain.own.unbind(1)[1:], strict=True):
-        forward.append(_shares(_along(forward[-1], step_BPP) * own_BP))
+    for step_BPP, likelihood_BP in zip(chain.moves, chain.own.unbind(1)[1:], strict=True):
+        forward.append(_shares(_along(forward[-1], step_BPP) * likelihood_BP))
     backward_BP, out = torch.ones_like(forward[-1]), [forward[-1]]
     for t in range(len(chain.moves) - 1, -1, -1):
         backward_BP = _shares(_against(chain.moves[t], backward_BP * chain.own[:, t + 1]))
@@ -199,41 +200,43 @@ def _shares(values_BP: Tensor) -> Tensor:
 
 
 def _along(state_BP: Tensor, step_BPP: Tensor) -> Tensor:
-    """Return (B, P): what the states send to the labels of the next step."""
+    """Return (B, P): the mass that reaches the labels of the next step."""
     return torch.bmm(state_BP[:, None], step_BPP)[:, 0]
 
 
 def _against(step_BPP: Tensor, value_BP: Tensor) -> Tensor:
-    """Return (B, P): the values of the labels of the next step, as each label expects them."""
+    """Return (B, P): the expected value of the next step after each label."""
     return torch.bmm(step_BPP, value_BP[:, :, None])[:, :, 0]
 
 
 def decoded_sequence(chain: KeptChain) -> Tensor:
-    """Return (B, H) long: the most probable sequence of middle labels by Viterbi's recursion, between its best ends.
+    """Return (B, H) long: the most probable sequence of middle labels by Viterbi's recursion, with its best ends.
 
-    Start and Goal are summed out first, because the sequence of the middles is one answer (MSeq); then each takes the
-    label that fits its neighbour best.
+    Start and Goal are summed out first, because the middle sequence is evaluated as a whole (MSeq); then each end gets
+    the label that fits its neighbour best.
     """
-    own = chain.own.unbind(1)
-    log_own = [_log(own_BP) for own_BP in own]
-    score_BP = _log(_along(_shares(chain.first * own[0]), chain.moves[0])) + log_own[1]
+    likelihoods = chain.own.unbind(1)
+    log_likelihood = [_log(likelihood_BP) for likelihood_BP in likelihoods]
+    score_BP = _log(_along(_shares(chain.first * likelihoods[0]), chain.moves[0])) + log_likelihood[1]
     came_from = []
-    for step_BPP, log_BP in zip(chain.moves[1:-1], log_own[2:-1], strict=True):
+    for step_BPP, log_BP in zip(chain.moves[1:-1], log_likelihood[2:-1], strict=True):
         best = (score_BP[:, :, None] + _log(step_BPP)).max(dim=1)
         came_from.append(best.indices)
         score_BP = best.values + log_BP
-    score_BP = score_BP + _log(_against(chain.moves[-1], own[-1]))
+    score_BP = score_BP + _log(_against(chain.moves[-1], likelihoods[-1]))
     places = [score_BP.max(dim=1).indices]
     for before_BP in reversed(came_from):
         places.append(before_BP.gather(1, places[-1][:, None])[:, 0])
     middles_BM = torch.stack(places[::-1], dim=1)
     here = torch.arange(len(middles_BM), device=middles_BM.device)
-    start_B = (_log(chain.first) + log_own[0] + _log(chain.moves[0][here, :, middles_BM[:, 0]])).max(dim=1).indices
-    goal_B = (log_own[-1] + _log(chain.moves[-1][here, middles_BM[:, -1]])).max(dim=1).indices
+    start_B = (
+        (_log(chain.first) + log_likelihood[0] + _log(chain.moves[0][here, :, middles_BM[:, 0]])).max(dim=1).indices
+    )
+    goal_B = (log_likelihood[-1] + _log(chain.moves[-1][here, middles_BM[:, -1]])).max(dim=1).indices
     places_BH = torch.cat([start_B[:, None], middles_BM, goal_B[:, None]], dim=1)
     return chain.labels.gather(2, places_BH[:, :, None])[:, :, 0]
 
 
 def _log(value: Tensor) -> Tensor:
-    """Return the logarithm of probabilities of any shape, finite where one is 0."""
+    """Return the logarithm of probabilities of any shape, finite for 0."""
     return value.clamp_min(TINY).log()

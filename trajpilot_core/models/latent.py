@@ -1,24 +1,25 @@
-"""Predicting the latents of coming steps, and reading labels from latents (docs/decisions/latent-planning.md).
+"""Predicting the latents of future steps, and labels from latents (docs/decisions/latent-planning.md).
 
 Shapes: B windows, S candidate motions of each, C tokens of a clip, D feature width, G predicted tokens of a step, T
 steps that are predicted, U numbers of a step's head motion, E text width, V labels, W width.
 """
 
-import json
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.latent import LatentConfig
-from trajpilot_core.models.blocks import KeysValues, TransformerBlock, table
+from trajpilot_core.models.blocks import DataSizes, KeysValues, TransformerBlock, table
 
 START, GOAL = 0, 1
 
 
-class LatentShape(NamedTuple):
-    """Sizes that the data decide."""
+@dataclass(frozen=True)
+class LatentShape(DataSizes):
+    """Sizes that follow from the data."""
 
     feature_width: int
     tokens: int
@@ -29,25 +30,16 @@ class LatentShape(NamedTuple):
     max_horizon: int
     labels: int
 
-    def to_json(self) -> str:
-        """Return the sizes as JSON."""
-        return json.dumps(self._asdict(), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read the sizes back."""
-        return cls(**json.loads(text))
-
 
 class StepInputs(NamedTuple):
-    """What a predictor is told of the steps that it predicts."""
+    """Inputs of a predictor about the steps that it predicts."""
 
     motion: Tensor | None
-    """(B, S, T, U) standardised head motion; None: of no step."""
+    """(B, S, T, U) standardised head motion; None: no step has one."""
     is_moved: Tensor | None = None
-    """(T,) bool, steps whose motion is told; None: all."""
+    """(T,) bool, steps whose motion is given; None: all."""
     text: Tensor | None = None
-    """(B, S, T, E) texts of the steps' actions; None: of no step."""
+    """(B, S, T, E) texts of the steps' actions; None: no step has one."""
 
 
 def normalised(clip_xD: Tensor) -> Tensor:
@@ -67,10 +59,10 @@ def l1_between(one_xGD: Tensor, other_xGD: Tensor) -> Tensor:
 
 
 class LatentPredictor(nn.Module):
-    """Predict normalised latents of steps from Start, Goal where it is seen, and what is told of the steps.
+    """Predict normalised latents of steps from Start, Goal (if it is seen), and inputs about the steps.
 
-    Start and Goal see each other; step t sees them and the steps before it. So a context is encoded once for all
-    candidates of a window. Buffers of shape (D,) standardise normalised latents by the fitted takes.
+    Start and Goal attend to each other; step t attends to them and to the steps up to t. So a context is encoded once
+    for all candidates of a window. Buffers of shape (D,) standardise normalised latents by the fitted takes.
     """
 
     latent_mean: Tensor
@@ -100,8 +92,8 @@ class LatentPredictor(nn.Module):
 
         Args:
             start_BGD: normalised latent of the first segment.
-            goal_BGD: of the last one; None: nothing of it is read.
-            goal_seen_B: bool; windows where it is false are encoded as without a goal. None: all are seen.
+            goal_BGD: normalised latent of the last segment; None: no goal.
+            goal_seen_B: bool; false: encode the window without a goal. None: all goals are seen.
         """
         start_BGW = self._clip(start_BGD, START)
         hidden_BGW = (self.no_goal + self.place + self.role[GOAL]).expand_as(start_BGW)
@@ -109,21 +101,21 @@ class LatentPredictor(nn.Module):
         if goal_seen_B is not None:
             goal_BGW = torch.where(goal_seen_B[:, None, None], goal_BGW, hidden_BGW)
         x = torch.cat([start_BGW, goal_BGW], 1) + self.horizon[horizon]
-        found = []
+        context = []
         for block in self.blocks:
-            x, own = block(x)
-            found.append(own)
-        return found
+            x, keys_values = block(x)
+            context.append(keys_values)
+        return context
 
     def forward(self, context: list[KeysValues], steps: StepInputs, n_steps: int, horizon: int) -> Tensor:
-        """Return (B, S, T, G, D) normalised latents of the steps; S is 1 where nothing is told of them.
+        """Return (B, S, T, G, D) normalised latents of the steps; S is 1 if the steps have no inputs.
 
         Args:
-            context: as `encode` gives it.
+            context: result of `encode`.
         """
         n_windows = len(context[0][0])
-        told = steps.motion if steps.motion is not None else steps.text
-        n_plans = 1 if told is None else told.shape[1]
+        given = steps.motion if steps.motion is not None else steps.text
+        n_plans = 1 if given is None else given.shape[1]
         x_NTW = self._steps(steps, n_windows * n_plans, n_steps, horizon)
         seen = context[0][0].shape[2]
         causal_TT = torch.ones(n_steps, n_steps, dtype=torch.bool, device=x_NTW.device).tril()
@@ -151,7 +143,7 @@ class LatentPredictor(nn.Module):
 
 
 class LatentHead(nn.Module):
-    """Read labels from normalised latents; a linear classifier that has seen true latents only."""
+    """Predict labels from normalised latents: a linear classifier, trained on true latents only."""
 
     latent_mean: Tensor
     latent_scale: Tensor

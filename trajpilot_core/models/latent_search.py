@@ -14,21 +14,21 @@ from schemas.latent import SearchConfig
 
 
 class Controls(NamedTuple):
-    """Head motion as independent numbers of variance 1 in the fitted takes: what the search moves."""
+    """Head motion as independent numbers of variance 1 in the fitted takes, which the search varies."""
 
     mean: Tensor
-    """(U,) of the raw motions."""
+    """(U,) mean of the raw motions."""
     scale: Tensor
-    """(U,) by which motions are standardised."""
+    """(U,) scale of the raw motions."""
     directions: Tensor
-    """(P, U) of standardised motions, each as long as their deviation along it."""
+    """(P, U) principal directions of standardised motions, scaled to the deviation along them."""
 
     def standardised(self, motions_x166: Tensor) -> Tensor:
         """Return (..., U) from raw (..., 16, 6) motions in metres and radians."""
         return (motions_x166.flatten(-2).float() - self.mean) / self.scale
 
     def motions(self, controls_xP: Tensor) -> Tensor:
-        """Return (..., U) standardised motions of points of the search."""
+        """Return (..., U) standardised motions for points of the search."""
         return controls_xP @ self.directions
 
 
@@ -48,18 +48,18 @@ def fit_controls(motions_S166: Tensor, variance: float) -> Controls:
 
 
 class SearchResult(NamedTuple):
-    """What the search found."""
+    """Result of the search."""
 
     controls: Tensor
-    """(B, M, P), the candidate of the least energy of all iterations."""
+    """(B, M, P), the candidate with the lowest energy of all iterations."""
     energy: Tensor
     """(B,), its energy."""
     mean: Tensor
-    """(B, M, P), of the last proposal: what the original returns."""
+    """(B, M, P), mean of the last proposal, which the original returns."""
 
 
 def noise_of(cfg: SearchConfig, mids: int, directions: int, seed: int, device: str | torch.device) -> Tensor:
-    """Return (I, S, M, P) standard normal noise: the same for every window, so that no batch matters."""
+    """Return (I, S, M, P) standard normal noise: the same for every window, independent of batches."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(cfg.iterations, cfg.samples, mids, directions, generator=generator).to(device)
 
@@ -67,7 +67,7 @@ def noise_of(cfg: SearchConfig, mids: int, directions: int, seed: int, device: s
 def cross_entropy_search(
     energy: Callable[[Tensor], Tensor], n_windows: int, noise_ISMP: Tensor, cfg: SearchConfig
 ) -> SearchResult:
-    """Refine a proposal, normal and independent in every number, towards candidates of little energy.
+    """Refine a proposal, an independent normal distribution per number, towards candidates of low energy.
 
     Args:
         energy: (B, S, M, P) points of the search -> (B, S) energies.

@@ -1,4 +1,4 @@
-"""What says whether a shot goes in: a head on the causal predictor, and a probe of what is seen before the shot.
+"""Models that predict whether a shot goes in: a head on the causal predictor, and a probe of the segment before it.
 
 Source: paper, appendix on basketball; D 39.
 Shapes: B shots, C tokens of a clip, D feature width, E text width, K candidates.
@@ -19,10 +19,10 @@ MISSED, MADE = 0, 1
 
 
 class OutcomePredictor(nn.Module):
-    """Read what is seen before a shot, and head motion; answer logits of missed and made.
+    """Predict logits of missed and made from the features before a shot and head motion.
 
-    The Goal is masked: nothing of the shot but the head motion of the Mid is ever given. The head reads the mean of the
-    outputs of Start and Mid; that of the Goal is left out, because it was given nothing.
+    The Goal is masked: the only input from the shot itself is the head motion of the Mid. The head reads the mean of
+    the outputs of Start and Mid, without that of the Goal, which has no input.
     """
 
     def __init__(self, cfg: PredictorConfig, shape: PredictorShape) -> None:
@@ -55,9 +55,9 @@ class OutcomePredictor(nn.Module):
 
 
 class ShotProbe(nn.Module):
-    """Read the tokens of the segment before a shot as V-JEPA 2's probe reads those of a clip; no trajectory.
+    """V-JEPA 2's attentive probe on the tokens of the segment before a shot; no trajectory.
 
-    Of the pooler's three queries (verb, noun, action) that of the action answers, with two columns. The buffers
+    Of the pooler's three queries (verb, noun, action) the head reads the action's, with two columns. The buffers
     `feature_mean` and `feature_scale` (D,) standardise the tokens.
     """
 

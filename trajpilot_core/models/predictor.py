@@ -1,21 +1,29 @@
 """The causal predictor in text space (paper, 3.4; docs/decisions/paper-gaps.md, D 1 to 16)."""
 
-import json
 import math
-from typing import NamedTuple, Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.training import PredictorConfig
-from trajpilot_core.models.blocks import Attention, KeysValues, TransformerBlock, ends_of, feed_forward, table
+from trajpilot_core.models.blocks import (
+    Attention,
+    DataSizes,
+    KeysValues,
+    TransformerBlock,
+    ends_of,
+    feed_forward,
+    table,
+)
 
 START, GOAL, MID = 0, 1, 2
 
 
-class PredictorShape(NamedTuple):
-    """Sizes that the data decide."""
+@dataclass(frozen=True)
+class PredictorShape(DataSizes):
+    """Sizes that follow from the data."""
 
     feature_width: int
     tokens: int
@@ -23,16 +31,7 @@ class PredictorShape(NamedTuple):
     text_width: int
     max_horizon: int
     classes: int = 0
-    """V, labels that a class head tells apart; 0: no head."""
-
-    def to_json(self) -> str:
-        """Return the sizes as JSON, for what holds for all predictors of an entry."""
-        return json.dumps(self._asdict(), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read the sizes back."""
-        return cls(**json.loads(text))
+    """V, outputs of a class head; 0: no head."""
 
 
 def structured_mask(context: int, mids: int, plans: int = 1, device: torch.device | None = None) -> Tensor:
@@ -115,8 +114,7 @@ class CausalPredictor(nn.Module):
 
         Args:
             start_BCD: raw feature of the first segment.
-            goal_BCD: raw feature of the last segment. None: no goal is given, nothing of it is read, and all is
-                predicted as where `goal_seen_B` is false.
+            goal_BCD: raw feature of the last segment. None: no goal; predictions are as with `goal_seen_B` false.
             latents_BHE: E_tau embeddings per position (Start, Mid_1.., Goal); zeros mean no trajectory (D 14).
             horizon: H, from 3 to the model's max_horizon.
             goal_seen_B: bool; false zeroes the goal's tokens, its trajectory included (D 16). None: all seen.
@@ -131,7 +129,7 @@ class CausalPredictor(nn.Module):
         horizon: int,
         goal_seen_B: Tensor | None = None,
     ) -> Tensor:
-        """Return (B, 2 Q + M, W), the outputs of the last block: those of Start, of Goal, then of the mids.
+        """Return (B, 2 Q + M, W), the outputs of the last block: Start, Goal, then the mids.
 
         Arguments as in `forward`.
         """
@@ -191,7 +189,7 @@ class CausalPredictor(nn.Module):
         return tokens
 
     def class_logits(self, predicted_xE: Tensor) -> Tensor:
-        """Return (..., V) float32: what the class head says of predicted embeddings (..., E).
+        """Return (..., V) float32: the class head's logits for predicted embeddings (..., E).
 
         Raises:
             TypeError: the model has no class head.
@@ -202,9 +200,9 @@ class CausalPredictor(nn.Module):
         return logits.float()
 
     def standardise(self, feature_BCD: Tensor) -> Tensor:
-        """Return raw features (B, C, D) of any float type as float32 with the fitting takes' mean and scale removed.
+        """Return raw features (B, C, D) of any float type as float32, standardised by the fitted takes.
 
-        Without `PredictorConfig.standardise` they stay raw; the buffers say what would have been removed.
+        Without `PredictorConfig.standardise` they stay raw.
         """
         if not self.is_standardised:
             return feature_BCD.float()
@@ -224,8 +222,8 @@ class CausalPredictor(nn.Module):
 def feature_scales(features_SCD: Tensor) -> KeysValues:
     """Return mean and standard deviation (D,) float32 of raw features (S, C, D).
 
-    A component that varies a thousandfold less than the average one is divided by that bound, not by its own deviation:
-    what remains there is rounding.
+    A component that varies a thousandfold less than the average one is divided by that bound instead of its deviation:
+    its variation is rounding.
     """
     flat = features_SCD.flatten(0, 1).float()
     std, mean = torch.std_mean(flat, dim=0, correction=0)

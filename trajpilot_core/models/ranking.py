@@ -10,27 +10,27 @@ import torch
 from torch import Tensor
 
 LOGIT_CHUNK = 1 << 25
-"""Logits held at once on a GPU."""
+"""Logits in memory at once on a GPU."""
 CACHED_CHUNK = 1 << 22
-"""Logits held at once on a CPU: few enough for its caches."""
+"""Logits in memory at once on a CPU: few enough for its caches."""
 
 
 def rows_at_once(n_labels: int, device: torch.device) -> int:
-    """Return of how many embeddings, or steps, the scores of all labels are held at once."""
+    """Return for how many embeddings, or steps, the scores of all labels are in memory at once."""
     chunk = CACHED_CHUNK if device.type == "cpu" else LOGIT_CHUNK
     return max(1, chunk // max(1, n_labels))
 
 
 class LabelBank(NamedTuple):
-    """What predicted embeddings are compared with: labels, or the classes that they belong to."""
+    """The labels that predicted embeddings are compared with, or their classes."""
 
     label: Tensor
     """(V, E) unit-norm embeddings of labels."""
     class_of: Tensor | None = None
-    """(V,) long, the class of each label, every class from 0 to C - 1; None: each label is an answer itself."""
+    """(V,) long, the class of each label, every class from 0 to C - 1; None: labels are the answers."""
 
     def scores(self, plan_xE: Tensor) -> Tensor:
-        """Return the cosines of embeddings (..., E) with every answer: of a class, that of its nearest label."""
+        """Return the cosines of embeddings (..., E) with every answer; for a class, that of its nearest label."""
         score_xV = plan_xE @ self.label.T
         if self.class_of is None:
             return score_xV
@@ -39,7 +39,7 @@ class LabelBank(NamedTuple):
 
 
 def truth_ranks(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank) -> Tensor:
-    """Return how many answers stand before the true one, long, of the shape of `truth_x`.
+    """Return how many answers rank before the true one, long, of the shape of `truth_x`.
 
     Args:
         plan_xE: (..., E) predicted embeddings; leading axes may be broadcast against `truth_x`.
@@ -54,45 +54,45 @@ def truth_scores(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank) -> Tensor:
 
 
 def _of_truth(plan_xE: Tensor, truth_x: Tensor, bank: LabelBank, read: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Read something of the scores (R, V) of all answers and the true ones (R,), some embeddings at a time."""
+    """Apply `read` to the scores (R, V) of all answers and the true ones (R,), some embeddings at a time."""
     truth = truth_x.expand(plan_xE.shape[:-1]).reshape(-1)
     flat_RE = plan_xE.reshape(-1, plan_xE.shape[-1])
     step = rows_at_once(len(bank.label), bank.label.device)
     parts = range(0, flat_RE.shape[0], step)
-    found = [read(bank.scores(flat_RE[r : r + step]), truth[r : r + step]) for r in parts]
-    return torch.cat(found).reshape(plan_xE.shape[:-1]) if found else truth.reshape(plan_xE.shape[:-1])
+    values = [read(bank.scores(flat_RE[r : r + step]), truth[r : r + step]) for r in parts]
+    return torch.cat(values).reshape(plan_xE.shape[:-1]) if values else truth.reshape(plan_xE.shape[:-1])
 
 
 def ranks_of(scores_RV: Tensor, truth_R: Tensor) -> Tensor:
     """Return (R,) long: labels with a higher score than the truth, or an equal one and a smaller index."""
-    own_R1 = scores_RV.gather(1, truth_R[:, None])
+    true_R1 = scores_RV.gather(1, truth_R[:, None])
     # comparisons are written and summed as float32, exact below 2^24 labels: a sum of bools takes ten times as long
     met_RV = torch.empty_like(scores_RV, dtype=torch.float32)
-    ranks_R = torch.gt(scores_RV, own_R1, out=met_RV).sum(1).long()
-    tied_R = torch.ge(scores_RV, own_R1, out=met_RV).sum(1).long() - ranks_R > 1
+    ranks_R = torch.gt(scores_RV, true_R1, out=met_RV).sum(1).long()
+    tied_R = torch.ge(scores_RV, true_R1, out=met_RV).sum(1).long() - ranks_R > 1
     if bool(tied_R.any()):
         smaller = torch.arange(scores_RV.shape[1], device=scores_RV.device) < truth_R[tied_R, None]
-        ranks_R[tied_R] += ((scores_RV[tied_R] == own_R1[tied_R]) & smaller).sum(1)
+        ranks_R[tied_R] += ((scores_RV[tied_R] == true_R1[tied_R]) & smaller).sum(1)
     return ranks_R
 
 
 def best(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return (R, n) label indices and scores, descending, ties by smaller index; n is cut at V."""
+    """Return (R, n) label indices and scores, descending, ties by smaller index; n is at most V."""
     n = min(n, scores_RV.shape[1])
     top = scores_RV.topk(min(n + 1, scores_RV.shape[1]), dim=1)
     ids, values = top.indices[:, :n], top.values[:, :n]
-    tied_R = (top.values[:, 1:] == top.values[:, :-1]).any(1)  # `topk` promises no order of equal values
+    tied_R = (top.values[:, 1:] == top.values[:, :-1]).any(1)  # `topk` guarantees no order of equal values
     if bool(tied_R.any()):
         ids[tied_R], values[tied_R] = _best_in_turn(scores_RV[tied_R], n)
     return ids, values
 
 
 def _best_in_turn(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return what `best` does, by n searches for the highest score."""
+    """Return the result of `best` by n searches for the highest score."""
     left = scores_RV.clone()
     ids, values = [], []
     for _ in range(n):
-        top = left.max(dim=1)  # the first of equal values, as torch.max promises
+        top = left.max(dim=1)  # the first of equal values, as torch.max guarantees
         ids.append(top.indices)
         values.append(top.values)
         left.scatter_(1, top.indices[:, None], -torch.inf)

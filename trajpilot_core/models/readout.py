@@ -1,8 +1,7 @@
-"""From what a predictor says of every step to labels.
+"""From predictions of every step to labels.
 
-A plan is what is kept of a prediction: with the open vocabulary the predicted embeddings themselves, which are compared
-with the label bank; with a class head the log probabilities of the labels, which are decoded together under a
-transition prior.
+A plan is the stored form of a prediction: for the open vocabulary the predicted embeddings, which are compared with the
+label bank; for a class head the log probabilities of the labels, which are decoded together under a transition prior.
 
 Axes: B windows of one horizon H, K candidate plans of each, M = H - 2 middle steps, E text space, V labels, P width of
 a plan (E, or V with a class head), R ranked answers. Source: paper, 3.3, 3.5 and the appendix on closed vocabularies;
@@ -10,7 +9,7 @@ docs/decisions/closed-vocabulary.md.
 """
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -32,52 +31,16 @@ class RankedPlan(NamedTuple):
     scores: Tensor
     """(B, H, R) float32: cosines, or probabilities."""
     decoded: Tensor | None
-    """(B, H) long, the sequence that the plan stands for; None: the best label of each step."""
+    """(B, H) long, the decoded sequence; None: the best label of each step."""
 
 
 class PlanTruth(NamedTuple):
-    """Candidate plans against the true middle steps."""
+    """Candidate plans, compared with the true middle steps."""
 
     rank: Tensor
-    """(B, K, M) long, labels that stand before the true one."""
+    """(B, K, M) long, labels that rank before the true one."""
     right: Tensor
     """(B, K, M) bool, the decoded label is the true one."""
-
-
-class Readout(Protocol):
-    """How plans become labels."""
-
-    def plan(self, model: CausalPredictor, predicted_xE: Tensor) -> Tensor:
-        """Return (..., P), what is kept of a model's predictions (..., E)."""
-        ...
-
-    def width(self, text_width: int) -> int:
-        """Return P."""
-        ...
-
-    def with_takes(self, n_takes: int) -> "Readout":
-        """Return the same for more takes, of which nothing is known."""
-        ...
-
-    def scores(self, plan_xP: Tensor) -> Tensor:
-        """Return (..., V), the score of every label, each step by itself."""
-        ...
-
-    def ranked(self, plan_BHP: Tensor, take_B: Tensor, n: int) -> RankedPlan:
-        """Return the best `n` labels of every step, and the sequence; `take_B`, long, says which labels are allowed."""
-        ...
-
-    def against(self, ends_B2P: Tensor, mids_BKMP: Tensor, truth_BM: Tensor, take_B: Tensor) -> PlanTruth:
-        """Hold candidate plans, given by their ends and middles, against the true middle labels (B, M)."""
-        ...
-
-    def agreement(self, mids_BKMP: Tensor, truth_BM: Tensor) -> Tensor:
-        """Return (B, K), the mean over the middle steps of the true label's cosine, or of its log probability."""
-        ...
-
-    def mean(self, weight_BK: Tensor, mids_BKMP: Tensor) -> Tensor:
-        """Return (B, M, P), the weighted mean of candidate plans."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -87,7 +50,7 @@ class CosineReadout:
     bank: LabelBank
 
     def plan(self, model: CausalPredictor, predicted_xE: Tensor) -> Tensor:
-        """Return the embeddings (..., E) as they are."""
+        """Return the embeddings (..., E) unchanged."""
         return predicted_xE
 
     def width(self, text_width: int) -> int:
@@ -95,7 +58,7 @@ class CosineReadout:
         return text_width
 
     def with_takes(self, n_takes: int) -> "CosineReadout":
-        """Return itself: it knows no takes."""
+        """Return itself: it does not depend on takes."""
         return self
 
     def scores(self, plan_xP: Tensor) -> Tensor:
@@ -103,13 +66,13 @@ class CosineReadout:
         return self.bank.scores(plan_xP)
 
     def ranked(self, plan_BHP: Tensor, take_B: Tensor, n: int) -> RankedPlan:
-        """Rank the labels of every step by itself; no label is forbidden. (B, H, R)."""
+        """Rank the labels of every step independently, without masks. (B, H, R)."""
         ids, scores = best_labels(plan_BHP.flatten(0, 1), self.bank, n)
         shape = (*plan_BHP.shape[:2], ids.shape[1])
         return RankedPlan(ids.view(shape), scores.view(shape), None)
 
     def against(self, ends_B2P: Tensor, mids_BKMP: Tensor, truth_BM: Tensor, take_B: Tensor) -> PlanTruth:
-        """Hold each middle step by itself against its true label; (B, K, M)."""
+        """Compare each middle step independently with its true label; (B, K, M)."""
         rank_BKM = truth_ranks(mids_BKMP, truth_BM[:, None].expand(mids_BKMP.shape[:-1]), self.bank)
         return PlanTruth(rank_BKM, rank_BKM == 0)
 
@@ -130,9 +93,9 @@ class ClassReadout:
 
     prior: TransitionPrior
     weight: float
-    """w, factor of the log probabilities of moves; 0: every step by itself."""
+    """w, factor of the log probabilities of transitions; 0: every step independently."""
     temperature: float
-    """Of the class scores."""
+    """Temperature of the class scores."""
     allowed: Tensor | None = None
     """(takes, V) bool, labels of each take's scenario; None: no mask."""
 
@@ -145,23 +108,23 @@ class ClassReadout:
         return len(self.prior.floor)
 
     def with_takes(self, n_takes: int) -> "ClassReadout":
-        """Return the same for more takes, to which every label is allowed."""
+        """Return the same for more takes, with every label allowed."""
         if self.allowed is None:
             return self
         more = self.allowed.new_ones(n_takes - len(self.allowed), self.allowed.shape[1])
         return replace(self, allowed=torch.cat([self.allowed, more]))
 
     def scores(self, plan_xP: Tensor) -> Tensor:
-        """Return the log probabilities (..., V) as they are."""
+        """Return the log probabilities (..., V) unchanged."""
         return plan_xP
 
     def ranked(self, plan_BHP: Tensor, take_B: Tensor, n: int) -> RankedPlan:
         """Rank by the exact posterior of every step; the sequence is the most probable one. (B, H, R), (B, H)."""
-        found = [self._ranked(plan, take, n) for plan, take in self._parts(plan_BHP, take_B)]
-        if not found:
+        ranked = [self._ranked(plan, take, n) for plan, take in self._parts(plan_BHP, take_B)]
+        if not ranked:
             empty = plan_BHP.new_zeros(*plan_BHP.shape[:2], min(n, plan_BHP.shape[2]))
             return RankedPlan(empty.long(), empty, empty[:, :, 0].long())
-        ids, scores, decoded = (torch.cat(parts) for parts in zip(*found, strict=True))
+        ids, scores, decoded = (torch.cat(parts) for parts in zip(*ranked, strict=True))
         return RankedPlan(ids, scores, decoded)
 
     def _ranked(self, plan_BHP: Tensor, take_B: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -172,7 +135,7 @@ class ClassReadout:
         return ids.view(shape), scores.view(shape), decoded_BH
 
     def against(self, ends_B2P: Tensor, mids_BKMP: Tensor, truth_BM: Tensor, take_B: Tensor) -> PlanTruth:
-        """Hold the decoded middle steps of every whole plan against the true labels; (B, K, M)."""
+        """Compare the decoded middle steps of every whole plan with the true labels; (B, K, M)."""
         n, candidates = mids_BKMP.shape[:2]
         start_BK1P, goal_BK1P = (end[:, None, None].expand(-1, candidates, -1, -1) for end in ends_B2P.unbind(1))
         plan_NHP = torch.cat([start_BK1P, mids_BKMP, goal_BK1P], dim=2).flatten(0, 1)
@@ -196,18 +159,22 @@ class ClassReadout:
         return mids_BKMP.gather(3, truth_BKM1)[..., 0].mean(-1)
 
     def mean(self, weight_BK: Tensor, mids_BKMP: Tensor) -> Tensor:
-        """Return (B, M, V), the logarithm of the mean probabilities, finite: 0 is the smallest number there is."""
+        """Return (B, M, V), the logarithm of the mean probabilities; 0 counts as the smallest positive number."""
         mean_BMV = torch.einsum("bk,bkmp->bmp", weight_BK, mids_BKMP.exp())
         return mean_BMV.clamp_min(torch.finfo(mean_BMV.dtype).tiny).log()
 
     def _decoded(self, plan_BHP: Tensor, take_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the posterior (B, H, V) float32 and the best sequence (B, H) long, of labels that the takes allow."""
+        """Return the posterior (B, H, V) float32 and the best sequence (B, H) long, of allowed labels."""
         score_BHV = log_scores(plan_BHP, 1.0, None if self.allowed is None else self.allowed[take_B])
         posterior_BHV = marginals(score_BHV, self.prior, self.weight).float()
         return posterior_BHV, viterbi(score_BHV, self.prior, self.weight)
 
     def _parts(self, plan_BHP: Tensor, take_B: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """Cut windows into parts whose scores fit the memory."""
+        """Split windows into parts whose scores fit into memory."""
         most = max(1, DECODED_AT_ONCE // max(1, plan_BHP[0].numel() if len(plan_BHP) else 1))
         parts = zip(torch.split(plan_BHP, most), torch.split(take_B, most), strict=True)
         return list(parts) if len(plan_BHP) else []
+
+
+Readout: TypeAlias = CosineReadout | ClassReadout
+"""Turns plans into labels."""

@@ -10,7 +10,7 @@ from schemas.training import Ablation, ScorerConfig
 
 
 class ScorerShape(NamedTuple):
-    """Widths that the data decide."""
+    """Widths that follow from the data."""
 
     query: int
     """Q: pooled features of the given ends, then their latents, each E wide."""
@@ -19,7 +19,7 @@ class ScorerShape(NamedTuple):
     max_mids: int
     """M, middle steps of the longest horizon."""
     classes: int = 0
-    """V of a class head, whose plans are log probabilities; 0: plans are embeddings (models/readout.py)."""
+    """V of a class head, with log probabilities as plans; 0: plans are embeddings (models/readout.py)."""
     ends: int = 2
     """Given ends: Start and Goal; 1: Start alone."""
 
@@ -30,7 +30,7 @@ class ScorerShape(NamedTuple):
 
 
 class ScorerInputs(NamedTuple):
-    """What the scorer reads of B queries. Middle steps past a query's horizon are zero and not counted."""
+    """Inputs of the scorer for B queries. Middle steps past a query's horizon are zero and do not count."""
 
     query: Tensor
     fallback: Tensor
@@ -48,7 +48,7 @@ class ScorerInputs(NamedTuple):
 
 
 class GateThenRankScorer(nn.Module):
-    """Read the query, the fallback plan and K candidate plans as K + 2 tokens; answer one gate and K ranks.
+    """Read the query, the fallback plan and K candidate plans as K + 2 tokens; return one gate logit and K rank scores.
 
     Shapes: B queries, K candidates, M middle steps (padded), E text space, P width of a plan's step, Q query width, D
     width. Candidates carry no position, so permuting them permutes the ranks and leaves the gate. An ablated one lacks
@@ -89,7 +89,7 @@ class GateThenRankScorer(nn.Module):
         return self.gate(out_BTD[:, 0])[:, 0], rank_BK
 
     def _candidates(self, inputs: ScorerInputs) -> Tensor:
-        """Return (B, K, D): the sum of what this scorer may see of each candidate."""
+        """Return (B, K, D): the sum of the candidates' inputs that this scorer reads."""
         n_mids_B1 = inputs.n_mids[:, None]
         seen_BKD = self.role[2]
         if self.latent_in is not None:
@@ -100,7 +100,7 @@ class GateThenRankScorer(nn.Module):
         return seen_BKD
 
     def normalise(self, query_BQ: Tensor) -> Tensor:
-        """Normalise features and endpoint latents of (B, Q) each on its own: unit vectors would drown in one norm."""
+        """Normalise features and endpoint latents of (B, Q) separately: unit vectors would vanish in a joint norm."""
         n_features = self.feature_norm.normalized_shape[0]
         features, latents = query_BQ[:, :n_features], query_BQ[:, n_features:]
         return torch.cat([self.feature_norm(features), self.latent_norm(latents)], dim=1)

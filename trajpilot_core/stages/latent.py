@@ -74,7 +74,7 @@ def run(work: Work[LatentConfig]) -> None:
     """
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import load_planning_data
-    from trajpilot_core.training.fit_latent import NEXT, latent_task, task_tensors, train_latent
+    from trajpilot_core.training.fit_latent import NEXT, latent_task, train_latent
     from trajpilot_core.training.jobs import chain_job, fitted_takes, hand_over, put_task, run_jobs
 
     if not work.pending:
@@ -87,7 +87,7 @@ def run(work: Work[LatentConfig]) -> None:
             "no horizon has windows to fit on and in dev: look at the rejects of ingest, trajectories and features"
         )
     shape = task.shape().to_json()
-    put_task(scratch, scratch, task_tensors(task))
+    put_task(scratch, scratch, task)
     asked, known = {source.shard for source in work.pending}, trainings(chain, work.config)
     jobs = [
         chain_job(work, chain, seed, variant, scratch, scratch)

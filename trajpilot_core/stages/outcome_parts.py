@@ -23,7 +23,6 @@ from trajpilot_core.models.outcome import ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.shots import OutcomeChain
 from trajpilot_core.stages.outcome import ENTRY, PROBE
-from trajpilot_core.training.fit_event import task_tensors
 from trajpilot_core.training.fit_outcome import OutcomeTask, new_outcome_predictor, new_shot_probe
 from trajpilot_core.training.jobs import TrainingJob, chain_job, put_task
 from trajpilot_core.training.outcome_scorer import fit_shot_scorer
@@ -59,7 +58,7 @@ def chain_jobs(this: OutcomeRun, chain: Chain, seed: int, variants: tuple[str, .
     if not len(task.fit):
         raise TrainingError(f"chain {chain.name}: no shot to fit on; look at the rejects of ingest and trajectories")
     own = scratch / f"{chain.name}-s{seed}"
-    put_task(scratch, own, task_tensors(task))
+    put_task(scratch, own, task)
     return [chain_job(this.work, chain, seed, variant, own, scratch) for variant in variants]
 
 

@@ -65,7 +65,7 @@ def run(work: Work[PlannersConfig]) -> None:
     from trajpilot_core.data.planning import in_classes, load_planning_data
     from trajpilot_core.training.fit_planners import parts_of, train_planner
     from trajpilot_core.training.jobs import best_trial, chain_job, fitted_takes, put_task, run_jobs
-    from trajpilot_core.training.planner_task import planner_task, task_tensors
+    from trajpilot_core.training.planner_task import planner_task
 
     if not work.pending:
         return
@@ -75,7 +75,7 @@ def run(work: Work[PlannersConfig]) -> None:
     chain, scratch = chains_of(data)[0], work.runtime.scratch / "planners"
     task = planner_task(work.inputs, data, chain)
     shape = task.shape().to_json()
-    put_task(scratch, scratch, task_tensors(task))
+    put_task(scratch, scratch, task)
     asked = {source.shard for source in work.pending}
     known = trainings(chain, horizons_in(work.inputs), work.config)
     jobs = []

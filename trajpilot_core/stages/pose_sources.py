@@ -222,12 +222,11 @@ def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: 
         of: its seed, and which of `POSE_MODELS` it is.
         task: its tensors.
     """
-    from trajpilot_core.training.fit_predictor import task_tensors
     from trajpilot_core.training.jobs import TrainingJob, put_task
 
     seed, model = of
     cfg, folder = work.config.net, work.runtime.scratch / "pose-sources" / f"s{seed}" / model
-    put_task(folder, folder, task_tensors(task))
+    put_task(folder, folder, task)
     if model == "both_equal":
         cfg = cfg.replace(train=cfg.train.replace(epochs=max(1, cfg.train.epochs // 2)))
     return TrainingJob(

@@ -84,7 +84,7 @@ def run(work: Work[PredictorConfig]) -> None:
     """Fit predictors of chains and seeds on the windows of their takes, keep the best epoch on dev."""
     from trajpilot_core.data.chains import fold_count
     from trajpilot_core.data.planning import load_planning_data
-    from trajpilot_core.training.fit_predictor import predictor_shape, task_tensors, train_predictor
+    from trajpilot_core.training.fit_predictor import predictor_shape, train_predictor
     from trajpilot_core.training.initial_weights import places_for
     from trajpilot_core.training.jobs import SHARED, fitted_takes, hand_over, put_tensors, run_jobs
 
@@ -100,7 +100,7 @@ def run(work: Work[PredictorConfig]) -> None:
         task = replace(task, max_horizon=places_for(task.max_horizon, work.config))
         if not shape:
             shape = predictor_shape(task, work.config.head).to_json()
-            put_tensors(work.runtime.scratch / "predictor", SHARED, task_tensors(task)[0])
+            put_tensors(work.runtime.scratch / "predictor", SHARED, task.tensors()[0])
         floors[model_key(chain, seed, VARIANTS[0])] = floor_rows(task, chain, seed)
         jobs += chain_jobs(task, chain, seed, variants, work)
 
@@ -174,12 +174,11 @@ def chain_jobs(
     task: "PredictorTask", chain: "Chain", seed: int, variants: tuple[str, ...], work: Work[PredictorConfig]
 ) -> "list[TrainingJob]":
     """Write a chain's own tensors to scratch and return its trainings, one per variant."""
-    from trajpilot_core.training.fit_predictor import task_tensors
     from trajpilot_core.training.jobs import OWN, chain_job, put_tensors
 
     scratch = work.runtime.scratch / "predictor"
     own = scratch / f"{chain.name}-s{seed}"
-    put_tensors(own, OWN, task_tensors(task)[1])
+    put_tensors(own, OWN, task.tensors()[1])
     return [chain_job(work, chain, seed, variant, own, scratch) for variant in variants]
 
 

@@ -79,7 +79,7 @@ def run(work: Work[ProbeConfig]) -> None:
     """Fit the grids that are asked for, let dev choose one training of each, and answer the tested clips with it."""
     from trajpilot_core.data.action_clips import load_clips
     from trajpilot_core.training.fit_probe import probe_task, train_probe
-    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, put_tensors, run_jobs
+    from trajpilot_core.training.jobs import chain_job, put_task, run_jobs
 
     if not work.pending:
         return
@@ -91,9 +91,7 @@ def run(work: Work[ProbeConfig]) -> None:
     data, scratch = load_clips(work.inputs), work.runtime.scratch / "probe"
     refuse_late(data, work.config)
     task = probe_task(data)
-    tensors = task.tensors()
-    put_tensors(scratch, OWN, {"is_dev": tensors.pop("is_dev")})
-    put_tensors(scratch, SHARED, tensors)
+    put_task(scratch, scratch, task)
     asked = {source.shard for source in work.pending}
     jobs = [
         chain_job(work, FINAL, seed, VARIANT, scratch, scratch)

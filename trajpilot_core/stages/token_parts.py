@@ -36,12 +36,10 @@ from trajpilot_core.stages.action_token import ENTRY
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.action_scorer import fit_action_scorer, scored
 from trajpilot_core.training.fit_action import ActionTask, new_action_predictor
-from trajpilot_core.training.fit_event import task_tensors as action_tensors
 from trajpilot_core.training.fit_probe import ProbeTask
 from trajpilot_core.training.fit_token_probe import (
     TokenTask,
     name_of,
-    task_tensors,
     train_token_probe,
     tuned_probe,
 )
@@ -147,7 +145,7 @@ def predictor_jobs(this: TokenRun, asked: Mapping[str, tuple[Chain, int, str]]) 
         if not len(task.fit):
             raise TrainingError(f"chain {chain.name}: no clip to fit on; look at the rejects of ingest")
         own = shared / chain.name
-        put_task(shared, own, action_tensors(task))
+        put_task(shared, own, task)
         variants = [variant for of_chain, of_seed, variant in asked.values() if (of_chain, of_seed) == (chain, seed)]
         jobs += [chain_job(this.work, chain, seed, variant, own, shared) for variant in variants]
     return jobs
@@ -247,10 +245,10 @@ def tune_seed(this: TokenRun, seed: int, makers: Makers, runtime: Runtime) -> Tu
         LeakError: a row sees more than it says.
     """
     clips, begun = probe_task(this, seed)
-    tasks = {one.id: TokenTask(clips, tokens_of(this, makers, one.id), begun) for one in METHODS}
+    tasks = {one.id: TokenTask(**vars(clips), token=tokens_of(this, makers, one.id), begun=begun) for one in METHODS}
     jobs: dict[TokenRow, TrainingJob] = {}
     for row, task in tasks.items():
-        shared, own = task_tensors(task)
+        shared, own = task.tensors()
         if not jobs:  # equal for every row
             put_tensors(this.folder(seed) / "probes", SHARED, shared)
         put_tensors(this.folder(seed) / "probes" / row, OWN, own)

@@ -82,7 +82,7 @@ def run(work: Work[VlmConfig]) -> None:
 
     Raises:
         InputError: a request has no answer and nobody who could answer it.
-        LeakError: a prompt tells what it asks for.
+        LeakError: a prompt reveals its own answer.
     """
     from trajpilot_core.vlm.answers import AnswerFolder
     from trajpilot_core.vlm.clients.registry import client_of

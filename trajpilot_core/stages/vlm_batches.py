@@ -31,7 +31,7 @@ def missing(work: Work[VlmConfig]) -> "Iterator[tuple[list[VlmRequest], Mapping[
     """Yield take by take what has no answer yet, the frames that it shows, and whether more follows from its answers.
 
     Raises:
-        LeakError: a prompt tells what it asks for.
+        LeakError: a prompt reveals its own answer.
     """
     from trajpilot_core.vlm.answers import AnswerFolder
     from trajpilot_core.vlm.projection import load_projection

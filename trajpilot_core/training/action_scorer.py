@@ -1,7 +1,7 @@
-"""The scorer of actions: queries of takes that their chain has not seen, with a utility of the predicted action.
+"""The scorer of actions: queries from takes that their chain has not seen, with a utility of the predicted action.
 
-The net, its losses and its choices on dev are those of planning (training/scorer.py), with one middle step, the action,
-and no goal (D 28, D 30, D 43). Shapes: B queries, K candidates, E text width, V labels.
+The network, its losses and its choices on dev are those of planning (training/scorer.py), with one middle step, the
+action, and no goal (D 28, D 30, D 43). Shapes: B queries, K candidates, E text width, V labels.
 """
 
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ TOP = 5
 
 
 class ActionUtility(NamedTuple):
-    """What predictions are worth, each of one shape."""
+    """The utility of predictions; both tensors have the shape of the predictions."""
 
     utility: Tensor
     first: Tensor
-    """float32: 1 where the action's text is the nearest."""
+    """float32: 1 where the action's text is the nearest one."""
 
 
 def shape_of(events: ActionEvents) -> ScorerShape:
-    """Return the scorer's widths: the query is what is seen before the action and the head motion then."""
+    """Return the scorer's widths: the query consists of the features and the head motion before the action."""
     embed = events.bank.shape[1]
     return ScorerShape(events.context.shape[2] + embed, embed, 1, ends=1)
 
@@ -46,21 +46,21 @@ def action_queries(chain: ActionChain, events: ActionEvents, rows: Tensor, cfg: 
 
     Args:
         chain: retrieves and rolls out.
-        events: all.
+        events: all events.
         rows: (B,) long, the queries.
         cfg: number of candidates, weights of the utility.
     """
-    found = find_actions(chain, events, rows, cfg.ranking.candidates)
+    candidates = find_actions(chain, events, rows, cfg.ranking.candidates)
     start_BE = latents_of(chain, events, rows, BEFORE)
-    mids_BKE = latents_of(chain, events, found.shot.flatten(), ACTION).view(*found.shot.shape, -1)
+    mids_BKE = latents_of(chain, events, candidates.shot.flatten(), ACTION).view(*candidates.shot.shape, -1)
     fallback_BE = chain.no_traj(events.context[rows], torch.zeros_like(start_BE)[:, None].expand(-1, 2, -1))
     plans_BKE = rolled_out(chain, events, rows, start_BE, mids_BKE)
     seen_BD = chain.traj.backbone.standardise(events.context[rows].mean(1))
-    is_there_BK1, truth_B = found.valid[..., None], events.labels[rows]
-    place_BK1 = 1 + torch.arange(found.shot.numel(), device=rows.device).view_as(found.shot)[..., None]
-    label_BK1 = 1 + events.labels[found.shot][..., None]
-    candidate = utility_of(plans_BKE, truth_B[:, None].expand(found.shot.shape), events.bank, cfg)
-    alone = utility_of(fallback_BE, truth_B, events.bank, cfg)
+    is_there_BK1, truth_B = candidates.valid[..., None], events.labels[rows]
+    place_BK1 = 1 + torch.arange(candidates.shot.numel(), device=rows.device).view_as(candidates.shot)[..., None]
+    label_BK1 = 1 + events.labels[candidates.shot][..., None]
+    rolled = utility_of(plans_BKE, truth_B[:, None].expand(candidates.shot.shape), events.bank, cfg)
+    fallback = utility_of(fallback_BE, truth_B, events.bank, cfg)
     return Queries(
         latents=torch.cat([torch.zeros_like(start_BE[:1]), mids_BKE.flatten(0, 1)]),
         texts=torch.cat([torch.zeros_like(events.bank[:1]), events.bank]),
@@ -69,13 +69,13 @@ def action_queries(chain: ActionChain, events: ActionEvents, rows: Tensor, cfg: 
         plans=plans_BKE[:, :, None].half(),
         middle=place_BK1 * is_there_BK1,
         label=label_BK1 * is_there_BK1,
-        valid=found.valid,
+        valid=candidates.valid,
         n_mids=torch.ones_like(rows),
         take=events.take[rows],
-        utility=candidate.utility.masked_fill(~found.valid, -torch.inf),
-        fallback_utility=alone.utility,
-        m1=candidate.first.masked_fill(~found.valid, 0.0),
-        fallback_m1=alone.first,
+        utility=rolled.utility.masked_fill(~candidates.valid, -torch.inf),
+        fallback_utility=fallback.utility,
+        m1=rolled.first.masked_fill(~candidates.valid, 0.0),
+        fallback_m1=fallback.first,
     )
 
 
@@ -91,19 +91,19 @@ def rolled_out(chain: ActionChain, events: ActionEvents, rows: Tensor, start_BE:
 def utility_of(predicted_xE: Tensor, truth_x: Tensor, bank_VE: Tensor, cfg: ActionTokenConfig) -> ActionUtility:
     """Return the utility of predicted embeddings (..., E) for true labels (...), a few at a time.
 
-    Ties of the cosine go to the true label, as if it were the first of them.
+    Ties of the cosine go to the true label.
     """
     flat_xE, flat_x = predicted_xE.flatten(0, -2), truth_x.flatten()
 
     def part(at: Tensor) -> Tensor:
         cosine_xV = flat_xE[at] @ bank_VE.T
-        own_x = cosine_xV.gather(1, flat_x[at][:, None])
-        rank_x = (cosine_xV > own_x).sum(1)
-        return torch.stack([own_x[:, 0], (rank_x < 1).float(), (rank_x < TOP).float()], dim=1)
+        true_x = cosine_xV.gather(1, flat_x[at][:, None])
+        rank_x = (cosine_xV > true_x).sum(1)
+        return torch.stack([true_x[:, 0], (rank_x < 1).float(), (rank_x < TOP).float()], dim=1)
 
-    found_x3 = in_blocks(flat_x, MOST_ROLLED, part, flat_xE.new_zeros(0, 3))
-    utility_x = (found_x3 * found_x3.new_tensor(cfg.utility)).sum(1)
-    return ActionUtility(utility_x.view(truth_x.shape), found_x3[:, 1].view(truth_x.shape))
+    terms_x3 = in_blocks(flat_x, MOST_ROLLED, part, flat_xE.new_zeros(0, 3))
+    utility_x = (terms_x3 * terms_x3.new_tensor(cfg.utility)).sum(1)
+    return ActionUtility(utility_x.view(truth_x.shape), terms_x3[:, 1].view(truth_x.shape))
 
 
 def fit_action_scorer(
@@ -118,24 +118,24 @@ def fit_action_scorer(
     progress: Progress,
     checkpoint_s: float,
 ) -> FittedScorer:
-    """Fit the scorer on clips of takes that their chain has not seen; the gate's threshold is chosen on dev.
+    """Fit the scorer on clips from takes that their chain has not seen; dev chooses the gate's threshold.
 
     Args:
-        final: answers at test.
+        final: the chain that predicts at test.
         training: chains, each with the clips (n,), long, of the training takes that it has not seen.
-        events: all.
-        dev: (m,) long, dev clips, asked of the final chain.
-        cfg: its precision is resolved.
-        seed: of weights, dropout and batches.
-        scratch: folder of the checkpoint's folder.
-        device: where the scorer lies.
+        events: all events.
+        dev: (m,) long, dev clips, predicted by the final chain.
+        cfg: settings with resolved precision.
+        seed: seed of weights, dropout and batches.
+        scratch: parent of the checkpoint's folder.
+        device: device of the scorer.
         progress: called with (done, total, what).
         checkpoint_s: seconds between checkpoints; 0: one after every epoch.
     """
-    asked = [action_queries(chain, events, rows, cfg) for chain, rows in training if len(rows)]
+    fitted = [action_queries(chain, events, rows, cfg) for chain, rows in training if len(rows)]
     queries = action_queries(final, events, dev, cfg) if len(dev) else None
     no_votes_NT = torch.zeros(len(dev), len(cfg.ranking.temperatures))
-    collected = Collected(joined(asked), DevSet(queries, no_votes_NT, no_votes_NT), shape_of(events))
+    collected = Collected(joined(fitted), DevSet(queries, no_votes_NT, no_votes_NT), shape_of(events))
     return train_scorer(collected, cfg.ranking, None, seed, scratch, device, progress, checkpoint_s)
 
 
@@ -148,15 +148,15 @@ def scored(
     rows: Tensor,
     cfg: ActionTokenConfig,
 ) -> tuple[Tensor, Tensor]:
-    """Return (B, E) what the scorer stands for, and (B,) whether its gate opened.
+    """Return the scorer's predictions (B, E), and (B,) whether its gate opened.
 
-    The prediction under the candidate that it ranks first where the gate opens, else that of no_traj.
+    If the gate opens, this is the prediction under the candidate that it ranks first, else that of no_traj.
 
     Args:
         chain: retrieves and rolls out.
         scorer: in evaluation mode.
         decision: threshold of its gate.
-        events: all.
+        events: all events.
         rows: (B,) long.
         cfg: number of candidates.
     """

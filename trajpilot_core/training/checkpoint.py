@@ -1,10 +1,10 @@
 """Checkpoints of a training in progress: two safetensors files, each replaced atomically, written from a thread.
 
-`checkpoint.safetensors` holds model, optimizer, random states and, as JSON in its metadata, the curve. The weights of
-the best epoch are a file of their own, written only when they changed; the checkpoint names it by its digest, so that
-a kill between the two leaves the pair of before. The checkpoint of a training that has ended holds no model and no
-optimizer any more. A digest of the tensors lies in the metadata, since the format does not notice a flipped bit; a
-damaged checkpoint is set aside and the training starts over. Sizes: docs/decisions/training.md.
+`checkpoint.safetensors` contains the model, the optimizer, random states and, as JSON in its metadata, the curve. The
+weights of the best epoch are a separate file, written only when they change; the checkpoint names it by its digest, so
+that a kill between the two writes leaves the previous pair. The checkpoint of a completed training no longer contains
+model and optimizer. The metadata contain a digest of the tensors, because the format does not detect flipped bits; a
+damaged checkpoint is set aside and the training starts again. Sizes: docs/decisions/training.md.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ from trajpilot_core.store.files import asked_again, naming_failures
 FORMAT = 2
 NAME = "checkpoint.safetensors"
 BEST, LEFT_OVER = "best-*.safetensors", (f".{NAME}.*", ".best-*")
-"""Files of the best weights, and temporary files that a kill leaves."""
+"""Files of the best weights, and temporary files that a kill leaves behind."""
 log = logging.getLogger("trajpilot")
 
 
 @dataclass
 class TrainingProgress:
-    """How far a training is; changed by the loop only."""
+    """Progress of a training; only the loop changes it."""
 
     epoch: int = 0
     """Epochs done."""
@@ -49,24 +49,24 @@ class TrainingProgress:
     best: dict[str, Tensor] = field(default_factory=dict)
     """Parameters and buffers of the best epoch, on the CPU."""
     best_digest: str = ""
-    """Of `best` as the checkpoint that was read names it; empty for a training that begins."""
+    """Digest of `best` in the checkpoint that was read; empty for a new training."""
 
 
 class Trained(NamedTuple):
-    """What changes while a training runs, beside its progress."""
+    """What changes while a training runs, apart from its progress."""
 
     name: str
     """`<chain>/<variant>`."""
     model: nn.Module
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
-    """Of the batches."""
+    """Generator of the batches."""
     device: str
-    """Whose random state is kept in addition to the CPU's."""
+    """Device whose random state is saved next to the CPU's."""
 
 
 class Snapshot(NamedTuple):
-    """A training after an epoch, on the CPU; nothing in it changes any more."""
+    """The state of a training after an epoch, on the CPU; it no longer changes."""
 
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
@@ -75,14 +75,14 @@ class Snapshot(NamedTuple):
 
 
 def snapshot(trained: Trained, progress: TrainingProgress, *, has_ended: bool) -> Snapshot:
-    """Copy the state of a training to the CPU; of one that has ended, only what its result needs."""
+    """Copy the state of a training to the CPU; if it has ended, only what its result needs."""
     tensors = {"random/cpu": torch.get_rng_state(), "random/batches": trained.generator.get_state()}
     if _has_cuda_state(trained.device):
         tensors["random/cuda"] = torch.cuda.get_rng_state(trained.device)
     if not has_ended:
-        held = {f"model/{key}": value for key, value in trained.model.state_dict().items()}
-        held |= {f"optimizer/{key}": value for key, value in _optimizer_tensors(trained.optimizer).items()}
-        tensors |= {key: value.detach().to("cpu", copy=True).contiguous() for key, value in held.items()}
+        state = {f"model/{key}": value for key, value in trained.model.state_dict().items()}
+        state |= {f"optimizer/{key}": value for key, value in _optimizer_tensors(trained.optimizer).items()}
+        tensors |= {key: value.detach().to("cpu", copy=True).contiguous() for key, value in state.items()}
     facts = {
         "format": FORMAT,
         "name": trained.name,
@@ -99,7 +99,7 @@ def snapshot(trained: Trained, progress: TrainingProgress, *, has_ended: bool) -
 class CheckpointWriter:
     """Writes the checkpoints of one training from a thread, at most one at a time, when enough time has passed.
 
-    An error of the disk comes out of the next call; the end of the block waits for the write that is under way.
+    A disk error is raised by the next call; leaving the block waits for the write in progress.
     """
 
     def __init__(self, folder: Path | None, every_s: float, progress: TrainingProgress) -> None:
@@ -113,16 +113,16 @@ class CheckpointWriter:
         return self
 
     def is_due(self, *, has_ended: bool) -> bool:
-        """Return whether to write now; a training that has ended always does, one without a folder never."""
+        """Return whether to write now: always after the last epoch, never without a folder."""
         if self._write is not None and self._write.done():
             self.wait()
         return self.folder is not None and (has_ended or time.monotonic() - self.last_s >= self.every_s)
 
     def start(self, trained: Trained, progress: TrainingProgress, *, has_ended: bool) -> None:
-        """Copy the state and begin to write it, after the write before; with an interval of 0, end it too.
+        """Copy the state and write it once the previous write is done; with an interval of 0, wait until it is written.
 
         Raises:
-            StoreIOError: the disk failed or is full, now or at the write before.
+            StoreIOError: the disk failed or is full, now or during the previous write.
         """
         self.wait()
         self.last_s = time.monotonic()
@@ -131,13 +131,13 @@ class CheckpointWriter:
             self.wait()
 
     def wait(self) -> None:
-        """Wait for the write under way, and raise the error that it ended with."""
+        """Wait for the write in progress, and raise its error."""
         write, self._write = self._write, None
         if write is not None:
             write.result()
 
     def _put(self, shot: Snapshot) -> None:
-        """Write the best weights where they changed, then the checkpoint that names them; then remove older files."""
+        """Write the best weights if they changed, then the checkpoint that names them; then remove older files."""
         assert self.folder is not None
         if shot.best_epoch != self.best[0]:
             digest = tensors_digest(shot.best)
@@ -161,7 +161,7 @@ def best_name(digest: str) -> str:
 
 
 def _sweep(folder: Path, kept: str) -> None:
-    """Remove best weights other than `kept`, and what killed processes left half written."""
+    """Remove best weights other than `kept`, and temporary files of killed processes."""
     with naming_failures("remove old checkpoints below", folder):
         for path in sorted(path for pattern in (BEST, *LEFT_OVER) for path in folder.glob(pattern)):
             if path.name != kept:
@@ -169,10 +169,10 @@ def _sweep(folder: Path, kept: str) -> None:
 
 
 def load_checkpoint(folder: Path | None, trained: Trained) -> TrainingProgress | None:
-    """Put a checkpoint back into model, optimizer and random states; None where there is none or it is damaged.
+    """Restore model, optimizer and random states from a checkpoint; None if there is none or it is damaged.
 
     Raises:
-        CheckpointError: the folder holds the checkpoint of another training.
+        CheckpointError: the folder contains the checkpoint of another training.
     """
     if folder is None or not is_there(folder / NAME):
         return None
@@ -181,10 +181,14 @@ def load_checkpoint(folder: Path | None, trained: Trained) -> TrainingProgress |
     except (SafetensorError, ValueError, KeyError) as error:
         with naming_failures("set aside", folder / NAME):
             damaged = (folder / NAME).rename(folder / f"damaged-{NAME}")
-        log.warning("checkpoint of %s is damaged (%s), set aside as %s; it starts over", trained.name, error, damaged)
+        log.warning(
+            "checkpoint of %s is damaged (%s), moved to %s; the training starts again", trained.name, error, damaged
+        )
         return None
     if facts["name"] != trained.name:
-        raise CheckpointError(f"{folder} holds {facts['name']!r}, not {trained.name!r}; delete that folder")
+        raise CheckpointError(
+            f"{folder} contains the training {facts['name']!r}, not {trained.name!r}; delete that folder"
+        )
     _sweep(folder, best_name(facts["best"]))
     if not facts["has_ended"]:
         trained.model.load_state_dict(_below(tensors, "model/"), strict=True)
@@ -197,7 +201,7 @@ def load_checkpoint(folder: Path | None, trained: Trained) -> TrainingProgress |
 
 
 def read_progress(folder: Path) -> TrainingProgress:
-    """Return how far the training in `folder` is, with its best weights.
+    """Return the progress of the training in `folder`, with its best weights.
 
     Raises:
         CheckpointError: its checkpoint is damaged.
@@ -210,7 +214,7 @@ def read_progress(folder: Path) -> TrainingProgress:
 
 
 def checkpoint_epoch(folder: Path) -> int:
-    """Return the epochs that the checkpoint in `folder` has done, by its header alone; 0 where there is none."""
+    """Return the epochs completed in the checkpoint in `folder`, from its header; 0 if there is none."""
     try:
         with safe_open(folder / NAME, "pt") as file:
             return int(json.loads(file.metadata()["progress"])["epoch"])
@@ -219,17 +223,17 @@ def checkpoint_epoch(folder: Path) -> int:
 
 
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a safetensors file next to `path`, sync it, and rename it into place; its folder is made where absent.
+    """Write a temporary safetensors file, sync it, and rename it to `path`; missing folders are created.
 
     Raises:
-        StoreIOError: the disk failed or is full; a file of before stays.
+        StoreIOError: the disk failed or is full; an existing file is kept.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with naming_failures("write", path), _discarding(temporary):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             save_file(dict(tensors), temporary, dict(metadata))
-        except SafetensorError as error:  # what the library makes of a failing disk
+        except SafetensorError as error:  # how the library reports a failing disk
             raise asked_again(path.parent, str(error)) from error
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
@@ -238,7 +242,7 @@ def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mappin
 
 @contextlib.contextmanager
 def _discarding(temporary: Path) -> Iterator[None]:
-    """Remove a temporary file where its writing fails: a full disk has room again."""
+    """Remove a temporary file if writing it fails, so that a full disk has room again."""
     try:
         yield
     except OSError:
@@ -250,15 +254,15 @@ def _discarding(temporary: Path) -> Iterator[None]:
 def read_tensors(
     path: Path, device: str, wanted: Callable[[str], bool] = lambda name: True
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors by name, each of the shape that was saved, and the metadata of a safetensors file.
+    """Return the tensors by name, in their saved shapes, and the metadata of a safetensors file.
 
     Args:
-        path: of the file.
-        device: where the tensors go.
+        path: the file.
+        device: device of the tensors.
         wanted: name -> whether to read it.
 
     Raises:
-        StoreIOError: the file is absent or cannot be read.
+        StoreIOError: the file is missing or cannot be read.
     """
     with naming_failures("read", path), safe_open(path, "pt", device=device) as file:
         names = [name for name in file.keys() if wanted(name)]  # noqa: SIM118
@@ -266,7 +270,7 @@ def read_tensors(
 
 
 def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return the sha256 over names, types, shapes and bytes of CPU tensors, in order of their names."""
+    """Return the sha256 of names, types, shapes and bytes of CPU tensors, in order of their names."""
     digest = hashlib.sha256()
     for key in sorted(tensors):
         value = tensors[key]
@@ -276,7 +280,7 @@ def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def is_there(path: Path) -> bool:
-    """Return whether a file is there; StoreIOError where the disk does not say."""
+    """Return whether a file exists; StoreIOError if the disk fails."""
     with naming_failures("look at", path):
         return path.is_file()
 
@@ -291,10 +295,10 @@ def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Te
         raise ValueError("its digest does not match its tensors")
     path = folder / best_name(facts["best"])
     if not is_there(path):
-        raise ValueError(f"its best weights {path.name} are gone")
+        raise ValueError(f"its best weights {path.name} are missing")
     best = read_tensors(path, "cpu")[0]
     if tensors_digest(best) != facts["best"]:
-        raise ValueError(f"its best weights {path.name} are others")
+        raise ValueError(f"its best weights {path.name} do not match their digest")
     return tensors, facts, best
 
 
@@ -307,18 +311,18 @@ def _progress(facts: Mapping[str, Any], best: dict[str, Tensor]) -> TrainingProg
 
 
 def _has_cuda_state(device: str) -> bool:
-    """Return whether a training there samples on a GPU; with `cpu`, CUDA is not even asked."""
+    """Return whether a training on this device samples on a GPU; `cpu` does not initialise CUDA."""
     return device.startswith("cuda") and torch.cuda.is_available()
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """State of AdamW as `<parameter number>/<name>` -> tensor; learning rates follow from the step."""
+    """Return the state of AdamW as `<parameter number>/<name>` -> tensor; learning rates follow from the step."""
     state = optimizer.state_dict()["state"]
     return {f"{number}/{name}": value for number, values in state.items() for name, value in values.items()}
 
 
 def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put the state of AdamW back."""
+    """Restore the state of AdamW."""
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         number, name = key.split("/", 1)
@@ -327,5 +331,5 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, T
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Tensors whose key starts with `prefix`, without it."""
+    """Return the tensors whose key starts with `prefix`, with the prefix removed."""
     return {key[len(prefix) :]: value for key, value in tensors.items() if key.startswith(prefix)}

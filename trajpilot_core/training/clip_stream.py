@@ -1,4 +1,4 @@
-"""Clips of videos as every token of a frozen encoder, decoded and encoded whenever they are read: nothing is kept.
+"""All tokens of a frozen encoder for clips of videos, decoded and encoded each time they are read; nothing is stored.
 
 Source: docs/decisions/epic-probe.md. Shapes: M clips, B clips of a batch, T frames, N tokens, D width.
 """
@@ -29,9 +29,9 @@ from trajpilot_core.video.isolate import Event, run_jobs
 from trajpilot_core.video.local import local_copies
 
 ERASED_SCALE, ERASED_RATIO = (0.02, 1 / 3), (0.3, 1 / 0.3)
-"""Share of the picture that is erased, and width by height of the rectangle. Source: V-JEPA 2."""
+"""Share of the picture that is erased, and aspect ratio of the rectangle. Source: V-JEPA 2."""
 ATTEMPTS = 10
-"""At a part of the picture of the sampled size and shape, before all of it is shown; as in torchvision."""
+"""Attempts to sample a crop that fits, before the whole picture is used; as in torchvision."""
 
 
 class PartShown(NamedTuple):
@@ -44,30 +44,30 @@ class PartShown(NamedTuple):
 
 
 class ClipView(NamedTuple):
-    """One clip as it is shown once."""
+    """One view of a clip."""
 
     row: int
-    """Which one."""
+    """Number of the clip."""
     later_s: float = 0.0
-    """By how much later its frames are than those of the features; negative: earlier."""
+    """How much later its frames are than those of the features; negative: earlier."""
     ahead: int | None = None
-    """Which tubelet after its last one is predicted; None: none."""
+    """Which tubelet after the last one is predicted; None: no tubelet."""
     part: PartShown = PartShown()
     is_mirrored: bool = False
     erased: "ErasedPart | None" = None
 
 
 class ErasedPart(NamedTuple):
-    """Noise in place of a rectangle of the picture, the same rectangle in every frame."""
+    """Noise that replaces a rectangle of the picture, the same one in every frame."""
 
     part: PartShown
     seed: int
-    """Of the noise."""
+    """Seed of the noise."""
 
 
 @dataclass(frozen=True)
 class StreamPlace:
-    """Where videos lie, and who decodes them."""
+    """Where videos are, and how many processes decode them."""
 
     data_root: str
     workers: int
@@ -76,28 +76,28 @@ class StreamPlace:
 
 @dataclass(frozen=True)
 class ClipStream:
-    """M clips, and the encoder that they go through."""
+    """M clips, and their encoder."""
 
     videos: tuple[str, ...]
     """(M,) relative to the data root."""
     times_s: Array
     """(M, T) times of the frames of the features, seconds from the start of the video."""
     action_s: Array
-    """(M,) when the action starts."""
+    """(M,) start of the action, seconds."""
     encoder: FrozenVjepa
     place: StreamPlace
 
     @property
     def config(self) -> FeatureConfig:
-        """How frames are decoded and encoded."""
+        """Settings of decoding and encoding."""
         return self.encoder.config
 
     def whole(self, row: int) -> ClipView:
-        """Return a clip as the features have it."""
+        """Return the view of a clip that the features have."""
         return ClipView(row, ahead=self.config.ahead_tubelets)
 
     def sampled(self, row: int, cfg: ProbeConfig, generator: torch.Generator) -> ClipView:
-        """Return a clip as training shows it: with a gap and a part of the picture of its own."""
+        """Return a view of a clip for training, with a sampled gap and crop."""
         view = self.whole(row)
         if cfg.random_gap_s is not None:
             gap_s = uniform(cfg.random_gap_s, generator)
@@ -114,7 +114,7 @@ class ClipStream:
         return view
 
     def _tubelets(self, row: int, gap_s: float) -> int | None:
-        """Return which tubelet after a clip begins the action: whole ones are counted, as V-JEPA 2 does."""
+        """Return at which tubelet after a clip the action starts: whole tubelets count, as in V-JEPA 2."""
         if self.config.ahead_tubelets is None:
             return None
         times_s = self.times_s[row]
@@ -122,7 +122,7 @@ class ClipStream:
         return int(gap_s * rate_hz / TUBELET)
 
     def tokens(self, batches: Sequence[Sequence[ClipView]]) -> Iterator[Tensor]:
-        """Yield the tokens (B, N, D) of each batch, on the device of the encoder; decoders work ahead.
+        """Yield the tokens (B, N, D) of each batch, on the device of the encoder; clips are decoded ahead.
 
         Raises:
             InputError: a clip cannot be decoded.
@@ -141,7 +141,7 @@ class ClipStream:
                 yield self._encoded([next(clips) for _ in batch], batch)
 
     def _job(self, view: ClipView) -> dict[str, Any]:
-        """Return what a decoder process receives about a clip."""
+        """Return the job of a decoder process for a clip."""
         cfg, video = self.config, self.videos[view.row]
         return {
             "kind": "clips",
@@ -159,12 +159,12 @@ class ClipStream:
         device = next(self.encoder.network.parameters()).device
 
         def part(rows: slice) -> Tensor:
-            shown = [
+            frames = [
                 as_shown(torch.from_numpy(clip).to(device), view)
                 for clip, view in zip(clips[rows], views[rows], strict=True)
             ]
             ahead = [view.ahead for view in views[rows] if view.ahead is not None]
-            return self.encoder.every_token(torch.stack(shown), torch.tensor(ahead) if ahead else None)
+            return self.encoder.every_token(torch.stack(frames), torch.tensor(ahead) if ahead else None)
 
         what = f"one clip of {self.config.n_frames} frames does not fit into the memory of {device}"
         return torch.cat(in_parts(len(clips), self.config.batch, part, what, "choose a smaller features.model"))
@@ -173,11 +173,11 @@ class ClipStream:
 def in_order(
     events: Iterator[Event], views: Sequence[ClipView], videos: Sequence[str]
 ) -> Generator[NDArray[np.uint8], None, None]:
-    """Yield the frames (T, size, size, 3) of each view in its place; decoders end in any order.
+    """Yield the frames (T, size, size, 3) of the views in order; decoders finish in any order.
 
     Raises:
-        InputError: one cannot be decoded; the features were, so the file has changed or a part of it is damaged that
-            only this view needs.
+        InputError: a view cannot be decoded, although the features were: the file has changed, or is damaged in a part
+            that only this view needs.
     """
     waiting: dict[int, NDArray[np.uint8]] = {}
     due = 0
@@ -185,7 +185,7 @@ def in_order(
         if event.kind in ("fault", "failed"):
             view = views[event.job]
             raise InputError(
-                f"probe: a clip of {videos[view.row]}, {view.later_s:+.3f} s from that of the features, cannot be "
+                f"probe: a clip of {videos[view.row]}, shifted by {view.later_s:+.3f} s, cannot be "
                 f"decoded ({event.values['detail']}); fix the file, or set probe.random_gap_s=null"
             )
         if event.frames is not None:
@@ -196,17 +196,17 @@ def in_order(
 
 
 def uniform(bounds: tuple[float, float], generator: torch.Generator) -> float:
-    """Return a number between two."""
+    """Return a uniform sample between two bounds."""
     return bounds[0] + (bounds[1] - bounds[0]) * float(torch.rand((), generator=generator))
 
 
 def some_part(scale: tuple[float, float], ratio: tuple[float, float], generator: torch.Generator) -> PartShown:
-    """Return a part of the picture: share of its area and logarithm of width by height are uniform, its place, too.
+    """Return a sampled crop: its share of the area, the logarithm of its aspect ratio and its place are uniform.
 
     Args:
         scale: least and largest share of the area.
-        ratio: least and largest width by height.
-        generator: samples it.
+        ratio: least and largest width / height.
+        generator: samples the crop.
     """
     for _ in range(ATTEMPTS):
         area = uniform(scale, generator)
@@ -219,29 +219,29 @@ def some_part(scale: tuple[float, float], ratio: tuple[float, float], generator:
 
 
 def cut(frames_THWC: Tensor, part: PartShown) -> Tensor:
-    """Return a part of pictures (T, H, W, 3), uint8, as large as the whole, by an antialiased bilinear filter."""
+    """Return a crop of pictures (T, H, W, 3), uint8, resized to the whole by an antialiased bilinear filter."""
     if part == PartShown():
         return frames_THWC
     height, width = frames_THWC.shape[1:3]
     top, left = int(part.top * height), int(part.left * width)
     rows, columns = max(1, round(part.height * height)), max(1, round(part.width * width))
-    shown = frames_THWC[:, top : top + rows, left : left + columns].permute(0, 3, 1, 2).float()
-    large = F.interpolate(shown, (height, width), mode="bilinear", antialias=True, align_corners=False)
+    crop = frames_THWC[:, top : top + rows, left : left + columns].permute(0, 3, 1, 2).float()
+    large = F.interpolate(crop, (height, width), mode="bilinear", antialias=True, align_corners=False)
     return large.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
 
 
 def as_shown(frames_THWC: Tensor, view: ClipView) -> Tensor:
-    """Return pictures (T, H, W, 3), uint8, as a view has them: the part, mirrored, then the noise."""
-    shown = cut(frames_THWC, view.part)
+    """Return pictures (T, H, W, 3), uint8, of a view: cropped, mirrored, then erased."""
+    frames = cut(frames_THWC, view.part)
     if view.is_mirrored:
-        shown = shown.flip(2)
-    return shown if view.erased is None else erased(shown, view.erased)
+        frames = frames.flip(2)
+    return frames if view.erased is None else erased(frames, view.erased)
 
 
 def erased(frames_THWC: Tensor, erased: ErasedPart) -> Tensor:
-    """Return pictures (T, H, W, 3), uint8, with noise of its own in every pixel of a rectangle.
+    """Return pictures (T, H, W, 3), uint8, with independent noise in every pixel of a rectangle.
 
-    Of mean zero and deviation one where the encoder reads it; here rounded to bytes, and cut to their range.
+    Its mean is 0 and its deviation 1 in the encoder's input; here it is rounded to bytes and clamped.
     """
     height, width = frames_THWC.shape[1:3]
     part, generator = erased.part, torch.Generator().manual_seed(erased.seed)
@@ -256,17 +256,17 @@ def erased(frames_THWC: Tensor, erased: ErasedPart) -> Tensor:
 
 
 def open_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
-    """Load the encoder that clips go through.
+    """Load the encoder of clips.
 
     Raises:
-        NotBuiltError: it hands out no tokens of patches.
+        NotBuiltError: the encoder does not return tokens of patches.
         CheckpointError: its weights cannot be used.
     """
     encoder = load_video_encoder(cfg, device, scratch)
     if not isinstance(encoder, FrozenVjepa):
         raise NotBuiltError(
-            f"probe.tokens=full reads every patch, which the encoder {cfg.model} does not hand out; set features.model "
-            "to a V-JEPA, or probe.tokens=temporal"
+            f"probe.tokens=full reads every patch, but the encoder {cfg.model} does not return patches; set "
+            "features.model to a V-JEPA, or probe.tokens=temporal"
         )
     return encoder
 
@@ -280,11 +280,11 @@ def clip_stream(
     """Return the stream of some clips.
 
     Args:
-        facts: clip -> its video, times of its frames, and when its action starts, seconds.
-        ids: of the clips, in their order.
-        encoder: that they go through.
-        place: where videos lie.
+        facts: clip -> its video, times of its frames, and start of its action, seconds.
+        ids: ids of the clips, in order.
+        encoder: their encoder.
+        place: where videos are.
     """
-    found = [facts[one] for one in ids]
-    times_s = np.array([times for _, times, _ in found], dtype=np.float64)
-    return ClipStream(tuple(v for v, _, _ in found), times_s, np.array([at for _, _, at in found]), encoder, place)
+    clips = [facts[clip] for clip in ids]
+    times_s = np.array([times for _, times, _ in clips], dtype=np.float64)
+    return ClipStream(tuple(v for v, _, _ in clips), times_s, np.array([at for _, _, at in clips]), encoder, place)

@@ -1,7 +1,7 @@
-"""Functions that torch compiles for a GPU where a run asks for it, and that go on as they are where that fails.
+"""Functions that torch compiles for a GPU if the run enables it, with a fallback to the plain function.
 
-Never on a CPU. A graph of CUDA is recorded per shape, so that a step of a small model is one launch instead of
-hundreds; random numbers are drawn as without it. No GPU was at hand: nothing of it was measured.
+Never compiled on a CPU. One CUDA graph is recorded per shape, so that a step of a small model is one launch instead of
+hundreds; random numbers are the same as without it. The speedup has not been measured on a GPU.
 """
 
 import logging
@@ -17,15 +17,15 @@ A = TypeVar("A")
 T = TypeVar("T")
 R = TypeVar("R")
 OPTIONS: dict[str, str | int | bool | Callable[..., object]] = {"triton.cudagraphs": True, "fallback_random": True}
-"""Of torch's compiler: replay graphs of CUDA, and draw dropout as the plain model does."""
+"""Options of torch.compile: replay CUDA graphs, and sample dropout as the plain model does."""
 log = logging.getLogger("trajpilot")
 
 
 class Compiled(Generic[A, T]):
-    """A function of one argument, compiled until it fails, and plain from then on.
+    """A function of one argument: compiled, or plain once the compiled one has failed.
 
-    What was compiled for another training is forgotten: torch keeps eight versions of a function and ends compiling
-    without a word after that.
+    The compiler's cache is cleared for each training: torch keeps eight versions of a function and then silently stops
+    compiling.
     """
 
     def __init__(self, plain: Callable[[A], T], device: str, name: str) -> None:
@@ -36,32 +36,34 @@ class Compiled(Generic[A, T]):
             self.fast = torch.compile(plain, dynamic=False, options=OPTIONS)
 
     def use(self, work: Callable[[Callable[[A], T]], R]) -> R:
-        """Return what `work` makes of the function; it is done again with the plain one where the compiled one fails.
+        """Return `work(function)`; if the compiled function fails, `work` runs again with the plain one.
 
         Args:
-            work: may be called twice; whatever it has changed by then, it must change again in the same way.
+            work: may be called twice; a second call must overwrite everything that the first one changed.
         """
         if self.fast is None:
             return work(self.plain)
         before = _random_state(self.device)
         try:
             return work(self.fast)
-        except RuntimeError as error:  # of the compiler, of CUDA, or of the function itself, which then raises it again
+        except RuntimeError as error:  # from the compiler, CUDA, or the function itself, which then raises it again
             self.fast = None
-            said = next(iter(str(error).splitlines()), type(error).__name__)
-            log.warning("%s is not compiled: %s (%s); it goes on as it is", self.name, type(error).__name__, said)
+            message = next(iter(str(error).splitlines()), type(error).__name__)
+            log.warning(
+                "%s: compiling failed (%s: %s); continuing uncompiled", self.name, type(error).__name__, message
+            )
         _restore(before, self.device)
         return work(self.plain)
 
 
 def _random_state(device: str) -> list[Tensor]:
-    """Return the states of what draws random numbers, each of shape (n,): the CPU, and a GPU where one is there."""
+    """Return the random states, each of shape (n,), of the CPU and of a GPU if there is one."""
     on_gpu = [torch.cuda.get_rng_state(device)] if torch.cuda.is_available() else []
     return [torch.get_rng_state(), *on_gpu]
 
 
 def _restore(states: list[Tensor], device: str) -> None:
-    """Put the states of `_random_state` back."""
+    """Restore the states of `_random_state`."""
     torch.set_rng_state(states[0])
     for state in states[1:]:
         torch.cuda.set_rng_state(state, device)

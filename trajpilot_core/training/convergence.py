@@ -1,7 +1,7 @@
-"""Whether a model, and the row that it answers, counts as trained: the one rule (docs/decisions/training.md).
+"""Whether a model, and the row that it produces, counts as trained: the only rule (docs/decisions/training.md).
 
 A training is judged by its dev curve, a row by the lower end of its interval over takes. Both are `undertrained` unless
-shown to be more.
+they pass.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from schemas.results import CurvePoint, Judgement
 
 FLOORS = ("majority", "previous")
-"""Rows of the curves, epoch 0, that need no model. They are what `training.dev_scores.floor_scores` writes; the list of
-rows lies above this room, and a test holds its floors against these."""
+"""Rows of the curves, epoch 0, that need no model, as `training.dev_scores.floor_scores` writes them. The list of rows
+is in a higher package; a test compares its floors with these."""
 RISE = 0.01
-"""One point of a dev score that is a share; of one that is a distance this part of it. Less is noise between epochs."""
+"""One point of a dev score that is a share, or this part of one that is a distance; less is noise between epochs."""
 FALL = 0.25
 """Part of the best epoch's lead over the floors that the last epoch may have lost."""
 FEWEST_EPOCHS = 4
@@ -24,7 +24,7 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
     Args:
         curve: rows of predictor_curves.
         model: `<chain>/<variant>`.
-        seed: of the training.
+        seed: seed of the training.
     """
     scores = [row.value for row in _dev_rows(curve, model, seed) if row.epoch > 0]
     chain = model.split("/")[0]
@@ -33,15 +33,15 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
 
 
 def judge_planner(curve: Sequence[CurvePoint], method: str, seed: int) -> Judgement:
-    """Judge the models of a planner of one seed, one a horizon, each against the floors of its horizon.
+    """Judge the models of one planner and seed, one per horizon, each against the floors of its horizon.
 
     Args:
         curve: rows of planners_curves and predictor_curves.
-        method: whose models `final/<method>_h<H>` are.
-        seed: of the trainings.
+        method: its models are `final/<method>_h<H>`.
+        seed: seed of the trainings.
 
     Returns:
-        `holds` where all are trained; else what is said of the first that is not.
+        `holds` if all are trained; else the judgement of the first that is not.
     """
     check, begins = f"{method} seed {seed} is trained", f"final/{method}_h"
     names = {row.model for row in curve if row.seed == seed and row.model.startswith(begins) and "," not in row.model}
@@ -49,35 +49,35 @@ def judge_planner(curve: Sequence[CurvePoint], method: str, seed: int) -> Judgem
     for horizon, name in sorted((int(name.removeprefix(begins)), name) for name in names):
         scores = [row.value for row in _dev_rows(curve, name, seed, "Mid mAcc")]
         rows = [(floor, _dev_rows(curve, f"final/{floor}", seed, f"M@1 H={horizon}")) for floor in FLOORS]
-        found = judge_scores(check, scores, complete({floor: row.value for floor, at in rows for row in at[:1]}))
-        judged.append(found.replace(detail=f"H={horizon}: {found.detail}"))
-    wrong = [one for one in judged if one.verdict != "holds"]
-    return (wrong or judged or [Judgement(check=check, verdict="undertrained", detail="no model")])[0]
+        judgement = judge_scores(check, scores, complete({floor: row.value for floor, at in rows for row in at[:1]}))
+        judged.append(judgement.replace(detail=f"H={horizon}: {judgement.detail}"))
+    failed = [judgement for judgement in judged if judgement.verdict != "holds"]
+    return (failed or judged or [Judgement(check=check, verdict="undertrained", detail="no model")])[0]
 
 
 def complete(floors: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the floors of planning where all are known, else none: a row must beat each."""
+    """Return the floors of planning if all are known, else none: a row must beat each of them."""
     return floors if set(floors) == set(FLOORS) else {}
 
 
 def judge_scores(
     check: str, scores: Sequence[float], floors: Mapping[str, float], quantity: str = "M@1", *, is_share: bool = True
 ) -> Judgement:
-    """Judge one training: on dev it beats every floor, has not risen at the end, and has not fallen from its best.
+    """Judge one training: on dev it beats every floor, no longer rises at the end, and has not fallen from its best.
 
-    The rise is the best score of the last quarter of the epochs less the best before it. The fall is the best score
-    less that of the last epoch: the best epoch's weights are used, and where later epochs lose what it led by, it was
-    an epoch that dev happened to like, not what the training comes to.
+    The rise is the best score of the last quarter of the epochs minus the best score before it. The fall is the best
+    score minus that of the last epoch: the weights of the best epoch are used, and if later epochs lose its lead, that
+    epoch was good on dev by chance.
 
     Args:
-        check: its name.
+        check: name of the judgement.
         scores: dev scores of the epochs, in order; higher is better.
-        floors: dev scores of what needs no model; none: they are not known.
-        quantity: what the scores are.
-        is_share: they lie between 0 and 1; else they are a distance with its sign turned.
+        floors: dev scores of rows without a model; empty: unknown.
+        quantity: name of the scores.
+        is_share: the scores are between 0 and 1; else they are negated distances.
     """
     if len(scores) < FEWEST_EPOCHS or not floors:
-        why = f"{len(scores)} epochs are too few to judge" if floors else "no floor to hold it against"
+        why = f"{len(scores)} epochs are too few to judge" if floors else "no floor to compare with"
         return Judgement(check=check, verdict="undertrained", detail=why)
     cut = len(scores) - len(scores) // 4
     best, floor = max(scores), max(floors.values())
@@ -98,13 +98,13 @@ def judge_scores(
 
 
 def judge_row(check: str, low: float, floors: Mapping[str, float], what: str) -> Judgement:
-    """Judge one learned row of a table: the lower end of its interval over takes lies above every floor of the table.
+    """Judge one learned row of a table: the lower end of its interval over takes is above every floor of the table.
 
     Args:
-        check: its name.
-        low: lower end, in percent; infinite where there are too few takes for an interval.
+        check: name of the judgement.
+        low: lower end, in percent; infinite if there are too few takes for an interval.
         floors: name -> value of each floor of the table, in percent.
-        what: the figure.
+        what: name of the figure.
     """
     of_floors = ", ".join(f"{name} {value:.1f}" for name, value in floors.items()) or "none was scored"
     if low == float("-inf"):
@@ -115,6 +115,6 @@ def judge_row(check: str, low: float, floors: Mapping[str, float], what: str) ->
 
 
 def _dev_rows(curve: Sequence[CurvePoint], model: str, seed: int, quantity: str = "M@1") -> list[CurvePoint]:
-    """Rows of a dev quantity of one model and seed, by epoch."""
+    """Return the rows of a dev quantity of one model and seed, by epoch."""
     rows = [r for r in curve if (r.model, r.seed, r.split, r.quantity) == (model, seed, "dev", quantity)]
     return sorted(rows, key=lambda row: row.epoch)

@@ -1,4 +1,4 @@
-"""Dev scores that select an epoch, computed on the device, and which of the fitted rows are scored next to dev.
+"""Dev scores that select an epoch, computed on the device, and the sample of fitted rows that is scored next to dev.
 
 Shapes: N rows, V labels, E text width, H horizon. The tables of the report come from trajpilot_core.evaluation.
 """
@@ -23,7 +23,7 @@ def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequenc
         predicted_NE: (N, E) unit vectors.
         bank_VE: (V, E) unit vectors.
         ids_N: (N,) long, the true label of each row.
-        ks: how many answers count.
+        ks: how many of the best labels count.
     """
     parts = zip(torch.split(predicted_NE, ROWS_PER_CALL), torch.split(ids_N, ROWS_PER_CALL), strict=True)
     ranks = [ranks_of(predicted @ bank_VE.T, ids) for predicted, ids in parts]
@@ -37,7 +37,7 @@ def mid_accuracy(answers: Mapping[int, Tensor], truth: Mapping[int, Tensor]) -> 
     """Return M@1 per horizon and its plain mean over the horizons.
 
     Args:
-        answers: horizon -> (N, H - 2) long, the label given to each mid.
+        answers: horizon -> (N, H - 2) long, the predicted label of each mid.
         truth: horizon -> (N, H) long, the true labels, Start and Goal included.
     """
     per_horizon = {h: (answers[h] == truth[h][:, 1:-1]).double().mean().item() for h in sorted(answers)}
@@ -53,9 +53,9 @@ def nearest_labels(
     Args:
         predict: (n, H) long rows of segments -> (n, H, E) unit vectors.
         segments: horizon -> (N, H) long.
-        score: (..., E) unit vectors -> (..., V), for instance their cosines with the label bank.
+        score: (..., E) unit vectors -> (..., V), such as their cosines with the label bank.
     """
-    found = {}
+    labels = {}
     for horizon, windows in segments.items():
 
         def part(rows: slice, windows: Tensor = windows) -> Tensor:
@@ -64,15 +64,15 @@ def nearest_labels(
 
         what = f"one window of {horizon} segments does not fit into the memory of {windows.device}"
         parts = in_parts(len(windows), ROWS_PER_CALL, part, what, "choose another device")
-        found[horizon] = torch.cat(parts)
-    return found
+        labels[horizon] = torch.cat(parts)
+    return labels
 
 
 def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels: int) -> dict[str, dict[str, float]]:
     """Return the dev M@1 of two rows that need no model; a trained row must beat both (D 51).
 
-    `majority` answers every mid with the most frequent mid label of the fitted windows (ties: the smaller id);
-    `previous` answers mid t with the true label of position t - 1, which a planner does not even know.
+    `majority` predicts the most frequent mid label of the fitted windows (ties: the smaller id) for every mid;
+    `previous` predicts the true label of position t - 1 for mid t, which no planner knows.
 
     Args:
         fit: horizon -> (N, H) long labels of the fitted windows.
@@ -89,23 +89,31 @@ def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels:
 def train_sample(
     n_fitted: Mapping[SampledGroup, int], n_dev: Mapping[SampledGroup, int], seed: int
 ) -> dict[SampledGroup, Tensor]:
-    """Draw what is scored on the training side: per group at most as many as dev has, so that it costs no more.
+    """Sample the fitted rows that are scored: per group at most as many as dev has, so that scoring costs no more.
 
-    A generator of its own draws, so no random state is touched and the training goes as it would without the measure.
-    What is kept are row numbers, 8 bytes each: at any scale the sample needs a share of what dev needs.
+    A separate generator samples, so that no random state changes and the training is the same as without the measure.
 
     Args:
-        n_fitted: group, such as a horizon -> how many were fitted.
-        n_dev: group -> how many dev has. A group that dev lacks is left out.
-        seed: of the training; what differs in nothing but the variant is scored on the same sample.
+        n_fitted: group, such as a horizon -> number of fitted rows.
+        n_dev: group -> number of dev rows. A group without dev rows is left out.
+        seed: seed of the training; variants of one seed are scored on the same sample.
 
     Returns:
-        Group -> (n,) long, ascending rows among the fitted ones of that group, on the CPU; groups without any left out.
+        Group -> (n,) long, ascending rows among the fitted ones of that group, on the CPU; empty groups are left out.
     """
     generator = torch.Generator().manual_seed(seed)
-    found = {}
+    sample = {}
     for group, n in n_fitted.items():
         rows = torch.randperm(n, generator=generator)[: n_dev.get(group, 0)]
         if len(rows):
-            found[group] = rows.sort().values
-    return found
+            sample[group] = rows.sort().values
+    return sample
+
+
+def sampled_fit(
+    fitted: Mapping[SampledGroup, Tensor], dev: Mapping[SampledGroup, Tensor], seed: int
+) -> dict[SampledGroup, Tensor]:
+    """Return group -> the fitted rows that are scored next to dev, (n, ...) as in `fitted`; see `train_sample`."""
+    n_fitted, n_dev = ({group: len(rows) for group, rows in part.items()} for part in (fitted, dev))
+    sample = train_sample(n_fitted, n_dev, seed)
+    return {group: fitted[group][rows.to(fitted[group].device)] for group, rows in sample.items()}

@@ -4,6 +4,7 @@ Shapes: N clips, B batch, C tokens of a clip, D feature width, V labels, E text 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -17,7 +18,9 @@ from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
 @dataclass(frozen=True)
 class ActionTask(EventTask):
-    """Actions, with the texts that are predicted."""
+    """Actions, with the texts to predict."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("context", "labels", "bank")
 
     labels: Tensor
     """(N,) long, index into bank."""
@@ -28,13 +31,13 @@ class ActionTask(EventTask):
 def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant that the job names and leave it in the job's checkpoint."""
     cfg = ActionTokenConfig.model_validate_json(job.config)
-    task = ActionTask(**job_tensors(job))
+    task = ActionTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = new_action_predictor(task, cfg).to(job.device)
     start_backbone(model.backbone, cfg.net, job)
 
     def right(rows: Tensor) -> Tensor:
-        """Return where the action's text is the nearest."""
+        """Return (B,) bool: the action's text is the nearest one."""
         predicted_BE: Tensor = model(task.context[rows], task.given(rows, job.variant))
         return (predicted_BE @ task.bank.T).argmax(1) == task.labels[rows]
 
@@ -45,7 +48,7 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
 
 
 def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPredictor:
-    """Build a model from the global random state, with the feature scale of the fitting takes."""
+    """Build a model from the global random state, with the feature scale of the fitted takes."""
     model = ActionPredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
     task.standardise(model.backbone)
     return model
@@ -54,7 +57,7 @@ def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPred
 def action_loss(model: ActionPredictor, task: ActionTask, cfg: ActionTokenConfig, variant: str, rows: Tensor) -> Tensor:
     """Return L_pred of the actions `rows` (B,), long, a scalar, with dropout of trajectories (D 13).
 
-    What is seen before an action has no label and the Goal is masked, so the Mid alone is a target.
+    The segment before an action has no label and the Goal is masked, so only the Mid is a target.
     """
     latents_B2E = task.dropped(rows, variant, cfg.net)
     predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]

@@ -10,7 +10,7 @@ from torch import Tensor
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
-from trajpilot_core.training.dev_scores import recalls_at, train_sample
+from trajpilot_core.training.dev_scores import recalls_at, sampled_fit
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
@@ -52,19 +52,18 @@ def measurer(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Ca
     """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on train and dev.
 
     Args:
-        model: what is measured.
+        model: the encoder.
         data: its tensors.
-        seed: draws the fitted segments that are scored, at most as many as dev has.
+        seed: samples the fitted segments that are scored, at most as many as dev has.
     """
-    sample = train_sample({"": len(data["fit"])}, {"": len(data["dev"])}, seed)[""]
-    scored = {"train": data["fit"][sample.to(data["fit"].device)], "dev": data["dev"]}
+    scored = {**sampled_fit({"train": data["fit"]}, {"train": data["dev"]}, seed), "dev": data["dev"]}
 
     def measure() -> dict[str, float]:
         scores: dict[str, float] = {}
         for split, rows in scored.items():
             latents, ids = trajectory_latents(model, data["motions"][rows]), data["labels"][rows]
-            found = recalls_at(latents, data["bank"], ids, (1, 5))
-            scores |= {f"{split}/R@{k}": value for k, value in found.items()}
+            recalls = recalls_at(latents, data["bank"], ids, (1, 5))
+            scores |= {f"{split}/R@{k}": value for k, value in recalls.items()}
         return scores
 
     return measure

@@ -1,10 +1,11 @@
-"""What the trainings of models of single events share: an action or a shot, with what is seen before it.
+"""What trainings on single events share: an action or a shot, with the features before it.
 
 Shapes: N events, B batch, C tokens of a clip, D feature width, E text width.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,48 +14,50 @@ from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import TWIN
 from trajpilot_core.models.outcome import EVENT
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_predictor import kept, variant_latents
 from trajpilot_core.training.initial_weights import places_for, start_weights
-from trajpilot_core.training.jobs import TrainingJob
+from trajpilot_core.training.jobs import Task, TrainingJob
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches
 
 
 @dataclass(frozen=True)
-class EventTask:
+class EventTask(Task):
     """The tensors of one chain and seed, on the device."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("context",)
 
     context: Tensor
     """(N, C, D) float16, raw."""
     latents: Tensor
-    """(N, 2, E) of this chain's E_tau, before the event and during it; zeros where there is no motion."""
+    """(N, 2, E) from this chain's E_tau, before and during the event; zeros if there is no motion."""
     fit: Tensor
-    """(n,) long, events of the fitting takes."""
+    """(n,) long, events of the fitted takes."""
     dev: Tensor
     """(m,) long."""
 
     def shape(self, net: PredictorConfig) -> PredictorShape:
-        """Return the sizes that the data decide, and the weights that a training begins with."""
+        """Return the sizes that follow from the data and from the initial weights."""
         tokens, width = self.context.shape[1:]
         return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, net))
 
     def standardise(self, module: nn.Module) -> None:
-        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of the fitting takes."""
+        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of the fitted takes."""
         mean, scale = feature_scales(self.context[self.fit])
         for name, value in (("feature_mean", mean), ("feature_scale", scale)):
             module.get_buffer(name).copy_(value)
 
     def given(self, rows: Tensor, variant: str) -> Tensor:
-        """Return what a variant is given of the latents of `rows` (B,): all, the first, or none, of shape (B, 2, E).
+        """Return the latents (B, 2, E) of `rows` (B,) that a variant receives: both, the first one, or none.
 
-        As in planning (`fit_predictor.variant_latents`), where the masked Goal stands last.
+        As in planning (`fit_predictor.variant_latents`), where the masked Goal comes last.
         """
         latents_B2E = self.latents[rows]
         goal_B1E = torch.zeros_like(latents_B2E[:, :1])
         return variant_latents(torch.cat([latents_B2E, goal_B1E], dim=1), variant)[:, :2]
 
     def dropped(self, rows: Tensor, variant: str, net: PredictorConfig) -> Tensor:
-        """Return the same for a training step, with dropout of trajectories (D 13)."""
+        """Return `given` for a training step, with dropout of trajectories (D 13)."""
         latents_B2E = self.given(rows, variant)
         if variant == "no_traj":
             return latents_B2E
@@ -62,14 +65,8 @@ class EventTask:
 
 
 def start_backbone(backbone: CausalPredictor, net: PredictorConfig, job: TrainingJob) -> None:
-    """Begin with the weights of another run, where one is named: those of a twin, which has learned a masked Goal."""
+    """Load the weights of another run, if one is set: those of a twin, which was trained with a masked Goal."""
     start_weights(backbone, net, f"{job.key}{TWIN}")
-
-
-def task_tensors(task: EventTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in its class: those that all chains share, and its own."""
-    shared = dict(vars(task))
-    return shared, {name: shared.pop(name) for name in ("latents", "fit", "dev")}
 
 
 def fit_event(
@@ -87,18 +84,17 @@ def fit_event(
 
     Args:
         job: names the training, its folder and device.
-        task: which events are fitted.
+        task: the events.
         train: epochs, batch, rates.
         model: on the job's device.
-        loss: of events (B,), long; a scalar.
-        right: of events (B,), long, whether the model is right, (B,) bool: its share on dev, and on as many fitted
-            ones, is measured after each epoch, and that of dev chooses the epoch.
-        quantity: name of that share.
+        loss: events (B,), long -> scalar.
+        right: events (B,), long -> (B,) bool, whether the model is right: its mean on dev, and on as many fitted
+            events, is measured after each epoch, and dev chooses the epoch.
+        quantity: name of that mean.
         epoch_done: called after each epoch.
-        keeps_last: the last epoch is kept, whatever was measured.
+        keeps_last: the last epoch is kept, regardless of its score.
     """
-    sample = train_sample({"train": len(task.fit)}, {"train": len(task.dev)}, job.seed)
-    scored = {"dev": task.dev, **{split: task.fit[rows.to(task.fit.device)] for split, rows in sample.items()}}
+    scored = {"dev": task.dev, **sampled_fit({"train": task.fit}, {"train": task.dev}, job.seed)}
     training = Training(
         name=job.name,
         seed=job.seed,

@@ -1,7 +1,7 @@
-"""Fit the grid of attentive probes on every patch of clips that are encoded anew in every epoch, all trials at once.
+"""Fit the grid of attentive probes on every patch of clips that are encoded again in every epoch, all trials at once.
 
-The tokens of a batch are made once and read by every trial: encoding them for each would be most of the work. Trials
-share no parameter and no gradient, so that each goes as it would alone. Source: docs/decisions/epic-probe.md.
+The tokens of a batch are computed once for all trials, because encoding is most of the work. Trials share no parameter
+and no gradient, so each one trains as it would alone. Source: docs/decisions/epic-probe.md.
 
 Shapes: M clips, B clips of a batch, N tokens, D width, K ranked classes.
 """
@@ -21,7 +21,7 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
 from trajpilot_core.models.attentive_probe import AttentiveProbe, probe_loss
 from trajpilot_core.training.clip_stream import ClipStream
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_probe import (
     SELECTED,
     ChosenProbe,
@@ -35,11 +35,11 @@ from trajpilot_core.training.fit_probe import (
 from trajpilot_core.training.loop import EpochDone, FittedModel, TrainedPart, Training, fit, index_batches, seeded
 
 BETWEEN = " of trial "
-"""Between a quantity and the number of its trial, in the curve of the whole grid."""
+"""Separates a quantity from the number of its trial in the curve of the whole grid."""
 
 
 class ProbeGrid(nn.Module):
-    """The probes of a grid, which begin alike."""
+    """The probes of a grid, which start with equal weights."""
 
     def __init__(self, task: ProbeTask, cfg: ProbeConfig, seed: int) -> None:
         super().__init__()
@@ -51,37 +51,39 @@ class ProbeGrid(nn.Module):
 
 @dataclass
 class FullFit:
-    """What the training of a grid works on."""
+    """The training of a grid."""
 
     grid: ProbeGrid
     task: ProbeTask
     cfg: ProbeConfig
     stream: ClipStream
-    """Of the clips of the task."""
+    """The clips of the task."""
     seed: int
-    under_way: Iterator[Tensor] = field(default_factory=lambda: iter(()))
-    """Tokens of the batches of this epoch that are not learned yet."""
-    lost: list[Tensor] = field(default_factory=list)
-    """Loss of each trial, (trials,), of the batches of this epoch that are."""
+    pending: Iterator[Tensor] = field(default_factory=lambda: iter(()))
+    """Tokens of the batches of this epoch that have not been used yet."""
+    losses: list[Tensor] = field(default_factory=list)
+    """Loss of each trial, (trials,), in the batches of this epoch so far."""
 
     def begin(self, generator: torch.Generator) -> list[Tensor]:
-        """Sample the batches and views of an epoch, and begin to decode them."""
+        """Sample the batches and views of an epoch, and start to decode them."""
         fitted = torch.nonzero(~self.task.is_dev)[:, 0].cpu()
         batches = [fitted[rows] for rows in index_batches(len(fitted), self.cfg.batch, generator)]
         views = [[self.stream.sampled(row, self.cfg, generator) for row in rows.tolist()] for rows in batches]
-        self.under_way, self.lost = self.stream.tokens(views), []
+        self.pending, self.losses = self.stream.tokens(views), []
         return batches
 
     def loss(self, rows_B: Tensor) -> Tensor:
-        """Return the sum of the losses of all trials, a scalar; of few clips and one trial at a time activations are
-        kept."""
-        tokens_BND, columns_B3 = next(self.under_way), self.task.columns[rows_B.to(self.task.columns.device)]
-        lost = torch.stack([self._trial_loss(probe, tokens_BND, columns_B3) for probe in self.grid.probes])
-        self.lost.append(lost.detach())
-        return lost.sum()
+        """Return the sum of the losses of all trials, a scalar.
+
+        Memory holds the activations of one trial and a few clips at a time.
+        """
+        tokens_BND, columns_B3 = next(self.pending), self.task.columns[rows_B.to(self.task.columns.device)]
+        losses = torch.stack([self._trial_loss(probe, tokens_BND, columns_B3) for probe in self.grid.probes])
+        self.losses.append(losses.detach())
+        return losses.sum()
 
     def _trial_loss(self, probe: nn.Module, tokens_BND: Tensor, columns_B3: Tensor) -> Tensor:
-        """Return the loss of one trial, a scalar; its activations are made again for the gradients, part by part."""
+        """Return the loss of one trial, a scalar; activations are recomputed for the gradients, part by part."""
         each = self.cfg.clips_at_once
         losses: list[Tensor] = [
             checkpoint(part_loss, probe, tokens_BND[at : at + each], columns_B3[at : at + each], use_reentrant=False)
@@ -91,23 +93,23 @@ class FullFit:
 
     def measure(self) -> dict[str, float]:
         """Return every metric of every trial on dev and on as many fitted clips, and the best of dev."""
-        self.under_way = iter(())  # the decoders of the epoch are not needed any more
+        self.pending = iter(())  # stops the decoders of the epoch
         fitted, dev = (torch.nonzero(self.task.is_dev == is_dev)[:, 0].cpu() for is_dev in (False, True))
-        sample = train_sample({"train": len(fitted)}, {"train": len(dev)}, self.seed)
-        lost = torch.stack(self.lost).mean(0).tolist() if self.lost else []
-        found = {f"train/loss{BETWEEN}{number}": float(one) for number, one in enumerate(lost)}
-        own = {part: np.arange(len(self.task.classes[part])) for part in PARTS}
-        for split, rows in {"dev": dev, **{split: fitted[rows] for split, rows in sample.items()}}.items():
-            answered = answers_of(list(self.grid.probes), self.stream, rows.tolist(), own, self.cfg)
-            for number, rankings in enumerate(answered):
+        losses = torch.stack(self.losses).mean(0).tolist() if self.losses else []
+        scores = {f"train/loss{BETWEEN}{number}": float(loss) for number, loss in enumerate(losses)}
+        columns = {part: np.arange(len(self.task.classes[part])) for part in PARTS}
+        scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, self.seed)}
+        for split, rows in scored.items():
+            all_rankings = answers_of(list(self.grid.probes), self.stream, rows.tolist(), columns, self.cfg)
+            for number, rankings in enumerate(all_rankings):
                 shares = shares_of(self.task.columns[rows.to(self.task.columns.device)].cpu().numpy(), rankings)
-                found |= {f"{split}/{name}{BETWEEN}{number}": share for name, share in shares.items()}
-        best = max(found[f"dev/{ACTION.id}{BETWEEN}{number}"] for number in range(len(self.grid.probes)))
-        return {SELECTED: best, **found}
+                scores |= {f"{split}/{name}{BETWEEN}{number}": share for name, share in shares.items()}
+        best = max(scores[f"dev/{ACTION.id}{BETWEEN}{number}"] for number in range(len(self.grid.probes)))
+        return {SELECTED: best, **scores}
 
 
 def part_loss(probe: nn.Module, tokens_BND: Tensor, columns_B3: Tensor) -> Tensor:
-    """Return the loss of one trial on some clips, a scalar: a sum over clips, so that parts of a batch add up."""
+    """Return the loss of one trial on some clips, a scalar: the sum over clips, so that parts of a batch add up."""
     return probe_loss(probe(tokens_BND.float()), columns_B3)
 
 
@@ -119,14 +121,14 @@ def answers_of(
     classes: Mapping[ActionPart, Codes],
     cfg: ProbeConfig,
 ) -> list[dict[ActionPart, Codes]]:
-    """Return for each probe part -> (M, K) ranked classes of the clips `rows`, shown as the features have them.
+    """Return for each probe part -> (M, K) ranked classes of the clips `rows`, viewed as in the features.
 
     Args:
-        probes: in evaluation mode; the tokens of a clip are made once for all.
-        stream: of the clips.
-        rows: which of its clips.
+        probes: in evaluation mode; the tokens of a clip are computed once for all of them.
+        stream: the clips.
+        rows: numbers of clips in the stream.
         classes: part -> (C,) the class of each column.
-        cfg: how many clips are answered at once.
+        cfg: how many clips are predicted at once.
     """
     parts: list[list[dict[ActionPart, Codes]]] = [[] for _ in probes]
     views = [[stream.whole(row) for row in rows[at : at + cfg.batch]] for at in range(0, len(rows), cfg.batch)]
@@ -135,8 +137,10 @@ def answers_of(
             some_BND = tokens_BND[at : at + cfg.clips_at_once].float()
             for number, probe in enumerate(probes):
                 logits: dict[ActionPart, Tensor] = probe(some_BND)
-                parts[number].append({name: ranked(one.cpu().numpy(), classes[name]) for name, one in logits.items()})
-    return [{name: np.concatenate([one[name] for one in own]) for name in PARTS} for own in parts]
+                parts[number].append(
+                    {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
+                )
+    return [{name: np.concatenate([r[name] for r in rankings]) for name in PARTS} for rankings in parts]
 
 
 def fit_full_probe(
@@ -153,32 +157,32 @@ def fit_full_probe(
     """Fit all trials of a seed side by side, and return the one with the best dev score of all epochs.
 
     Args:
-        name: of the training, in the curves.
-        seed: of weights, batches and views.
+        name: name of the training in the curves.
+        seed: seed of weights, batches and views.
         task: clips and columns; its tokens are empty.
         cfg: the grid.
-        stream: of the clips of the task, in their order.
-        folder: of the checkpoint; one after every epoch.
-        device: where the probes lie.
+        stream: the clips of the task, in order.
+        folder: folder of the checkpoint.
+        device: device of the probes.
         epoch_done: called after each epoch.
         checkpoint_s: seconds between checkpoints.
     """
     trials = grid(cfg)
-    own = FullFit(ProbeGrid(task, cfg, seed).to(device), task, cfg, stream, seed)
+    full_fit = FullFit(ProbeGrid(task, cfg, seed).to(device), task, cfg, stream, seed)
     first = trials[0]
     training = Training(
         name=name,
         seed=seed,
-        model=own.grid,
-        batches=own.begin,
-        loss=own.loss,
-        measure=own.measure,
+        model=full_fit.grid,
+        batches=full_fit.begin,
+        loss=full_fit.loss,
+        measure=full_fit.measure,
         selected=SELECTED,
         rate=cosine,
         decays_all=True,
         parts=[
             TrainedPart(probe, trial.rate / first.rate, trial.decay)
-            for probe, trial in zip(own.grid.probes, trials, strict=True)
+            for probe, trial in zip(full_fit.grid.probes, trials, strict=True)
         ],
     )
     fitted = fit(training, original_training(cfg, first), folder, device, epoch_done, checkpoint_s)
@@ -186,7 +190,7 @@ def fit_full_probe(
 
 
 def chosen_of(fitted: FittedModel, name: str, trials: Sequence[Trial]) -> ChosenProbe:
-    """Return the trial whose score was the best of the epoch that was kept, ties to the first, and a curve of each."""
+    """Return the trial with the best score in the epoch that was kept, ties to the first, and the curves of all."""
     of_trial: list[list[CurvePoint]] = [[] for _ in trials]
     for point in fitted.curve:
         quantity, between, of = point.quantity.partition(BETWEEN)
@@ -194,7 +198,7 @@ def chosen_of(fitted: FittedModel, name: str, trials: Sequence[Trial]) -> Chosen
             of_trial[int(of)].append(point.replace(quantity=quantity))
 
     def score(number: int) -> float:
-        """On dev in the epoch that was kept."""
+        """Return the dev score in the epoch that was kept."""
         wanted = (fitted.best_epoch, "dev", ACTION.id)
         return next(p.value for p in of_trial[number] if (p.epoch, p.split, p.quantity) == wanted)
 
@@ -203,6 +207,6 @@ def chosen_of(fitted: FittedModel, name: str, trials: Sequence[Trial]) -> Chosen
     for number, trial in enumerate(trials):
         if number != best:
             curve += [point.replace(model=f"{name}, {trial.name}") for point in of_trial[number]]
-    begins = f"probes.{best}."
-    weights = {key.removeprefix(begins): value for key, value in fitted.state.items() if key.startswith(begins)}
+    prefix = f"probes.{best}."
+    weights = {key.removeprefix(prefix): value for key, value in fitted.state.items() if key.startswith(prefix)}
     return ChosenProbe(trials[best], weights, curve)

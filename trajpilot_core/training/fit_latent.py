@@ -5,7 +5,7 @@ Shapes: S segments, C tokens of a clip, D feature width, G predicted tokens, H h
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar, cast
+from typing import ClassVar, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,20 +24,19 @@ from trajpilot_core.models.latent import (
     targets_of,
 )
 from trajpilot_core.models.latent_search import Controls, fit_controls
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches
-from trajpilot_core.training.jobs import TrainingJob, job_tensors, named_windows, windows_of
+from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 
 M = TypeVar("M", bound=nn.Module)
 NEXT = 2
-"""Positions of a pair of neighbouring segments, of which the second is predicted."""
+"""Positions of a pair of neighbouring segments; the second one is predicted."""
 AT_ONCE = 1024
 """Windows that are measured at once."""
-READ = ("features", "motions", "labels", "bank")
 QUANTITY = "-l1"
 SELECTED = f"dev/{QUANTITY}"
-TOLD: Mapping[LatentVariant, tuple[bool, bool]] = {
+INPUTS: Mapping[LatentVariant, tuple[bool, bool]] = {
     "next_none": (False, False),
     "next_text": (True, False),
     "next_trajectory": (False, True),
@@ -45,12 +44,14 @@ TOLD: Mapping[LatentVariant, tuple[bool, bool]] = {
     "plan_none": (False, False),
     "plan_trajectory": (False, True),
 }
-"""Variant -> whether it is told the text of a step's action, and its head motion."""
+"""Variant -> whether it receives the text of a step's action, and the step's head motion."""
 
 
 @dataclass(frozen=True)
-class LatentTask:
+class LatentTask(Task):
     """The tensors of one run."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("features", "motions", "labels", "bank")
 
     features: Tensor
     """(S, C, D) float16, raw."""
@@ -65,9 +66,9 @@ class LatentTask:
     dev_rows: Tensor
     """(n,) long, segments of dev takes."""
     fit: dict[int, Tensor]
-    """Horizon -> (N, H) long; at NEXT pairs of neighbours."""
+    """Horizon -> (N, H) long; NEXT: pairs of neighbours."""
     dev: dict[int, Tensor]
-    """Likewise."""
+    """As `fit`."""
 
     def windows(self, part: str, variant: LatentVariant) -> dict[int, Tensor]:
         """Return the windows of `fit` or `dev` that a variant reads: pairs, or plans."""
@@ -75,7 +76,7 @@ class LatentTask:
         return {h: rows for h, rows in of_part.items() if (h == NEXT) == variant.startswith("next")}
 
     def shape(self) -> LatentShape:
-        """Return the sizes that the data decide."""
+        """Return the sizes that follow from the data."""
         tokens, width = self.features.shape[1:]
         longest = max((*self.fit, *self.dev))
         return LatentShape(width, tokens, self.motions[0].numel(), self.bank.shape[1], longest, len(self.bank))
@@ -88,7 +89,7 @@ def pairs_of(windows: Mapping[int, Tensor]) -> Tensor:
 
 
 def latent_task(data: PlanningData, chain: Chain) -> LatentTask:
-    """Collect what trainings of a chain read; a horizon without windows to fit on or in dev is left out."""
+    """Collect the inputs of trainings of a chain; a horizon without windows to fit on or in dev is left out."""
     takes = fit_takes(data, chain)
     parts = [{h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}]
     parts.append({h: w.segments[w.split == SPLITS.index("dev")] for h, w in data.windows.items()})
@@ -107,21 +108,9 @@ def latent_task(data: PlanningData, chain: Chain) -> LatentTask:
     )
 
 
-def task_tensors(task: LatentTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in LatentTask: what is read, and what is fitted and measured."""
-    read: dict[str, Tensor] = {name: getattr(task, name) for name in READ}
-    return read, {"fit_rows": task.fit_rows, "dev_rows": task.dev_rows, **named_windows(task.fit, task.dev)}
-
-
-def task_of(tensors: Mapping[str, Tensor]) -> LatentTask:
-    """Build the task back from its tensors by name."""
-    rows = {name: tensors[name] for name in (*READ, "fit_rows", "dev_rows")}
-    return LatentTask(**rows, fit=windows_of(tensors, "fit"), dev=windows_of(tensors, "dev"))
-
-
 @dataclass(frozen=True)
 class LatentFit:
-    """What a training of a predictor works on."""
+    """The training of a predictor."""
 
     model: LatentPredictor
     task: LatentTask
@@ -134,7 +123,7 @@ class LatentFit:
         return targets_of(self.task.features[segments_xH], self.cfg.target)
 
     def predict(self, segments_BH: Tensor, goal_seen_B: Tensor) -> Tensor:
-        """Return (B, H - 1, G, D): the steps after Start under what the variant is told of the windows themselves."""
+        """Return (B, H - 1, G, D): the steps after Start, given the variant's inputs of the windows themselves."""
         horizon = segments_BH.shape[1]
         context = self.model.encode(
             self.latents(segments_BH[:, 0]),
@@ -143,8 +132,8 @@ class LatentFit:
             None if horizon == NEXT else goal_seen_B,
         )
         steps = own_steps(self.task, self.controls, segments_BH, self.variant)
-        found: Tensor = self.model(context, steps, horizon - 1, horizon)[:, 0]
-        return found
+        predicted: Tensor = self.model(context, steps, horizon - 1, horizon)[:, 0]
+        return predicted
 
 
 def own_steps(
@@ -156,17 +145,17 @@ def own_steps(
     text_BH: Tensor | None = None,
     motion_BH: Tensor | None = None,
 ) -> StepInputs:
-    """Return what a variant is told of the steps after Start; a plan's goal step is told no motion.
+    """Return a variant's inputs of the steps after Start; the goal step of a plan has no motion.
 
     Args:
         task: motions and texts.
         controls: how motions are standardised.
         segments_BH: windows.
-        variant: what is told.
-        text_BH: segments whose texts stand in; None: the windows' own.
-        motion_BH: segments whose motion stands in; likewise.
+        variant: which inputs are given.
+        text_BH: segments whose texts replace those of the windows; None: not replaced.
+        motion_BH: segments whose motion replaces that of the windows; None: not replaced.
     """
-    has_text, has_motion = TOLD[variant]
+    has_text, has_motion = INPUTS[variant]
     steps_BT = (segments_BH if motion_BH is None else motion_BH)[:, 1:]
     texts_BT = (segments_BH if text_BH is None else text_BH)[:, 1:]
     motion = controls.standardised(task.motions[steps_BT])[:, None] if has_motion else None
@@ -175,78 +164,79 @@ def own_steps(
 
 
 def moved_steps(horizon: int, device: torch.device) -> Tensor:
-    """Return (H - 1,) bool: steps whose motion a predictor is told; of a plan all but the goal's own step."""
+    """Return (H - 1,) bool: the steps whose motion a predictor receives; in a plan all but the goal step."""
     is_moved = torch.ones(horizon - 1, dtype=torch.bool, device=device)
     is_moved[-1] = horizon == NEXT
     return is_moved
 
 
-def latent_loss(own: LatentFit, batch: PredictorBatch) -> Tensor:
-    """Return the mean l1 of one batch, a scalar: all middle steps, and the goal's step where the goal was hidden."""
-    lost, counted = [], []
+def latent_loss(latent_fit: LatentFit, batch: PredictorBatch) -> Tensor:
+    """Return the mean l1 of one batch, a scalar: all middle steps, and the goal step where the goal was hidden."""
+    sums, counts = [], []
     for horizon, rows in batch:
-        segments_BH = own.task.windows("fit", own.variant)[horizon][rows]
-        seen_B = torch.rand(len(rows), device=rows.device) >= own.cfg.goal_dropout
-        off_BT = l1_between(own.predict(segments_BH, seen_B), own.latents(segments_BH[:, 1:]))
-        weight_BT = torch.ones_like(off_BT)
+        segments_BH = latent_fit.task.windows("fit", latent_fit.variant)[horizon][rows]
+        seen_B = torch.rand(len(rows), device=rows.device) >= latent_fit.cfg.goal_dropout
+        l1_BT = l1_between(latent_fit.predict(segments_BH, seen_B), latent_fit.latents(segments_BH[:, 1:]))
+        weight_BT = torch.ones_like(l1_BT)
         if horizon != NEXT:
             weight_BT[:, -1] = goal_weight(seen_B)
-        lost.append((off_BT * weight_BT).sum())
-        counted.append(weight_BT.sum())
-    return torch.stack(lost).sum() / torch.stack(counted).sum()
+        sums.append((l1_BT * weight_BT).sum())
+        counts.append(weight_BT.sum())
+    return torch.stack(sums).sum() / torch.stack(counts).sum()
 
 
 def goal_weight(seen_B: Tensor) -> Tensor:
-    """Return (B,) weights of the goal's step: none where the goal is an input, which would be copied."""
+    """Return (B,) weights of the goal step: 0 where the goal is an input, which the model would copy."""
     return (~seen_B).float()
 
 
-def measurer(own: LatentFit, seed: int) -> Callable[[], dict[str, float]]:
+def measurer(latent_fit: LatentFit, seed: int) -> Callable[[], dict[str, float]]:
     """Return the measure of an epoch, on dev and on as many fitted windows: minus the mean l1 of middles (or next
     steps), and of goal steps."""
-    scored = scored_rows(own.task.windows("fit", own.variant), own.task.windows("dev", own.variant), seed)
+    fit_windows, dev_windows = (latent_fit.task.windows(part, latent_fit.variant) for part in ("fit", "dev"))
+    scored = scored_rows(fit_windows, dev_windows, seed)
     return lambda: {
-        f"{split}/{name}": value for split, windows in scored.items() for name, value in distances(own, windows).items()
+        f"{split}/{name}": value
+        for split, windows in scored.items()
+        for name, value in distances(latent_fit, windows).items()
     }
 
 
 def scored_rows(fitted: Mapping[int, Tensor], dev: Mapping[int, Tensor], seed: int) -> dict[str, dict[int, Tensor]]:
-    """Return split -> group -> rows that are scored after every epoch, each of its shape: dev, and as many fitted."""
-    n_fitted, n_dev = ({group: len(rows) for group, rows in part.items()} for part in (fitted, dev))
-    sample = train_sample(n_fitted, n_dev, seed)
-    found = {"dev": dict(dev), "train": {h: fitted[h][rows.to(fitted[h].device)] for h, rows in sample.items()}}
-    return {split: windows for split, windows in found.items() if windows}
+    """Return split -> group -> rows, (n, ...), that are scored after every epoch: dev, and as many fitted ones."""
+    scored = {"dev": dict(dev), "train": sampled_fit(fitted, dev, seed)}
+    return {split: windows for split, windows in scored.items() if windows}
 
 
-def distances(own: LatentFit, windows: Mapping[int, Tensor]) -> dict[str, float]:
-    """Return minus the mean l1 of middles (or next steps), of the copied Start, and of goal steps.
+def distances(latent_fit: LatentFit, windows: Mapping[int, Tensor]) -> dict[str, float]:
+    """Return minus the mean l1 of middles (or next steps), of copies of Start, and of goal steps.
 
     Args:
-        own: what is measured.
+        latent_fit: the predictor.
         windows: horizon -> (N, H) long segments.
     """
 
-    def off(segments_BH: Tensor, *, seen: bool) -> Tensor:
+    def l1_of(segments_BH: Tensor, *, seen: bool) -> Tensor:
         goal_seen = torch.full((len(segments_BH),), seen, device=segments_BH.device)
-        return l1_between(own.predict(segments_BH, goal_seen), own.latents(segments_BH[:, 1:]))
+        return l1_between(latent_fit.predict(segments_BH, goal_seen), latent_fit.latents(segments_BH[:, 1:]))
 
     steps, goals, copies = [], [], []
     for horizon, all_NH in windows.items():
         for segments in torch.split(all_NH, AT_ONCE):
-            found, true = off(segments, seen=True), own.latents(segments[:, 1:])
-            steps.append((found if horizon == NEXT else found[:, :-1]).flatten())
-            start = own.latents(segments[:, :1]).expand_as(true)
+            l1, true = l1_of(segments, seen=True), latent_fit.latents(segments[:, 1:])
+            steps.append((l1 if horizon == NEXT else l1[:, :-1]).flatten())
+            start = latent_fit.latents(segments[:, :1]).expand_as(true)
             copied = l1_between(start, true)
             copies.append((copied if horizon == NEXT else copied[:, :-1]).flatten())
             if horizon != NEXT:
-                goals.append(off(segments, seen=False)[:, -1])
+                goals.append(l1_of(segments, seen=False)[:, -1])
     scores = {QUANTITY: -float(torch.cat(steps).mean()), f"{QUANTITY} of copy": -float(torch.cat(copies).mean())}
     return scores | ({f"{QUANTITY} of goal": -float(torch.cat(goals).mean())} if goals else {})
 
 
 def train_latent(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant that the job names and leave it in the job's checkpoint."""
-    cfg, task = LatentConfig.model_validate_json(job.config), task_of(job_tensors(job))
+    cfg, task = LatentConfig.model_validate_json(job.config), LatentTask.unpacked(job_tensors(job))
     variant = cast(LatentVariant, job.variant)
     if variant == "latent_head":
         train_head(job, task, cfg, epoch_done)
@@ -258,18 +248,18 @@ def train_latent(job: TrainingJob, epoch_done: EpochDone) -> None:
 def predictor_training(
     task: LatentTask, cfg: LatentConfig, variant: LatentVariant, name: str, seed: int, device: str
 ) -> Training:
-    """Return the training of a predictor; all variants begin alike."""
+    """Return the training of a predictor; all variants start with equal weights."""
     with seeded(seed):
         model = standardising(LatentPredictor(cfg, task.shape()), task, cfg).to(device)
     controls = fit_controls(task.motions[task.fit_rows], cfg.search.variance)
-    own, windows = LatentFit(model, task, cfg, variant, controls), task.windows("fit", variant)
+    latent_fit, windows = LatentFit(model, task, cfg, variant, controls), task.windows("fit", variant)
     return Training(
         name=name,
         seed=seed,
         model=model,
         batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
-        loss=lambda batch: latent_loss(own, batch),
-        measure=measurer(own, seed),
+        loss=lambda batch: latent_loss(latent_fit, batch),
+        measure=measurer(latent_fit, seed),
         selected=SELECTED,
     )
 
@@ -280,22 +270,22 @@ def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done
         head = standardising(LatentHead(task.shape()), task, cfg).to(job.device)
 
     def logits(rows: Tensor) -> Tensor:
-        found: Tensor = head(targets_of(task.features[rows], cfg.target))
-        return found
+        logits_RV: Tensor = head(targets_of(task.features[rows], cfg.target))
+        return logits_RV
 
     common = task.labels[task.fit_rows].bincount(minlength=len(task.bank)).argmax()
     scored = scored_rows({0: task.fit_rows}, {0: task.dev_rows}, job.seed)
 
     def measure() -> dict[str, float]:
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for split, parts in scored.items():
             is_right = [logits(rows).argmax(-1) == task.labels[rows] for rows in torch.split(parts[0], AT_ONCE)]
             floor = (task.labels[parts[0]] == common).double().mean()
-            found |= {
+            scores |= {
                 f"{split}/right": float(torch.cat(is_right).double().mean()),
                 f"{split}/right of majority": float(floor),
             }
-        return found
+        return scores
 
     training = Training(
         name=job.name,
@@ -313,7 +303,7 @@ def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done
 
 
 def standardising(model: M, task: LatentTask, cfg: LatentConfig) -> M:
-    """Set the buffers that standardise latents, each (D,), from the fitted takes."""
+    """Set the buffers (D,) that standardise latents to the statistics of the fitted takes."""
     total = torch.zeros(task.features.shape[-1], dtype=torch.float64, device=task.features.device)
     squares, n = torch.zeros_like(total), 0
     for rows in torch.split(task.fit_rows, AT_ONCE):

@@ -1,12 +1,13 @@
-"""Fit one predictor of outcomes, or the attentive probe of shots: all epochs, the last is kept (D 39).
+"""Fit one predictor of outcomes, or the attentive probe of shots: all epochs are run, the last one is kept (D 39).
 
-The probe has the shots, epochs and rate of its neighbours. It reads tokens: where features hold one vector a clip there
-is nothing to attend to, and no probe. Source: docs/decisions/outcome.md.
+The probe has the same shots, epochs and rate as the predictors. It reads tokens: if features have one vector per clip,
+there is nothing to attend to, and no probe. Source: docs/decisions/outcome.md.
 
 Shapes: N shots, B batch, C tokens of a clip, D feature width, E text width.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,12 +19,14 @@ from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, seeded
 
 PROBE = "probe"
-"""Name of its training, of the chain `final` alone: nothing rests on it, so no fold has one."""
+"""Name of its training. Only the chain `final` has one: no other model depends on it."""
 
 
 @dataclass(frozen=True)
 class OutcomeTask(EventTask):
     """Shots, with their outcomes."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("context", "made")
 
     made: Tensor
     """(N,) bool."""
@@ -32,18 +35,18 @@ class OutcomeTask(EventTask):
 def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant or the probe that the job names and leave it in the job's checkpoint."""
     cfg = OutcomeConfig.model_validate_json(job.config)
-    task = OutcomeTask(**job_tensors(job))
+    task = OutcomeTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = (new_shot_probe if job.variant == PROBE else new_outcome_predictor)(task, cfg).to(job.device)
     if isinstance(model, OutcomePredictor):
         start_backbone(model.backbone, cfg.net, job)
 
     def logits(rows: Tensor, *, is_step: bool) -> Tensor:
-        """Return (B, 2); in a step with dropout of trajectories (D 13)."""
-        given: tuple[Tensor, ...] = (task.context[rows],)
+        """Return (B, 2) logits; a training step has dropout of trajectories (D 13)."""
+        inputs: tuple[Tensor, ...] = (task.context[rows],)
         if job.variant != PROBE:
-            given += (task.dropped(rows, job.variant, cfg.net) if is_step else task.given(rows, job.variant),)
-        logits_B2: Tensor = model(*given)
+            inputs += (task.dropped(rows, job.variant, cfg.net) if is_step else task.given(rows, job.variant),)
+        logits_B2: Tensor = model(*inputs)
         return logits_B2
 
     def loss(rows: Tensor) -> Tensor:
@@ -56,14 +59,14 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
 
 
 def new_outcome_predictor(task: OutcomeTask, cfg: OutcomeConfig) -> OutcomePredictor:
-    """Build a model from the global random state, with the feature scale of the fitting takes."""
+    """Build a model from the global random state, with the feature scale of the fitted takes."""
     model = OutcomePredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
     task.standardise(model.backbone)
     return model
 
 
 def new_shot_probe(task: OutcomeTask, cfg: OutcomeConfig) -> ShotProbe:
-    """Build a probe from the global random state, with the feature scale of the fitting takes."""
+    """Build a probe from the global random state, with the feature scale of the fitted takes."""
     model = ShotProbe(cfg, task.context.shape[2])
     task.standardise(model)
     return model

@@ -1,4 +1,4 @@
-"""Fit one planner of another paper for one horizon: several learning rates, of which dev chooses one.
+"""Fit one planner of another paper for one horizon, at several learning rates; dev chooses one of them.
 
 Shapes: N windows of the horizon H, B windows of a batch.
 Source: docs/decisions/planners.md.
@@ -6,7 +6,6 @@ Source: docs/decisions/planners.md.
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -19,15 +18,15 @@ from trajpilot_core.models.planners.decoding import clamped_prior
 from trajpilot_core.models.planners.matched import MatchedPlanner, decode
 from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
 from trajpilot_core.models.predictor import feature_scales
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.jobs import TrainingJob, job_tensors, run_trials
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
-from trajpilot_core.training.planner_task import PlannerTask, task_of
+from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
+from trajpilot_core.training.planner_task import PlannerTask
 
 AT_ONCE = 512
 """Windows that are planned at once."""
 SELECTED = "dev/Mid mAcc"
-"""By which epoch and learning rate are chosen."""
+"""The score that chooses epoch and learning rate."""
 
 
 def variant_of(method: PlannerName, horizon: int) -> str:
@@ -42,34 +41,28 @@ def parts_of(variant: str) -> tuple[PlannerName, int]:
 
 
 def train_planner(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit every learning rate of the method and horizon that the job names; each leaves a checkpoint of its own."""
+    """Fit every learning rate of the method and horizon that the job names; each writes its own checkpoint."""
     cfg = PlannersConfig.model_validate_json(job.config)
-    task = task_of(job_tensors(job))
-
-    def train(number: int, folder: Path, report: EpochDone) -> None:
-        train_at(job, task, cfg, cfg.rates[number], folder, report)
-
-    run_trials(job, len(cfg.rates), train, epoch_done)
+    task = PlannerTask.unpacked(job_tensors(job))
+    run_trials(job, len(cfg.rates), lambda number: trial_of(job, task, cfg, cfg.rates[number]), epoch_done)
 
 
-def train_at(
-    job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: float, folder: Path, epoch_done: EpochDone
-) -> None:
-    """Fit one learning rate; the models of all rates begin alike."""
+def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: float) -> tuple[Training, TrainConfig]:
+    """Return the training at one learning rate; the models of all rates start with equal weights."""
     method, horizon = parts_of(job.variant)
-    own, windows = settings_of(cfg, method), task.fit[horizon]
+    settings, windows = settings_of(cfg, method), task.fit[horizon]
     with seeded(job.seed):
         model = new_planner(task, cfg, method, horizon).to(job.device)
     each = steps_per_epoch(cfg, method, len(windows))
-    epochs = own.epochs if cfg.most_steps is None else max(1, min(own.epochs, cfg.most_steps // each))
+    epochs = settings.epochs if cfg.most_steps is None else max(1, min(settings.epochs, cfg.most_steps // each))
     train = TrainConfig(
         epochs=epochs,
         patience=cfg.patience,
-        batch=own.batch,
-        lr=rate * own.lr,
+        batch=settings.batch,
+        lr=rate * settings.lr,
         min_lr=0.0,
-        weight_decay=own.weight_decay,
-        betas=own.betas,
+        weight_decay=settings.weight_decay,
+        betas=settings.betas,
         warmup=0.0,
         clip=None,
         precision="fp32",
@@ -78,24 +71,24 @@ def train_at(
         name=f"{job.name}, rate x{rate:.2g}",
         seed=job.seed,
         model=model,
-        batches=lambda generator: batches_of(len(windows), own.batch, each, generator, windows.device),
+        batches=lambda generator: batches_of(len(windows), settings.batch, each, generator, windows.device),
         loss=lambda rows: batch_loss(model, task, windows[rows]),
         measure=measurer(model, task, horizon, job.seed),
         selected=SELECTED,
-        rate=rate_of(own, each),
+        rate=rate_of(settings, each),
         stepped=model.after_step,
     )
-    fit(training, train, folder, job.device, epoch_done, job.checkpoint_s)
+    return training, train
 
 
 def settings_of(cfg: PlannersConfig, method: PlannerName) -> PlannerTraining:
     """Return how the original of a method is trained."""
-    own = {
+    settings = {
         "schema": cfg.schema_net.train,
         "pdpp": cfg.pdpp.train,
         "viterbi_plan_net": cfg.viterbi_plan_net.train,
     }
-    return own[method]
+    return settings[method]
 
 
 def new_planner(task: PlannerTask, cfg: PlannersConfig, method: PlannerName, horizon: int) -> MatchedPlanner:
@@ -108,33 +101,32 @@ def new_planner(task: PlannerTask, cfg: PlannersConfig, method: PlannerName, hor
 
 
 def steps_per_epoch(cfg: PlannersConfig, method: PlannerName, windows: int) -> int:
-    """Return how many optimiser steps an epoch has: a pass over the windows, or what PDPP calls an epoch."""
-    own = settings_of(cfg, method)
-    return cfg.pdpp.epoch_steps if method == "pdpp" else math.ceil(windows / own.batch)
+    """Return the optimiser steps of an epoch: a pass over the windows, or what PDPP calls an epoch."""
+    return cfg.pdpp.epoch_steps if method == "pdpp" else math.ceil(windows / settings_of(cfg, method).batch)
 
 
 def batches_of(
     windows: int, batch: int, n_batches: int, generator: torch.Generator, device: torch.device
 ) -> list[Tensor]:
     """Return `n_batches` batches of window numbers (b,), long: passes over all windows, each in a new order."""
-    found: list[Tensor] = []
-    while windows and len(found) < n_batches:
-        found += index_batches(windows, batch, generator, device)
-    return found[:n_batches]
+    batches: list[Tensor] = []
+    while windows and len(batches) < n_batches:
+        batches += index_batches(windows, batch, generator, device)
+    return batches[:n_batches]
 
 
-def rate_of(own: PlannerTraining, each: int) -> Callable[[int, int, TrainConfig], float]:
-    """Return the original's schedule: steps down after so many epochs, or PDPP's warm-up and halvings.
+def rate_of(settings: PlannerTraining, each: int) -> Callable[[int, int, TrainConfig], float]:
+    """Return the original's schedule: a step down every few epochs, or PDPP's warm-up and halvings.
 
     Args:
-        own: settings of the method.
+        settings: training of the method.
         each: optimiser steps of an epoch.
     """
 
     def rate(step: int, total: int, cfg: TrainConfig) -> float:
-        if own.step_epochs is None:
+        if settings.step_epochs is None:
             return cfg.lr * learning_rate_multiplier(step, total)
-        return float(cfg.lr * own.gamma ** (step // each // own.step_epochs))
+        return float(cfg.lr * settings.gamma ** (step // each // settings.step_epochs))
 
     return rate
 
@@ -149,8 +141,7 @@ def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) 
     """Return the measure of an epoch: accuracy of the decoded middle steps on dev, and on as many fitted windows."""
     prior = clamped_prior(task.transition, model.cfg.transition_floor)
     fitted, dev = task.fit[horizon], task.dev[horizon]
-    rows = train_sample({horizon: len(fitted)}, {horizon: len(dev)}, seed)[horizon]
-    scored = {"train": fitted[rows.to(fitted.device)], "dev": dev}
+    scored = {**sampled_fit({"train": fitted}, {"train": dev}, seed), "dev": dev}
 
     def accuracy(segments_NH: Tensor) -> float:
         def part(rows: slice) -> Tensor:

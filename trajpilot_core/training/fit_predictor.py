@@ -6,6 +6,7 @@ Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -14,46 +15,48 @@ from schemas.training import HeadKind, PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import is_twin, original_of
 from trajpilot_core.data.planning import MANY_WINDOWS
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels, train_sample
+from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels, sampled_fit
 from trajpilot_core.training.initial_weights import start_weights
-from trajpilot_core.training.jobs import TrainingJob, job_tensors, named_windows, windows_of
+from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
 
 PredictorBatch = list[tuple[int, Tensor]]
-"""Horizon and (B,) long numbers of its fitted windows, for each horizon that the batch holds."""
+"""Horizon and (B,) long numbers of its fitted windows, for each horizon in the batch."""
 
 
 @dataclass(frozen=True)
-class PredictorTask:
+class PredictorTask(Task):
     """The tensors of one chain and seed, on the device."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("features", "labels", "bank")
 
     features: Tensor
     """(S, C, D) float16, raw."""
     latents: Tensor
-    """(S, E) of this chain's E_tau."""
+    """(S, E) from this chain's E_tau."""
     labels: Tensor
     """(S,) long."""
     bank: Tensor
     """(V, E) unit norm."""
     fit_rows: Tensor
-    """(n,) long, segments of the fitting takes, for the scale of the features."""
+    """(n,) long, segments of the fitted takes, for the scale of the features."""
     fit: dict[int, Tensor]
     """Horizon -> (N, H) long, fitted windows as rows of segments."""
     dev: dict[int, Tensor]
     """Horizon -> (N, H) long."""
     max_horizon: int
-    """Over all the windows of the data."""
+    """Longest horizon of all windows of the data."""
 
 
 def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant that the job names and leave it in the job's checkpoint."""
     cfg = PredictorConfig.model_validate_json(job.config)
-    task = task_of(job_tensors(job))
+    task = PredictorTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = new_predictor(task, cfg).to(job.device)
     if start_weights(model, cfg, job.key):
-        begin_class_head(model, task.bank)  # with the factor that was learned there, not the initial one
+        begin_class_head(model, task.bank)  # with the factor of the other run, not the initial one
     draw = mixed_batches if cfg.mixed_horizons else window_batches
     training = Training(
         name=job.name,
@@ -66,7 +69,7 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
             task,
             job.variant,
             dev_arithmetic(task, cfg.train, job.device),
-            fitted_sample(task, job.seed),
+            sampled_fit(task.fit, task.dev, job.seed),
             sees_goal=is_measured_with_goal(cfg, job.variant),
         ),
         selected="dev/M@1",
@@ -75,13 +78,13 @@ def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
 
 
 def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorShape:
-    """Return the sizes that the data decide; a class head tells the labels of the bank apart."""
+    """Return the sizes that follow from the data; a class head has one output per label of the bank."""
     classes = len(task.bank) if head == "classes" else 0
     return PredictorShape(task.features.shape[2], task.features.shape[1], task.bank.shape[1], task.max_horizon, classes)
 
 
 def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
-    """Build a predictor from the global random state, with the feature scale of the fitting takes."""
+    """Build a predictor from the global random state, with the feature scale of the fitted takes."""
     model = CausalPredictor(cfg, predictor_shape(task, cfg.head))
     mean, scale = feature_scales(task.features[task.fit_rows])
     model.feature_mean.copy_(mean)
@@ -92,7 +95,7 @@ def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
 
 @torch.no_grad()
 def begin_class_head(model: CausalPredictor, bank_VE: Tensor) -> None:
-    """Let a class head, if there is one, begin as the open readout: cosines with the bank times the model's factor."""
+    """Initialise a class head, if there is one, as the open readout: cosines with the bank times the model's factor."""
     if model.class_head is not None:
         model.class_head.weight.copy_(model.log_temperature.exp() * bank_VE)
         model.class_head.bias.zero_()
@@ -104,7 +107,7 @@ def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.
     Args:
         fit_windows: horizon -> (N, H) long.
         batch: windows per step.
-        generator: of the CPU; the numbers lie where the windows do.
+        generator: on the CPU; the numbers are on the device of the windows.
     """
     batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator, w.device)]
     return [[batches[i]] for i in torch.randperm(len(batches), generator=generator).tolist()]
@@ -116,14 +119,14 @@ def mixed_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.G
     Args:
         fit_windows: horizon -> (N, H) long.
         batch: windows per step, over all horizons.
-        generator: of the CPU; the numbers lie where the windows do.
+        generator: on the CPU; the numbers are on the device of the windows.
     """
     horizons = list(fit_windows)
     horizon_N = torch.repeat_interleave(torch.arange(len(horizons)), torch.tensor([*map(len, fit_windows.values())]))
     row_N = torch.cat([torch.arange(len(windows)) for windows in fit_windows.values()])
     batches = []
-    for drawn in index_batches(len(row_N), batch, generator):
-        parts = [(h, row_N[drawn[horizon_N[drawn] == place]]) for place, h in enumerate(horizons)]
+    for sampled in index_batches(len(row_N), batch, generator):
+        parts = [(h, row_N[sampled[horizon_N[sampled] == place]]) for place, h in enumerate(horizons)]
         batches.append([(h, rows.to(fit_windows[h].device)) for h, rows in parts if len(rows)])
     return batches
 
@@ -131,7 +134,7 @@ def mixed_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.G
 def window_loss(
     model: CausalPredictor, task: PredictorTask, cfg: PredictorConfig, variant: str, batch: PredictorBatch
 ) -> Tensor:
-    """Return the loss of one batch, a scalar (shape ()), its horizons in one pool.
+    """Return the loss of one batch, a scalar (shape ()); its horizons share one pool.
 
     L_pred; with a class head the cross-entropy of all steps, plus lambda_bridge times L_pred (D 34).
     """
@@ -165,25 +168,25 @@ def goal_dropout_of(cfg: PredictorConfig, variant: str) -> float:
     """Return the probability with which a variant's goals are masked: that of goal-dropout twins, or of all others."""
     if not is_twin(variant):
         return cfg.goal_dropout
-    assert cfg.twin_goal_dropout is not None, f"{variant} is trained though no twins are asked for"
+    assert cfg.twin_goal_dropout is not None, f"{variant} is trained, but no twins are configured"
     return cfg.twin_goal_dropout
 
 
 def is_measured_with_goal(cfg: PredictorConfig, variant: str) -> bool:
-    """Return whether dev shows a variant the goal: all but twins that anticipate are selected as planners."""
+    """Return whether a variant is given the goal on dev: all but anticipating twins are selected as planners."""
     return not (cfg.anticipates and is_twin(variant))
 
 
 def variant_latents(latents_BHE: Tensor, variant: str) -> Tensor:
-    """Return the (B, H, E) trajectory input that a variant is given: traj all, endpoint_traj the ends, no_traj none.
+    """Return the (B, H, E) trajectory input of a variant: traj all, endpoint_traj the ends, no_traj none.
 
-    A goal-dropout twin is given what its original is.
+    A goal-dropout twin has the input of its original.
     """
-    given = original_of(variant)
-    if given == "traj":
+    original = original_of(variant)
+    if original == "traj":
         return latents_BHE
     out = torch.zeros_like(latents_BHE)
-    if given == "endpoint_traj":
+    if original == "endpoint_traj":
         out[:, 0], out[:, -1] = latents_BHE[:, 0], latents_BHE[:, -1]
     return out
 
@@ -194,10 +197,10 @@ def kept(n: int, dropout: float, device: torch.device) -> Tensor:
 
 
 def dev_arithmetic(task: PredictorTask, cfg: TrainConfig, device: str) -> AbstractContextManager[object]:
-    """Return the arithmetic of the dev measure: fp32, or that of the training where a GPU measures many windows.
+    """Return the arithmetic of the dev measure: fp32, or that of the training if a GPU measures many windows.
 
-    bf16 changes the label of a few mids in a thousand. Over many that is far below the differences that select an
-    epoch; over few it is not, and there fp32 costs little (docs/decisions/training.md).
+    bf16 changes the label of a few mids in a thousand. With many windows that is far below the differences that select
+    an epoch; with few it is not, and fp32 costs little (docs/decisions/training.md).
     """
     many = sum(map(len, task.dev.values())) >= MANY_WINDOWS
     return autocast(cfg, device) if many and device != "cpu" else nullcontext()
@@ -215,13 +218,13 @@ def measurer(
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
     Args:
-        model: what is measured.
+        model: the predictor.
         task: its tensors.
-        variant: what it is given.
-        arithmetic: of the model; the answers are fp32 and are compared with the bank in fp32.
-        sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`fitted_sample`); None: dev
+        variant: decides the trajectory input.
+        arithmetic: arithmetic of the model; its outputs are fp32 and are compared with the bank in fp32.
+        sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`sampled_fit`); None: dev
             alone.
-        sees_goal: false: no goal is given, neither its feature nor its trajectory.
+        sees_goal: false: neither the feature nor the trajectory of the goal is given.
     """
     scored = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
     truth = {split: {h: task.labels[rows] for h, rows in windows.items()} for split, windows in scored.items()}
@@ -240,31 +243,10 @@ def measurer(
         return predicted_xE @ task.bank.T if model.class_head is None else model.class_logits(predicted_xE)
 
     def measure() -> dict[str, float]:
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for split, windows in scored.items():
-            scores = mid_accuracy(nearest_labels(predict, windows, label_scores), truth[split])
-            found |= {f"{split}/{name}": value for name, value in scores.items()}
-        return found
+            accuracy = mid_accuracy(nearest_labels(predict, windows, label_scores), truth[split])
+            scores |= {f"{split}/{name}": value for name, value in accuracy.items()}
+        return scores
 
     return measure
-
-
-def fitted_sample(task: PredictorTask, seed: int) -> dict[int, Tensor]:
-    """Return horizon -> (n, H) long, the fitted windows that are scored: per horizon at most as many as dev has."""
-    fit, dev = ({h: len(segments) for h, segments in part.items()} for part in (task.fit, task.dev))
-    rows = train_sample(fit, dev, seed)
-    return {h: task.fit[h][some.to(task.fit[h].device)] for h, some in rows.items()}
-
-
-def task_tensors(task: PredictorTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in PredictorTask: those that all chains share, and its own."""
-    shared = {"features": task.features, "labels": task.labels, "bank": task.bank}
-    own = {"latents": task.latents, "fit_rows": task.fit_rows, "max_horizon": torch.tensor(task.max_horizon)}
-    return shared, own | named_windows(task.fit, task.dev)
-
-
-def task_of(tensors: dict[str, Tensor]) -> PredictorTask:
-    """Build the task back from its tensors by name."""
-    plain = {name: tensors[name] for name in ("features", "latents", "labels", "bank", "fit_rows")}
-    windows = [windows_of(tensors, part) for part in ("fit", "dev")]
-    return PredictorTask(**plain, fit=windows[0], dev=windows[1], max_horizon=int(tensors["max_horizon"]))

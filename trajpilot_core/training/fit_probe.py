@@ -1,5 +1,5 @@
-"""Fit attentive probes on the tokens of a frozen encoder: a grid of learning rates and weight decays, of which dev
-chooses one for all metrics. Source: docs/decisions/epic-probe.md.
+"""Fit attentive probes on the tokens of a frozen encoder: a grid of learning rates and weight decays; dev chooses one
+point of it for all metrics. Source: docs/decisions/epic-probe.md.
 
 Shapes: N clips (fitted ones and dev), T tokens, D width, C classes of a part, K ranked classes.
 """
@@ -8,8 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -32,19 +31,21 @@ from trajpilot_core.metrics.epic_kitchens import (
     ranked,
 )
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
-from trajpilot_core.training.dev_scores import train_sample
-from trajpilot_core.training.jobs import TrainingJob, best_trial, job_tensors, run_trials
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.dev_scores import sampled_fit
+from trajpilot_core.training.jobs import Task, TrainingJob, best_trial, job_tensors, run_trials
+from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
 
 AT_ONCE = 512
-"""Clips that are answered at once."""
+"""Clips that are predicted at once."""
 SELECTED = f"dev/{ACTION.id}"
-"""By which epoch and trial are chosen, whatever metric is printed."""
+"""The score that chooses epoch and trial, whatever metric is printed."""
 
 
 @dataclass(frozen=True)
-class ProbeTask:
-    """What a probe is fitted and measured on."""
+class ProbeTask(Task):
+    """The clips that a probe is fitted and measured on."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("tokens", "columns", "classes")
 
     tokens: Tensor
     """(N, T, D) float16."""
@@ -60,14 +61,9 @@ class ProbeTask:
         counts = [len(self.classes[part]) for part in PARTS]
         return ProbeShape(self.tokens.shape[2], counts[0], counts[1], counts[2], heads=cfg.heads, blocks=cfg.blocks)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return everything by name, to be written."""
-        named = {f"classes_{part}": classes for part, classes in self.classes.items()}
-        return {"tokens": self.tokens, "columns": self.columns, "is_dev": self.is_dev, **named}
-
 
 def probe_task(data: ClipData) -> ProbeTask:
-    """Return the clips of training and dev; columns are the classes that these have, ascending."""
+    """Return the clips of training and dev; columns are their classes, ascending."""
     rows = np.concatenate([data.rows("train"), data.rows("dev")])
     classes = {part: np.unique(data.clips.classes(part)[rows]) for part in PARTS}
     columns = [np.searchsorted(classes[part], data.clips.classes(part)[rows]) for part in PARTS]
@@ -75,14 +71,8 @@ def probe_task(data: ClipData) -> ProbeTask:
         torch.from_numpy(data.tokens[rows]),
         torch.from_numpy(np.stack(columns, axis=1).astype(np.int64)),
         torch.from_numpy(np.isin(rows, data.rows("dev"))),
-        {part: torch.from_numpy(found) for part, found in classes.items()},
+        {part: torch.from_numpy(column_classes) for part, column_classes in classes.items()},
     )
-
-
-def task_of_tensors(tensors: dict[str, Tensor]) -> ProbeTask:
-    """Return what `ProbeTask.tensors` returned, each of its shape."""
-    classes = {part: tensors[f"classes_{part}"] for part in PARTS}
-    return ProbeTask(tensors["tokens"], tensors["columns"], tensors["is_dev"], classes)
 
 
 class Trial(NamedTuple):
@@ -93,19 +83,19 @@ class Trial(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As it is printed."""
+        """Return the name that is printed."""
         return f"rate {self.rate:g}, decay {self.decay:g}"
 
 
 def grid(cfg: ProbeConfig) -> list[Trial]:
-    """Return the trials in their order."""
+    """Return the trials in order."""
     return [Trial(*values) for values in product(cfg.rates, cfg.decays)]
 
 
 def train_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit every trial of the grid from the same initial weights; each leaves a checkpoint of its own."""
+    """Fit every trial of the grid from the same initial weights; each writes its own checkpoint."""
     cfg = ProbeConfig.model_validate_json(job.config)
-    task = task_of_tensors(job_tensors(job))
+    task = ProbeTask.unpacked(job_tensors(job))
     fit_grid(job, task, cfg, lambda: AttentiveProbe(task.shape(cfg)), epoch_done)
 
 
@@ -133,25 +123,25 @@ def fit_grid(
     epoch_done: EpochDone,
     *more: Tensor,
 ) -> None:
-    """Fit every trial of a grid, each of a probe that `build` makes from the global random state.
+    """Fit every trial of a grid, each with a new probe.
 
     Args:
         job: names the training, its folder and device.
         task: its clips.
         cfg: the grid.
-        build: makes a probe.
+        build: builds a probe from the global random state.
         epoch_done: called after each epoch.
-        more: (N, ...) what else the probe is given of each clip.
+        more: (N, ...) further inputs of the probe for each clip.
     """
     trials, fitted = grid(cfg), torch.nonzero(~task.is_dev)[:, 0]
 
-    def train_trial(number: int, folder: Path, report: EpochDone) -> None:
+    def trial(number: int) -> tuple[Training, TrainConfig]:
         with seeded(job.seed):
             model = build().to(job.device)
 
         def loss(rows: Tensor) -> Tensor:
-            given = (one[rows].float() for one in (task.tokens, *more))
-            return probe_loss(model(*given), task.columns[rows])
+            inputs = (values[rows].float() for values in (task.tokens, *more))
+            return probe_loss(model(*inputs), task.columns[rows])
 
         training = Training(
             name=f"{job.name}, {trials[number].name}",
@@ -166,9 +156,9 @@ def fit_grid(
             rate=cosine,
             decays_all=True,
         )
-        fit(training, original_training(cfg, trials[number]), folder, job.device, report, job.checkpoint_s)
+        return training, original_training(cfg, trials[number])
 
-    run_trials(job, len(trials), train_trial, epoch_done)
+    run_trials(job, len(trials), trial, epoch_done)
 
 
 def cosine(step: int, total: int, cfg: TrainConfig) -> float:
@@ -177,27 +167,25 @@ def cosine(step: int, total: int, cfg: TrainConfig) -> float:
 
 
 def measurer(model: nn.Module, task: ProbeTask, seed: int, *more: Tensor) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: every metric on dev and on as many fitted clips, as shares; each class counts
-    alike.
+    """Return the measure of an epoch: every metric, as a share, on dev and on as many fitted clips.
 
     Args:
         model: a probe.
         task: its clips.
-        seed: of the training; it samples the fitted clips.
-        more: (N, ...) what else the probe is given of each clip.
+        seed: seed of the training; it samples the fitted clips.
+        more: (N, ...) further inputs of the probe for each clip.
     """
     fitted, dev = (torch.nonzero(task.is_dev == is_dev)[:, 0] for is_dev in (False, True))
-    sample = train_sample({"train": len(fitted)}, {"train": len(dev)}, seed)
-    scored = {"dev": dev, **{split: fitted[rows.to(fitted.device)] for split, rows in sample.items()}}
-    own = {part: np.arange(len(task.classes[part])) for part in PARTS}
+    scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, seed)}
+    columns = {part: np.arange(len(task.classes[part])) for part in PARTS}
 
     def measure() -> dict[str, float]:
-        found: dict[str, float] = {}
+        scores: dict[str, float] = {}
         for split, rows in scored.items():
-            rankings = answers(model, task.tokens[rows], own, *(one[rows] for one in more))
+            rankings = answers(model, task.tokens[rows], columns, *(values[rows] for values in more))
             shares = shares_of(task.columns[rows].cpu().numpy(), rankings)
-            found |= {f"{split}/{name}": share for name, share in shares.items()}
-        return found
+            scores |= {f"{split}/{name}": share for name, share in shares.items()}
+        return scores
 
     return measure
 
@@ -209,12 +197,12 @@ def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[s
         columns_N3: (N, 3) true columns of verb, noun and action.
         rankings: part -> (N, K) ranked columns.
     """
-    found = {}
+    shares = {}
     for spec in EPIC_METRICS.values():
         true = columns_N3[:, PARTS.index(spec.part)]
         hits = hits_of(true, rankings[spec.part], spec.k)
-        found[spec.id] = (class_mean(true, hits) if spec.over == "classes" else clip_mean(hits)) / 100
-    return found
+        shares[spec.id] = (class_mean(true, hits) if spec.over == "classes" else clip_mean(hits)) / 100
+    return shares
 
 
 @torch.no_grad()
@@ -227,35 +215,35 @@ def answers(
         model: a probe in evaluation mode.
         tokens_NTD: float16, on any device.
         classes: part -> (C,) the class of each column.
-        more: (N, ...) what else the probe is given of each clip.
+        more: (N, ...) further inputs of the probe for each clip.
     """
     device = next(model.parameters()).device
 
     def part(rows: slice) -> dict[ActionPart, Codes]:
-        logits = model(tokens_NTD[rows].to(device).float(), *(one[rows].to(device).float() for one in more))
-        return {name: ranked(found.cpu().numpy(), classes[name]) for name, found in logits.items()}
+        logits = model(tokens_NTD[rows].to(device).float(), *(values[rows].to(device).float() for values in more))
+        return {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
 
     what = f"one clip of {tokens_NTD.shape[1]} tokens does not fit into the memory of {device}"
-    found = in_parts(len(tokens_NTD), AT_ONCE, part, what, "choose another device")
-    return {name: np.concatenate([one[name] for one in found]) for name in PARTS}
+    parts = in_parts(len(tokens_NTD), AT_ONCE, part, what, "choose another device")
+    return {name: np.concatenate([rankings[name] for rankings in parts]) for name in PARTS}
 
 
 class ChosenProbe(NamedTuple):
-    """What a training of a grid leaves."""
+    """The result of a grid of probes."""
 
     trial: Trial
-    """That dev chose."""
+    """The trial that dev chose."""
     weights: dict[str, Tensor]
-    """Of its best epoch, on the CPU."""
+    """Weights of its best epoch, on the CPU."""
     curve: list[CurvePoint]
-    """Of all trials; that of the chosen one has the name of the training."""
+    """Curves of all trials; the chosen one has the name of the training."""
 
 
 def choose_probe(job: TrainingJob, cfg: ProbeConfig) -> ChosenProbe:
-    """Return the trial with the highest dev score, ties to the first: one for every metric.
+    """Return the trial with the highest dev score, ties to the first: one trial for all metrics.
 
     Raises:
-        TrainingError: one has not ended.
+        TrainingError: a trial is not complete.
     """
     best = best_trial(job, len(grid(cfg)))
     return ChosenProbe(grid(cfg)[best.number], best.weights, best.curve)
@@ -270,8 +258,10 @@ def load_probe(chosen: ChosenProbe, task: ProbeTask, cfg: ProbeConfig, device: s
 
 
 def floor_rankings(task: ProbeTask, rows: int) -> dict[ActionPart, Codes]:
-    """Return part -> (N, K): the most frequent classes of training with dev for each of `rows` clips, ties to the
-    earlier column."""
+    """Return part -> (N, K): the most frequent classes of training and dev for each of `rows` clips.
+
+    Ties go to the earlier column.
+    """
     counts = {
         part: np.bincount(task.columns[:, at].cpu().numpy(), minlength=len(task.classes[part]))
         for at, part in enumerate(PARTS)

@@ -1,12 +1,13 @@
-"""Fine-tune the chosen attentive probe with one token more: every row alike, whatever its token.
+"""Fine-tune the chosen attentive probe with one more token, in the same way for every row.
 
-All begin with the weights of the visual probe and have the same clips, grid, epochs and batches; dev chooses one
-training of each row's grid. Source: docs/decisions/epic-token.md.
+All rows start with the weights of the visual probe and have the same clips, grid, epochs and batches; dev chooses one
+trial of each row's grid. Source: docs/decisions/epic-token.md.
 
 Shapes: N clips (fitted ones and dev), T tokens, D width, E text width.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -17,25 +18,21 @@ from trajpilot_core.training.fit_probe import (
     ProbeTask,
     choose_probe,
     fit_grid,
-    task_of_tensors,
 )
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, seeded
 
-BEGUN = "begun/"
-"""Begins the names of the visual probe's weights among the tensors of a job."""
 PROBE = "probe"
-"""Stands for the chain in the names of these trainings."""
-TOKEN = "token"
-"""Name of what a row is given, likewise."""
+"""Takes the place of the chain in the names of these trainings."""
 
 
-class TokenTask(NamedTuple):
-    """What one row is fine-tuned and measured on."""
+@dataclass(frozen=True)
+class TokenTask(ProbeTask):
+    """The clips that one row is fine-tuned and measured on, with one more token."""
 
-    clips: ProbeTask
+    SHARED: ClassVar[tuple[str, ...]] = ("tokens", "columns", "is_dev", "classes", "begun")
     token: Tensor
-    """(N, E) float16: what the row is given of each clip; zeros where it is given nothing."""
+    """(N, E) float16: the additional token of each clip; zeros if the row has none."""
     begun: dict[str, Tensor]
     """Weights of the visual probe."""
 
@@ -46,36 +43,24 @@ def token_row(variant: str) -> TokenRow:
 
 
 def new_token_probe(row: TokenRow, task: TokenTask, cfg: ActionTokenConfig) -> TokenProbe:
-    """Build the model of a row from the global random state, with the weights of the visual probe."""
-    model = TokenProbe(row, task.clips.shape(cfg.tuned), task.token.shape[1])
+    """Build the model of a row from the global random state, and load the weights of the visual probe."""
+    model = TokenProbe(row, task.shape(cfg.tuned), task.token.shape[1])
     model.probe.load_state_dict(task.begun)
     return model
 
 
 def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fine-tune every trial of the row that the job names; each leaves a checkpoint of its own."""
+    """Fine-tune every trial of the row that the job names; each writes its own checkpoint."""
     cfg = ActionTokenConfig.model_validate_json(job.config)
-    task, row = task_of(job_tensors(job)), token_row(job.variant)
-    fit_grid(job, task.clips, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
-
-
-def task_tensors(task: TokenTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as above: those that all rows share, and its own."""
-    begun = {f"{BEGUN}{name}": value for name, value in task.begun.items()}
-    return {**task.clips.tensors(), **begun}, {TOKEN: task.token}
-
-
-def task_of(tensors: dict[str, Tensor]) -> TokenTask:
-    """Build the task back from its tensors by name, each of its shape."""
-    begun = {name.removeprefix(BEGUN): value for name, value in tensors.items() if name.startswith(BEGUN)}
-    return TokenTask(task_of_tensors(tensors), tensors[TOKEN], begun)
+    task, row = TokenTask.unpacked(job_tensors(job)), token_row(job.variant)
+    fit_grid(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
 
 
 def tuned_probe(job: TrainingJob, task: TokenTask, cfg: ActionTokenConfig) -> tuple[TokenProbe, ChosenProbe]:
-    """Return the model that dev chose of a row's grid, in evaluation mode on the job's device, and how it was chosen.
+    """Return the model that dev chose from a row's grid, in evaluation mode on the job's device, and its trial.
 
     Raises:
-        TrainingError: one has not ended.
+        TrainingError: a trial is not complete.
     """
     chosen = choose_probe(job, cfg.tuned)
     with seeded(job.seed):

@@ -1,4 +1,4 @@
-"""The weights of another run's predictor, with which a training begins (docs/decisions/pretrained.md)."""
+"""The weights of another run's predictor, from which a training starts (docs/decisions/pretrained.md)."""
 
 import json
 from collections.abc import Mapping
@@ -15,16 +15,15 @@ from trajpilot_core.store.tensors import Tensors
 
 ENTRY = "predictors"
 NEW = "class_head."
-"""Begins the names of what the other run may lack: a head over the labels of this one."""
+"""Prefix of parameters that the other run may lack: a head over the labels of this run."""
 UNSEEN = ("heads", "standardise")
-"""Settings that decide what weights mean and show in no shape."""
+"""Settings that change the meaning of weights but not their shapes."""
 
 
 def places_for(horizon: int, cfg: PredictorConfig) -> int:
-    """Return the longest horizon that a model has a place for: that of the data, or of the weights that it begins with.
+    """Return the longest horizon that a model has positions for: that of the data, or of its initial weights.
 
-    A corpus with shorter windows leaves places unused; one with longer windows has no weights for them, which
-    `start_weights` refuses.
+    With shorter windows positions stay unused; with longer windows weights are missing, which `start_weights` refuses.
     """
     if cfg.pretrained is None:
         return horizon
@@ -33,23 +32,21 @@ def places_for(horizon: int, cfg: PredictorConfig) -> int:
 
 
 def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> frozenset[str]:
-    """Put the weights of the other run's model of this key into a model that was just built; none where none is set.
+    """Load the other run's weights of this key into a new model; nothing is loaded if no other run is set.
 
-    A goal-dropout twin that the other run lacks gets those of its original there (`first_weights`).
-
-    Parameters and buffers alike, the scale of the features among them; a class head that the other run lacks stays as
-    it was built.
+    All parameters and buffers are loaded, including the scale of the features. A goal-dropout twin that the other run
+    lacks gets the weights of its original there (`first_weights`); a class head that it lacks stays as it is.
 
     Args:
-        model: of the training.
+        model: model of the training.
         cfg: its settings.
         key: chain, seed and variant of the training.
 
     Returns:
-        Names of the parameters of a class head that the other run lacks; none where no other run is set.
+        Names of the parameters of a class head that the other run lacks; empty if no other run is set.
 
     Raises:
-        InputError: the model there is of other sizes, or damaged.
+        InputError: the other model has other sizes, or is damaged.
     """
     if cfg.pretrained is None:
         return frozenset()
@@ -61,10 +58,10 @@ def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> fro
 
 
 def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
-    """Refuse weights that mean something else under the settings of this run.
+    """Refuse weights that have another meaning under the settings of this run.
 
     Raises:
-        InputError: names the settings and both values.
+        InputError: settings differ; names them with both values.
     """
     there = output.settings(PredictorConfig, ENTRY)
     both = {name: (getattr(cfg, name), getattr(there, name)) for name in UNSEEN}
@@ -72,23 +69,23 @@ def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
         f"predictor.{name} is {ours} here and {theirs} there" for name, (ours, theirs) in both.items() if ours != theirs
     ]
     if differ:
-        raise InputError(f"{output.setting}: {'; '.join(differ)} ({output.named}); set what that run has")
+        raise InputError(f"{output.setting}: {'; '.join(differ)} ({output.named}); set the values of that run")
 
 
 @torch.no_grad()
 def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> frozenset[str]:
-    """Copy weights into the parameters and buffers of a model, of equal shapes.
+    """Copy weights into the parameters and buffers of a model; shapes must be equal.
 
     Args:
         state: name -> parameter or buffer, of any shape.
-        weights: name -> array of that shape; names that begin with NEW may be absent.
-        named: whose they are, for the message.
+        weights: name -> array of that shape; names that start with NEW may be missing.
+        named: origin of the weights, for the message.
 
     Returns:
-        Names of the parameters that weights are absent for, which stay as they are.
+        Names of the parameters without weights, which stay as they are.
 
     Raises:
-        InputError: names what is absent on one side or of another shape, with both shapes.
+        InputError: parameters are missing on one side or differ in shape; names them with both shapes.
     """
     here = {name: tuple(value.shape) for name, value in state.items()}
     there = {name: value.shape for name, value in weights.items()}
@@ -96,10 +93,10 @@ def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> fr
     wrong = sorted(name for name in here | there if here.get(name) != there.get(name) and name not in optional)
     if wrong:
         sides = [(name, there.get(name, "absent"), here.get(name, "absent")) for name in wrong]
-        found = "; ".join(f"{name} {theirs} there, {ours} here" for name, theirs, ours in sides)
+        faults = "; ".join(f"{name} {theirs} there, {ours} here" for name, theirs, ours in sides)
         raise InputError(
-            f"{named} cannot be begun with: {found} (shapes); give the predictor the sizes of that run, and no horizon "
-            "that it does not know (predictor.*, features.tokens, ingest.max_horizon)"
+            f"{named} does not fit: {faults} (shapes); set the sizes of that run, and no longer horizon than it has "
+            "(predictor.*, features.tokens, ingest.max_horizon)"
         )
     for name, value in weights.items():
         state[name].copy_(torch.tensor(value))

@@ -1,20 +1,22 @@
 """Several trainings side by side: spawned processes on a CPU, one after the other on a GPU; the results are the same.
 
-A training takes everything from files in scratch and leaves everything in its checkpoint, so that a crash of one
-process or of all of them costs at most the epochs since the last checkpoint, and no tensor is pickled.
+A training reads all of its inputs from scratch files and writes all of its results to its checkpoint. A crash of one or
+all processes costs at most the epochs since the last checkpoint, and no tensor is pickled.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self, get_origin
 
 import torch
 from torch import Tensor
 
 from schemas.results import CurvePoint
+from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain, model_key, note_fitted
 from trajpilot_core.engine.stage import Runtime, Sink, Work
 from trajpilot_core.errors import TrainingError
@@ -29,29 +31,29 @@ from trajpilot_core.training.checkpoint import (
     read_tensors,
     write_atomically,
 )
-from trajpilot_core.training.loop import EpochDone, tell_resumed
+from trajpilot_core.training.loop import EpochDone, Training, fit, tell_resumed
 
 POLL_S = 0.5
 UNIT = "epochs at most"
 """A training may stop early."""
 QUOTED = 2
-"""Trainings that progress quotes."""
+"""Trainings whose progress line is shown."""
 SHARED, OWN, EPOCHS = "shared.safetensors", "task.safetensors", "epochs.json"
 
 
 class TrainingJob(NamedTuple):
-    """One training, described by words and files only."""
+    """One training, described by strings, numbers and paths only."""
 
     name: str
     """`<chain>/<variant>`."""
     seed: int
     variant: str
     folder: Path
-    """Private; holds the checkpoint."""
+    """Private folder of the checkpoint."""
     own: Path
     """Folder with the task's tensors; jobs of one chain and seed share it."""
     shared: Path
-    """Folder with the tensors that all the jobs share."""
+    """Folder with the tensors that all jobs share."""
     config: str
     """The stage's configuration as JSON."""
     device: str
@@ -67,16 +69,16 @@ class TrainingJob(NamedTuple):
 def chain_job(
     work: Work[Any], chain: Chain, seed: int, variant: str, own: Path, shared: Path, name: str | None = None
 ) -> TrainingJob:
-    """Return the training of one shard of a stage, whose tensors lie in scratch.
+    """Return the training of one shard of a stage, whose tensors are in scratch.
 
     Args:
-        work: of the stage; its settings go to the training.
+        work: the stage's work; its settings are passed to the training.
         chain: cross-fit chain.
         seed: of weights, dropout and batches.
         variant: what is trained.
         own: folder with the task's tensors.
         shared: folder with the tensors that all the jobs share.
-        name: what the variant is called in the log and the curves; None: as it is.
+        name: what the variant is called in the log and the curves; None: its own name.
     """
     return TrainingJob(
         name=f"{chain.name}/{name or variant}",
@@ -92,26 +94,22 @@ def chain_job(
 
 
 Train = Callable[[TrainingJob, EpochDone], None]
-"""Must be a module-level function: a spawned process finds it by name."""
-
-
-def no_news(job: TrainingJob) -> None:
-    """Ignore that a job has ended."""
+"""Must be a module-level function: spawned processes import it by name."""
 
 
 def run_jobs(
-    jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, ended: Callable[[TrainingJob], None] = no_news
+    jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, ended: Callable[[TrainingJob], None] = lambda job: None
 ) -> None:
-    """Run every job to its end; one that has ended before is over at once.
+    """Run every job to completion; one that completed earlier returns at once.
 
     Args:
         jobs: the trainings.
-        train: fits one.
+        train: fits one job.
         runtime: where they run.
-        ended: called in this process for each job as soon as it has ended; its folder may be gone afterwards.
+        ended: called in this process for each completed job; it may delete the job's folder.
 
     Raises:
-        TrainingError: a training failed, or its process died.
+        TrainingError: a training failed, or its process crashed.
     """
     workers = min(runtime.workers, len(jobs)) if runtime.device == "cpu" else 1
     if workers > 1:
@@ -127,81 +125,114 @@ def run_jobs(
 
 
 def run_trials(
-    job: TrainingJob, n_trials: int, train: Callable[[int, Path, EpochDone], None], epoch_done: EpochDone
+    job: TrainingJob, n_trials: int, trial: Callable[[int], tuple[Training, TrainConfig]], epoch_done: EpochDone
 ) -> None:
-    """Fit the trials of a job one after the other, each in a folder of its own; progress counts the epochs of all."""
+    """Fit the trials of a grid one after the other; each has its own folder, and progress counts the epochs of all.
+
+    Args:
+        job: the training that the grid belongs to.
+        n_trials: size of the grid.
+        trial: number of a trial -> its training and hyperparameters.
+        epoch_done: called after each epoch.
+    """
     for number in range(n_trials):
 
         def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
             epoch_done(number * epochs + epoch, n_trials * epochs, line)
 
-        train(number, job.folder / f"trial{number}", report)
+        training, cfg = trial(number)
+        fit(training, cfg, job.folder / f"trial{number}", job.device, report, job.checkpoint_s)
 
 
 class BestTrial(NamedTuple):
-    """What a training of several trials leaves."""
+    """The result of a grid."""
 
     number: int
-    """Of the trial that dev chose."""
+    """Number of the trial that dev chose."""
     weights: dict[str, Tensor]
-    """Of its best epoch, on the CPU."""
+    """Weights of its best epoch, on the CPU."""
     curve: list[CurvePoint]
-    """Of all trials; that of the chosen one has the name of the training, those of the others name their trial."""
+    """Curves of all trials; the chosen one has the name of the training, the others are named after their trial."""
 
 
 def best_trial(job: TrainingJob, n_trials: int) -> BestTrial:
     """Return the trial with the highest dev score, ties to the first.
 
     Raises:
-        TrainingError: one has not ended.
+        TrainingError: a trial is not complete.
     """
-    found: list[TrainingProgress] = []
+    trials: list[TrainingProgress] = []
     for number in range(n_trials):
         folder = job.folder / f"trial{number}"
         if not folder.is_dir():
             raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
-        found.append(read_progress(folder))
-    best = max(range(n_trials), key=lambda number: (found[number].best_score, -number))
-    curve = [point.replace(model=job.name) for point in found[best].curve]
-    curve += [point for number, one in enumerate(found) if number != best for point in one.curve]
-    return BestTrial(best, found[best].best, curve)
+        trials.append(read_progress(folder))
+    best = max(range(n_trials), key=lambda number: (trials[number].best_score, -number))
+    curve = [point.replace(model=job.name) for point in trials[best].curve]
+    curve += [point for number, trial in enumerate(trials) if number != best for point in trial.curve]
+    return BestTrial(best, trials[best].best, curve)
 
 
-def named_windows(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor]) -> dict[str, Tensor]:
-    """Return windows (N, H) by horizon, long, as the tensors `fit/<H>` and `dev/<H>`."""
-    return {f"{part}/{h}": rows for part, of_part in (("fit", fit), ("dev", dev)) for h, rows in of_part.items()}
+@dataclass(frozen=True)
+class Task:
+    """The data of a training: a subclass declares its tensors, numbers, and mappings of tensors as fields."""
 
+    SHARED: ClassVar[tuple[str, ...]] = ()
+    """Fields that are equal for all jobs of a stage."""
 
-def windows_of(tensors: Mapping[str, Tensor], part: str) -> dict[int, Tensor]:
-    """Return horizon -> windows (N, H), long, of `fit` or `dev`, as `named_windows` was given them."""
-    named = sorted(name for name in tensors if name.startswith(f"{part}/"))
-    return {int(name.removeprefix(f"{part}/")): tensors[name] for name in named}
+    def tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the fields as tensors by name: those that all jobs share, and the others.
+
+        The items of a mapping are named `<field>/<key>`; the shapes are those of the fields.
+        """
+        shared, own = dict[str, Tensor](), dict[str, Tensor]()
+        for name, value in vars(self).items():
+            packed = shared if name in self.SHARED else own
+            if isinstance(value, Mapping):
+                packed |= {f"{name}/{key}": item for key, item in value.items()}
+            else:
+                packed[name] = torch.as_tensor(value)
+        return shared, own
+
+    @classmethod
+    def unpacked(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """Build a task from the tensors that `tensors` returned; keys of mappings are in alphabetical order."""
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            if get_origin(field.type) is dict:
+                named = sorted(name for name in tensors if name.startswith(f"{field.name}/"))
+                items = {name.split("/", 1)[1]: tensors[name] for name in named}
+                values[field.name] = {int(key) if key.isdigit() else key: item for key, item in items.items()}
+            else:
+                value = tensors[field.name]
+                values[field.name] = int(value) if field.type is int else value
+        return cls(**values)
 
 
 def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
-    """Write the inputs of trainings, so that a process can read them."""
+    """Write inputs of trainings for other processes."""
     write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
 
 
-def put_task(shared: Path, own: Path, tensors: tuple[Mapping[str, Tensor], Mapping[str, Tensor]]) -> None:
-    """Write the inputs of the trainings of one task: what all jobs share, and what is the task's own."""
-    put_tensors(shared, SHARED, tensors[0])
-    put_tensors(own, OWN, tensors[1])
+def put_task(shared: Path, own: Path, task: Task) -> None:
+    """Write a task for its jobs: into one folder what all jobs share, into the other what differs."""
+    for folder, name, tensors in zip((shared, own), (SHARED, OWN), task.tensors(), strict=True):
+        put_tensors(folder, name, tensors)
 
 
 def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
-    """Read the inputs of a job onto its device: name -> tensor of the shape that `put_tensors` was given."""
+    """Read the inputs of a job onto its device: name -> tensor of the shape that `put_tensors` wrote."""
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
 
 
 def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
-    """Return the best weights and the curve of a job that has ended.
+    """Return the best weights and the curve of a completed job.
 
     Returns:
         Name of a parameter or buffer -> CPU tensor of its shape, and the curve.
 
     Raises:
-        TrainingError: it has not.
+        TrainingError: the job is not complete.
     """
     if not is_there(job.folder / NAME):
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
@@ -210,12 +241,12 @@ def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
 
 
 def hand_over(job: TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
-    """Write the best weights of a job that has ended into an entry of models, and return its curve.
+    """Write the best weights of a completed job into an entry of models, and return its curve.
 
-    Nothing else of the job stays in memory, so that a loop over jobs holds one model at a time.
+    Nothing else of the job stays in memory, so a loop over jobs has one model in memory at a time.
 
     Raises:
-        TrainingError: it has not ended.
+        TrainingError: the job is not complete.
     """
     state, curve = job_result(job)
     sink.model(entry, job.key, {name: value.numpy() for name, value in state.items()})
@@ -223,13 +254,13 @@ def hand_over(job: TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
 
 
 def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]) -> dict[str, str]:
-    """Return on the segments of which takes a training was fitted, as what is said of its models.
+    """Return the note in an entry of models that lists the takes on whose segments a training was fitted.
 
-    Read from the tensors that the job was given (`fit`, `fit_rows` and `fit/<H>` hold numbers of segments), not from
-    the folds that those should follow, so that a leak shows.
+    The takes follow from the tensors of the job (`fit`, `fit_rows` and `fit/<H>` are indices of segments), not from the
+    folds that should have produced them, so that a leak is visible.
 
     Args:
-        job: a training whose inputs still lie in scratch.
+        job: a training whose inputs are still in scratch.
         segment_take: shape (S,), long, the take of each segment.
         take_ids: ids of the takes.
     """
@@ -241,7 +272,7 @@ def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]
 def _run_spawned(
     jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, workers: int, ended: Callable[[TrainingJob], None]
 ) -> None:
-    """Run the jobs in processes of their own, and report how far they are; what a process logs itself is not seen."""
+    """Run the jobs in separate processes and report their progress; the log of a process itself is not shown."""
     for job in jobs:
         tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
     with worker_pool(workers) as pool:
@@ -261,7 +292,7 @@ def _watch(
     runtime: Runtime,
     ended: Callable[[TrainingJob], None],
 ) -> None:
-    """Wait for all and hand over each that has ended; raise the first error at once."""
+    """Wait for all jobs and call `ended` for each completed one; raise the first error at once."""
     open_ = dict(zip(futures, jobs, strict=True))
     known: dict[TrainingJob, tuple[int, int, str]] = {}
     while open_:
@@ -274,30 +305,30 @@ def _watch(
 
 
 def _together(progress: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tuple[int, int, str]:
-    """Add up the epochs of all trainings, one that ended early as if it had gone on, and quote those at work."""
+    """Add up the epochs of all trainings (early stopping counts as all epochs) and show lines of running ones."""
     each = max(epochs for _, epochs, _ in progress)
     if not each:
-        return 0, len(progress), "trainings; none has ended its first epoch"
+        return 0, len(progress), "trainings; none has completed an epoch yet"
     done = sum(each if over else epoch for (epoch, _, _), over in zip(progress, ended, strict=True))
     lines = [line for (_, _, line), over in zip(progress, ended, strict=True) if line and not over]
     return done, len(progress) * each, "; ".join([UNIT, *lines[:QUOTED]])
 
 
 def _in_process(job: TrainingJob, train: Train) -> None:
-    """Train in this process; how far it is goes to a small file that the parent reads."""
+    """Train in this process; the parent reads the progress from a small file."""
 
-    def tell(epoch: int, epochs: int, line: str) -> None:
+    def report(epoch: int, epochs: int, line: str) -> None:
         temporary = job.folder / f".{EPOCHS}"
         with naming_failures("write", job.folder / EPOCHS):
             job.folder.mkdir(parents=True, exist_ok=True)
             temporary.write_text(json.dumps([epoch, epochs, line]), encoding="utf-8")
             temporary.replace(job.folder / EPOCHS)
 
-    train(job, tell)
+    train(job, report)
 
 
 def _progress_of(job: TrainingJob) -> tuple[int, int, str]:
-    """Epochs done, most epochs, one line; zeros before the first epoch has ended."""
+    """Return epochs done, most epochs, and a line; zeros before the first epoch is complete."""
     path = job.folder / EPOCHS
     with naming_failures("read", path):
         if not path.is_file():

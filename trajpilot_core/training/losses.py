@@ -28,15 +28,15 @@ def alignment_loss(
     """Return the symmetric multi-positive cross-entropy of (B, E) unit vectors; equal ids are positives (paper, 3.3).
 
     Both directions average -[log sum over the positives of exp(l) - log sum over all of exp(l)]. Rows of one id have
-    one target, so each distinct target is compared once and counted as often as it stands there.
+    one target, so each distinct target is compared once and counted as often as it occurs.
 
     Args:
         z_BE: predictions, unit norm.
         target_BE: frozen text embeddings, unit norm; rows of equal ids must be equal (one vector per label, D 23).
         ids_B: (B,) long, the text id of each row.
         log_temperature: scalar, log of the factor on the cosines, at most log 100 (see clamp_temperature).
-        n_ids: how many ids there are at all, see `numbered`.
-        counted_B: (B,) bool; false rows are not in the pool, at least one must be. None: all are.
+        n_ids: total number of ids, see `numbered`.
+        counted_B: (B,) bool, rows in the pool, at least one; None: all.
     """
     which_B, size = numbered(ids_B, n_ids)
     one_B = torch.ones_like(ids_B) if counted_B is None else counted_B.long()
@@ -46,28 +46,28 @@ def alignment_loss(
         logits_BU = (z_BE.float() @ target_UE.float().T) * log_temperature.float().exp()
     counted_BU = logits_BU + count_U.log()
     rows_B = counted_BU.logsumexp(dim=1) - counted_BU.gather(1, which_B[:, None])[:, 0]
-    own_BU = which_B[:, None] == torch.arange(size, device=ids_B.device)
+    positive_BU = which_B[:, None] == torch.arange(size, device=ids_B.device)
     n: Tensor | int = len(ids_B)
     row = rows_B.mean()
     if counted_B is not None:
         n = one_B.sum()
         row = torch.where(counted_B, rows_B, 0.0).sum() / n
         logits_BU = logits_BU.masked_fill(~counted_B[:, None], float("-inf"))
-    own_BU |= count_U == 0  # what no row has adds 0, not infinity less infinity
-    columns_U = logits_BU.logsumexp(dim=0) - logits_BU.masked_fill(~own_BU, float("-inf")).logsumexp(dim=0)
+    positive_BU |= count_U == 0  # an id without rows adds 0, not infinity minus infinity
+    columns_U = logits_BU.logsumexp(dim=0) - logits_BU.masked_fill(~positive_BU, float("-inf")).logsumexp(dim=0)
     loss: Tensor = 0.5 * (row + (columns_U * count_U).sum() / n)
     return loss
 
 
 def numbered(ids_B: Tensor, n_ids: int | None = None) -> tuple[Tensor, int]:
-    """Return each id's place among the distinct ones, ascending, long of shape (B,), and a size above all places.
+    """Return each id's index among the distinct ones, ascending, long of shape (B,), and a size above all indices.
 
     On a CPU the size is the number of distinct ids. On another device the host would have to wait for that number, so
-    there it is the most that can be, the smaller of B and `n_ids`: tables of that size have rows that nothing uses.
+    the size is its upper bound, the smaller of B and `n_ids`: tables of that size have unused rows.
 
     Args:
         ids_B: (B,) long.
-        n_ids: how many ids there are at all; None: not known.
+        n_ids: total number of ids; None: unknown.
     """
     if ids_B.device.type == "cpu":
         distinct_U, which_B = torch.unique(ids_B, return_inverse=True)
@@ -89,8 +89,8 @@ def cosine_loss(
     Args:
         predicted_BHE: (B, H, E) unit vectors in order Start, Mid_1 .. Mid_M, Goal.
         target_BHE: (B, H, E) text embeddings of the true labels, unit norm.
-        goal_seen_B: (B,) bool; the goal of the other samples is no target (D 16). None: all are.
-        weights: of Start, Mid and Goal.
+        goal_seen_B: (B,) bool, samples whose goal is a target (D 16); None: all.
+        weights: weights of Start, Mid and Goal.
     """
     distance_BH = 1 - (predicted_BHE * target_BHE).sum(-1)
     seen_B = torch.ones_like(distance_BH[:, 0]) if goal_seen_B is None else goal_seen_B.float()
@@ -99,7 +99,7 @@ def cosine_loss(
 
 
 class PredictedWindows(NamedTuple):
-    """Windows of one horizon as the predictor sees them, and what it should have said."""
+    """Predictions for windows of one horizon, and their targets."""
 
     predicted: Tensor
     """(B, H, E) of unit norm."""
@@ -108,7 +108,7 @@ class PredictedWindows(NamedTuple):
     ids: Tensor
     """(B, H) long, the label of each token."""
     goal_seen: Tensor | None
-    """(B,) bool; a goal that was not seen is neither target nor in the pool. None: all were."""
+    """(B,) bool; a goal that was not seen is neither a target nor in the pool. None: all were seen."""
 
     def counted(self) -> Tensor:
         """Return (B, H) bool: the tokens that are in the pool."""
@@ -127,15 +127,15 @@ def pooled_prediction_loss(
 ) -> Tensor:
     """Return L_pred = cosine_loss + lambda * the alignment loss over the pool of all predicted tokens (paper, 3.4).
 
-    Every window weighs the same in the cosine term, whatever its horizon; where goals are dropped, that of a horizon is
-    the mean over the goals that it shows. In the pool every token weighs the same.
+    Every window has the same weight in the cosine term, regardless of its horizon; if goals are dropped, the goal term
+    of a horizon is the mean over its goals that are seen. In the pool every token has the same weight.
 
     Args:
-        parts: windows, horizon by horizon; their tokens are in one pool.
+        parts: windows, horizon by horizon; their tokens share one pool.
         log_temperature: scalar, as in alignment_loss.
         infonce_weight: lambda.
-        n_ids: how many labels there are, see `numbered`.
-        weights: of Start, Mid and Goal in the cosine term.
+        n_ids: number of labels, see `numbered`.
+        weights: weights of Start, Mid and Goal in the cosine term.
     """
     counted = None
     if any(part.goal_seen is not None for part in parts):
@@ -170,6 +170,6 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 @torch.no_grad()
 def clamp_temperature(log_temperature: nn.Parameter) -> nn.Parameter:
-    """Hold the learnable factor at 100 or less, in place; the parameter can still fall afterwards. Returns it."""
+    """Clamp the learnable factor to at most 100, in place, and return it."""
     log_temperature.clamp_(max=math.log(MAX_TEMPERATURE))
     return log_temperature

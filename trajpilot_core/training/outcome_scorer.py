@@ -1,7 +1,7 @@
-"""The scorer of shots: queries of takes that their chain has not seen, with a utility of outcomes (D 28, D 30, D 43).
+"""The scorer of shots: queries from takes that their chain has not seen, with a utility of outcomes (D 28, D 30, D 43).
 
-The net, its losses and its choices on dev are those of planning (training/scorer.py), with one middle step, the shot,
-and two classes. Shapes: B queries, K candidates, E text width, Q query width, T temperatures.
+The network, its losses and its choices on dev are those of planning (training/scorer.py), with one middle step, the
+shot, and two classes. Shapes: B queries, K candidates, E text width, Q query width, T temperatures.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MOST_ROLLED = 64
 
 
 def shape_of(chain: OutcomeChain, shots: Shots) -> ScorerShape:
-    """Return the scorer's widths: the query is what is seen before the shot, and two latents of which one is zero."""
+    """Return the scorer's widths: a query has the features before the shot and two latents, one of them zero."""
     embed = chain.e_tau.text_width
     return ScorerShape(shots.context.shape[2] + 2 * embed, embed, 1, CLASSES)
 
@@ -44,12 +44,11 @@ def shot_queries(
 
     Args:
         chain: rolls candidates out.
-        shots: all.
+        shots: all shots.
         rows: long, of shape (B,): the queries.
         found: their candidates.
         cfg: weights of the utility.
-        motion_of: (N,) long, shot -> the shot whose head motion stands in for its own (permuted candidates); None: its
-            own.
+        motion_of: (N,) long, shot -> the shot whose head motion replaces its own (permuted candidates); None: itself.
     """
     start_BE = latents_of(chain, shots, rows, 0)
     moved_BK = found.shot if motion_of is None else motion_of[found.shot]
@@ -90,7 +89,7 @@ def rolled_out(chain: OutcomeChain, shots: Shots, rows: Tensor, start_BE: Tensor
 
 
 def outcome_texts(like_BE: Tensor) -> Tensor:
-    """Return (3, E): nothing, missed and made, what stands for the label of a candidate."""
+    """Return (3, E): the label vectors of no candidate, missed and made."""
     return torch.cat([torch.zeros_like(like_BE[:1]), torch.eye(CLASSES, like_BE.shape[1]).to(like_BE)])
 
 
@@ -102,9 +101,9 @@ def utility_of(log_p: Tensor, truth: Tensor, cfg: OutcomeConfig) -> Tensor:
 
 
 def is_right(log_p: Tensor, truth: Tensor) -> Tensor:
-    """Return float, of the shape of both: 1 where the likelier outcome, at one half made, is the true one."""
-    said = (log_p[..., MADE] >= log_p[..., 1 - MADE]).long()
-    return (said == truth).float()
+    """Return float, in the common shape: 1 where the likelier outcome (at one half: made) is the true one."""
+    predicted = (log_p[..., MADE] >= log_p[..., 1 - MADE]).long()
+    return (predicted == truth).float()
 
 
 def fit_shot_scorer(
@@ -119,22 +118,22 @@ def fit_shot_scorer(
     progress: Progress,
     checkpoint_s: float,
 ) -> FittedScorer:
-    """Fit the scorer on shots of takes that their chain has not seen; gate and temperature are chosen on dev.
+    """Fit the scorer on shots from takes that their chain has not seen; dev chooses gate and temperature.
 
     Args:
-        final: answers at test.
+        final: the chain that predicts at test.
         training: chains, each with the shots (n,), long, of the training takes that it has not seen.
-        shots: all.
-        dev: (m,) long, dev shots, asked of the final chain.
-        cfg: its precision is resolved.
-        seed: of weights, dropout and batches.
-        scratch: folder of the checkpoint's folder.
-        device: where the scorer lies.
+        shots: all shots.
+        dev: (m,) long, dev shots, predicted by the final chain.
+        cfg: settings with resolved precision.
+        seed: seed of weights, dropout and batches.
+        scratch: parent of the checkpoint's folder.
+        device: device of the scorer.
         progress: called with (done, total, what).
         checkpoint_s: seconds between checkpoints; 0: one after every epoch.
     """
     k = cfg.ranking.candidates
-    asked = [
+    fitted = [
         shot_queries(chain, shots, rows, find_shots(chain, shots, rows, k), cfg)
         for chain, rows in training
         if len(rows)
@@ -143,12 +142,12 @@ def fit_shot_scorer(
     queries = shot_queries(final, shots, dev, found, cfg) if len(dev) else None
     votes_NT = [((vote(shots, found, t) >= 0.5) == shots.made[dev]).float() for t in cfg.ranking.temperatures]
     right_NT = torch.stack(votes_NT, dim=1)
-    collected = Collected(joined(asked), DevSet(queries, right_NT, right_NT), shape_of(final, shots))
+    collected = Collected(joined(fitted), DevSet(queries, right_NT, right_NT), shape_of(final, shots))
     return train_scorer(collected, cfg.ranking, None, seed, scratch, device, progress, checkpoint_s)
 
 
 def permuted(bank: Tensor, n_shots: int, seed: int) -> Tensor:
-    """Return long of shape (N,): every shot of the bank -> another one, by a random cycle; other shots stay."""
+    """Return long of shape (N,): each shot of the bank -> another one, by a random cycle; other shots -> themselves."""
     order = bank[torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed)).to(bank.device)]
     motion_of = torch.arange(n_shots, device=bank.device)
     motion_of[order] = order.roll(1)

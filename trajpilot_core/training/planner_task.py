@@ -1,10 +1,11 @@
-"""What planners of other papers read of a run, as tensors.
+"""The data of planners of other papers, as tensors.
 
 Shapes: S segments, D feature width, A actions, Z sentences per action, E text width, N windows of the horizon H, B
 windows of a batch.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,21 +21,21 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.models.planners.matched import PlannerInputs
 from trajpilot_core.models.planners.planner import PlannerShape
-from trajpilot_core.training.jobs import named_windows, windows_of
-
-READ = ("features", "labels", "tasks", "descriptions", "transition")
+from trajpilot_core.training.jobs import Task
 
 
 @dataclass(frozen=True)
-class PlannerTask:
+class PlannerTask(Task):
     """The tensors of one run, on the device."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("features", "labels", "tasks", "descriptions", "transition", "n_tasks")
 
     features: Tensor
     """(S, D) float16, raw, tokens averaged."""
     labels: Tensor
     """(S,) long."""
     tasks: Tensor
-    """(S,) long, the scenario of each segment's take."""
+    """(S,) long, scenario of each segment's take."""
     descriptions: Tensor
     """(A, Z, E)."""
     transition: Tensor
@@ -48,24 +49,24 @@ class PlannerTask:
     n_tasks: int
 
     def shape(self) -> PlannerShape:
-        """Return the sizes that the data decide."""
+        """Return the sizes that follow from the data."""
         return PlannerShape(
             self.features.shape[1], self.descriptions.shape[2], len(self.descriptions), max(1, self.n_tasks)
         )
 
     def inputs(self, segments_BH: Tensor, windows_B: Tensor) -> PlannerInputs:
-        """Return what a planner reads of windows."""
+        """Return the inputs of a planner for windows."""
         ends_B2D = self.features[segments_BH[:, [0, -1]]]
         return PlannerInputs(ends_B2D, windows_B, self.descriptions, self.transition)
 
 
 def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTask:
-    """Read what planners are trained on; tensors on the CPU. A horizon without windows to fit on or in dev is left out.
+    """Read the data of a chain; tensors on the CPU. A horizon without windows to fit on or in dev is left out.
 
     Args:
         inputs: segments, takes, scenario_labels and descriptions are read.
         data: windows, features and labels.
-        chain: whose takes they are fitted on.
+        chain: the planners are fitted on its takes.
 
     Raises:
         InputError: there are no descriptions.
@@ -89,37 +90,24 @@ def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTas
 
 
 def read_descriptions(table: pa.Table, label_ids: tuple[str, ...]) -> Tensor:
-    """Return (A, Z, E) float32: the sentences of each label in the order of the bank, those about before it first.
+    """Return (A, Z, E) float32: the sentences of each label, in the order of the bank; "before" comes first.
 
     Raises:
-        InputError: there are none.
-        StoreError: a label lacks some.
+        InputError: the text bank has no sentences.
+        StoreError: a label has too few.
     """
     if not table.num_rows:
         raise InputError(
-            "planners read sentences about the states before and after every label, and the text bank has none; set "
-            "text_bank.descriptions=template, or file"
+            "planners read sentences about the states before and after every label, but the text bank has none; set "
+            "text_bank.descriptions to template or file"
         )
     ordered = table.sort_by([("label_id", "ascending"), ("place", "ascending")])
     each = len(pc.unique(table["place"]))
-    found = ordered["label_id"].to_pylist()[::each]
-    row_of = {label_id: row for row, label_id in enumerate(found)}
+    described = ordered["label_id"].to_pylist()[::each]
+    row_of = {label_id: row for row, label_id in enumerate(described)}
     missing = next((label_id for label_id in label_ids if label_id not in row_of), None)
-    if missing is not None or len(found) * each != ordered.num_rows:
+    if missing is not None or len(described) * each != ordered.num_rows:
         raise StoreError(f"descriptions lack the label {missing!r}; run text_bank again")
     vectors = np.asarray(ordered["vector"].combine_chunks().flatten(), dtype=np.float32)
-    sentences_AZE = torch.from_numpy(vectors.copy()).view(len(found), each, -1)
+    sentences_AZE = torch.from_numpy(vectors.copy()).view(len(described), each, -1)
     return sentences_AZE[torch.tensor([row_of[label_id] for label_id in label_ids])]
-
-
-def task_tensors(task: PlannerTask) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Return the tensors of a task by name, shapes as in PlannerTask: what is read, and what is fitted and scored."""
-    read = {name: getattr(task, name) for name in READ} | {"n_tasks": torch.tensor(task.n_tasks)}
-    return read, {"fit_rows": task.fit_rows} | named_windows(task.fit, task.dev)
-
-
-def task_of(tensors: dict[str, Tensor]) -> PlannerTask:
-    """Build the task back from its tensors by name."""
-    plain = {name: tensors[name] for name in (*READ, "fit_rows")}
-    windows = [windows_of(tensors, part) for part in ("fit", "dev")]
-    return PlannerTask(**plain, fit=windows[0], dev=windows[1], n_tasks=int(tensors["n_tasks"]))

@@ -1,1 +1,1 @@
-"""Rows of vision-language models: prompts, requests and their linter, answers by digest, parsing, and who answers."""
+"""Rows of vision-language models: prompts, requests and their linter, answers by digest, parsing, clients."""

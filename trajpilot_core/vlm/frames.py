@@ -1,4 +1,4 @@
-"""Frames of segments for prompts, decoded as those of features are, and named by their content."""
+"""Frames of segments for prompts, decoded in the same way as for features, and named by their content."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -23,11 +23,11 @@ class TakeFrames:
     """Frames of the segments of one take."""
 
     of_segment: Mapping[str, tuple[str, ...]]
-    """Segment -> digests of its frames, in order of time; one that could not be decoded is not there."""
+    """Segment -> digests of its frames, in order of time; without the segments that could not be decoded."""
     images: Mapping[str, Image]
     """Digest -> (S, S, 3) RGB."""
     rejects: tuple[Reject, ...]
-    """What could not be decoded; each counts no unit yet."""
+    """Segments that could not be decoded, with zero units each."""
 
 
 def digest_of(frame: Image) -> str:
@@ -41,7 +41,7 @@ def take_frames(
     """Decode the frames of segments of one take in a child process.
 
     Args:
-        video: of the take, relative to the data root.
+        video: video of the take, relative to the data root.
         segments: id, start and end in seconds.
     """
     job = {

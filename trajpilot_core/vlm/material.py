@@ -1,6 +1,6 @@
-"""What prompts are made of besides frames: the bank, labels of other scenarios, training sequences, windows to ask for.
+"""What prompts contain apart from frames: the bank, labels of other scenarios, training sequences, requested windows.
 
-All that is sampled follows from digests of the seed and of what it is for: neither order nor process matters.
+Samples follow from digests of the seed and of the sample's purpose: neither order nor process matters.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from trajpilot_core.engine.stage import Inputs
 
 @dataclass(frozen=True)
 class AskedWindow:
-    """One test window that is asked for."""
+    """One test window that requests are made for."""
 
     window_id: str
     horizon: int
@@ -26,10 +26,10 @@ class AskedWindow:
 
 @dataclass(frozen=True)
 class PromptMaterial:
-    """What requests of all takes share."""
+    """The texts that requests of all takes share."""
 
     bank: tuple[str, ...]
-    """Texts of all labels in alphabetical order: an order by frequency would tell which are likely."""
+    """Texts of all labels in alphabetical order: an order by frequency would reveal which are likely."""
     labels_of: Mapping[str, tuple[str, ...]]
     """Scenario -> labels of its training takes, in alphabetical order."""
     sequences_of: Mapping[tuple[str, int], tuple[tuple[str, tuple[str, ...]], ...]]
@@ -40,22 +40,22 @@ class PromptMaterial:
     @cached_property
     def training_labels(self) -> tuple[str, ...]:
         """Labels of all training takes, in alphabetical order."""
-        return tuple(sorted({one for known in self.labels_of.values() for one in known}))
+        return tuple(sorted({label for labels in self.labels_of.values() for label in labels}))
 
     @cached_property
     def labels_outside(self) -> Mapping[str, tuple[str, ...]]:
         """Scenario -> labels of the training takes of all others, in alphabetical order."""
         return {
             scenario: tuple(
-                sorted({one for name, known in self.labels_of.items() if name != scenario for one in known})
+                sorted({label for name, labels in self.labels_of.items() if name != scenario for label in labels})
             )
             for scenario in self.labels_of
         }
 
     @cached_property
     def training_sequences(self) -> frozenset[tuple[str, ...]]:
-        """Labels of all training windows."""
-        return frozenset(labels for held in self.sequences_of.values() for _, labels in held)
+        """Label sequences of all training windows."""
+        return frozenset(labels for windows in self.sequences_of.values() for _, labels in windows)
 
     def exemplars(self, segment_id: str, scenario: str, n: int, seed: int) -> tuple[str, ...]:
         """Return labels of training takes of other scenarios as examples of style."""
@@ -65,24 +65,24 @@ class PromptMaterial:
     def sequences(
         self, window: AskedWindow, scenario: str, n: int, seed: int
     ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return training sequences of the scenario and of the window's length, each with its take."""
+        """Return training sequences of the scenario with the window's length, each with its take."""
         known = self.sequences_of.get((scenario, window.horizon), ())
         return tuple(known[at] for at in sampled(f"{seed}:{window.window_id}", len(known), n))
 
 
 def sampled(name: str, size: int, n: int) -> list[int]:
-    """Return n different places below `size`, or all of them, in an order that follows from the name."""
-    found: dict[int, None] = {}
+    """Return n different indices below `size`, or all of them, in an order that follows from the name."""
+    indices: dict[int, None] = {}
     number = 0
-    while len(found) < min(n, size):
+    while len(indices) < min(n, size):
         digest = hashlib.sha256(f"{name}:{number}".encode()).digest()
-        found[int.from_bytes(digest[:8], "big") % size] = None
+        indices[int.from_bytes(digest[:8], "big") % size] = None
         number += 1
-    return list(found)
+    return list(indices)
 
 
 def load_material(inputs: Inputs) -> PromptMaterial:
-    """Read what prompts are made of: takes, labels, segments and windows; of test takes the scenario alone."""
+    """Read takes, labels, segments and windows; of test takes only the scenario."""
     takes = inputs.table("takes", ["take_id", "split", "scenario"]).to_pylist()
     training = frozenset(row["take_id"] for row in takes if row["split"] == "train")
     scenario_of = {row["take_id"]: row["scenario"] for row in takes}
@@ -95,8 +95,8 @@ def load_material(inputs: Inputs) -> PromptMaterial:
     sequences: dict[tuple[str, int], list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
     windows = of_takes(inputs.table("windows", ["window_id", "take_id", "horizon", "segment_ids"]), training)
     for row in sorted(windows.to_pylist(), key=lambda row: row["window_id"]):
-        named = tuple(label_of[one] for one in row["segment_ids"])
-        sequences[scenario_of[row["take_id"]], row["horizon"]].append((row["take_id"], named))
+        window_labels = tuple(label_of[segment] for segment in row["segment_ids"])
+        sequences[scenario_of[row["take_id"]], row["horizon"]].append((row["take_id"], window_labels))
     return PromptMaterial(
         bank=tuple(sorted(set(text.values()))),
         labels_of={name: tuple(sorted(known)) for name, known in labels.items()},
@@ -116,12 +116,12 @@ def of_takes(table: pa.Table, takes: frozenset[str]) -> pa.Table:
 
 
 def windows_to_ask(inputs: Inputs, per_horizon: int | None, seed: int) -> dict[str, list[AskedWindow]]:
-    """Return take -> its test windows that are asked for, in order of their ids.
+    """Return take -> its test windows that requests are made for, in order of their ids.
 
-    Those whose segments all have features and motion, which are the windows that every other row answers.
+    Only windows whose segments all have features and motion count, as for every other row.
 
     Args:
-        per_horizon: so many of each horizon, the first by sha256 of seed and id; None: all.
+        per_horizon: number of windows of each horizon, the first by sha256 of seed and id; None: all.
     """
     usable = set.intersection(
         *(set(inputs.table(name, ["segment_id"])["segment_id"].to_pylist()) for name in ("features", "motions"))
@@ -132,21 +132,21 @@ def windows_to_ask(inputs: Inputs, per_horizon: int | None, seed: int) -> dict[s
     kept = {row["window_id"] for row in rows}
     if per_horizon is not None:
         kept = subset([(row["window_id"], row["horizon"]) for row in rows], per_horizon, seed)
-    found: dict[str, list[AskedWindow]] = defaultdict(list)
+    windows: dict[str, list[AskedWindow]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["window_id"]):
         if row["window_id"] in kept:
-            one = AskedWindow(row["window_id"], row["horizon"], tuple(row["segment_ids"]))
-            found[row["take_id"]].append(one)
-    return dict(found)
+            window = AskedWindow(row["window_id"], row["horizon"], tuple(row["segment_ids"]))
+            windows[row["take_id"]].append(window)
+    return dict(windows)
 
 
 def subset(windows: Sequence[tuple[str, int]], per_horizon: int, seed: int) -> set[str]:
-    """Return the ids of so many windows of each horizon: the first by sha256 of seed and id."""
+    """Return the ids of this many windows of each horizon: the first by sha256 of seed and id."""
     by_horizon: dict[int, list[str]] = defaultdict(list)
     for window_id, horizon in windows:
         by_horizon[horizon].append(window_id)
     return {
-        one
+        window_id
         for ids in by_horizon.values()
-        for one in sorted(ids, key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).hexdigest())[:per_horizon]
+        for window_id in sorted(ids, key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).hexdigest())[:per_horizon]
     }

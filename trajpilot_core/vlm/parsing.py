@@ -1,4 +1,4 @@
-"""What a model wrote -> labels: only text without readable JSON fails, all else is repaired and counted.
+"""Text of a model -> labels: only text without readable JSON fails, everything else is repaired and counted.
 
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
@@ -13,27 +13,27 @@ from pydantic import JsonValue
 from trajpilot_core.incoming import text_fault
 
 NAMES = ("action_name", "action", "name", "label")
-"""Keys under which an object names its action; the first is what prompts ask for."""
+"""Keys under which an object names its action; prompts ask for the first one."""
 THOUGHT = re.compile(r"<think>.*?</think>", re.DOTALL | re.IGNORECASE)
 FENCE = re.compile(r"```[a-zA-Z]*\s*(.*?)```", re.DOTALL)
 BEGUN = re.compile(r'\{\s*"sequence"')
 OPEN_PLACE = "-1"
 BEGINNINGS = 200
-"""Brackets of a text at which JSON is looked for: an answer of 256 tokens has fewer worth it."""
+"""Opening brackets of a text that are tried as the start of JSON; an answer of 256 tokens has fewer."""
 
 
 @dataclass(frozen=True)
 class Parsed:
-    """An answer that was read."""
+    """A parsed answer."""
 
     labels: tuple[str | None, ...]
-    """As written; None where a place was left open. Empty where nothing could be read."""
+    """As written; None for an open place. Empty if nothing could be parsed."""
     is_repaired: bool = False
-    """It was longer or shorter than asked."""
+    """The sequence was longer or shorter than requested."""
 
     @property
     def is_failed(self) -> bool:
-        """Nothing could be read."""
+        """Nothing could be parsed."""
         return not self.labels
 
 
@@ -41,22 +41,22 @@ FAILED = Parsed(())
 
 
 def without_thoughts(text: str) -> str:
-    """Return a text without what stands between tags of thinking; of thoughts without an end nothing is left."""
+    """Return a text without the parts in thinking tags; an unclosed tag removes the rest of the text."""
     rest = THOUGHT.sub("", text)
     return re.split(r"<think>", rest, flags=re.IGNORECASE)[0].replace("</think>", "")
 
 
 def parse_sequence(text: str, items: int) -> Parsed:
-    """Read a sequence of so many labels.
+    """Parse a sequence of `items` labels.
 
-    A list that is too long is cut, one that is too short is filled with its last label, and both are counted as
-    repaired. Text in front, behind, fences and thoughts do not matter. The last readable list of labels that is the
-    value of `sequence` counts; without one, the last list.
+    A list that is too long is cut, one that is too short is filled with its last label; both count as repaired. Text
+    before and after it, fences and thoughts are ignored. The last readable list that is the value of `sequence` counts;
+    without one, the last list.
     """
     plain = without_thoughts(text)
-    found = [value for part in (*FENCE.findall(plain), plain) for value in _values(part)]
-    named = [value["sequence"] for value in found if isinstance(value, dict) and "sequence" in value]
-    lists = [value for value in (named or found) if isinstance(value, list) and value]
+    values = [value for part in (*FENCE.findall(plain), plain) for value in _values(part)]
+    sequences = [value["sequence"] for value in values if isinstance(value, dict) and "sequence" in value]
+    lists = [value for value in (sequences or values) if isinstance(value, list) and value]
     if not lists:
         return FAILED
     labels = [_label(item) for item in lists[-1]]
@@ -66,7 +66,7 @@ def parse_sequence(text: str, items: int) -> Parsed:
 
 
 def parse_label(text: str) -> Parsed:
-    """Read the label of one segment: the first line that is not empty, without quotes and a final point."""
+    """Parse the label of one segment: the first line that is not empty, without quotes and a final full stop."""
     plain = without_thoughts(text)
     fenced = FENCE.search(plain)
     lines = [line.strip() for line in (fenced.group(1) if fenced else plain).splitlines() if line.strip()]
@@ -75,27 +75,27 @@ def parse_label(text: str) -> Parsed:
 
 
 def _values(text: str) -> list[JsonValue]:
-    """Return the outermost JSON objects and lists of a text, in order; what is cut off is none."""
-    found: list[JsonValue] = []
+    """Return the outermost complete JSON objects and lists of a text, in order."""
+    values: list[JsonValue] = []
     decoder, at = json.JSONDecoder(), 0
     for _ in range(BEGINNINGS):
-        begins = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
-        if not begins:
-            return found
-        at = min(begins)
+        brackets = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
+        if not brackets:
+            return values
+        at = min(brackets)
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             if BEGUN.match(text, at):
-                return found  # a list inside of a sequence that was cut off is not the sequence
+                return values  # a list inside a sequence that was cut off is not the sequence
             at += 1
         else:
-            found.append(value)
-    return found
+            values.append(value)
+    return values
 
 
 def _label(item: Any) -> str | None:
-    """Return the label that an item of the list names; None where it names none, or one that no file can hold."""
+    """Return the label of an item of the list; None if it has none, or one that cannot be stored in a file."""
     if isinstance(item, dict):
         item = next((item[name] for name in NAMES if name in item), None)
     if not isinstance(item, str):

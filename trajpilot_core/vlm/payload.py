@@ -1,7 +1,7 @@
-"""Requests and answers as OpenAI-compatible servers write them, one at a time or in files for `vllm run-batch`.
+"""Requests and answers in the format of OpenAI-compatible servers, one at a time or in files for `vllm run-batch`.
 
-Format: one JSON object a line with `custom_id` (the digest of the request), `method`, `url` and `body`; an answer has
-the same `custom_id` and a `response` with `status_code` and `body`, or an `error`. Frames are PNG, which loses nothing.
+Format: one JSON object per line with `custom_id` (the digest of the request), `method`, `url` and `body`; an answer has
+the same `custom_id` and a `response` with `status_code` and `body`, or an `error`. Frames are PNG, which is lossless.
 """
 
 import base64
@@ -20,7 +20,7 @@ from trajpilot_core.incoming import parse_json, shortened
 
 URL = "/v1/chat/completions"
 DIGEST = re.compile(r"[0-9a-f]{64}")
-"""A custom_id becomes the name of a file."""
+"""A custom_id is used as a file name."""
 
 
 def png(frame: Image) -> bytes:
@@ -34,10 +34,10 @@ def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValu
     """Return a request as the body of a chat completion: greedy, without thinking.
 
     Args:
-        frames: digest -> (S, S, 3) RGB of every frame that it shows.
+        frames: digest -> (S, S, 3) RGB of every frame in the request.
     """
     messages: list[JsonValue] = [
-        {"role": message.role, "content": [one for part in message.parts for one in _content(part, frames)]}
+        {"role": message.role, "content": [item for part in message.parts for item in _content(part, frames)]}
         for message in request.messages
     ]
     return {
@@ -56,9 +56,9 @@ def _content(part: VlmPart, frames: Mapping[str, Image]) -> list[JsonValue]:
     images: list[JsonValue] = [
         {
             "type": "image_url",
-            "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png(frames[one])).decode()}"},
+            "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png(frames[digest])).decode()}"},
         }
-        for one in part.frames
+        for digest in part.frames
     ]
     return text + images
 
@@ -71,7 +71,7 @@ def line(request: VlmRequest, frames: Mapping[str, Image]) -> str:
 
 
 def reply_of(digest: str, answered: Mapping[str, Any], where: str) -> VlmReply:
-    """Return the answer in the body of a chat completion. Raises InputError if it is not of that form."""
+    """Return the answer in the body of a chat completion. Raises InputError if the body is not one."""
     try:
         text = answered["choices"][0]["message"]["content"] or ""
         usage = answered.get("usage") or {}
@@ -83,17 +83,17 @@ def reply_of(digest: str, answered: Mapping[str, Any], where: str) -> VlmReply:
             tokens_out=usage.get("completion_tokens"),
         )
     except (KeyError, IndexError, TypeError) as error:
-        raise InputError(f"{where}: no chat completion ({error!r} is missing or of another kind)") from error
+        raise InputError(f"{where}: not a chat completion ({error!r} is missing or has another type)") from error
 
 
 def _storable(text: str) -> str:
-    """Return a text that UTF-8 can hold: JSON can write half a character, which becomes a question mark."""
+    """Return a text that UTF-8 can encode: JSON can contain half a character, which becomes a question mark."""
     return text.encode(errors="replace").decode()
 
 
 def replies_in(lines: list[str], where: str) -> tuple[list[VlmReply], list[str]]:
-    """Return the answers of a file of results, and what is wrong with the other lines."""
-    found, faults = [], []
+    """Return the answers in a file of results, and the faults of the other lines."""
+    replies, faults = [], []
     for number, text in enumerate(lines, 1):
         place = f"{where}:{number}"
         if not text.strip():
@@ -102,13 +102,13 @@ def replies_in(lines: list[str], where: str) -> tuple[list[VlmReply], list[str]]
             row = parse_json(text, place)
             digest, response = str(row["custom_id"]), row.get("response") or {}
             if DIGEST.fullmatch(digest) is None:
-                raise InputError(f"{place}: the custom_id {shortened(ascii(digest))} is no digest of a request")
+                raise InputError(f"{place}: the custom_id {shortened(ascii(digest))} is not the digest of a request")
             if row.get("error") or response.get("status_code", 200) != 200:
                 raise InputError(f"{place}: the request failed: {str(row.get('error') or response)[:200]}")
-            found.append(reply_of(digest, response["body"], place))
+            replies.append(reply_of(digest, response["body"], place))
         except InputError as error:
             faults.append(str(error))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            said = shortened(" ".join(str(error).split()))
-            faults.append(f"{place}: no line of results ({type(error).__name__}: {said})")
-    return found, faults
+            detail = shortened(" ".join(str(error).split()))
+            faults.append(f"{place}: not a line of results ({type(error).__name__}: {detail})")
+    return replies, faults

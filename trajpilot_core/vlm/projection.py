@@ -1,4 +1,4 @@
-"""Labels as written -> answers of the bank: its own label, or the nearest by the text encoder.
+"""Written labels -> labels of the bank: the label itself, or the nearest one by the text encoder.
 
 Shapes: V labels of the bank, E width of the text space. Source: paper, appendix on vision-language baselines.
 """
@@ -21,17 +21,17 @@ TEXTS_AT_ONCE = 256
 
 
 class Ranked(NamedTuple):
-    """What stands for one written label."""
+    """The labels of the bank that replace one written label."""
 
     ids: tuple[str, ...]
     """Best five label ids."""
     scores: tuple[float, ...]
-    """Their cosines to the label, or to the text where it is no label; descending, ties by smaller id."""
+    """Their cosines with the label, or with the text if it is not a label; descending, ties by smaller id."""
     is_exact: bool
 
 
 class Projection:
-    """The bank, and the written labels that were looked up in it; `text_of`: label id -> its text."""
+    """The bank, and the written labels looked up in it; `text_of`: label id -> its text."""
 
     def __init__(
         self, label_ids: Sequence[str], labels: Sequence[str], vectors_VE: NDArray[np.float32], encoder: TextEncoder
@@ -45,7 +45,7 @@ class Projection:
         self._known: dict[str, Ranked] = {}
 
     def look_up(self, written: Iterable[str]) -> None:
-        """Rank the bank for every text that was not looked up before; those outside the bank are encoded together."""
+        """Rank the bank for every new text; texts outside the bank are encoded together."""
         new = [text for text in dict.fromkeys(written) if text not in self._known]
         exact = {text: self._row[normalise(text)] for text in new if normalise(text) in self._row}
         for text, row in exact.items():
@@ -57,15 +57,15 @@ class Projection:
                 self._known[text] = self._nearest(vector, first=None)
 
     def __getitem__(self, text: str) -> Ranked:
-        """Return what stands for a text that was looked up."""
+        """Return the ranked labels of a text that was looked up."""
         return self._known[text]
 
     def _nearest(self, vector_E: NDArray[np.float32], first: int | None) -> Ranked:
-        """Return the nearest labels; `first`: row of the label itself, which two labels of one direction share."""
+        """Return the nearest labels; `first`: row of the label itself, in case another label has the same vector."""
         if vector_E.shape != self._bank.shape[1:]:
             raise InputError(
-                f"the text encoder writes {vector_E.shape[-1]} numbers and the bank has {self._bank.shape[1]}: the "
-                "bank was made with another encoder; run text_bank again"
+                f"the text encoder returns {vector_E.shape[-1]} numbers, but the bank has {self._bank.shape[1]}: it "
+                "was made with another encoder; run text_bank again"
             )
         cosines = self._bank @ vector_E
         if first is not None:
@@ -78,7 +78,7 @@ class Projection:
 
 
 def load_projection(inputs: Inputs, cfg: TextConfig, device: str) -> Projection:
-    """Return the bank of a run with the encoder that made it; inputs: text_bank."""
+    """Return the bank of a run, with the encoder that made it; reads text_bank."""
     table = inputs.table("text_bank", ["label_id", "label"])
     vectors = np.asarray(inputs.vectors("text_bank", "vector"), np.float32)
     encoder = load_text_encoder(cfg, device)

@@ -1,6 +1,6 @@
-"""The words of the prompts: data files in our own words, or those of a folder that a setting names.
+"""The texts of the prompts: our own data files, or those of a folder in the settings.
 
-Source: paper, appendix on vision-language baselines (content, order and form of the answer; none of its wording).
+Source: paper, appendix on vision-language baselines (content, order and form of the answer; the wording is ours).
 """
 
 import hashlib
@@ -23,7 +23,7 @@ NAMES = (
     "sequences",
     "incomplete",
 )
-"""Files of a folder of prompts, each with the suffix .txt."""
+"""Files in a folder of prompts, each with the suffix .txt."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Prompts:
 
     @property
     def digest(self) -> str:
-        """Sha256 over names and texts: it enters every key."""
+        """Sha256 of names and texts: part of every key."""
         joined = "".join(f"{name}\n{self.texts[name]}\n" for name in NAMES)
         return hashlib.sha256(joined.encode()).hexdigest()
 
@@ -48,19 +48,21 @@ def load_prompts(folder: str | None) -> Prompts:
     """Read the texts of a folder; None: our own.
 
     Raises:
-        InputError: a file is missing, or has a placeholder that is not {items}.
+        InputError: a file is missing, or has a placeholder other than {items}.
     """
     place = TEMPLATES if folder is None else Path(folder)
     texts = {}
     for name in NAMES:
         path = place / f"{name}.txt"
         if not path.is_file():
-            raise InputError(f"no {path}; a folder of prompts holds {', '.join(f'{one}.txt' for one in NAMES)}")
+            raise InputError(
+                f"{path} is missing; a folder of prompts contains {', '.join(f'{name}.txt' for name in NAMES)}"
+            )
         texts[name] = path.read_text(encoding="utf-8").strip()
         try:
             texts[name].format(items=3)
         except (KeyError, IndexError, ValueError) as error:
             raise InputError(
-                f"{path}: {error!r}; the only placeholder is {{items}}, and braces of JSON are doubled"
+                f"{path}: {error!r}; the only placeholder is {{items}}; double the braces of JSON"
             ) from error
     return Prompts(texts)

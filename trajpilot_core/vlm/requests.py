@@ -1,10 +1,10 @@
-"""Requests: what each question says, in which order. Source: paper, appendix on vision-language baselines."""
+"""Requests: parts of each question, and their order. Source: paper, appendix on vision-language baselines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from schemas.base import canonical_json
-from schemas.vlm import Section, VlmConfig, VlmMessage, VlmPart, VlmRequest
+from schemas.vlm import Question, Section, VlmConfig, VlmMessage, VlmPart, VlmRequest
 from trajpilot_core.vlm.material import AskedWindow, PromptMaterial
 from trajpilot_core.vlm.prompts import Prompts
 
@@ -30,22 +30,27 @@ def listed(section: Section, head: str, lines: Sequence[str]) -> VlmPart:
 
 
 def from_user(parts: Sequence[VlmPart]) -> VlmMessage:
-    """Return one message; a line break ends every text but the last, since templates join parts without one."""
+    """Return one message; each text but the last ends with a line break, because templates join parts without one."""
     ended = [part.replace(text=f"{part.text}\n") if part.text else part for part in parts[:-1]]
     return VlmMessage(role="user", parts=(*ended, parts[-1]))
 
 
 def window_request(asking: Asking, horizon: int, start: Sequence[str], goal: Sequence[str] | None) -> VlmRequest:
-    """Ask for the whole window from frames; `goal`: of Goal; None: no goal is given."""
-    question = "plan" if goal is not None else "anticipate"
-    shown = [VlmPart(section="frames", text=START, frames=tuple(start))]
+    """Ask for the whole window from frames.
+
+    Args:
+        start: digests of the frames of Start.
+        goal: digests of the frames of Goal; None: no goal is given.
+    """
+    question: Question = "plan" if goal is not None else "anticipate"
+    frames = [VlmPart(section="frames", text=START, frames=tuple(start))]
     if goal is not None:
-        shown.append(VlmPart(section="frames", text=GOAL, frames=tuple(goal)))
-    told = VlmPart(section="instruction", text=asking.prompts.text(question, horizon))
+        frames.append(VlmPart(section="frames", text=GOAL, frames=tuple(goal)))
+    instruction = VlmPart(section="instruction", text=asking.prompts.text(question, horizon))
     cfg, bank = asking.config, asking.bank()
-    parts = [bank, *shown, told] if cfg.bank_first else [*shown, told, bank]
+    parts = [bank, *frames, instruction] if cfg.bank_first else [*frames, instruction, bank]
     return VlmRequest(
-        question="plan" if goal is not None else "anticipate",
+        question=question,
         model=cfg.model,
         messages=(from_user(parts),),
         items=horizon,
@@ -75,11 +80,12 @@ def segment_request(asking: Asking, segment_id: str, scenario: str, frames: Sequ
 def fill_request(
     asking: Asking, window: AskedWindow, scenario: str, start: str | None, goal: str | None, *, has_goal: bool
 ) -> VlmRequest:
-    """Ask a text model for what stands between recognised endpoints, or after Start where no goal is given.
+    """Ask a text model for the steps between recognised endpoints, or after Start if no goal is given.
 
     Args:
-        start: recognised label; None where it could not be read.
-        has_goal: whether the goal may be told.
+        start: recognised label; None if it could not be parsed.
+        goal: as `start`.
+        has_goal: whether the request contains the goal.
     """
     cfg, prompts, horizon = asking.config, asking.prompts, window.horizon
     examples = asking.material.sequences(window, scenario, cfg.sequences, cfg.seed)
@@ -90,12 +96,12 @@ def fill_request(
         VlmPart(section="incomplete", text=f"{prompts.text('incomplete')}\n{canonical_json(list(ends))}"),
     ]
     parts = parts if examples else parts[1:]
-    told = [asking.bank(), *parts] if cfg.bank_first else [*parts, asking.bank()]
+    ordered = [asking.bank(), *parts] if cfg.bank_first else [*parts, asking.bank()]
     system = VlmPart(section="instruction", text=prompts.text("fill_system"))
     return VlmRequest(
         question="fill" if has_goal else "continue",
         model=cfg.filler,
-        messages=(VlmMessage(role="system", parts=(system,)), from_user(told)),
+        messages=(VlmMessage(role="system", parts=(system,)), from_user(ordered)),
         items=horizon,
         max_tokens=cfg.new_tokens,
     )

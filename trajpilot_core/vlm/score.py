@@ -1,4 +1,4 @@
-"""Answers of vision-language models -> predictions of their rows, how they could be read, and the recogniser's table.
+"""Answers of vision-language models -> predictions of their rows, counts of parsing, and the recogniser's table.
 
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
@@ -14,14 +14,14 @@ from trajpilot_core.vlm.parsing import Parsed, parse_label, parse_sequence
 from trajpilot_core.vlm.projection import Projection
 
 STUB_ROW, TUNED_ROW, UNTUNED_ROW = "vlm_stub", "qwen_sft_llm", "qwen_llm_untuned"
-"""Variants of all made-up answers about whole windows, and of answers that rest on recognised segments."""
+"""Variants of all stub answers about whole windows, and of answers that use recognised segments."""
 GOAL_FREE = ("anticipate", "continue")
 PREFIX = "anticipation_"
 ENDS = ("fill", "continue")
 
 
 class Truth(NamedTuple):
-    """What the windows hold."""
+    """The contents of the windows."""
 
     label_of: Mapping[str, str]
     """Segment -> label id."""
@@ -30,7 +30,7 @@ class Truth(NamedTuple):
 
 
 class ReadAnswer(NamedTuple):
-    """One answer, read and looked up."""
+    """One parsed answer."""
 
     answer: VlmAnswer
     parsed: Parsed
@@ -38,52 +38,50 @@ class ReadAnswer(NamedTuple):
 
 def read_answers(answers: Sequence[VlmAnswer], bank: Projection) -> list[ReadAnswer]:
     """Parse every answer and look up its labels in the bank."""
-    found = [
-        ReadAnswer(one, parse_label(one.text) if one.question == "segment" else parse_sequence(one.text, one.horizon))
-        for one in answers
+    parsed = [
+        ReadAnswer(row, parse_label(row.text) if row.question == "segment" else parse_sequence(row.text, row.horizon))
+        for row in answers
     ]
-    bank.look_up(label for one in found for label in one.parsed.labels if label is not None)
-    return found
+    bank.look_up(label for read in parsed for label in read.parsed.labels if label is not None)
+    return parsed
 
 
-def recogniser(found: Sequence[ReadAnswer]) -> str:
-    """Return the tuned weights that answered about every segment, named by their digest; empty: an untuned model did.
+def recogniser(answers: Sequence[ReadAnswer]) -> str:
+    """Return the digest of the tuned weights that answered for every segment; empty: an untuned model did.
 
-    The request has named them, and so has whoever answered.
+    Both the request and the answer must name them.
     """
-    held = [one.answer for one in found if one.answer.question == "segment"]
-    named = {tuned_name(one.adapter) if one.answered_by.endswith(one.adapter) else "" for one in held}
-    return named.pop() if len(named) == 1 else ""
+    segments = [row.answer for row in answers if row.answer.question == "segment"]
+    names = {tuned_name(row.adapter) if row.answered_by.endswith(row.adapter) else "" for row in segments}
+    return names.pop() if len(names) == 1 else ""
 
 
 def row_of(answer: VlmAnswer, tuned: str) -> str:
-    """Return the row that an answer counts for where these weights recognised the segments (`recogniser`)."""
+    """Return the row that an answer counts for, given the weights that recognised the segments (`recogniser`)."""
     return UNTUNED_ROW if answer.row == TUNED_ROW and not tuned else answer.row
 
 
 def variant_of(answer: VlmAnswer, tuned: str) -> str:
-    """Return the row of the tables that an answer counts for; made-up ones have a row of their own."""
+    """Return the row of the tables that an answer counts for; stub answers have a separate row."""
     goal_free = PREFIX if answer.question in GOAL_FREE else ""
     return f"{goal_free}{STUB_ROW if answer.is_stub else row_of(answer, tuned)}"
 
 
 def predictions_of_answers(
-    found: Sequence[ReadAnswer], truth: Truth, bank: Projection, seeds: Sequence[int]
+    answers: Sequence[ReadAnswer], truth: Truth, bank: Projection, seeds: Sequence[int]
 ) -> Iterator[Prediction]:
-    """Yield the predictions of every window, for every seed alike.
+    """Yield the predictions of every window, the same for every seed.
 
-    An answer that could not be read, and a place that was left open, has no labels: wrong, and never left out. Where
-    endpoints were recognised one by one, they stand at the ends whatever the text model wrote there; an end without an
-    answer is wrong, too.
+    Answers that could not be parsed and open places have no labels: they count as wrong and are never left out. If
+    endpoints were recognised separately, they replace the ends that the text model wrote; a missing end is wrong, too.
     """
-    recognised = {one.answer.unit: one.parsed for one in found if one.answer.question == "segment"}
-    tuned = recogniser(found)
-    for one in found:
-        answer = one.answer
+    recognised = {row.answer.unit: row.parsed for row in answers if row.answer.question == "segment"}
+    tuned = recogniser(answers)
+    for answer, parsed in answers:
         if answer.question == "segment" or (answer.is_stub and answer.row != "qwen_zs"):
             continue
         segments = truth.segments_of[answer.unit]
-        labels: list[str | None] = list(one.parsed.labels) or [None] * answer.horizon
+        labels: list[str | None] = list(parsed.labels) or [None] * answer.horizon
         if answer.question in ENDS:
             for at in (0, -1) if answer.question == "fill" else (0,):
                 labels[at] = next(iter(recognised.get(segments[at], UNREAD).labels), None)
@@ -107,26 +105,26 @@ def predictions_of_answers(
                 )
 
 
-def counts_of(found: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]:
-    """Return how the answers could be read, for each row and horizon; single segments have horizon 1."""
+def counts_of(answers: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]:
+    """Return how well answers could be parsed, for each row and horizon; single segments have horizon 1."""
     groups: dict[tuple[str, int, bool], list[ReadAnswer]] = defaultdict(list)
-    tuned = recogniser(found)
-    for one in found:
-        is_segment = one.answer.question == "segment"
-        name = f"{row_of(one.answer, tuned)}: segments" if is_segment else variant_of(one.answer, tuned)
-        groups[name, one.answer.horizon, one.answer.is_stub].append(one)
-    counted = []
-    for (variant, horizon, is_stub), held in sorted(groups.items()):
-        labels = [label for one in held for label in one.parsed.labels]
+    tuned = recogniser(answers)
+    for row in answers:
+        is_segment = row.answer.question == "segment"
+        name = f"{row_of(row.answer, tuned)}: segments" if is_segment else variant_of(row.answer, tuned)
+        groups[name, row.answer.horizon, row.answer.is_stub].append(row)
+    counts = []
+    for (variant, horizon, is_stub), rows in sorted(groups.items()):
+        labels = [label for row in rows for label in row.parsed.labels]
         exact = sum(label is not None and bank[label].is_exact for label in labels)
         blank = sum(label is None for label in labels)
-        counted.append(
+        counts.append(
             VlmCount(
                 variant=variant,
                 horizon=horizon,
-                n_answers=len(held),
-                n_failed=sum(one.parsed.is_failed for one in held),
-                n_repaired=sum(one.parsed.is_repaired for one in held),
+                n_answers=len(rows),
+                n_failed=sum(row.parsed.is_failed for row in rows),
+                n_repaired=sum(row.parsed.is_repaired for row in rows),
                 n_labels=len(labels),
                 n_exact=exact,
                 n_projected=len(labels) - exact - blank,
@@ -134,29 +132,29 @@ def counts_of(found: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]:
                 is_stub=is_stub,
             )
         )
-    return counted
+    return counts
 
 
-def endpoint_scores(found: Sequence[ReadAnswer], truth: Truth, bank: Projection) -> list[EndpointScore]:
-    """Return the table of the recogniser over unique endpoints; nothing where none was asked.
+def endpoint_scores(answers: Sequence[ReadAnswer], truth: Truth, bank: Projection) -> list[EndpointScore]:
+    """Return the table of the recogniser over unique endpoints; empty if there were no requests for segments.
 
-    As the paper's: R@1, R@5 after projection, how many texts were labels of the bank, and how many were projected; and
-    how many could not be read, which count as wrong.
+    As in the paper: R@1, R@5 after projection, how many texts were labels of the bank, and how many were projected; in
+    addition, how many could not be parsed, which count as wrong.
     """
-    held = [one for one in found if one.answer.question == "segment"]
-    if not held:
+    rows = [row for row in answers if row.answer.question == "segment"]
+    if not rows:
         return []
-    read = [(one.answer.unit, bank[one.parsed.labels[0] or ""]) for one in held if not one.parsed.is_failed]
+    read = [(row.answer.unit, bank[row.parsed.labels[0] or ""]) for row in rows if not row.parsed.is_failed]
     counts = {
-        "segments": len(held),
+        "segments": len(rows),
         "R@1": sum(ranked.ids[0] == truth.label_of[unit] for unit, ranked in read),
         "R@5": sum(truth.label_of[unit] in ranked.ids for unit, ranked in read),
         "exact_projection": sum(ranked.is_exact for _, ranked in read),
         "fallback_projection": sum(not ranked.is_exact for _, ranked in read),
-        "failed": len(held) - len(read),
+        "failed": len(rows) - len(read),
     }
-    of_all = {"adapter": recogniser(found), "is_stub": any(one.answer.is_stub for one in held)}
+    shared = {"adapter": recogniser(answers), "is_stub": any(row.answer.is_stub for row in rows)}
     return [
-        EndpointScore.model_validate({"row": row, "count": count, "percentage": 100 * count / len(held), **of_all})
-        for row, count in counts.items()
+        EndpointScore.model_validate({"row": name, "count": count, "percentage": 100 * count / len(rows), **shared})
+        for name, count in counts.items()
     ]

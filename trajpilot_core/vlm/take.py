@@ -1,6 +1,6 @@
-"""The questions about one take, in the order in which they can be asked, and their answers.
+"""The requests of one take, in the order in which they can be sent, and their answers.
 
-A fill rests on recognised endpoints, so that it can be asked once those are answered.
+A fill uses recognised endpoints, so it can only be sent once those are answered.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,19 +19,19 @@ from trajpilot_core.vlm.requests import Asking, fill_request, segment_request, w
 
 @dataclass(frozen=True)
 class TakeToAsk:
-    """One take: what is asked for, and what is known of it."""
+    """One take and its windows that requests are made for."""
 
     take_id: str
     windows: Sequence[AskedWindow]
     true_labels: Mapping[str, str]
-    """Segment -> text of its label: for the linter, and for nothing else."""
+    """Segment -> text of its label: for the linter only."""
     frames_of: Mapping[str, tuple[str, ...]]
     """Segment -> digests of its frames."""
 
 
 @dataclass(frozen=True)
 class AskedUnit:
-    """One question about one window or segment."""
+    """One request for one window or segment."""
 
     row: VlmRow
     question: Question
@@ -41,24 +41,23 @@ class AskedUnit:
 
 
 def n_questions(windows: Sequence[AskedWindow], rows: Sequence[VlmRow], *, anticipates: bool) -> int:
-    """Return how many questions a take has."""
-    a_window = 2 if anticipates else 1
-    asked = a_window * len(windows) * len(rows)
-    return asked + (len(endpoints(windows)) if "qwen_sft_llm" in rows else 0)
+    """Return the number of requests of a take."""
+    per_window = 2 if anticipates else 1
+    return per_window * len(windows) * len(rows) + (len(endpoints(windows)) if "qwen_sft_llm" in rows else 0)
 
 
 def endpoints(windows: Sequence[AskedWindow]) -> list[str]:
     """Return the first and last segments of windows, each once, sorted."""
-    return sorted({one for window in windows for one in (window.segment_ids[0], window.segment_ids[-1])})
+    return sorted({window.segment_ids[at] for window in windows for at in (0, -1)})
 
 
 def first_round(asking: Asking, take: TakeToAsk) -> list[AskedUnit]:
-    """Return what can be asked at once: whole windows, and single segments. Every request has passed the linter.
+    """Return the requests that need no other answer: whole windows, and single segments; all passed the linter.
 
     Raises:
-        LeakError: a request tells what it asks for.
+        LeakError: a request reveals its own answer.
     """
-    cfg, found = asking.config, []
+    cfg, units = asking.config, []
     scenario = asking.material.scenario_of[take.take_id]
     if "qwen_zs" in cfg.rows:
         for window in shown(take):
@@ -66,28 +65,28 @@ def first_round(asking: Asking, take: TakeToAsk) -> list[AskedUnit]:
             for seen in (goal, None) if cfg.anticipates else (goal,):
                 request = window_request(asking, window.horizon, start, seen)
                 _lint(asking, take, request, window.segment_ids, ())
-                found.append(AskedUnit("qwen_zs", request.question, window.window_id, window.horizon, request))
+                units.append(AskedUnit("qwen_zs", request.question, window.window_id, window.horizon, request))
     if "qwen_sft_llm" in cfg.rows:
         for segment in endpoints(take.windows):
             if segment in take.frames_of:
                 request = segment_request(asking, segment, scenario, take.frames_of[segment])
                 _lint(asking, take, request, (segment,), ())
-                found.append(AskedUnit("qwen_sft_llm", "segment", segment, 1, request))
-    return found
+                units.append(AskedUnit("qwen_sft_llm", "segment", segment, 1, request))
+    return units
 
 
 def shown(take: TakeToAsk) -> list[AskedWindow]:
     """Return the windows whose Start and Goal could be decoded."""
-    return [one for one in take.windows if {one.segment_ids[0], one.segment_ids[-1]} <= set(take.frames_of)]
+    return [window for window in take.windows if take.frames_of.keys() >= set(endpoints([window]))]
 
 
 def second_round(asking: Asking, take: TakeToAsk, recognised: Mapping[str, str | None]) -> list[AskedUnit]:
     """Return the fills of a take whose segments were answered; `recognised`: segment -> label of the bank, or None.
 
     Raises:
-        LeakError: a request tells what it asks for.
+        LeakError: a request reveals its own answer.
     """
-    cfg, found = asking.config, []
+    cfg, units = asking.config, []
     if "qwen_sft_llm" not in cfg.rows:
         return []
     scenario = asking.material.scenario_of[take.take_id]
@@ -97,54 +96,56 @@ def second_round(asking: Asking, take: TakeToAsk, recognised: Mapping[str, str |
             request = fill_request(asking, window, scenario, start, goal, has_goal=has_goal)
             given = [label for label in (start, goal if has_goal else None) if label]
             _lint(asking, take, request, window.segment_ids, given)
-            found.append(AskedUnit("qwen_sft_llm", request.question, window.window_id, window.horizon, request))
-    return found
+            units.append(AskedUnit("qwen_sft_llm", request.question, window.window_id, window.horizon, request))
+    return units
 
 
 def _lint(asking: Asking, take: TakeToAsk, request: VlmRequest, segments: Sequence[str], given: Sequence[str]) -> None:
-    hidden = [take.true_labels[one] for one in segments]
+    hidden = [take.true_labels[segment] for segment in segments]
     check_request(request, hidden, given, asking.material, asking.prompts)
 
 
-def recognised(asked: Sequence[AskedUnit], replies: Mapping[str, VlmReply], bank: Projection) -> dict[str, str | None]:
-    """Return segment -> text of its recognised label of the bank; None where the answer could not be read."""
+def recognised(units: Sequence[AskedUnit], replies: Mapping[str, VlmReply], bank: Projection) -> dict[str, str | None]:
+    """Return segment -> text of its recognised label of the bank; None if the answer could not be parsed."""
     written = {
-        one.unit: parse_label(replies[one.request.digest()].text).labels for one in asked if one.question == "segment"
+        unit.unit: parse_label(replies[unit.request.digest()].text).labels
+        for unit in units
+        if unit.question == "segment"
     }
     bank.look_up(labels[0] or "" for labels in written.values() if labels)
     return {unit: bank.text_of[bank[labels[0] or ""].ids[0]] if labels else None for unit, labels in written.items()}
 
 
 def replied(
-    asked: Sequence[AskedUnit], images: Mapping[str, Image], answers: AnswerFolder, client: Client
+    units: Sequence[AskedUnit], images: Mapping[str, Image], answers: AnswerFolder, client: Client
 ) -> dict[str, VlmReply]:
-    """Return digest -> answer of all requests; only those without an answer are asked, each once.
+    """Return digest -> answer of all requests; only requests without an answer are sent, each once.
 
     Raises:
         InputError: the client cannot answer.
     """
-    requests = {one.request.digest(): one.request for one in asked}
+    requests = {unit.request.digest(): unit.request for unit in units}
     missing = answers.missing(requests)
     for reply in client.ask([requests[digest] for digest in missing], images) if missing else ():
         answers.put(reply)
-    found = {digest: answers.get(digest) for digest in requests}
-    return {digest: reply for digest, reply in found.items() if reply is not None}
+    replies = {digest: answers.get(digest) for digest in requests}
+    return {digest: reply for digest, reply in replies.items() if reply is not None}
 
 
 def rows_of_answers(
-    take_id: str, asked: Sequence[AskedUnit], replies: Mapping[str, VlmReply], stub: str
+    take_id: str, units: Sequence[AskedUnit], replies: Mapping[str, VlmReply], stub: str
 ) -> Iterator[VlmAnswer]:
-    """Yield what the stage keeps; an answer is a stub's where `stub` has answered it."""
-    for one in asked:
-        reply = replies[one.request.digest()]
+    """Yield the rows of the stage; answers by `stub` are marked as stub answers."""
+    for unit in units:
+        reply = replies[unit.request.digest()]
         yield VlmAnswer(
             take_id=take_id,
-            row=one.row,
-            question=one.question,
-            unit=one.unit,
-            horizon=one.horizon,
+            row=unit.row,
+            question=unit.question,
+            unit=unit.unit,
+            horizon=unit.horizon,
             request=reply.request,
-            adapter=one.request.adapter or "",
+            adapter=unit.request.adapter or "",
             text=reply.text,
             answered_by=reply.answered_by,
             is_stub=reply.answered_by == stub,

@@ -60,7 +60,7 @@ def test_an_e_tau_that_was_fitted_on_takes_of_drawn_test_shots_is_refused_by_nam
     drawn = takes_of(release, "egoexo4d_basketball", BasketballConfig(seed=1))
     seen = sorted(take for take, split in drawn.split_of.items() if split == "test" and take in fitted)
     assert seen, "the draw asks for takes of the released training split"
-    with pytest.raises(InputError, match="has seen what this run holds out") as refused:
+    with pytest.raises(InputError, match="has seen data that this run holds out") as refused:
         refuse_leaks(other, fits, [FINAL], drawn, {})
     assert f"{seen[0]} (test here)" in str(refused.value)
     dev = {take for take, split in atomic.split_of.items() if split == "dev"}

@@ -62,7 +62,7 @@ def test_an_output_that_no_longer_counts_is_found_as_long_as_what_it_was_made_fr
     with pytest.raises(StoreError, match=r"alignment under .* was made from another 'takes' than the one that ingest"):
         outputs_that_count(str(root))
     shutil.rmtree(old)
-    with pytest.raises(InputError, match=r"alignment\.pretrained: alignment of .* was made from another 'takes'"):
+    with pytest.raises(InputError, match=r"alignment\.pretrained: alignment of .* was made from 'takes' that no"):
         open_other(asked, "alignment").takes()
 
 
@@ -72,7 +72,7 @@ def test_outputs_that_belong_together_are_those_that_count(root: Path) -> None:
     config = starting_from(SETTINGS, str(root))
     assert config.predictor.pretrained == found["predictor"]
     shutil.rmtree(root / "artifacts/predictor")
-    with pytest.raises(InputError, match="holds no output of the stage predictor; name the root of a run"):
+    with pytest.raises(InputError, match="contains no output of the stage predictor; name the root of a run"):
         starting_from(SETTINGS, str(root))
 
 
@@ -92,7 +92,7 @@ def test_another_digest_is_an_error_that_says_which_there_are(root: Path) -> Non
 
 def test_a_wrong_place_is_an_error_that_names_the_setting(tmp_path: Path) -> None:
     for place, words in (
-        (str(tmp_path / "nowhere"), "no output of the stage ingest lies under"),
+        (str(tmp_path / "nowhere"), "there is no output of the stage ingest under"),
         ("../up", "leads upwards"),
         ("gs://bucket/run", "has the protocol 'gs', allowed are file, s3"),
     ):
@@ -110,7 +110,7 @@ def test_an_output_that_lacks_files_or_an_entry_is_refused(root: Path, monkeypat
             open_other(asked, "alignment")
     lost = next(path for path in sorted((root / "artifacts/alignment").rglob("*.safetensors")))
     lost.unlink()
-    with pytest.raises(InputError, match=f"is damaged: 1 files are gone or of another size, e.g. .*{lost.name}"):
+    with pytest.raises(InputError, match=f"is damaged: 1 files are missing or have another size, e.g. .*{lost.name}"):
         open_other(asked, "alignment")
 
 
@@ -121,7 +121,7 @@ def test_a_fold_that_no_take_is_left_for_is_refused(root: Path) -> None:
     first = [row["take_id"] for row in rows if row["fold"] == 0]
     cfg = THERE.alignment.replace(pretrained=pretrained)
     assert folds_for([row["take_id"] for row in rows], cfg) == {row["take_id"]: row["fold"] for row in rows}
-    with pytest.raises(InputError, match="fold 1 has no training take here: 3 of 3 keep what they are"):
+    with pytest.raises(InputError, match="fold 1 has no training take here: 3 of 3 keep their fold"):
         folds_for(first, cfg)
 
 
@@ -135,7 +135,7 @@ def test_models_that_do_not_say_what_they_were_fitted_on_are_refused(
         return {chain: takes for chain, takes in real(about, kind).items() if chain != "fold0"}
 
     monkeypatch.setattr("trajpilot_core.data.imported_fits.noted_fitted", without_fold0)
-    with pytest.raises(InputError, match="chains fold0, do not say on which takes they were fitted"):
+    with pytest.raises(InputError, match="chains fold0 were fitted"):
         fits_of(output, "e_tau")
 
 

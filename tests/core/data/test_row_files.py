@@ -75,7 +75,7 @@ def test_a_short_or_absent_file_and_a_damaged_marker_are_seen(tmp_path: Path) ->
 
 def test_rows_beyond_the_field_and_unknown_types_are_refused(tmp_path: Path) -> None:
     for values_, total in ((torch.zeros(3), 2), (torch.zeros(3, dtype=torch.int8), 3)):
-        with pytest.raises(ValueError, match="which holds"):
+        with pytest.raises(ValueError, match="which has"):
             write_part(tmp_path, "p", "key", [FieldRows("x", values_, 0, total)])
     (place,) = write_part(tmp_path, "p", "key", [FieldRows("x", torch.zeros(3), 0, 3)])
     (tmp_path / "x.rows").write_bytes(bytes(8))

@@ -82,7 +82,7 @@ def test_what_is_no_shot_is_refused() -> None:
         load_shots(a_court(outcome="perhaps"))
     plans = planning_world(SIZE)
     fit_tables(plans)
-    with pytest.raises(InputError, match=r"windows of 3 segments are no shots; .*basketball alone"):
+    with pytest.raises(InputError, match=r"windows of 3 segments are not shots; .*basketball"):
         load_shots(plans)
 
 

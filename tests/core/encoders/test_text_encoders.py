@@ -157,7 +157,7 @@ def test_nothing_in_a_checkpoint_is_executed_and_a_refusal_names_only_what_is_no
 
     byte_tokenizer(tmp_path)
     write_checkpoint(tmp_path, released_layout(roberta()), config=Attack())
-    with pytest.raises(CheckpointError, match=r"it asks for .*system.*, not allowed"):
+    with pytest.raises(CheckpointError, match=r"it needs .*system.*, not allowed"):
         load_text_encoder(config(tmp_path), "cpu")
     with pytest.raises(CheckpointError, match="not allowed"):
         convert(tmp_path / CHECKPOINT, tmp_path / "EgoVLPv2.safetensors")
@@ -165,7 +165,7 @@ def test_nothing_in_a_checkpoint_is_executed_and_a_refusal_names_only_what_is_no
     assert not (tmp_path / "EgoVLPv2.safetensors").exists()
     own = {"odd": Odd(), "path": Path("/x"), "options": argparse.Namespace(a=1)}
     write_checkpoint(tmp_path, released_layout(roberta()), config=own)
-    with pytest.raises(CheckpointError, match=r"\(it asks for os\.getenv, not allowed\)"):
+    with pytest.raises(CheckpointError, match=r"\(it needs os\.getenv, not allowed\)"):
         read_checkpoint(tmp_path / CHECKPOINT)
 
 
@@ -197,7 +197,7 @@ def test_the_command_converts_and_a_converted_file_is_taken_before_the_released_
     assert "sha256" in done.output
     assert weights_file(folder).name == CONVERTED
     (folder / "EgoVLPv2_smallproj.safetensors").write_bytes(b"")
-    with pytest.raises(InputError, match=r"EgoVLPv2\.safetensors, EgoVLPv2_smallproj\.safetensors; leave one"):
+    with pytest.raises(InputError, match=r"EgoVLPv2\.safetensors, EgoVLPv2_smallproj\.safetensors; keep one"):
         weights_file(folder)
 
 
@@ -211,7 +211,7 @@ def test_a_file_to_convert_to_is_refused_and_a_write_that_fails_leaves_nothing_b
         raise OSError(28, "No space left on device")
 
     before = sorted(folder.iterdir())
-    for target, message in (("model.safetensors", "would not be found"), (CHECKPOINT, "is there already")):
+    for target, message in (("model.safetensors", "would not be found"), (CHECKPOINT, "exists already")):
         with pytest.raises(InputError, match=message):
             convert(folder / CHECKPOINT, folder / target)
     with pytest.raises(InputError, match="no file"):
@@ -294,7 +294,7 @@ def test_the_last_token_is_found_on_either_side_of_the_padding() -> None:
     states = torch.arange(10.0).view(2, 5, 1)
     mask = torch.tensor([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]])
     assert POOLS["last"](states, mask).flatten().tolist() == [2.0, 9.0]
-    with pytest.raises(InputError, match="no direction for text 1 of 2"):
+    with pytest.raises(InputError, match="no valid vector for text 1 of 2"):
         unit_rows(np.array([[1.0, 0.0], [0.0, 0.0]]))
 
 

@@ -271,7 +271,7 @@ def test_an_unknown_layout_lists_its_keys(tmp_path: Path) -> None:
     for content, message in (
         ({"weights": {"a": torch.zeros(1)}, "step": 3}, "step, weights"),
         ({"target_encoder": {"module.cls_token": torch.zeros(1)}}, r"module\.cls_token"),
-        ([torch.zeros(1)], "holds a list"),
+        ([torch.zeros(1)], "contains a list"),
     ):
         torch.save(content, tmp_path / "v.pt")
         with pytest.raises(CheckpointError, match=message):
@@ -295,7 +295,7 @@ def test_loading_is_strict(tmp_path: Path) -> None:
 def test_a_wrong_digest_and_damage_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "tiny.pt"
     write_tiny_checkpoint(path)
-    with pytest.raises(CheckpointError, match="expected was 00"):
+    with pytest.raises(CheckpointError, match="expected 00"):
         load_encoder(str(path), "tiny", interpolate_rope=True, sha256="00")
     path.write_bytes(path.read_bytes()[:-1000])
     with pytest.raises(CheckpointError, match="refused"):

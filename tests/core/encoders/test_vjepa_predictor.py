@@ -107,12 +107,12 @@ def test_what_is_no_such_predictor_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is no file"):
         load_predictor(str(tmp_path / "absent.pt"), "vit_giant")
     torch.save({"encoder": {}}, path)
-    with pytest.raises(CheckpointError, match="holds no 'predictor'"):
+    with pytest.raises(CheckpointError, match="contains no 'predictor'"):
         load_predictor(path, "vit_giant")
     path = released(tmp_path / "vitG.pt", cases.predictor_2_1(interpolate_rope=True))
     with pytest.raises(CheckpointError, match=r"not one of V-JEPA 2\.1 with 24 blocks of 384 on 4 levels"):
         load_predictor(path, "vit_gigantic")
-    with pytest.raises(CheckpointError, match="tokens of its teacher, 1664 wide, and those of vit_base are 768 wide"):
+    with pytest.raises(CheckpointError, match="tokens of its teacher, 1664 wide, but those of vit_base are 768 wide"):
         load_predictor(path, "vit_base")
 
 
@@ -171,7 +171,7 @@ def test_a_predicted_token_needs_temporal_ones_and_a_file_that_has_a_predictor(t
     with pytest.raises(ValueError, match="set tokens to temporal"):
         FeatureConfig(ahead_tubelets=4)
     write_tiny_checkpoint(tmp_path / "tiny.pt")
-    with pytest.raises(CheckpointError, match="holds no 'predictor'"):
+    with pytest.raises(CheckpointError, match="contains no 'predictor'"):
         embedded(tmp_path, ahead_tubelets=1, checkpoint=str(tmp_path / "tiny.pt"))
 
 

@@ -1,16 +1,17 @@
 """Controls of planning in latents: where a rule is put in it is found, and where it is taken out it is not."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from latent_fixture import as_data, fitted, head_on_looks, made_up, models_of, share_right
+from latent_fixture import CFG, as_data, fitted, head_on_looks, made_up, models_of, share_right
 
 from schemas.latent import EnergySpread, SearchConfig
 from trajpilot_core.evaluation.latent_plans import latent_windows
 from trajpilot_core.evaluation.latent_scores import judge_energies, relative_spread
-from trajpilot_core.models.latent_candidates import Moves
+from trajpilot_core.models.latent import LatentPredictor, l1_between
 from trajpilot_core.training import fit_latent
 
 SEARCH = SearchConfig(samples=64, iterations=4, elites=8, variance=0.8)
@@ -56,12 +57,28 @@ def test_the_search_recovers_where_the_goal_looks_as_the_last_middle_and_fails_w
 
 
 @torch.inference_mode()
+def test_energies_are_those_of_all_windows_at_once_and_a_window_has_the_bits_that_it_has_alone() -> None:
+    task = made_up(n=60)
+    models = models_of(task, LatentPredictor(CFG, task.shape()).eval(), head_on_looks(task), SEARCH)
+    windows, motion = latent_windows(models, as_data(task), task.dev[3][:5]), torch.randn(5, 7, 1, 96)
+    seen = [(keys[1:2], values[1:2]) for keys, values in windows.seen]
+    alone = replace(windows, segments=windows.segments[1:2], goal=windows.goal[1:2], seen=seen)
+    energy = windows.energy(motion, "last_mid")
+    together = l1_between(windows.roll_out(motion)[:, :, -1], windows.goal[:, None])
+    torch.testing.assert_close(energy, together, atol=1e-5, rtol=0)
+    assert torch.equal(energy[1:2], alone.energy(motion[1:2], "last_mid"))
+    assert torch.equal(windows.surprise(motion)[1:2], alone.surprise(motion[1:2]))
+    others = replace(windows, seen=[(keys.roll(1, 0), values.roll(1, 0)) for keys, values in windows.seen])
+    assert not torch.allclose(others.energy(motion, "last_mid"), energy, atol=1e-3), "planted: another window's context"
+
+
+@torch.inference_mode()
 def spread_of(task: Any, planner: Any, energy: str) -> EnergySpread:
     models = models_of(task, planner, head_on_looks(task), SEARCH)
     rows = task.dev[3][:60]
     windows = latent_windows(models, as_data(task), rows)
     several = torch.stack([rows.roll(k, 0) for k in range(8)], 1)
-    energies = windows.energy(Moves(windows.motions_of(several)), energy)
+    energies = windows.energy(windows.motions_of(several), energy)
     spread = float(relative_spread(windows, energies).mean())
     return EnergySpread(seed=0, horizon=3, energy="goal_step", spread=spread, n_windows=len(rows))
 

@@ -76,5 +76,5 @@ def test_the_focal_loss_stays_finite_where_a_sigmoid_saturates() -> None:
 
 
 def test_a_width_that_heads_do_not_divide_is_refused() -> None:
-    with pytest.raises(ValueError, match="no multiple of 3 heads"):
+    with pytest.raises(ValueError, match="not a multiple of 3 heads"):
         AttentiveProbe(ProbeShape(16, 2, 2, 2, heads=3))

@@ -1,6 +1,7 @@
 """From plans to labels: cosines with the bank, or class scores decoded under a transition prior."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -99,7 +100,7 @@ def test_a_plan_is_the_log_probability_of_the_models_own_head() -> None:
     assert not torch.allclose(plan, readout.plan(other, predicted))
     assert readout.width(8) == LABELS
     with pytest.raises(TypeError, match="no class head"):
-        CausalPredictor(SMALL.replace(head="open"), SHAPE._replace(classes=0)).class_logits(predicted)
+        CausalPredictor(SMALL.replace(head="open"), replace(SHAPE, classes=0)).class_logits(predicted)
 
 
 def test_the_mean_of_plans_is_the_mean_of_their_probabilities() -> None:

@@ -204,7 +204,7 @@ def test_the_predictor_sees_the_last_second_and_no_predicted_token() -> None:
 
 def test_head_motion_that_reaches_into_the_gap_is_refused() -> None:
     """Planted: an interval that ends 0.2 s too late."""
-    with pytest.raises(LeakError, match="head motion before 372 of 372 actions would be read until later than 1 s"):
+    with pytest.raises(LeakError, match="head motion before 372 of 372 actions ends later than 1 s"):
         load_events(token_kitchens(late_s=0.2), seen_s=1.0, gap_s=1.0)
 
 

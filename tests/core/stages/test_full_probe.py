@@ -152,7 +152,7 @@ def test_clips_read_one_by_one_have_the_gradients_of_the_batch(memory: Kitchens,
         own = fit_full_probe.FullFit(fit_full_probe.ProbeGrid(task, cfg, 0), task, cfg, stream, 0)
         loss = own.loss(own.begin(torch.Generator().manual_seed(0))[0])
         loss.backward()
-        own.under_way.close()  # type: ignore[attr-defined]
+        own.pending.close()  # type: ignore[attr-defined]
         found.append((loss, [p.grad for p in own.grid.parameters()]))
     (one, by_one), (whole, at_once) = found
     torch.testing.assert_close(one, whole)

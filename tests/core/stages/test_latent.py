@@ -23,7 +23,6 @@ from trajpilot_core.evaluation.latent_scores import judge_harm, judge_latents
 from trajpilot_core.evaluation.predictions import SCHEMA, brought
 from trajpilot_core.methods.latent import ENTRY, ROWS
 from trajpilot_core.methods.sight import probe_rows
-from trajpilot_core.models.latent_candidates import Moves
 from trajpilot_core.retrieval.neighbours import fit_end_keys, neighbour_bank
 from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
 
@@ -115,12 +114,12 @@ def test_a_search_that_sees_middle_latents_or_motion_is_caught(made: Memory, mon
     found = looked_at(made)
     check_latent_sight(*found)
 
-    def by_latent(windows: LatentWindows, moves: Moves, name: str) -> torch.Tensor:
+    def by_latent(windows: LatentWindows, motion: torch.Tensor, name: str) -> torch.Tensor:
         true = latent_plans.targets_of(windows.data.features[windows.segments[:, 1:-1]], "pooled")
-        return latent_plans.l1_between(windows.roll_out(moves.motions), true[:, None]).mean(-1)
+        return latent_plans.l1_between(windows.roll_out(motion), true[:, None]).mean(-1)
 
-    def by_motion(windows: LatentWindows, moves: Moves, name: str) -> torch.Tensor:
-        return (moves.motions - windows.motions_of(windows.segments)[:, None]).abs().mean((-2, -1))
+    def by_motion(windows: LatentWindows, motion: torch.Tensor, name: str) -> torch.Tensor:
+        return (motion - windows.motions_of(windows.segments)[:, None]).abs().mean((-2, -1))
 
     for energy in (by_latent, by_motion):
         with leaky(monkeypatch, energy), pytest.raises(LeakError, match="CEM"):

@@ -131,7 +131,7 @@ def test_an_archive_without_its_array_or_that_would_fill_the_memory_costs_its_ta
     rows = planted(SLOWFAST)
     assert not compute(tmp_path, SLOWFAST.name, zipped(other=rows, feats=rows)).rejects["egoexo4d:a"]
     found = compute(tmp_path, SLOWFAST.name, zipped(features=rows)).rejects["egoexo4d:a"]
-    assert "holds features.npy of None bytes, expected feats.npy" in found[0].detail
+    assert "contains features.npy of None bytes, expected feats.npy" in found[0].detail
     bad_sum = bytearray(written(SLOWFAST, rows))
     bad_sum[len(bad_sum) // 2] ^= 0xFF
     assert compute(tmp_path, SLOWFAST.name, bytes(bad_sum)).codes("egoexo4d:a") == [RejectCode.FEATURES_MALFORMED]

@@ -150,7 +150,7 @@ def test_a_training_that_does_not_compile_goes_on_as_it_would_have_without(
         found, said = fitted("cuda", True, caplog)
         assert same(found, plain), failing
         (line,) = said
-        assert line.startswith("final/e_tau is not compiled: CompilerError (")
+        assert line.startswith("final/e_tau: compiling failed (CompilerError: ")
         assert "\n" not in line
 
 

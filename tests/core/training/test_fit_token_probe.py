@@ -20,7 +20,6 @@ from trajpilot_core.training.fit_probe import answers, probe_task
 from trajpilot_core.training.fit_token_probe import (
     TokenTask,
     name_of,
-    task_tensors,
     train_token_probe,
     tuned_probe,
 )
@@ -48,8 +47,8 @@ def verdicts(folder: Path) -> dict[str, str]:
     asked: tuple[TokenRow, ...] = (*TOKEN_CONTROLS, "no_traj", "oracle")
     for row in asked:
         tokens = given.get(row, np.roll(given["no_traj"], 1, axis=0)).astype(np.float16)
-        task = TokenTask(clips, torch.from_numpy(tokens[rows]), begun)
-        put_task(folder / row, folder / row, task_tensors(task))
+        task = TokenTask(**vars(clips), token=torch.from_numpy(tokens[rows]), begun=begun)
+        put_task(folder / row, folder / row, task)
         config = TUNED.model_dump_json()
         job = TrainingJob(name_of(row), 0, row, folder / row / "fit", folder / row, folder / row, config, "cpu", 1e9)
         train_token_probe(job, lambda *_: None)

@@ -79,5 +79,5 @@ def test_settings_that_no_shape_shows_are_compared(cfg: PredictorConfig) -> None
 def test_settings_of_another_version_are_refused(cfg: PredictorConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     newer = Models({"config": '{"of_tomorrow": 1}'}, (), lambda key: {})
     monkeypatch.setattr(OtherOutput, "models", lambda self, entry: newer)
-    with pytest.raises(InputError, match="are of another version of this project"):
+    with pytest.raises(InputError, match="another version of this project wrote the settings"):
         start_weights(built(cfg), cfg, "final/s0/traj")

@@ -13,10 +13,8 @@ from schemas.results import CurvePoint
 from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.training.fit_action import ActionTask, train_action
-from trajpilot_core.training.fit_event import task_tensors as action_tensors
 from trajpilot_core.training.fit_probe import ProbeTask, choose_probe
 from trajpilot_core.training.fit_token_probe import TokenTask, train_token_probe
-from trajpilot_core.training.fit_token_probe import task_tensors as token_tensors
 from trajpilot_core.training.jobs import put_task
 from trajpilot_core.training.loop import seeded
 
@@ -54,7 +52,7 @@ def action_task(n_fit: int, n_dev: int, *, is_clear: bool) -> ActionTask:
 
 
 def fit_action(task: ActionTask, variant: str, folder: Path, config: ActionTokenConfig = LEARNING) -> list[CurvePoint]:
-    put_task(folder, folder, action_tensors(task))
+    put_task(folder, folder, task)
     return ended(job_of(folder, variant, config), train_action)[1]
 
 
@@ -91,11 +89,11 @@ def token_task(n_fit: int, n_dev: int, *, told: bool) -> TokenTask:
     token = units(LABELS, EMBED)[actions] + 0.1 * token if told else token / EMBED**0.5
     with seeded(0):
         begun = AttentiveProbe(clips.shape(LEARNING.tuned)).state_dict()
-    return TokenTask(clips, token.half(), begun)
+    return TokenTask(**vars(clips), token=token.half(), begun=begun)
 
 
 def fit_token(task: TokenTask, row: TokenRow, folder: Path, config: ActionTokenConfig = LEARNING) -> list[float]:
-    put_task(folder, folder, token_tensors(task))
+    put_task(folder, folder, task)
     job = job_of(folder, row, config)
     train_token_probe(job, lambda epoch, epochs, line: None)
     curve = choose_probe(job, config.tuned).curve
@@ -104,22 +102,20 @@ def fit_token(task: TokenTask, row: TokenRow, folder: Path, config: ActionTokenC
 
 def twice(task: TokenTask) -> TokenTask:
     """The same clips to fit and as dev, so that the measure on dev is that of what was fitted."""
-    clips = task.clips
-    both = replace(
-        clips,
-        tokens=clips.tokens.repeat(2, 1, 1),
-        columns=clips.columns.repeat(2, 1),
-        is_dev=torch.arange(2 * len(clips.tokens)) >= len(clips.tokens),
+    n = len(task.tokens)
+    return replace(
+        task,
+        tokens=task.tokens.repeat(2, 1, 1),
+        columns=task.columns.repeat(2, 1),
+        is_dev=torch.arange(2 * n) >= n,
+        token=task.token.repeat(2, 1),
     )
-    return task._replace(clips=both, token=task.token.repeat(2, 1))
 
 
 def test_a_probe_memorises_64_clips_that_teach_nothing_about_others(tmp_path: Path) -> None:
     """A probe without a token and one that is given a token; the other rows are one or the other."""
     task = token_task(N, N, told=False)
-    fitted = task._replace(
-        clips=replace(task.clips, tokens=task.clips.tokens[:N], columns=task.clips.columns[:N]), token=task.token[:N]
-    )
+    fitted = replace(task, tokens=task.tokens[:N], columns=task.columns[:N], token=task.token[:N])
     rows: tuple[TokenRow, ...] = ("visual", "oracle")
     for row in rows:
         memorised = fit_token(twice(fitted), row, tmp_path / f"a-{row}")
@@ -130,9 +126,9 @@ def test_a_probe_memorises_64_clips_that_teach_nothing_about_others(tmp_path: Pa
 
 def test_a_probe_with_permuted_tokens_falls_to_the_majority(tmp_path: Path) -> None:
     task = token_task(240, 200, told=True)
-    permuted = task._replace(token=task.token[torch.randperm(440, generator=drawn(3))])
+    permuted = replace(task, token=task.token[torch.randperm(440, generator=drawn(3))])
     told, shuffled = (fit_token(of, "oracle", tmp_path / name, FEW) for name, of in (("a", task), ("b", permuted)))
-    actions, rows = task.clips.columns[:, 2], torch.arange(440)
+    actions, rows = task.columns[:, 2], torch.arange(440)
     floor = floor_of(actions, rows[:240], rows[240:])
     assert max(told) > floor + 0.4
     assert shuffled[-1] <= floor + noise(1 / LABELS, 200)

@@ -9,7 +9,6 @@ from shots_fixture import CFG
 from trainings_fixture import EMBED, LEARNED, N, drawn, ended, job_of, noise, units, values
 
 from schemas.outcome import OutcomeConfig
-from trajpilot_core.training.fit_event import task_tensors
 from trajpilot_core.training.fit_outcome import PROBE, OutcomeTask, train_shot_model
 from trajpilot_core.training.jobs import put_task
 
@@ -40,7 +39,7 @@ def shots(n_fit: int, n_dev: int, *, is_clear: bool) -> OutcomeTask:
 def accuracies(
     task: OutcomeTask, variant: str, folder: Path, config: OutcomeConfig = LEARNING
 ) -> tuple[list[float], list[float]]:
-    put_task(folder, folder, task_tensors(task))
+    put_task(folder, folder, task)
     curve = ended(job_of(folder, variant, config), train_shot_model)[1]
     return values(curve, "train", "accuracy"), values(curve, "dev", "accuracy")
 

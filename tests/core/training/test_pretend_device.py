@@ -128,7 +128,7 @@ def predictor(device: str, monkeypatch: pytest.MonkeyPatch, variant: str = "traj
         dev={h: w.segments[w.split == 1] for h, w in DATA.windows.items()},
         max_horizon=4,
     )
-    shared, own = fit_predictor.task_tensors(task)
+    shared, own = task.tensors()
     tensors = {name: value.to(device) for name, value in (shared | own).items()}
     monkeypatch.setattr(fit_predictor, "job_tensors", lambda job: tensors)
     cfg: PredictorConfig = PREDICTOR.replace(train=EPOCHS, dropout=0.1, goal_dropout=goal_dropout)

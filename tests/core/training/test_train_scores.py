@@ -1,6 +1,7 @@
 """Train scores next to dev: of every model, after every epoch, on a sample; and no model is another one for it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,9 @@ from trajpilot_core.training import (
     scorer_fit,
 )
 from trajpilot_core.training import fit_predictor as predictor_module
-from trajpilot_core.training.dev_scores import mid_accuracy, train_sample
-from trajpilot_core.training.fit_predictor import fitted_sample, measurer, new_predictor
-from trajpilot_core.training.jobs import Train, TrainingJob, put_task
+from trajpilot_core.training.dev_scores import mid_accuracy, sampled_fit, train_sample
+from trajpilot_core.training.fit_predictor import measurer, new_predictor
+from trajpilot_core.training.jobs import Task, Train, TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
 from trajpilot_core.training.scorer import NEVER, decide, judged, scores_at
 from trajpilot_core.training.scorer_fit import train_scorer
@@ -92,23 +93,20 @@ def scorer(folder: Path) -> Fitted:
     return fitted.state, fitted.curve
 
 
-Tensors = tuple[dict[str, Tensor], dict[str, Tensor]]
-
-
-def written(folder: Path, variant: str, config: Record, tensors: Tensors) -> TrainingJob:
+def written(folder: Path, variant: str, config: Record, task: Task) -> TrainingJob:
     """A training that reads its tensors from files."""
-    put_task(folder, folder, tensors)
+    put_task(folder, folder, task)
     return job_of(folder, variant, config)
 
 
-def from_tensors(folder: Path, variant: str, config: Record, train: Train, tensors: Tensors) -> Fitted:
+def from_task(folder: Path, variant: str, config: Record, train: Train, task: Task) -> Fitted:
     """Train one model."""
-    return ended(written(folder, variant, config, tensors), train)
+    return ended(written(folder, variant, config, task), train)
 
 
-def of_grid(folder: Path, variant: str, config: Record, train: Train, tensors: Tensors) -> Fitted:
+def of_grid(folder: Path, variant: str, config: Record, train: Train, task: Task) -> Fitted:
     """Train a grid of probes, of which dev chooses one."""
-    job = written(folder, variant, config, tensors)
+    job = written(folder, variant, config, task)
     train(job, lambda *_: None)
     found = fit_probe.choose_probe(job, PROBE_CFG)
     return found.weights, found.curve
@@ -116,9 +114,10 @@ def of_grid(folder: Path, variant: str, config: Record, train: Train, tensors: T
 
 def latent(variant: str) -> Callable[[Path], Fitted]:
     config = latent_fixture.CFG.replace(dropout=0.2, train=SHORT, head=SHORT)
-    read, own = fit_latent.task_tensors(made_up(n=60))
-    tensors = read, {name: rows.clone() for name, rows in own.items()}
-    return lambda folder: from_tensors(folder, variant, config, fit_latent.train_latent, tensors)
+    task = made_up(n=60)
+    fit, dev = ({h: rows.clone() for h, rows in part.items()} for part in (task.fit, task.dev))
+    task = replace(task, fit_rows=task.fit_rows.clone(), dev_rows=task.dev_rows.clone(), fit=fit, dev=dev)
+    return lambda folder: from_task(folder, variant, config, fit_latent.train_latent, task)
 
 
 N_FIT, N_DEV = 40, 16
@@ -134,15 +133,13 @@ def event_tensors() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def outcome(variant: str) -> Callable[[Path], Fitted]:
     config = shots_fixture.CFG.replace(train=SHORT)
     task = fit_outcome.OutcomeTask(*event_tensors(), torch.arange(EVENTS) % 2 == 0)
-    return lambda folder: from_tensors(
-        folder, variant, config, fit_outcome.train_shot_model, fit_event.task_tensors(task)
-    )
+    return lambda folder: from_task(folder, variant, config, fit_outcome.train_shot_model, task)
 
 
 def action(folder: Path) -> Fitted:
     task = fit_action.ActionTask(*event_tensors(), torch.arange(EVENTS) % 6, units(6, 16))
     config = TOKEN_CFG.replace(train=SHORT)
-    return from_tensors(folder, "traj", config, fit_action.train_action, fit_event.task_tensors(task))
+    return from_task(folder, "traj", config, fit_action.train_action, task)
 
 
 def clips() -> fit_probe.ProbeTask:
@@ -157,17 +154,15 @@ PROBE_CFG = TOKEN_CFG.tuned.replace(rates=(3e-3,), decays=(1e-2,), epochs=3)
 
 
 def probe(folder: Path) -> Fitted:
-    tensors = clips().tensors()
-    own = {"is_dev": tensors.pop("is_dev")}
-    return of_grid(folder, "probe", PROBE_CFG, fit_probe.train_probe, (tensors, own))
+    return of_grid(folder, "probe", PROBE_CFG, fit_probe.train_probe, clips())
 
 
 def token_probe(folder: Path) -> Fitted:
     with seeded(0):
         begun = AttentiveProbe(clips().shape(PROBE_CFG)).state_dict()
-    task = fit_token_probe.TokenTask(clips(), units(EVENTS, 16).half(), begun)
+    task = fit_token_probe.TokenTask(**vars(clips()), token=units(EVENTS, 16).half(), begun=begun)
     config = TOKEN_CFG.replace(epochs=3)
-    return of_grid(folder, "no_traj", config, fit_token_probe.train_token_probe, fit_token_probe.task_tensors(task))
+    return of_grid(folder, "no_traj", config, fit_token_probe.train_token_probe, task)
 
 
 TRAININGS: dict[str, Callable[[Path], Fitted]] = {
@@ -192,9 +187,9 @@ def without_train_scores(patch: pytest.MonkeyPatch) -> None:
         return lambda: {k: v for k, v in real(model, data | {"fit": data["dev"]}, seed)().items() if "dev" in k}
 
     patch.setattr(fit_alignment, "measurer", dev_alone)
-    patch.setattr(predictor_module, "fitted_sample", lambda *_: {})
-    for module in (scorer_fit, fit_latent, fit_event, fit_probe):
-        patch.setattr(module, "train_sample", lambda *_: {})
+    patch.setattr(scorer_fit, "train_sample", lambda *_: {})
+    for module in (predictor_module, fit_latent, fit_event, fit_probe):
+        patch.setattr(module, "sampled_fit", lambda *_: {})
 
 
 def same(one: Fitted, other: Fitted) -> bool:
@@ -233,7 +228,7 @@ def test_the_predictor_s_train_score_is_that_of_its_fitted_windows() -> None:
     task = clear_task(40, 10)
     with seeded(0):
         model = new_predictor(task, PREDICTOR).eval()
-    sample = fitted_sample(task, 0)
+    sample = sampled_fit(task.fit, task.dev, 0)
     assert {h: len(rows) for h, rows in sample.items()} == {3: 10}
     assert all(row in task.fit[3].tolist() for row in sample[3].tolist())
     with torch.no_grad():

@@ -4,15 +4,18 @@ import json
 import logging
 import os
 import signal
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
+from torch import Tensor
 
 from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch, write_atomically
-from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, job_result, job_tensors, put_tensors, run_jobs
+from trajpilot_core.training.jobs import Task, TrainingJob, job_result, job_tensors, put_task, run_jobs
 from trajpilot_core.training.loop import EpochDone
 
 
@@ -88,9 +91,24 @@ def test_a_training_that_fails_in_its_process_says_why(tmp_path: Path) -> None:
         run_jobs(jobs_in(tmp_path, 2), fails, runtime(tmp_path, 2))
 
 
-def test_the_tensors_of_a_job_come_back_as_they_were(tmp_path: Path) -> None:
-    put_tensors(tmp_path, SHARED, {"a": torch.arange(6).view(2, 3).T})
-    put_tensors(tmp_path, OWN, {"b": torch.tensor(7)})
-    tensors = job_tensors(jobs_in(tmp_path, 1)[0])
-    assert tensors["a"].tolist() == [[0, 3], [1, 4], [2, 5]]
-    assert int(tensors["b"]) == 7
+@dataclass(frozen=True)
+class Example(Task):
+    SHARED: ClassVar[tuple[str, ...]] = ("features", "size")
+
+    features: Tensor
+    size: int
+    fit: dict[int, Tensor]
+    weights: dict[str, Tensor]
+
+
+def test_a_task_comes_back_as_it_was(tmp_path: Path) -> None:
+    windows = {h: torch.arange(2 * h).view(2, h) for h in (10, 3)}
+    task = Example(torch.arange(6).view(2, 3).T, 7, windows, {"net.bias": torch.ones(2)})
+    put_task(tmp_path, tmp_path, task)
+    again = Example.unpacked(job_tensors(jobs_in(tmp_path, 1)[0]))
+    assert again.features.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert again.size == 7
+    assert list(again.fit) == [10, 3], "in alphabetical order: the order of the batches depends on it"
+    assert all(torch.equal(again.fit[h], rows) for h, rows in windows.items())
+    assert again.weights["net.bias"].tolist() == [1, 1]
+    assert set(task.tensors()[0]) == set(Example.SHARED)

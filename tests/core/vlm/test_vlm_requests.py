@@ -101,14 +101,14 @@ def test_a_middle_label_outside_of_bank_and_sequences_is_refused(asking, window,
     middle = json.dumps([truth[0], truth[1], -1, truth[-1]])
     strangers = json.dumps(["never", "seen", "in", "training"])
     faults = [
-        (told, "instruction", f"{said('fill', 4)} Perhaps {truth[1]}.", ends, "tells .* in its section instruction"),
-        (told, "incomplete", f"{said('incomplete')}\n{middle}", ends, "tells .* in its section incomplete"),
+        (told, "instruction", f"{said('fill', 4)} Perhaps {truth[1]}.", ends, "section instruction of"),
+        (told, "incomplete", f"{said('incomplete')}\n{middle}", ends, "section incomplete of"),
         (told, "", "", ends[:1], "section incomplete"),
         (shown, "frames", f"START: {truth[2]}", (), "section frames"),
         (shown, "bank", "\n".join([said("bank"), *reversed(bank)]), (), "alphabetical order"),
-        (shown, "bank", "\n".join([said("bank"), *bank[:2]]), (), "lists 2 labels"),
-        (blank, "sequences", f"{said('sequences')}\n{strangers}", (), "none of a training take"),
-        (own, "exemplars", f"{said('exemplars')}\nnever seen in training", (), "no label of a training take"),
+        (shown, "bank", "\n".join([said("bank"), *bank[:2]]), (), "2 labels listed"),
+        (blank, "sequences", f"{said('sequences')}\n{strangers}", (), "not from a training take"),
+        (own, "exemplars", f"{said('exemplars')}\nnever seen in training", (), "not a label of a training take"),
     ]
     for sound, given in ((told, ends), (shown, ())):
         check_request(sound, truth, given, asking.material, asking.prompts)
@@ -124,10 +124,10 @@ def test_a_folder_with_other_prompts_has_another_digest_and_faults_are_named(tmp
     (tmp_path / "plan.txt").write_text("Name {items} actions.")
     assert load_prompts(str(tmp_path)).digest != load_prompts(None).digest
     (tmp_path / "plan.txt").write_text('{"sequence": []}')
-    with pytest.raises(InputError, match=r"braces of JSON are doubled"):
+    with pytest.raises(InputError, match=r"double the braces of JSON"):
         load_prompts(str(tmp_path))
     (tmp_path / "plan.txt").unlink()
-    with pytest.raises(InputError, match=r"no .*plan\.txt"):
+    with pytest.raises(InputError, match=r"plan\.txt is missing"):
         load_prompts(str(tmp_path))
 
 
@@ -228,7 +228,7 @@ def test_a_damaged_answer_and_one_to_another_request_are_refused(tmp_path: Path)
     with pytest.raises(StoreError, match="answers the request ab12"):
         answers.get("ab13")
     answers.path("ab12").write_text("{")
-    with pytest.raises(StoreError, match="is no answer"):
+    with pytest.raises(StoreError, match="is not a valid answer"):
         answers.get("ab12")
 
 

@@ -1,7 +1,7 @@
-"""Offline stand-in for a text encoder: a random projection of words and word pairs. For the demo only.
+"""Offline substitute for a text encoder: a random projection of words and word pairs. For the demo only.
 
-Texts that share words are close, others are not: no knowledge of language, and it says so in the bank's `encoder`.
-Words get their vector from a hash, so that no file, no download and no random state is involved.
+Texts that share words are close, others are not: it has no knowledge of language. Vectors of words follow from a hash,
+so that no file, no download and no random state is needed.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from trajpilot_core.encoders.text.base import unit_rows
 
 BIGRAM_WEIGHT = 0.5
-"""A pair of neighbouring words against a word: order counts a little ("pour water into cup")."""
+"""Weight of a pair of neighbouring words, so that their order counts ("pour water into cup"); a word has 1."""
 WORD = re.compile(r"\w+")
 
 
@@ -33,13 +33,13 @@ class BagOfWords:
         return unit_rows(np.stack([self._sum(text) for text in texts]))
 
     def _sum(self, text: str) -> NDArray[np.float64]:
-        """Weighted sum (width,) of the text's word and bigram vectors; a text without a word counts as one word."""
+        """Return the weighted sum (width,) of word and bigram vectors; a text without words counts as one word."""
         words = WORD.findall(text.casefold()) or [text]
         pairs = [f"{first} {second}" for first, second in itertools.pairwise(words)]
         weighted = [self._vector(word) for word in words] + [BIGRAM_WEIGHT * self._vector(pair) for pair in pairs]
         return np.asarray(np.sum(weighted, axis=0))
 
     def _vector(self, term: str) -> NDArray[np.float64]:
-        """Signs (width,) of +1 and -1 from the bits of a hash of the term."""
+        """Return signs (width,), +1 or -1, from the bits of a hash of the term."""
         bits = np.unpackbits(np.frombuffer(hashlib.shake_256(term.encode()).digest(-(-self.width // 8)), np.uint8))
         return np.where(bits[: self.width] == 1, -1.0, 1.0)

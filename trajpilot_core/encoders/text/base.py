@@ -1,4 +1,4 @@
-"""What a frozen text encoder is (texts -> unit vectors), and the files that it is made of. Imports no torch."""
+"""The interface of frozen text encoders (texts -> unit vectors), and their files. Does not import torch."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from schemas.config import TextConfig
 from trajpilot_core.errors import InputError
 
 WEIGHT_SUFFIXES = (".safetensors", ".json", ".txt", ".model", ".pth")
-"""Files of a model folder that decide what it computes: weights, config, tokenizer."""
+"""Suffixes of the files of a model folder that affect its results: weights, config, tokenizer."""
 CHECKPOINT = "EgoVLPv2.pth"
 CONVERTED = "EgoVLPv2.safetensors"
 PATTERNS = ("EgoVLPv2*.safetensors", "EgoVLPv2*.pth")
-"""Names under which weights are found in a folder; the first that matches anything counts."""
+"""Patterns for weights in a folder; the first one that matches a file is used."""
 TOKENIZER = ("vocab.json", "merges.txt")
-"""Of roberta-base, next to EgoVLPv2's weights."""
+"""Files of roberta-base next to EgoVLPv2's weights."""
 
 
 class TextEncoder(Protocol):
@@ -27,43 +27,43 @@ class TextEncoder(Protocol):
 
     @property
     def digest(self) -> str:
-        """Which encoder it is, then a digest of what decides its numbers."""
+        """Name of the encoder, and a digest of everything that affects its results."""
         ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (N, E) float32 of unit norm, one row per text; E is whatever the encoder has."""
+        """Return (N, E) float32 of unit norm, one row per text; E depends on the encoder."""
         ...
 
 
 @dataclass(frozen=True)
 class TextEncoderSpec:
-    """One text encoder: what the registry, the stage `text_bank` and doctor ask of it."""
+    """One text encoder: its properties for the registry, the stage `text_bank` and doctor."""
 
     name: str
     """TextConfig.encoder."""
     load: Callable[[TextConfig, str], TextEncoder]
-    """(settings, device) -> the encoder; imports what it needs when it is called."""
+    """(settings, device) -> the encoder; imports its dependencies when called."""
     needs_model: bool = True
-    """Whether TextConfig.model has to name a folder with its files, or a model of a hub."""
+    """Whether TextConfig.model must name a folder with its files, or a model of a hub."""
     on_hub: bool = False
-    """Whether TextConfig.model may be the id of a hub."""
+    """Whether TextConfig.model may be a hub id."""
     weights: Callable[[Path], list[Path]] = lambda folder: sorted(folder.glob("*.safetensors"))
-    """Its weights in a folder."""
+    """Folder -> its files of weights."""
     tokenizer: tuple[str, ...] = ()
-    """Files that have to lie next to its weights."""
+    """Files that must be next to its weights."""
 
     def files(self, cfg: TextConfig) -> tuple[str, ...]:
-        """Return the absolute paths of the local files that it is made of, sorted; none where it has none.
+        """Return the absolute paths of its local files, sorted; empty if it has none.
 
-        Raises InputError: TextConfig.model is no folder, and it needs one.
+        Raises InputError: it needs a folder, but TextConfig.model is not one.
         """
         return model_files(cfg) if self.needs_model and not (self.on_hub and not is_local(cfg)) else ()
 
 
 def model_files(cfg: TextConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the files of TextConfig.model that decide what it computes, sorted.
+    """Return the absolute paths of the files of TextConfig.model that affect its results, sorted.
 
-    Raises InputError: it is no folder.
+    Raises InputError: TextConfig.model is not a folder.
     """
     return tuple(sorted(str(p) for p in model_folder(cfg).iterdir() if p.suffix in WEIGHT_SUFFIXES))
 
@@ -74,31 +74,33 @@ def is_local(cfg: TextConfig) -> bool:
 
 
 def model_folder(cfg: TextConfig) -> Path:
-    """Return TextConfig.model as an absolute folder. Raises InputError: it is not set, or no folder."""
+    """Return TextConfig.model as an absolute folder. Raises InputError: it is not set, or not a folder."""
     if cfg.model is None or not is_local(cfg):
         raise InputError(
             f"text_bank.model is {cfg.model!r}, but the encoder {cfg.encoder} needs a folder with its weights and "
-            "tokenizer; give it with --set text_bank.model, or use the encoder bag_of_words (offline, for the demo)"
+            "tokenizer; set text_bank.model, or use the encoder bag_of_words (offline, for the demo)"
         )
     return Path(cfg.model).absolute()
 
 
 def weights_file(folder: Path) -> Path:
-    """Return the file with EgoVLPv2's weights in a folder: a converted one before the released one.
+    """Return the file with EgoVLPv2's weights in a folder; a converted one is preferred to the released one.
 
-    Raises InputError: there is none, or more than one that could be meant.
+    Raises InputError: there is none, or more than one.
     """
     for pattern in PATTERNS:
-        found = sorted(folder.glob(pattern))
-        if len(found) > 1:
-            raise InputError(f"{folder} holds {', '.join(path.name for path in found)}; leave one of them there")
-        if found:
-            return found[0]
-    raise InputError(f"no {CONVERTED} and no {CHECKPOINT} in {folder}; put EgoVLPv2's weights there (docs/models.md)")
+        files = sorted(folder.glob(pattern))
+        if len(files) > 1:
+            raise InputError(f"{folder} contains {', '.join(path.name for path in files)}; keep one of them")
+        if files:
+            return files[0]
+    raise InputError(
+        f"neither {CONVERTED} nor {CHECKPOINT} is in {folder}; put EgoVLPv2's weights there (docs/models.md)"
+    )
 
 
 def files_digest(files: Sequence[str]) -> str:
-    """Return the sha256 over names and contents of files, in order of their names."""
+    """Return the sha256 of names and contents of files, in order of their names."""
     digest = hashlib.sha256()
     for path in sorted(map(Path, files)):
         with path.open("rb") as file:
@@ -109,11 +111,13 @@ def files_digest(files: Sequence[str]) -> str:
 def unit_rows(vectors: NDArray[Any]) -> NDArray[np.float32]:
     """Return (N, E) rows scaled to unit norm in float32.
 
-    Raises InputError: a row is zero or not finite, so that it has no direction.
+    Raises InputError: a row is zero or not finite.
     """
     wide = vectors.astype(np.float64)
     norm = np.linalg.norm(wide, axis=1, keepdims=True)
     bad = ~np.isfinite(norm[:, 0]) | (norm[:, 0] == 0)
     if bad.any():
-        raise InputError(f"the text encoder gave no direction for text {int(bad.argmax())} of {len(norm)}; look at it")
+        raise InputError(
+            f"the text encoder returned no valid vector for text {int(bad.argmax())} of {len(norm)}; check that text"
+        )
     return np.asarray(wide / norm, np.float32)

@@ -1,7 +1,7 @@
-"""Sentences about the state before and after every label, which two planners of other papers read.
+"""Sentences about the state before and after every label, for two planners of other papers.
 
-Source: SCHEMA (Niu et al., ICLR 2024), whose sentences a language model wrote; the template is ours, needs nothing, and
-tells a planner little more than the label. Each sentence says whether it is about before or after.
+Source: SCHEMA (Niu et al., ICLR 2024), with sentences by a language model; our template needs no model and adds little
+information to the label. Each sentence starts with "before" or "after".
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from trajpilot_core.incoming import parse_json
 
 SIDES = ("before", "after")
 SENTENCES = 3
-"""Of each side."""
+"""Number of sentences per side."""
 TEMPLATES: Mapping[str, tuple[str, str, str]] = {
     "before": (
         "before: {} is about to begin",
@@ -30,48 +30,50 @@ class Descriptions(NamedTuple):
     """Sentences of labels."""
 
     of: Mapping[str, tuple[str, ...]]
-    """Label -> its sentences, those before it first."""
+    """Label -> its sentences; "before" comes first."""
     provider: str
     """`template`, or the digest of a file."""
 
 
 def describe(labels: Sequence[str], cfg: TextConfig) -> Descriptions | None:
-    """Return the sentences of every label; None where none are asked for.
+    """Return the sentences of every label; None if they are disabled.
 
-    Raises InputError: the file is missing, is no such JSON, or lacks a label.
+    Raises InputError: the file is missing, has another format, or lacks a label.
     """
     if cfg.descriptions == "none":
         return None
     if cfg.descriptions == "template":
-        made = {label: tuple(text.format(label) for side in SIDES for text in TEMPLATES[side]) for label in labels}
-        return Descriptions(made, "template")
+        texts = [text for side in SIDES for text in TEMPLATES[side]]
+        return Descriptions({label: tuple(text.format(label) for text in texts) for label in labels}, "template")
     path = descriptions_file(cfg)
     content = path.read_bytes()
     return Descriptions(sentences_of(content, labels, path), hashlib.sha256(content).hexdigest())
 
 
 def descriptions_file(cfg: TextConfig) -> Path:
-    """Return the absolute path of the file with the sentences. Raises InputError: it is not named, or is not there."""
+    """Return the absolute path of the file with the sentences. Raises InputError: it is not set, or does not exist."""
     if cfg.descriptions_file is None or not Path(cfg.descriptions_file).is_file():
         raise InputError(
-            f"text_bank.descriptions_file is {cfg.descriptions_file!r}, no file of sentences; name one with --set, or "
+            f"text_bank.descriptions_file is {cfg.descriptions_file!r}, which is not a file; set one, or "
             "use the template (--set text_bank.descriptions=template)"
         )
     return Path(cfg.descriptions_file).absolute()
 
 
 def sentences_of(content: bytes, labels: Sequence[str], path: Path) -> dict[str, tuple[str, ...]]:
-    """Read the sentences of the labels out of a file. Raises InputError: it is no such JSON, or lacks a label."""
+    """Read the sentences of the labels from a file. Raises InputError: it has another format, or lacks a label."""
     shape = f'a label -> {{"before": [{SENTENCES} sentences], "after": [{SENTENCES} sentences]}}'
     try:
         known = parse_json(content, str(path))
     except InputError as error:
         raise InputError(f"{error}: write {shape}") from error
-    found: dict[str, tuple[str, ...]] = {}
+    sentences: dict[str, tuple[str, ...]] = {}
     for label in labels:
         entry = known.get(label) if isinstance(known, dict) else None
         sides = [entry.get(side) if isinstance(entry, dict) else None for side in SIDES]
         if not all(isinstance(s, list) and len(s) == SENTENCES and all(isinstance(x, str) for x in s) for s in sides):
             raise InputError(f"{path} has no sentences for {label!r}; it needs {shape}, for every label of the corpus")
-        found[label] = tuple(f"{side} {text}" for side, texts in zip(SIDES, sides, strict=True) for text in texts or ())
-    return found
+        sentences[label] = tuple(
+            f"{side} {text}" for side, texts in zip(SIDES, sides, strict=True) for text in texts or ()
+        )
+    return sentences

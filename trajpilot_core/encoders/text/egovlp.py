@@ -1,7 +1,7 @@
 """Text tower of EgoVLPv2 (facebookresearch/EgoVLPv2, MIT), loaded into transformers' RobertaModel.
 
-The tower is a stock roberta-base once the fusion layers, which only video input uses, are left out; how that was
-checked: docs/decisions/text-encoders.md.
+Without the fusion layers, which only video input uses, the tower is a stock roberta-base; how that was checked:
+docs/decisions/text-encoders.md.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from trajpilot_core.encoders.text.transformers_text import POOLS, Pool, Transfor
 from trajpilot_core.errors import CheckpointError, InputError
 
 TEXT_KEYS = 197
-"""Tensors of roberta-base without pooler."""
+"""Number of tensors of roberta-base without pooler."""
 ROBERTA_BASE = {
     "vocab_size": 50265,
     "max_position_embeddings": 514,
@@ -39,12 +39,12 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
 
     Raises:
         InputError: the checkpoint or the tokenizer is not in the folder.
-        CheckpointError: the checkpoint is not of the released layout.
+        CheckpointError: the checkpoint does not have the released layout.
     """
     weights = weights_file(folder)
     for name in TOKENIZER:
         if not (folder / name).is_file():
-            raise InputError(f"no {name} in {folder}; put roberta-base's tokenizer there (docs/models.md)")
+            raise InputError(f"{name} is missing in {folder}; put roberta-base's tokenizer there (docs/models.md)")
     state = read_checkpoint(weights)
     tower = text_tower(state).to(device).eval()
     return TransformerText(
@@ -61,17 +61,17 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
 
 
 def convert(source: Path, target: Path) -> dict[str, str]:
-    """Write the text tower and its projection out of the released checkpoint as safetensors.
+    """Write the text tower and its projection from the released checkpoint as safetensors.
 
     Returns:
-        What the file's header says of its source: its name and sha256.
+        Header of the file, with name and sha256 of the source.
 
     Raises:
-        InputError: no such source, the target is there, or its name is not one by which it is found.
-        CheckpointError: the source is not of the released layout.
+        InputError: the source does not exist, the target exists, or its name does not match the patterns of weights.
+        CheckpointError: the source does not have the released layout.
     """
     if not source.is_file():
-        raise InputError(f"no file {source}; give the downloaded {CHECKPOINT}")
+        raise InputError(f"no file {source}; name the downloaded {CHECKPOINT}")
     part = text_part(read_checkpoint(source))
     text_tower(part)
     text_projection(part)
@@ -79,7 +79,7 @@ def convert(source: Path, target: Path) -> dict[str, str]:
 
 
 def text_tower(state: Mapping[str, Tensor]) -> Any:
-    """Build roberta-base from the `text_model.` weights, all 197 of them, none left over.
+    """Build roberta-base from the `text_model.` weights: all 197 of them, and no others.
 
     Raises CheckpointError: keys are missing or unknown.
     """
@@ -99,14 +99,14 @@ def text_tower(state: Mapping[str, Tensor]) -> Any:
 def roberta_sizes(text: Mapping[str, Tensor]) -> dict[str, Any]:
     """Return roberta-base's configuration with the widths that the weights have (a head is 64 wide).
 
-    Raises CheckpointError: the embedding table or the first layer is not there.
+    Raises CheckpointError: the embedding table or the first layer is missing.
     """
     try:
         vocabulary, width = text["embeddings.word_embeddings.weight"].shape
         positions = len(text["embeddings.position_embeddings.weight"])
         hidden = len(text["encoder.layer.0.intermediate.dense.weight"])
     except KeyError as error:
-        raise CheckpointError(f"text tower: no {error}; expected the released {CHECKPOINT}") from error
+        raise CheckpointError(f"text tower: {error} is missing; expected the released {CHECKPOINT}") from error
     heads = max(1, width // (ROBERTA_BASE["hidden_size"] // ROBERTA_BASE["num_attention_heads"]))
     sizes = {"vocab_size": vocabulary, "hidden_size": width, "max_position_embeddings": positions}
     return {**ROBERTA_BASE, **sizes, "intermediate_size": hidden, "num_attention_heads": heads}
@@ -115,19 +115,19 @@ def roberta_sizes(text: Mapping[str, Tensor]) -> dict[str, Any]:
 def text_projection(state: Mapping[str, Tensor]) -> nn.Sequential:
     """Build the projection of EgoNCE from `txt_proj.`: linear layers with ReLU between, or ReLU and one linear layer.
 
-    Raises CheckpointError: there is no such projection.
+    Raises CheckpointError: the layers are others.
     """
-    found = {key.removeprefix("txt_proj."): value for key, value in state.items() if key.startswith("txt_proj.")}
-    numbers = sorted({int(key.split(".")[0]) for key in found})
+    weights = {key.removeprefix("txt_proj."): value for key, value in state.items() if key.startswith("txt_proj.")}
+    numbers = sorted({int(key.split(".")[0]) for key in weights})
     if numbers not in ([0, 2, 4], [1]):
         raise CheckpointError(f"txt_proj has layers {numbers}; expected [0, 2, 4], or [1] in the small variant")
     layers: list[nn.Module] = []
     for number in range(numbers[-1] + 1):
-        weight = found.get(f"{number}.weight")
-        bias = f"{number}.bias" in found
+        weight = weights.get(f"{number}.weight")
+        bias = f"{number}.bias" in weights
         layers.append(nn.ReLU() if weight is None else nn.Linear(weight.shape[1], weight.shape[0], bias=bias))
     projection = nn.Sequential(*layers)
-    projection.load_state_dict(found, strict=True)
+    projection.load_state_dict(weights, strict=True)
     return projection.eval()
 
 

@@ -1,8 +1,8 @@
-"""Files with the weights of EgoVLPv2: the released one, of which nothing is run, and our copy of its text part.
+"""Files with the weights of EgoVLPv2: the released one, whose code is not run, and our copy of its text part.
 
-The released `EgoVLPv2.pth` holds its authors' configuration object next to the weights. What its pickle names is
-replaced by an object that takes anything and does nothing (INERT); any other name is refused. Why, and what is
-known of the file: docs/decisions/text-encoders.md.
+The released `EgoVLPv2.pth` contains its authors' configuration object next to the weights. Known names in its pickle
+(INERT) are replaced by an object that accepts anything and does nothing; any other name is refused. Reasons, and
+details of the file: docs/decisions/text-encoders.md.
 """
 
 import hashlib
@@ -36,11 +36,11 @@ INERT = (
     "numpy.core.multiarray.scalar",
     "numpy._core.multiarray.scalar",
 )
-"""What the authors' trainer writes next to the weights: its options, paths, and the best value so far."""
+"""Objects that the authors' trainer writes next to the weights: its options, paths, and the best value so far."""
 
 
 class Inert:
-    """Stands in a pickle for an object that is not wanted: takes anything, does nothing."""
+    """Replacement for an unwanted object in a pickle: accepts anything, does nothing."""
 
     def __new__(cls, *ignored: object) -> "Inert":
         """Return an empty object."""
@@ -50,16 +50,16 @@ class Inert:
         pass
 
     def __setstate__(self, ignored: object) -> None:
-        """Forget the state."""
+        """Ignore the state."""
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """Return the weights of a released or a converted file, without the `module.` prefix of distributed training.
 
     Returns:
-        Parameter name -> tensor, with the shape that it was saved with.
+        Parameter name -> tensor, in its saved shape.
 
-    Raises CheckpointError: the file is damaged, has no weights, or needs what is not allowed; the message lists it.
+    Raises CheckpointError: the file is damaged, has no weights, or needs objects that are not allowed; lists them.
     """
     if path.suffix == ".safetensors":
         try:
@@ -79,21 +79,21 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
 
 
 def not_allowed(path: Path) -> str:
-    """Name what a file asks for and is not allowed, as far as it can be scanned; nothing is loaded."""
+    """Return which objects a file needs that are not allowed, as far as it can be scanned; nothing is loaded."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except (UnpicklingError, RuntimeError, ValueError, EOFError, OSError):
-        return "not a torch file of today's format"
-    return f"it asks for {', '.join(sorted(names))}, not allowed" if names else "it asks for nothing unknown"
+        return "not a torch file of the current format"
+    return f"it needs {', '.join(sorted(names))}, not allowed" if names else "it needs no unknown objects"
 
 
 def is_stock(key: str) -> bool:
-    """Whether a text key belongs to plain roberta-base: no fusion layer, no pooler, no buffer of positions."""
+    """Return whether a text key belongs to plain roberta-base: no fusion layer, pooler or buffer of positions."""
     return not (any(part in key for part in FUSION) or key == "embeddings.position_ids" or key.startswith("pooler."))
 
 
 def text_part(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the text tower and its projection out of all weights, names as they are."""
+    """Return the text tower and its projection from all weights, with unchanged names."""
     return {
         key: value
         for key, value in state.items()
@@ -102,12 +102,12 @@ def text_part(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def write_converted(part: Mapping[str, Tensor], source: Path, target: Path) -> dict[str, str]:
-    """Write the text part as safetensors, whole or not at all; returns what its header says of its source.
+    """Write the text part atomically as safetensors; return its header, which names the source.
 
-    Raises InputError: the target is there, or has a name by which it would not be found.
+    Raises InputError: the target exists, or its name does not match the patterns of weights.
     """
     if target.exists():
-        raise InputError(f"{target} is there already; remove it, or name another file")
+        raise InputError(f"{target} exists already; delete it, or name another file")
     if not target.match(PATTERNS[0]):
         raise InputError(f"{target.name} would not be found; name it {CONVERTED}")
     with source.open("rb") as file:
@@ -119,7 +119,7 @@ def write_converted(part: Mapping[str, Tensor], source: Path, target: Path) -> d
     with naming_failures("write", target):
         try:
             save_file(tensors, temporary, metadata=about)
-            temporary.chmod(source.stat().st_mode)  # the library's own is for one user
+            temporary.chmod(source.stat().st_mode)  # the library's mode is for one user only
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
             temporary.replace(target)

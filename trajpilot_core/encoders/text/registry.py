@@ -1,4 +1,4 @@
-"""Text encoders: the only list. Importing this module does not import torch."""
+"""Text encoders: the only list. Does not import torch."""
 
 from schemas.config import TextConfig
 from schemas.places import is_plugin
@@ -32,14 +32,14 @@ SPECS = (
     TextEncoderSpec("transformers", _load_transformers, on_hub=True),
 )
 TEXT_ENCODERS: dict[str, TextEncoderSpec] = {spec.name: spec for spec in SPECS}
-"""TextConfig.encoder -> what is known of it."""
+"""TextConfig.encoder -> its spec."""
 
 
 def text_encoder_spec(cfg: TextConfig) -> TextEncoderSpec:
-    """Return what is known of the encoder that `cfg` names.
+    """Return the spec of the encoder in the settings.
 
     Raises:
-        NotBuiltError: there is none of this name.
+        NotBuiltError: no encoder has this name.
         InputError: a plugin cannot be used.
     """
     if is_plugin(cfg.encoder):
@@ -47,21 +47,21 @@ def text_encoder_spec(cfg: TextConfig) -> TextEncoderSpec:
         refuse_clash(cfg.encoder, GROUP, spec.name, TEXT_ENCODERS)
         return spec
     if cfg.encoder not in TEXT_ENCODERS:
-        raise NotBuiltError(f"no text encoder is called {cfg.encoder}; there are {', '.join(TEXT_ENCODERS)}")
+        raise NotBuiltError(f"no text encoder is called {cfg.encoder}; choose {', '.join(TEXT_ENCODERS)}")
     return TEXT_ENCODERS[cfg.encoder]
 
 
 def load_text_encoder(cfg: TextConfig, device: str) -> TextEncoder:
-    """Return the encoder that `cfg` names.
+    """Return the encoder in the settings.
 
     Raises:
-        InputError: a folder, a revision or a file that it needs is not given or not there.
-        CheckpointError: the weights are not of the expected layout.
+        InputError: a folder, a revision or a file that it needs is not set or does not exist.
+        CheckpointError: the weights do not have the expected layout.
         NotBuiltError: there is no such encoder.
     """
     return text_encoder_spec(cfg).load(cfg, device)
 
 
 def encoder_files(cfg: TextConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the local files that the encoder is made of, sorted; none for demo and hub."""
+    """Return the absolute paths of the encoder's local files, sorted; empty for the demo and for hub models."""
     return text_encoder_spec(cfg).files(cfg)

@@ -1,4 +1,4 @@
-"""Sentence vectors of a transformers model, local or from the hub; no code of the model's repository is ever run."""
+"""Sentence vectors of a transformers model, local or from the hub; code of the model's repository is never run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Pool = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class TransformerText:
-    """A tokenizer, a text tower and how its token states become one vector."""
+    """A tokenizer, a text tower, and the pooling of its token states."""
 
     digest: str
     tokenizer: Any
@@ -33,7 +33,7 @@ class TransformerText:
 
     @torch.no_grad()
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (N, E) float32 of unit norm; texts are padded per batch and cut at max_tokens."""
+        """Return (N, E) float32 of unit norm; texts are padded per batch and truncated at max_tokens."""
         parts = []
         for at in range(0, len(texts), self.batch):
             tokens = self.tokenizer(
@@ -52,12 +52,12 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
     """Load any transformers text model from safetensors: a folder, or a hub id with its pinned commit.
 
     Raises:
-        InputError: no model is named, a hub model has no revision, or the embedding is none of its own.
-        CheckpointError: the files of a folder are of another kind, damaged, or would run code.
+        InputError: no model is set, a hub model has no revision, or the embedding is unknown.
+        CheckpointError: the files of a folder have another format, are damaged, or would run code.
     """
     if cfg.model is None or (not is_local(cfg) and cfg.revision is None):
         raise InputError(
-            f"text_bank.model is {cfg.model!r} with revision {cfg.revision!r}; give a folder, or a hub id and the "
+            f"text_bank.model is {cfg.model!r} with revision {cfg.revision!r}; set a folder, or a hub id and the "
             "commit that it is pinned to"
         )
     if cfg.embedding not in POOLS:
@@ -66,7 +66,7 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
         tower, tokenizer = _loaded(cfg.model, cfg, device)
     except (OSError, ValueError) as error:
         if not is_local(cfg):
-            raise  # the hub may answer the next time
+            raise  # the hub may respond the next time
         first = str(error).splitlines()[0]
         raise CheckpointError(f"{cfg.model} was refused: {first}; only safetensors, no code of the model") from error
     what = files_digest(model_files(cfg)) if is_local(cfg) else f"{cfg.model}@{cfg.revision}"
@@ -82,10 +82,10 @@ def load_transformers(cfg: TextConfig, device: str) -> TransformerText:
 
 
 def _loaded(model: str, cfg: TextConfig, device: str) -> tuple[Any, Any]:
-    """Return the tower and the tokenizer; what the model's repository says to run is not run.
+    """Return the tower and the tokenizer, without running code of the model's repository.
 
-    Of a model with more parts than the text encoder (T5, CLIP), only that part is used. A tokenizer without a token
-    for padding, as decoders have it, pads with its end token, which the mask hides.
+    If a model has more parts than the text encoder (T5, CLIP), only that part is used. A tokenizer without a padding
+    token, as for decoders, pads with its end token, which the mask hides.
     """
     where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
     about = AutoConfig.from_pretrained(model, **where)

@@ -1,4 +1,4 @@
-"""What a frozen video encoder is (clips -> vectors), and what is known of it without loading it. Imports no torch."""
+"""The interface of frozen video encoders (clips -> vectors), and their specs. Does not import torch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from schemas.config import FeatureConfig
 
 
 class VideoEncoder(Protocol):
-    """A frozen video encoder. Clips come as FeatureConfig says: n_frames of size_px, squashed by `resize`."""
+    """A frozen video encoder. Clips follow FeatureConfig: n_frames of size_px, squashed by `resize`."""
 
     @property
     def digest(self) -> str:
-        """Over the weights and everything that decides how frames become a vector, preprocessing included."""
+        """Digest of the weights and of everything else that affects the vectors, including preprocessing."""
         ...
 
     @property
@@ -32,36 +32,36 @@ class VideoEncoder(Protocol):
     def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
         """Return (B, width) float16 of clips (B, T, size, size, 3) of upright RGB.
 
-        A clip's vector must not depend on the others. torch.OutOfMemoryError is understood: fewer clips come next.
+        A clip's vector must not depend on the others. After torch.OutOfMemoryError the caller passes fewer clips.
         """
         ...
 
 
 @runtime_checkable
 class QueueingEncoder(VideoEncoder, Protocol):
-    """A video encoder that can leave its work to a device and come back at once."""
+    """A video encoder that can queue its work on a device and return at once."""
 
     def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
-        """Queue the clips of `embed`; what is returned waits for their vectors, and returns the same when called again.
+        """Queue the clips of `embed`; return a function that waits for their vectors, and may be called repeatedly.
 
-        `frames`, (B, T, size, size, 3), must stay as they are until then; the vectors are (B, width).
+        `frames`, (B, T, size, size, 3), must not change until then; the vectors are (B, width).
         """
         ...
 
 
 @dataclass(frozen=True)
 class VideoEncoderSpec:
-    """One kind of video encoder: what the registry, the stage `features` and doctor ask of it."""
+    """One kind of video encoder: its properties for the registry, the stage `features` and doctor."""
 
     title: str
-    """As it is printed."""
+    """Printed name."""
     models: tuple[str, ...]
-    """FeatureConfig.model of its sizes."""
+    """Values of FeatureConfig.model for its sizes."""
     load: Callable[[FeatureConfig, str, Path], VideoEncoder]
-    """(settings, device, private folder) -> the encoder; imports what it needs when it is called."""
+    """(settings, device, private folder) -> the encoder; imports its dependencies when called."""
     has_weights: bool = True
-    """Whether FeatureConfig.checkpoint has to name a file; else it may."""
+    """Whether FeatureConfig.checkpoint is required; else it is optional."""
     file_fault: Callable[[FeatureConfig, Path], tuple[str, str] | None] = lambda cfg, path: None
-    """(settings, file of weights) -> what speaks against it by name and size, and what to do; None: nothing."""
+    """(settings, file of weights) -> fault by its name and size, and its remedy; None: no fault."""
     n_threads: int | None = None
-    """Threads of torch while it encodes; None: as many as there are."""
+    """Threads of torch while it encodes; None: all."""

@@ -1,4 +1,4 @@
-"""Clips through a frozen video encoder in batches of one shape, whatever memory there is."""
+"""Encodes clips with a frozen video encoder in batches of one shape that fit into memory."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -17,15 +17,15 @@ from trajpilot_core.memory import in_parts
 
 log = logging.getLogger("trajpilot")
 ClipFrames = Sequence[NDArray[np.uint8]] | NDArray[np.uint8]
-"""Clips (T, size, size, 3) of RGB, one by one or as one array."""
+"""Clips (T, size, size, 3) of RGB, as a list or as one array."""
 Wait = Callable[[], NDArray[np.float16]]
-"""Waits for the vectors of a batch and returns them, (B, width); a second call returns the same."""
+"""Waits for the vectors of a batch and returns them, (B, width); may be called repeatedly."""
 
 
 class HostBuffers:
     """Buffers for batches of clips, used in turn: on a GPU one is filled while the device reads the other.
 
-    There they are page-locked: an upload from other memory stops the host until it is over.
+    They are page-locked for a GPU, because uploads from other memory block the host.
     """
 
     def __init__(self, device: str) -> None:
@@ -34,11 +34,11 @@ class HostBuffers:
         self._used: list[tuple[NDArray[np.uint8], Wait]] = []
 
     def filled(self, clips: ClipFrames, batch: int) -> NDArray[np.uint8]:
-        """Return (batch, T, size, size, 3): a copy of the clips, and black ones behind them.
+        """Return (batch, T, size, size, 3): a copy of the clips, followed by black ones.
 
         Args:
-            clips: one to `batch` of equal shape (T, size, size, 3).
-            batch: how many the encoder is given.
+            clips: one to `batch` clips of equal shape (T, size, size, 3).
+            batch: batch size of the encoder.
         """
         buffer = self._free((batch, *clips[0].shape))
         for number, clip in enumerate(clips):
@@ -47,11 +47,11 @@ class HostBuffers:
         return buffer
 
     def in_use(self, buffer: NDArray[np.uint8], wait: Wait) -> None:
-        """Keep a buffer (batch, T, size, size, 3) that `filled` returned as it is until `wait` has returned."""
+        """Protect a buffer (batch, T, size, size, 3) of `filled` from reuse until `wait` has returned."""
         self._used.append((buffer, wait))
 
     def _free(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """Return the oldest buffer once its batch is through, or a new one where that has another shape."""
+        """Return the oldest buffer once its batch is done, or a new one if its shape differs."""
         if len(self._used) == self._n:
             buffer, wait = self._used.pop(0)
             wait()
@@ -63,7 +63,7 @@ class HostBuffers:
 
 @dataclass
 class Embedder:
-    """A loaded encoder and how it is fed; `batch` shrinks when memory runs out."""
+    """A loaded encoder and its batches; `batch` is halved when memory runs out."""
 
     encoder: VideoEncoder
     config: FeatureConfig
@@ -75,12 +75,12 @@ class Embedder:
 
     @property
     def late(self) -> int:
-        """How many batches should be on their way while the host prepares the next: none on a CPU, which does both."""
+        """Batches in flight while the host prepares the next one: 0 on a CPU, which does both."""
         return 1 if self.device.startswith("cuda") else 0
 
     @property
     def digest(self) -> str:
-        """Which encoder it is."""
+        """Digest of the encoder."""
         return self.encoder.digest
 
     @property
@@ -98,12 +98,12 @@ class Embedder:
         return self.begin(frames)()
 
     def begin(self, clips: ClipFrames) -> Wait:
-        """Hand clips (T, size, size, 3) to the encoder; what is returned waits for their vectors, (B, width) float16.
+        """Pass clips (T, size, size, 3) to the encoder; return a function that waits for vectors (B, width), float16.
 
-        Clips of a list are copied and may be let go. On a GPU the call comes back before the vectors are there.
+        Clips of a list are copied and may be freed. On a GPU the call returns before the vectors are computed.
 
-        A part batch is filled up with black clips, so that every call has one shape and a segment's vector does not
-        depend on its neighbours. When memory runs out the batch is halved for good, and the call repeated in parts.
+        Incomplete batches are filled with black clips, so that all calls have one shape and a segment's vector does not
+        depend on its neighbours. When memory runs out, the batch is halved permanently and the call repeated in parts.
 
         Raises InputError: one clip alone does not fit into memory.
         """
@@ -119,7 +119,7 @@ class Embedder:
         return lambda: np.concatenate([wait()[:n] for wait, n in parts])
 
     def _begin_full(self, part: ClipFrames) -> Wait:
-        """Hand in at most `batch` clips, filled up to `batch`."""
+        """Pass at most `batch` clips, filled up to `batch`, to the encoder."""
         if isinstance(part, np.ndarray) and len(part) == self.batch and not self._buffers.page_locked:
             return self._start(part)
         full = self._buffers.filled(part, self.batch)
@@ -128,30 +128,30 @@ class Embedder:
         return wait
 
     def _start(self, full: NDArray[np.uint8]) -> Wait:
-        """Give a whole batch to the encoder, which may or may not come back at once."""
+        """Pass a whole batch to the encoder, which may queue it."""
         if isinstance(self.encoder, QueueingEncoder):
             return self.encoder.begin(full)
         vectors = self.encoder.embed(full)
         return lambda: vectors
 
     def _halved(self, batch: int) -> None:
-        """Go on with a smaller batch, and say so the first time."""
+        """Continue with a smaller batch; the first time with a warning."""
         level = logging.WARNING if self.batch == self.config.batch else logging.DEBUG
         self.batch = batch
-        log.log(level, "features: out of memory; going on with batches of %d", batch)
+        log.log(level, "features: out of memory; continuing with batches of %d", batch)
 
 
 def load_embedder(cfg: FeatureConfig, device: str, scratch: Path) -> Embedder:
-    """Load the encoder of a configuration; one that makes its own weights writes them to `scratch`.
+    """Load the encoder of a configuration; one that generates its weights writes them to `scratch`.
 
-    Raises CheckpointError: no checkpoint is configured, or it cannot be used.
+    Raises CheckpointError: no checkpoint is set, or it cannot be used.
     """
     return Embedder(load_video_encoder(cfg, device, scratch), cfg, device, cfg.batch)
 
 
 @contextmanager
 def torch_threads(cfg: FeatureConfig) -> Iterator[None]:
-    """Give torch as many threads as the encoder wants, for as long as the block lasts."""
+    """Set the encoder's number of torch threads inside the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(video_encoder_spec(cfg).n_threads or before)
     try:

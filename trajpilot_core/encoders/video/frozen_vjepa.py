@@ -20,33 +20,33 @@ from trajpilot_core.errors import CheckpointError
 
 log = logging.getLogger("trajpilot")
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of RGB in 0..1. Source: V-JEPA 2's public evaluation code, and the paper's appendix on preprocessing."""
+"""For RGB in 0..1. Source: V-JEPA 2's public evaluation code, and the paper's appendix on preprocessing."""
 RESIZE = {
     "swscale": "upright, squashed to a square by swscale bilinear, antialiased, 4:2:0 before RGB",
     "antialiased": "upright, RGB before it is squashed to a square, bilinear, antialiased as in PIL",
 }
-"""FeatureConfig.resize -> what is done."""
+"""FeatureConfig.resize -> description."""
 
 
 @dataclass(frozen=True)
 class FrozenVjepa:
-    """The network with its weights, and how clips go in and vectors come out."""
+    """The network with its weights, preprocessing and pooling."""
 
     network: VjepaEncoder
     config: FeatureConfig
     digest: str
     ahead: VjepaPredictor | None = None
-    """What says of a later tubelet what the network would."""
+    """Predicts the tokens of a later tubelet."""
 
     @property
     def tokens(self) -> int:
-        """Parts of a clip's vector: 1, or one per tubelet; one more for what is predicted."""
+        """Parts of a clip's vector: 1, or one per tubelet; one more for the predicted tubelet."""
         seen = 1 if self.config.tokens == "pooled" else self.config.n_frames // TUBELET
         return seen if self.ahead is None else seen + 1
 
     @property
     def width(self) -> int:
-        """Numbers per clip: D, or D per tubelet; four times as many where the output is hierarchical."""
+        """Numbers per clip: D, or D per tubelet; four times as many if the output is hierarchical."""
         spec = SIZES[self.config.model]
         return spec.width * self.tokens * (len(spec.levels) if self.config.hierarchical else 1)
 
@@ -59,15 +59,15 @@ class FrozenVjepa:
         """Return (B, width) float16 of clips (B, T, size, size, 3) of RGB.
 
         Raises:
-            torch.OutOfMemoryError: so many clips do not fit.
+            torch.OutOfMemoryError: the clips do not fit into memory.
         """
         return self.begin(frames)()
 
     def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
-        """Queue clips (B, T, size, size, 3); return what waits for vectors (B, width), which a CPU has at once.
+        """Queue clips (B, T, size, size, 3); return a function that waits for vectors (B, width).
 
         Raises:
-            torch.OutOfMemoryError: so many clips do not fit.
+            torch.OutOfMemoryError: the clips do not fit into memory.
         """
         device = next(self.network.parameters()).device
         with torch.inference_mode():
@@ -83,9 +83,9 @@ class FrozenVjepa:
 
         Args:
             frames_BTHWC: uint8 RGB (B, T, size, size, 3), on the device of the network.
-            ahead_B: long, which tubelet after the last one seen is predicted of each clip; None: none is.
+            ahead_B: long, which tubelet after the last one seen is predicted for each clip; None: none.
         """
-        with torch.no_grad(), torch.autocast(frames_BTHWC.device.type, enabled=False):  # also inside a training
+        with torch.no_grad(), torch.autocast(frames_BTHWC.device.type, enabled=False):  # also in a training loop
             tokens, read = self.tokens_and_levels(normalised(frames_BTHWC).to(self.dtype))
             if self.ahead is None or ahead_B is None:
                 return tokens
@@ -95,8 +95,10 @@ class FrozenVjepa:
             return torch.cat([tokens, last_level(self.ahead, read, places, grid).to(tokens.dtype)], dim=1)
 
     def tokens_and_levels(self, clip_BCTHW: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what is kept of normalised clips, (B, N, D), and what the predictor reads of them: the same, or all
-        levels, (B, N, L D), the last of which is the former."""
+        """Return the tokens (B, N, D) of normalised clips, and the input of the predictor.
+
+        The latter has the same tokens, or all levels, (B, N, L D), of which the tokens are the last.
+        """
         if self.ahead is None or self.ahead.shape.levels == 1:
             tokens = self.network(clip_BCTHW, self.config.hierarchical)
             return tokens, tokens
@@ -105,20 +107,21 @@ class FrozenVjepa:
 
 
 def last_level(ahead: VjepaPredictor, read_BNL: Tensor, places_BM: Tensor, grid: int) -> Tensor:
-    """Return (B, M, D): what a predictor says of the last level of the encoder, which is its output, at (B, M) places.
+    """Return (B, M, D): predictions of the encoder's last level, which is its output, at (B, M) places.
 
     Args:
-        read_BNL: what it reads, (B, N, L D).
+        ahead: the predictor.
+        read_BNL: its input, (B, N, L D).
     """
-    found: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
-    return found
+    predicted: Tensor = ahead(read_BNL, places_BM, grid)[..., -ahead.shape.embed :]
+    return predicted
 
 
 def fetched_later(vectors_BW: Tensor) -> Callable[[], NDArray[np.float16]]:
-    """Queue the copy of float16 vectors to the host; what is returned waits for it, and returns them, (B, W)."""
+    """Queue the copy of float16 vectors to the host; return a function that waits for them and returns (B, W)."""
     if not (vectors_BW.is_cuda and torch.cuda.is_available()):
-        there: NDArray[np.float16] = vectors_BW.cpu().numpy()
-        return lambda: there
+        vectors: NDArray[np.float16] = vectors_BW.cpu().numpy()
+        return lambda: vectors
     locked_BW = torch.empty(vectors_BW.shape, dtype=vectors_BW.dtype, pin_memory=True)
     locked_BW.copy_(vectors_BW, non_blocking=True)
     copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
@@ -127,14 +130,14 @@ def fetched_later(vectors_BW: Tensor) -> Callable[[], NDArray[np.float16]]:
     def wait() -> NDArray[np.float16]:
         """Return the vectors (B, W) once they are on the host."""
         copied.synchronize()
-        fetched: NDArray[np.float16] = locked_BW.numpy()
-        return fetched
+        vectors: NDArray[np.float16] = locked_BW.numpy()
+        return vectors
 
     return wait
 
 
 def of_channels(values: tuple[float, float, float], device: torch.device) -> Tensor:
-    """Return (3,) float32 for bytes of shares 0 to 1; written on the device, since an upload would stop the host."""
+    """Return (3,) float32, scaled to bytes; filled on the device, because an upload would block the host."""
     out = torch.empty(3, device=device)
     for channel, value in enumerate(values):
         out[channel] = value
@@ -164,7 +167,7 @@ def predicted(ahead: VjepaPredictor, read_BNL: Tensor, cfg: FeatureConfig) -> Te
 
 
 def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
-    """Load a released size with the weights that are configured; CheckpointError where there are none."""
+    """Load a released size with the weights in the settings; CheckpointError if there are none."""
     if cfg.checkpoint is None:
         raise CheckpointError(
             f"features.model is {cfg.model}, and features.checkpoint is not set; download the V-JEPA 2.1 "
@@ -174,13 +177,13 @@ def load_vjepa(cfg: FeatureConfig, device: str) -> FrozenVjepa:
 
 
 def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
-    """Return the network of a configuration with the weights of a file, on a device and in its arithmetic.
+    """Return the network of a configuration with the weights of a file, on a device, in its precision.
 
-    Raises CheckpointError: the file cannot be used, or does not fit the settings.
+    Raises CheckpointError: the file cannot be used, or does not match the settings.
     """
     network, sha256 = load_encoder(path, cfg.model, cfg.interpolate_rope, cfg.checkpoint_sha256)
     if cfg.hierarchical and network.spec.release == "2.0":
-        raise CheckpointError(f"{path} is of V-JEPA 2.0, which has one norm; set features.hierarchical=false")
+        raise CheckpointError(f"{path} is V-JEPA 2.0, which has one norm only; set features.hierarchical=false")
     bf16 = cfg.precision == "bf16" or (cfg.precision == "auto" and device != "cpu" and gpu_has_bf16(device))
     log.info(
         "features: V-JEPA %s %s, sha256 %s, %s, torch %s",
@@ -201,7 +204,7 @@ def with_weights(path: str, cfg: FeatureConfig, device: str) -> FrozenVjepa:
 
 
 def encoder_digest(cfg: FeatureConfig, checkpoint_sha256: str, bf16: bool) -> str:
-    """Fingerprint of the weights and of the preprocessing; the batch size does not enter."""
+    """Return the fingerprint of weights and preprocessing; the batch size is not included."""
     names = {"n_frames", "size_px", "backend", "model", "tokens", "interpolate_rope"}
     how = cfg.model_dump(mode="json", include=names)
     how |= {name: True for name in ("hierarchical", "compile") if getattr(cfg, name)}

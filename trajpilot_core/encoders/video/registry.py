@@ -1,4 +1,4 @@
-"""Video encoders: the only list. Importing this module does not import torch."""
+"""Video encoders: the only list. Does not import torch."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from trajpilot_core.plugins import VIDEO_ENCODERS as GROUP
 from trajpilot_core.plugins import load
 
 HALF_BYTES = 2
-"""Of a number in the shortest arithmetic that weights come in."""
+"""Bytes of a number in the smallest precision of weights."""
 
 
 def _load_vjepa(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
@@ -27,52 +27,54 @@ def _load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
 
 
 def vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
-    """Return what speaks against a file of V-JEPA's weights by its name or size, and what to do."""
-    known = {one.file: one for one in VJEPA_FILES}.get(path.name)
+    """Return the fault of a file of V-JEPA's weights by its name or size, and its remedy."""
+    known = {released.file: released for released in VJEPA_FILES}.get(path.name)
     if known is not None and known.model != cfg.model:
-        return f"of {known.model}", f"set features.model={known.model}"
+        return f"weights of {known.model}", f"set features.model={known.model}"
     least = n_parameters(cfg.model, "2.0") * HALF_BYTES
     if path.stat().st_size < least:
-        return f"{cfg.model} alone takes {least / 1e9:.2f} GB", "download it again, or set features.model"
+        return f"{cfg.model} has at least {least / 1e9:.2f} GB", "download it again, or set features.model"
     return None
 
 
 TINY = VideoEncoderSpec("tiny V-JEPA", ("tiny",), _load_tiny, has_weights=False, n_threads=1)
-"""Of the demo; decoders need the other cores."""
+"""Encoder of the demo; one thread, because decoders need the other cores."""
 VJEPA = VideoEncoderSpec(
     "V-JEPA", tuple(name for name in VJEPA_SIZES if name not in TINY.models), _load_vjepa, file_fault=vjepa_fault
 )
 VIDEO_ENCODERS: dict[str, VideoEncoderSpec] = {model: spec for spec in (VJEPA, TINY) for model in spec.models}
-"""FeatureConfig.model -> the encoder that it is a size of."""
+"""FeatureConfig.model -> its encoder."""
 
 
 def video_encoder_spec(cfg: FeatureConfig) -> VideoEncoderSpec:
-    """Return what is known of the encoder that `cfg` names.
+    """Return the spec of the encoder in the settings.
 
     Raises:
-        NotBuiltError: there is none of this name.
+        NotBuiltError: no encoder has this model.
         InputError: a plugin cannot be used.
     """
     if is_plugin(cfg.model):
         return load(cfg.model, GROUP, VideoEncoderSpec)
     if cfg.model not in VIDEO_ENCODERS:
-        raise NotBuiltError(f"no video encoder has the model {cfg.model}; there are {', '.join(VIDEO_ENCODERS)}")
+        raise NotBuiltError(f"no video encoder has the model {cfg.model}; choose {', '.join(VIDEO_ENCODERS)}")
     return VIDEO_ENCODERS[cfg.model]
 
 
 def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoEncoder:
-    """Return the encoder that `cfg` names.
+    """Return the encoder in the settings.
 
     Args:
-        scratch: private folder, for an encoder that writes its own weights.
+        cfg: settings of the stage `features`.
+        device: device of the encoder.
+        scratch: private folder, for an encoder that generates its weights.
 
     Raises:
-        CheckpointError: no checkpoint is configured where one is needed, or it cannot be used.
+        CheckpointError: a required checkpoint is not set, or cannot be used.
         NotBuiltError: there is no such encoder.
     """
     return video_encoder_spec(cfg).load(cfg, device, scratch)
 
 
 def video_encoder_files(cfg: FeatureConfig) -> tuple[str, ...]:
-    """Return the absolute paths of the files that the encoder is made of; none where it makes its own."""
+    """Return the absolute paths of the encoder's files; empty if it generates its weights."""
     return () if cfg.checkpoint is None else (str(Path(cfg.checkpoint).absolute()),)

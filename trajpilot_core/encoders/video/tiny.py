@@ -1,4 +1,4 @@
-"""The demo's encoder: tiny, random, frozen, in the layout of the released checkpoints."""
+"""The demo's encoder: tiny, random and frozen, in the layout of the released checkpoints."""
 
 from pathlib import Path
 
@@ -18,9 +18,9 @@ WRAPPER = "module.backbone."
 
 
 def load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
-    """Load the demo's encoder; where no checkpoint is configured, its weights are written to `scratch` first.
+    """Load the demo's encoder; if no checkpoint is set, its weights are first written to `scratch`.
 
-    Raises CheckpointError: the configured checkpoint cannot be used.
+    Raises CheckpointError: the checkpoint in the settings cannot be used.
     """
     path = cfg.checkpoint
     if path is None:
@@ -32,27 +32,27 @@ def load_tiny(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
 
 
 def write_tiny_checkpoint(path: Path, seed: int = SEED, *, has_predictor: bool = False) -> None:
-    """Write a random `tiny` encoder as a released file lies: a dictionary with `target_encoder` and wrapped names, and
-    `predictor` where it is asked for.
+    """Write a random `tiny` encoder in the format of a released file: a dictionary with `target_encoder` and wrapped
+    names, and `predictor` if `has_predictor`.
 
-    Same seed, same file name: same bytes. The patch embedding is drawn as a random projection of the mean colour plus
-    noise kernels, so that the mean over the tokens carries coarse image statistics (docs/decisions/vjepa.md).
+    The same seed and file name give the same bytes. The patch embedding is a random projection of the mean colour plus
+    noise kernels, so that the mean over the tokens contains coarse image statistics (docs/decisions/vjepa.md).
     """
     encoder = VjepaEncoder(SIZES["tiny"])
     generator = torch.Generator().manual_seed(seed)
     state = {name: _draw(name, value, generator) for name, value in sorted(encoder.state_dict().items())}
     content: dict[str, object] = {"target_encoder": {WRAPPER + name: value for name, value in state.items()}}
     if has_predictor:
-        drawn = VjepaPredictor(PREDICTORS["tiny"]).state_dict()
-        content["predictor"] = {WRAPPER + name: _draw(name, value, generator) for name, value in sorted(drawn.items())}
+        shapes = VjepaPredictor(PREDICTORS["tiny"]).state_dict()
+        content["predictor"] = {WRAPPER + name: _draw(name, value, generator) for name, value in sorted(shapes.items())}
     try:
         torch.save({**content, "epoch": 0}, path)
-    except RuntimeError as error:  # what the library makes of a failing disk
+    except RuntimeError as error:  # how the library reports a failing disk
         raise asked_again(path.parent, str(error).split("\n", 1)[0]) from error
 
 
 def _draw(name: str, like: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw one parameter of the shape of `like`."""
+    """Sample one parameter of the shape of `like`."""
     if "norm" in name:
         return torch.ones_like(like) if name.endswith("weight") else torch.zeros_like(like)
     noise: Tensor = torch.randn(like.shape, generator=generator)

@@ -1,6 +1,6 @@
 """The V-JEPA encoder in plain torch, with the parameter names of the released checkpoints.
 
-Sources: arXiv 2603.14482 (V-JEPA 2.1) and its public code; what differs from V-JEPA 2.0 and how agreement was checked:
+Sources: arXiv 2603.14482 (V-JEPA 2.1) and its public code; differences from V-JEPA 2.0 and checks of agreement:
 docs/decisions/vjepa.md. Shapes: B clips, C colours, T frames, H W pixels, N tokens (tubelets x patches), D width,
 h heads, d channels of a head.
 """
@@ -14,26 +14,26 @@ from torch import Tensor, nn
 from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES, Release
 
 ROPE_THETA, ROPE_GRID = 10_000.0, 16
-"""Base of the rotary frequencies; patches a side at which positions were trained (256 px)."""
+"""Base of the rotary frequencies; patches per side in pretraining (256 px)."""
 NORM_EPS = 1e-6
 
 
 @dataclass(frozen=True)
 class VjepaSpec:
-    """Size and dialect of one encoder."""
+    """Size and release of one encoder."""
 
     width: int
     depth: int
     heads: int
     hidden: int
     release: Release = field(default="2.1", kw_only=True)
-    """2.1: true rotations, modality embeddings, an image patch embedding, four norms. 2.0: none of these."""
+    """2.1: true rotations, modality embeddings, an image patch embedding, four norms. 2.0: without these."""
     interpolate_rope: bool = field(default=True, kw_only=True)
-    """Scale row and column positions to the 16 x 16 grid of the pretraining (2.1 only)."""
+    """Scale row and column positions to the 16 x 16 grid of pretraining (2.1 only)."""
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """Layers whose normed outputs form the hierarchical output; the last one is the encoder's output."""
+        """Layers whose normed outputs are the hierarchical output; the last one is the encoder's output."""
         quarters = tuple((self.depth * quarter + 3) // 4 - 1 for quarter in (1, 2, 3, 4))
         return (*quarters[:2], 37, 47) if self.depth == 48 else quarters  # 37, not 35, in the released ViT-G
 
@@ -43,7 +43,7 @@ SIZES = {name: VjepaSpec(*size) for name, size in VJEPA_SIZES.items()}
 
 
 class PatchEmbed(nn.Module):
-    """Cut a clip into tubelets of `frames` x 16 x 16 pixels and project each to the width."""
+    """Split a clip into tubelets of `frames` x 16 x 16 pixels and project each to the width."""
 
     def __init__(self, width: int, frames: int) -> None:
         super().__init__()
@@ -146,12 +146,12 @@ class VjepaEncoder(nn.Module):
         return out
 
     def compile_blocks(self, backend: str = "inductor") -> None:
-        """Compile the blocks when they are first called; they share their code, so one compilation serves them all."""
+        """Compile the blocks on first use; they share their code, so it is compiled once."""
         for block in self.blocks:
             block.compile(backend=backend, dynamic=False, fullgraph=True)
 
     def _embed(self, clip_BCTHW: Tensor) -> Tensor:
-        """Project to tokens (B, N, D) and add what says whether it is a video or an image (2.1)."""
+        """Project to tokens (B, N, D) and add the modality embedding of video or image (2.1)."""
         is_image = self.spec.release == "2.1" and clip_BCTHW.shape[2] == 1
         tokens: Tensor = (self.patch_embed_img if is_image else self.patch_embed)(clip_BCTHW)
         if self.spec.release == "2.1":
@@ -162,8 +162,8 @@ class VjepaEncoder(nn.Module):
 def rope_table(spec: VjepaSpec, depth: int, rows: int, columns: int) -> tuple[Tensor, Tensor]:
     """Return cosines and sines (N, d) in float32 for a grid of depth x rows x columns tokens.
 
-    A head's channels are split into three equal even parts (time, row, column); what is left is not rotated. Release
-    2.0 tiles the frequencies over adjacent pairs of channels, which is no rotation; its weights were trained with it.
+    A head's channels are split into three equal even parts (time, row, column); the rest is not rotated. Release 2.0
+    tiles the frequencies over adjacent pairs of channels: not a rotation, but its weights were trained with it.
     """
     head = spec.width // spec.heads
     part = 2 * (head // 3 // 2)
@@ -182,7 +182,7 @@ def rope_table(spec: VjepaSpec, depth: int, rows: int, columns: int) -> tuple[Te
 
 
 def positions(spec: VjepaSpec, patches: int) -> Tensor:
-    """Return the positions of one side, shape (patches,), scaled to the pretraining grid where the spec says so."""
+    """Return the positions of one side, shape (patches,), scaled to the pretraining grid if the spec requires it."""
     plain = torch.arange(patches, dtype=torch.float32)
     if spec.release == "2.0" or not spec.interpolate_rope or patches == 1:
         return plain

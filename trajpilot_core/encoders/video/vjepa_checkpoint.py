@@ -19,45 +19,46 @@ from trajpilot_core.errors import CheckpointError
 
 M = TypeVar("M", bound=nn.Module)
 LONGEST_FAULT = 1_500
-"""Characters of torch's own words about weights that do not fit."""
+"""Characters of torch's message that are quoted."""
 ENCODER_KEYS = ("target_encoder", "ema_encoder", "encoder")
-"""Which part of a training checkpoint is used, best first: the averaged weights before the trained ones."""
+"""Parts of a training checkpoint, in order of preference: the averaged weights before the trained ones."""
 PREFIXES = ("module.", "backbone.")
-"""Left in the names by the wrappers of the distributed training."""
+"""Prefixes from the wrappers of distributed training."""
 WRAPPERS = rf"^({'|'.join(map(re.escape, PREFIXES))})+"
 TRANSFORMERS_PATCH = "encoder.embeddings.patch_embeddings.proj.weight"
-"""By this name the layout of transformers is known."""
+"""Parameter that identifies the layout of transformers."""
 
 
 def load_encoder(path: str, model: str, interpolate_rope: bool, sha256: str | None = None) -> tuple[VjepaEncoder, str]:
     """Build the encoder `model` (see SIZES) with the weights of a .pt or .safetensors file, in eval mode, float32.
 
-    The release (2.0 or 2.1) is read off the parameter names. Returns (encoder, sha256 of the file).
+    The release (2.0 or 2.1) follows from the parameter names. Returns (encoder, sha256 of the file).
 
-    Raises CheckpointError: no such file, another digest, an unsafe or unknown layout, or weights of another size.
+    Raises CheckpointError: the file does not exist, its digest or size differs, or its layout is unsafe or unknown.
     """
-    found = file_sha256(path)
-    if sha256 is not None and found != sha256:
-        raise CheckpointError(f"{path} has sha256 {found}, expected was {sha256}; download it again")
+    actual = file_sha256(path)
+    if sha256 is not None and actual != sha256:
+        raise CheckpointError(f"{path} has sha256 {actual}, expected {sha256}; download it again")
     state = encoder_state(read_checkpoint(path), path)
     release: Release = "2.1" if "norms_block.0.weight" in state else "2.0"
     spec = dataclasses.replace(SIZES[model], release=release, interpolate_rope=interpolate_rope)
     width = len(state["patch_embed.proj.weight"])
     depth = len({name.split(".")[1] for name in state if name.startswith("blocks.")})
-    fits = [name for name, one in SIZES.items() if (one.width, one.depth) == (width, depth)]
-    hint = "".join(f": set features.model={name}" for name in fits)
-    fault = f"{path} does not fit {model} (V-JEPA {release}); they are {width} wide and {depth} deep{hint}"
-    return frozen_with(lambda: VjepaEncoder(spec), state, fault), found
+    matches = [name for name, size in SIZES.items() if (size.width, size.depth) == (width, depth)]
+    hint = "".join(f": set features.model={name}" for name in matches)
+    fault = f"{path} does not fit {model} (V-JEPA {release}); it is {width} wide and {depth} deep{hint}"
+    return frozen_with(lambda: VjepaEncoder(spec), state, fault), actual
 
 
 def frozen_with(build: Callable[[], M], state: Mapping[str, Tensor], fault: str) -> M:
-    """Return a model with the weights of a released file, each of them and no other, in eval mode, float32.
+    """Return a model with all weights of a released file, and no others, in eval mode, float32.
 
     Args:
-        build: makes the model; no memory is taken for the weights that it begins with.
-        fault: what is wrong, and what to do, where they do not fit.
+        build: builds the model; its initial weights take no memory.
+        state: the weights.
+        fault: message, with a remedy, if the weights do not fit.
 
-    Raises CheckpointError: they do not fit.
+    Raises CheckpointError: the weights do not fit.
     """
     with torch.device("meta"):
         model = build()
@@ -75,17 +76,14 @@ def file_sha256(path: str) -> str:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        what = (
-            f"cannot read the checkpoint {path}: {error.strerror}; "
-            "give the downloaded file with --set features.checkpoint"
-        )
+        what = f"cannot read the checkpoint {path}: {error.strerror}; set features.checkpoint to the downloaded file"
         raise CheckpointError(what) from error
 
 
 def read_checkpoint(path: str) -> dict[str, Any]:
-    """Read a .safetensors file, or a .pt file with weights_only=True, which runs no code of the file.
+    """Read a .safetensors file, or a .pt file with weights_only=True, so that no code in it is run.
 
-    Raises CheckpointError: the file is damaged, holds more than tensors, or is no dictionary.
+    Raises CheckpointError: the file is damaged, contains more than tensors, or is not a dictionary.
     """
     try:
         if path.endswith(".safetensors"):
@@ -94,19 +92,19 @@ def read_checkpoint(path: str) -> dict[str, Any]:
     except (UnpicklingError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise CheckpointError(
-            f"{path} was refused: {first}; only tensors in a zip-format .pt or .safetensors"
+            f"{path} was refused: {first}; only tensors in a zip-format .pt or .safetensors are read"
         ) from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds a {type(content).__name__}; a dictionary of tensors was expected")
+        raise CheckpointError(f"{path} contains a {type(content).__name__}, expected a dictionary of tensors")
     return content
 
 
 def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
-    """Pick the encoder's parameters out of a checkpoint and strip the wrappers' prefixes.
+    """Return the encoder's parameters in a checkpoint, without the wrappers' prefixes.
 
-    Files of release 2.0 still hold the `pos_embed` of their first training, which rotary positions replaced: left out.
+    Files of release 2.0 still contain the unused `pos_embed` of an earlier training, which is left out.
 
-    Raises CheckpointError: unknown layout; the message lists the keys that were found.
+    Raises CheckpointError: the layout is unknown; the message lists the keys.
     """
     part: Any = next((content[key] for key in ENCODER_KEYS if key in content), content)
     if not isinstance(part, dict) or not all(isinstance(value, Tensor) for value in part.values()):
@@ -120,12 +118,12 @@ def encoder_state(content: dict[str, Any], path: str) -> dict[str, Tensor]:
     if "norms_block.3.weight" not in state:
         state.pop("pos_embed", None)
     if "patch_embed.proj.weight" not in state or not {"norm.weight", "norms_block.3.weight"} & state.keys():
-        raise CheckpointError(f"{path} is no V-JEPA encoder: found {_names(part)}")
+        raise CheckpointError(f"{path} is not a V-JEPA encoder: found {_names(part)}")
     return state
 
 
 def from_transformers(part: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Give the parameters of transformers' V-JEPA 2 the names of the released files; the predictor is left out."""
+    """Rename the parameters of transformers' V-JEPA 2 as in the released files; the predictor is left out."""
     state: dict[str, Tensor] = {}
     for long, value in sorted(part.items()):
         name = long.removeprefix("vjepa2.")
@@ -141,6 +139,6 @@ def from_transformers(part: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _names(content: dict[str, Any]) -> str:
-    """List the first keys of a dictionary."""
+    """Return a list of the first keys of a dictionary, for messages."""
     names = sorted(map(str, content))
     return ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")

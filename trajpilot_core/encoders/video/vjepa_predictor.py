@@ -1,10 +1,10 @@
-"""V-JEPA's predictor in plain torch: what tokens a frozen encoder would give of a moment that is not seen yet.
+"""V-JEPA's predictor in plain torch: predicts the tokens of a frozen encoder for a future tubelet.
 
-Parameters have the names of the released files. That of release 2.1 reads and predicts the encoder's levels (four of
-its layers), marks video, and rotates true pairs of channels. Source: facebookresearch/vjepa2 at c2963a47 (2.0), and its
-app/vjepa_2_1 at be434e46 (2.1); docs/decisions/epic-probe.md.
+Parameters have the names of the released files. Release 2.1 reads and predicts the encoder's levels (four of its
+layers), adds a modality embedding, and rotates true pairs of channels.
+Source: facebookresearch/vjepa2 at c2963a47 (2.0), its app/vjepa_2_1 at be434e46 (2.1); docs/decisions/epic-probe.md.
 
-Shapes: B clips, N context tokens, M tokens asked for, D width of the encoder, L levels, W width of the predictor.
+Shapes: B clips, N context tokens, M target tokens, D width of the encoder, L levels, W width of the predictor.
 """
 
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ from trajpilot_core.encoders.video.vjepa_checkpoint import PREFIXES, frozen_with
 from trajpilot_core.errors import CheckpointError
 
 MASK_INDEX = 1
-"""Which of the mask tokens stands for what is asked for, as in the evaluation of anticipation."""
+"""Index of the mask token for targets, as in the evaluation of anticipation."""
 ENTRY = "predictor"
-"""Of a released file."""
+"""Key in a released file."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class VjepaPredictorShape:
     mask_tokens: int = 10
     release: Release = "2.0"
     levels: int = 1
-    """L: levels of the encoder that are read, one after the other, and predicted (2.1)."""
+    """L: levels of the encoder that are read (concatenated) and predicted (2.1)."""
     out: int | None = None
-    """Width of what is predicted of a level; None: D. Distilled encoders of 2.1 predict their teacher's tokens."""
+    """Width of the predictions of a level; None: D. Distilled encoders of 2.1 predict their teacher's tokens."""
     interpolate_rope: bool = True
-    """Scale row and column positions, as the encoder's are (2.1)."""
+    """Scale row and column positions, as in the encoder (2.1)."""
 
 
 PREDICTORS = {"tiny": VjepaPredictorShape(embed=256, width=96, depth=2, heads=4, hidden=384)}
-"""FeatureConfig.model -> its predictor, where that is not of the released size."""
+"""FeatureConfig.model -> its predictor, if it does not have the released size."""
 DISTILLED = ("vit_base", "vit_large")
-"""Sizes of release 2.1 whose teacher is ViT-G: their predictor has one level."""
+"""Sizes of release 2.1 with ViT-G as their teacher: their predictor has one level."""
 
 
 def shape_of(model: str, release: Release, *, interpolate_rope: bool = True) -> VjepaPredictorShape:
@@ -61,7 +61,7 @@ def shape_of(model: str, release: Release, *, interpolate_rope: bool = True) -> 
 
 
 class VjepaPredictor(nn.Module):
-    """Context tokens and positions in, tokens of these positions out."""
+    """Predict the tokens at some positions from context tokens."""
 
     def __init__(self, shape: VjepaPredictorShape) -> None:
         super().__init__()
@@ -82,18 +82,19 @@ class VjepaPredictor(nn.Module):
         if shape.release == "2.1":
             self.video_mod_embed = nn.Parameter(torch.zeros(1, 1, shape.width))
             self.img_mod_embed = nn.Parameter(torch.zeros(1, 1, shape.width))
-            self.predictor_proj_context = nn.Linear(shape.width, whole)  # of its training alone; nothing here reads it
+            self.predictor_proj_context = nn.Linear(shape.width, whole)  # used in its training only
 
     def forward(self, context_BND: Tensor, target_BM: Tensor, grid: int) -> Tensor:
-        """Return (B, M, D), or (B, M, L D) of several levels, the last one behind: tokens at positions not seen.
+        """Return (B, M, D), or (B, M, L D) for several levels, the last one at the end: tokens at unseen positions.
 
         Args:
-            context_BND: the encoder's tokens, at the positions 0 to N - 1; of several levels L D wide.
-            target_BM: positions, long, ordered by time, row, column as tokens are.
+            context_BND: the encoder's tokens at the positions 0 to N - 1; for several levels L D wide.
+            target_BM: positions, long, ordered by time, row, column, as tokens are.
+            grid: patches per side.
         """
         batch, seen, _ = context_BND.shape
-        asked_BMW = self.mask_tokens[MASK_INDEX % len(self.mask_tokens)].expand(batch, target_BM.shape[1], -1)
-        x_BTW = torch.cat([self.predictor_embed(context_BND), asked_BMW], dim=1)
+        target_BMW = self.mask_tokens[MASK_INDEX % len(self.mask_tokens)].expand(batch, target_BM.shape[1], -1)
+        x_BTW = torch.cat([self.predictor_embed(context_BND), target_BMW], dim=1)
         if self.shape.release == "2.1":
             x_BTW = x_BTW + self.video_mod_embed
         context_BN = torch.arange(seen, device=target_BM.device).expand(batch, -1)
@@ -107,45 +108,43 @@ class VjepaPredictor(nn.Module):
 
 
 def load_predictor(path: str, model: str, *, interpolate_rope: bool = True) -> VjepaPredictor:
-    """Build the predictor in the released file of an encoder, in eval mode, float32; its release is read off the names.
+    """Build the predictor in the released file of an encoder, in eval mode, float32; names identify its release.
 
     Raises:
-        CheckpointError: no such file, no predictor in it, one of another size, or one of tokens that the encoder does
-            not have.
+        CheckpointError: the file or the predictor is missing, has another size, or predicts tokens of another encoder.
     """
     state = predictor_state(path)
     release: Release = "2.1" if "predictor_proj_context.weight" in state else "2.0"
     shape = shape_of(model, release, interpolate_rope=interpolate_rope)
     if shape.out not in (None, shape.embed):
         raise CheckpointError(
-            f"the predictor of {path} says tokens of its teacher, {shape.out} wide, and those of {model} are "
-            f"{shape.embed} wide: they cannot stand next to each other. Set features.ahead_tubelets to null, or give "
-            "ViT-g or ViT-G"
+            f"the predictor of {path} predicts tokens of its teacher, {shape.out} wide, but those of {model} are "
+            f"{shape.embed} wide. Set features.ahead_tubelets to null, or use ViT-g or ViT-G"
         )
     return with_shape(state, shape, path)
 
 
 def predictor_state(path: str) -> dict[str, Tensor]:
-    """Return parameter name -> tensor of the predictor in a released file; CheckpointError where there is none."""
+    """Return parameter name -> tensor of the predictor in a released file; CheckpointError if there is none."""
     if not Path(path).is_file():
-        raise CheckpointError(f"there is no file {path}; give the downloaded V-JEPA 2 weights (docs/models.md)")
+        raise CheckpointError(f"there is no file {path}; name the downloaded V-JEPA 2 weights (docs/models.md)")
     content: Any = read_checkpoint(path).get(ENTRY)
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise CheckpointError(f"{path} holds no {ENTRY!r} with tensors; give a file of V-JEPA 2 as it was released")
+        raise CheckpointError(f"{path} contains no {ENTRY!r} with tensors; use a released file of V-JEPA 2")
     state = {}
     for name, value in content.items():
         for prefix in PREFIXES:
             name = name.replace(prefix, "")
         state[name] = value
-    state.pop("predictor_pos_embed", None)  # of the first training; rotary positions replaced it
+    state.pop("predictor_pos_embed", None)  # of an earlier training; unused with rotary positions
     return state
 
 
 def with_shape(state: dict[str, Tensor], shape: VjepaPredictorShape, path: str) -> VjepaPredictor:
-    """Return the predictor of a size with these weights; CheckpointError where they are of another one."""
+    """Return the predictor of a size with these weights; CheckpointError if they have another size."""
     fault = (
         f"the predictor of {path} is not one of V-JEPA {shape.release} with {shape.depth} blocks of {shape.width} on "
-        f"{shape.levels} levels of an encoder of width {shape.embed} (give the file as it was released, or set "
+        f"{shape.levels} levels of an encoder of width {shape.embed} (use the released file, or set "
         "features.ahead_tubelets to null)"
     )
     return frozen_with(lambda: VjepaPredictor(shape), state, fault)

@@ -1,1 +1,1 @@
-"""Planners of other papers, written anew: closed vocabularies, one model a horizon."""
+"""Planners of other papers, reimplemented: closed vocabularies, one model per horizon."""

@@ -1,8 +1,8 @@
 """Decoding on a closed vocabulary: exact posteriors of every step, and the best sequence, under a transition prior.
 
-The score of a sequence is what its labels score step by step, plus a weight times the log probabilities of its
-transitions. Seen pairs are listed and all other pairs of a row share a floor, so that a step costs B x (N + V), not
-B x V^2. Everything is computed in logarithms and float64: probabilities of long sequences underflow.
+The score of a sequence is the sum of its labels' scores, plus a weight times the log probabilities of its transitions.
+Seen pairs are listed and all other pairs of a row share a floor, so that a step costs B x (N + V) instead of B x V^2.
+Everything is computed in logarithms and float64, because probabilities of long sequences underflow.
 
 Shapes: B windows, H steps, V labels, N pairs of labels that were seen.
 Source: Rabiner, Proc. IEEE 77 (1989), for the recursions; D 35 of docs/decisions/paper-gaps.md for the score.
@@ -20,7 +20,7 @@ from trajpilot_core.models.ranking import rows_at_once
 
 
 class TransitionPrior(NamedTuple):
-    """log P(label | label before it), of which `floor` is exceeded by the listed pairs only."""
+    """log P(label | label before it): `floor`, except for the listed pairs, which are above it."""
 
     before: Tensor
     """(N,) long."""
@@ -35,10 +35,10 @@ class TransitionPrior(NamedTuple):
         """Return the prior with all logarithms multiplied by `weight`.
 
         Raises:
-            ValueError: it is not above 0: a floor would exceed what is listed.
+            ValueError: it is not above 0, so that the floor would exceed listed pairs.
         """
         if not weight > 0:
-            raise ValueError(f"a weight of transitions of {weight}: it must be above 0")
+            raise ValueError(f"the weight of transitions is {weight}, but must be above 0")
         return self._replace(seen=weight * self.seen, floor=weight * self.floor)
 
     def dense(self) -> Tensor:
@@ -51,10 +51,10 @@ class TransitionPrior(NamedTuple):
 def smoothed_prior(counts_VV: Tensor, smoothing: float) -> TransitionPrior:
     """Return log((n + s) / (N + s V)).
 
-    Without smoothing, pairs that were never seen are impossible, and after a label without counts everything is.
+    Without smoothing, unseen pairs are impossible, and so is every label after a label without counts.
 
     Args:
-        counts_VV: how often the column's label follows the row's, dense or sparse.
+        counts_VV: counts, dense or sparse: the column's label follows the row's.
         smoothing: s, at least 0.
     """
     before_N, after_N, count_N = _pairs(counts_VV)
@@ -65,12 +65,12 @@ def smoothed_prior(counts_VV: Tensor, smoothing: float) -> TransitionPrior:
 
 
 def clamped_prior(counts_VV: Tensor, least: float = 1e-10) -> TransitionPrior:
-    """Return shares of the row that are raised to `least` and normalised again; rows without counts become uniform.
+    """Return shares of each row, clamped to at least `least` and normalised again; rows without counts become uniform.
 
     Source: ViterbiPlanNet (github.com/Gigi-G/ViterbiPlanNet, 47a698b), its differentiable layer.
 
     Args:
-        counts_VV: how often the column's label follows the row's, dense or sparse.
+        counts_VV: counts, dense or sparse: the column's label follows the row's.
         least: smallest share, above 0.
     """
     before_N, after_N, count_N = _pairs(counts_VV)
@@ -82,7 +82,7 @@ def clamped_prior(counts_VV: Tensor, least: float = 1e-10) -> TransitionPrior:
 
 
 def _pairs(counts_VV: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return row, column and count of every pair that was counted, each (N,)."""
+    """Return row, column and count of every pair with a count above 0, each (N,)."""
     entries = counts_VV.to_sparse().coalesce()
     count_N = entries.values().double()
     is_seen_N = count_N > 0
@@ -95,21 +95,21 @@ def _row_sums(row_N: Tensor, values_N: Tensor, n_rows: int) -> Tensor:
 
 
 def log_scores(logits_BHV: Tensor, temperature: float = 1.0, allowed_BV: Tensor | None = None) -> Tensor:
-    """Return (B, H, V) float64: log softmax(logits / temperature) over the labels that a window may answer.
+    """Return (B, H, V) float64: log softmax(logits / temperature) over the allowed labels of a window.
 
     Args:
         temperature: above 0.
-        allowed_BV: bool, the labels that may be answered; the others get -inf before the softmax, so that the allowed
-            ones share all of the probability. None: all labels.
+        allowed_BV: bool; other labels get -inf before the softmax, so that the probabilities of allowed ones sum to 1.
+            None: all labels.
 
     Raises:
-        InputError: a window has no label that may be answered.
+        InputError: a window has no allowed label.
     """
     if allowed_BV is not None:
         for at in (~allowed_BV.any(1)).nonzero()[:1, 0].tolist():
             raise InputError(
                 f"window {at}: its mask allows none of the {allowed_BV.shape[1]} "
-                "labels; give its scenario the labels that stand there in training, or set is_masked=False"
+                "labels; give its scenario the labels that it has in training, or set is_masked=False"
             )
         logits_BHV = logits_BHV.masked_fill(~allowed_BV[:, None], -torch.inf)
     return (logits_BHV.double() / temperature).log_softmax(2)
@@ -124,8 +124,8 @@ def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) 
     """Return (B, H, V) float64: log posterior of every step's label, by forward and backward recursion.
 
     Args:
-        log_score_BHV: what every label scores at every step, -inf where it may not stand.
-        weight: factor of its logarithms, at least 0; at 0 every step stands by itself and nothing is impossible.
+        log_score_BHV: score of every label at every step, -inf if it is not allowed.
+        weight: factor of its logarithms, at least 0; 0: every step is independent and nothing is impossible.
 
     Raises:
         InputError: no sequence of a window is possible.
@@ -134,26 +134,26 @@ def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) 
         return log_score_BHV.double().log_softmax(2)
     moves = prior.weighted(weight)
     excess_N = moves.seen + (-(moves.floor[moves.before] - moves.seen).clamp_max(0.0).exp()).log1p()
-    parts = [_log_marginals(own_HVB, moves, excess_N, at) for at, own_HVB in _parts(log_score_BHV, prior)]
+    parts = [_log_marginals(score_HVB, moves, excess_N, at) for at, score_HVB in _parts(log_score_BHV, prior)]
     return torch.cat(parts)
 
 
 def _parts(log_score_BHV: Tensor, prior: TransitionPrior) -> Iterator[tuple[int, Tensor]]:
-    """Cut the windows so that a score for each pair and window stays small: first window, and (H, V, B) float64."""
+    """Split the windows so that scores of all pairs fit into memory: first window, and (H, V, B) float64."""
     n = rows_at_once(len(prior.before) + len(prior.floor), log_score_BHV.device)
     for at in range(0, max(1, len(log_score_BHV)), n):
         yield at, log_score_BHV[at : at + n].double().permute(1, 2, 0).contiguous()
 
 
-def _log_marginals(own_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, first: int) -> Tensor:
+def _log_marginals(score_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, first: int) -> Tensor:
     """Return (B, H, V) of a part of the windows."""
-    forward = [own_HVB[0]]
-    for own_VB in own_HVB[1:]:
-        forward.append(own_VB + _forth(moves, excess_N, forward[-1]))
+    forward = [score_HVB[0]]
+    for score_VB in score_HVB[1:]:
+        forward.append(score_VB + _forth(moves, excess_N, forward[-1]))
     _require_a_sequence(forward[-1], first)
     backward_VB, out = torch.zeros_like(forward[0]), [forward[-1]]
     for t in range(len(forward) - 2, -1, -1):
-        backward_VB = _back(moves, excess_N, backward_VB + own_HVB[t + 1])
+        backward_VB = _back(moves, excess_N, backward_VB + score_HVB[t + 1])
         out.append(forward[t] + backward_VB)
     return torch.stack(out[::-1]).log_softmax(1).permute(2, 0, 1)
 
@@ -161,14 +161,14 @@ def _log_marginals(own_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, fi
 def _forth(moves: TransitionPrior, excess_N: Tensor, state_VB: Tensor) -> Tensor:
     """Return (V, B): log of the mass that reaches each label from (V, B) log masses.
 
-    Every pair passes the floor, and a seen one its `excess` above it: a sum of positive terms, which cancels nothing.
+    Every pair contributes the floor, and a seen one its `excess` above it: all terms are positive, so nothing cancels.
     """
     by_floor_1B = (state_VB + moves.floor[:, None]).logsumexp(0, keepdim=True)
     return torch.logaddexp(by_floor_1B, _log_sums(state_VB[moves.before] + excess_N[:, None], moves.after, state_VB))
 
 
 def _back(moves: TransitionPrior, excess_N: Tensor, value_VB: Tensor) -> Tensor:
-    """Return (V, B): log of what (V, B) log values are worth before the transition."""
+    """Return (V, B): log expected values before the transition, from (V, B) log values after it."""
     by_floor_VB = moves.floor[:, None] + value_VB.logsumexp(0, keepdim=True)
     return torch.logaddexp(by_floor_VB, _log_sums(value_VB[moves.after] + excess_N[:, None], moves.before, value_VB))
 
@@ -183,41 +183,41 @@ def _log_sums(values_NB: Tensor, to_N: Tensor, like_VB: Tensor) -> Tensor:
 
 
 def _largest(values_NB: Tensor, to_N: Tensor, least_VB: Tensor) -> Tensor:
-    """Return (V, B): the largest of the values that belong to each label, and of `least_VB`, which it overwrites."""
+    """Return (V, B): the largest value of each label, at least `least_VB`, which is overwritten."""
     return least_VB.scatter_reduce_(0, to_N[:, None].expand_as(values_NB), values_NB, "amax")
 
 
 def viterbi(log_score_BHV: Tensor, prior: TransitionPrior, weight: float = 1.0) -> Tensor:
     """Return (B, H) long: the sequence of the highest score.
 
-    Of equal sequences the one with the smallest last label is taken, then the smallest label before it, and so on.
+    Ties go to the sequence with the smallest last label, then the smallest label before it, and so on.
 
     Args:
-        log_score_BHV: what every label scores at every step, -inf where it may not stand.
-        weight: factor of its logarithms, at least 0; at 0 every step stands by itself and nothing is impossible.
+        log_score_BHV: score of every label at every step, -inf if it is not allowed.
+        weight: factor of its logarithms, at least 0; 0: every step is independent and nothing is impossible.
 
     Raises:
         InputError: no sequence of a window is possible.
     """
     if weight == 0:
-        return log_score_BHV.argmax(2)  # the first of equal scores, as torch promises
+        return log_score_BHV.argmax(2)  # the first of equal scores, as torch guarantees
     moves = prior.weighted(weight)
     order_N = moves.after.argsort()
     moves = TransitionPrior(moves.before[order_N], moves.after[order_N], moves.seen[order_N], moves.floor)
-    return torch.cat([_best(own_HVB, moves, at) for at, own_HVB in _parts(log_score_BHV, prior)])
+    return torch.cat([_best(score_HVB, moves, at) for at, score_HVB in _parts(log_score_BHV, prior)])
 
 
-def _best(own_HVB: Tensor, moves: TransitionPrior, first: int) -> Tensor:
+def _best(score_HVB: Tensor, moves: TransitionPrior, first: int) -> Tensor:
     """Return (B, H) long of a part of the windows.
 
-    The best way to a label is the better of its listed predecessors and of the floors of all labels: a floor never
-    exceeds what is listed, so that none has to be left out of the second. Where it came from is looked up afterwards,
-    for the labels of the sequence alone. The pairs of `moves` stand in order of `after`.
+    The best path to a label comes from its listed predecessors or from the floors of all labels; listed pairs can stay
+    in the latter, since a floor never exceeds them. Predecessors are looked up afterwards, for the labels of the
+    sequence only. The pairs of `moves` are in order of `after`.
     """
-    best = [own_HVB[0]]
-    for own_VB in own_HVB[1:]:
-        by_floor_VB = (best[-1] + moves.floor[:, None]).amax(0).repeat(len(own_VB), 1)
-        best.append(own_VB + _largest(best[-1][moves.before] + moves.seen[:, None], moves.after, by_floor_VB))
+    best = [score_HVB[0]]
+    for score_VB in score_HVB[1:]:
+        by_floor_VB = (best[-1] + moves.floor[:, None]).amax(0).repeat(len(score_VB), 1)
+        best.append(score_VB + _largest(best[-1][moves.before] + moves.seen[:, None], moves.after, by_floor_VB))
     _require_a_sequence(best[-1], first)
     labels = [best[-1].argmax(0)]
     for best_VB in best[-2::-1]:
@@ -226,7 +226,7 @@ def _best(own_HVB: Tensor, moves: TransitionPrior, first: int) -> Tensor:
 
 
 def _into(moves: TransitionPrior, label_B: Tensor) -> Tensor:
-    """Return (B, V): log probabilities from every label to those of `label_B`; pairs stand in order of `after`."""
+    """Return (B, V): log probabilities from every label to those of `label_B`; pairs are in order of `after`."""
     first_B, behind_B = (torch.searchsorted(moves.after, label_B, right=right) for right in (False, True))
     n_B = behind_B - first_B
     row_X = torch.arange(len(label_B), device=label_B.device).repeat_interleave(n_B)
@@ -237,9 +237,9 @@ def _into(moves: TransitionPrior, label_B: Tensor) -> Tensor:
 
 
 def _require_a_sequence(last_VB: Tensor, first: int) -> None:
-    """Check that each window, `first` and those after it, can end in some label, from the scores of the last step."""
+    """Check by the scores of the last step that each window, numbered from `first`, has a possible sequence."""
     for at in (last_VB == -torch.inf).all(0).nonzero()[:1, 0].tolist():
         raise InputError(
             f"window {first + at}: every sequence of its labels has a transition of probability 0; set smoothing above "
-            "0, or weight=0 to decode every step by itself"
+            "0, or weight=0 to decode every step independently"
         )

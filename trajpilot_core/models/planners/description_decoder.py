@@ -3,7 +3,7 @@
 Source: github.com/WenliangGuo/SCHEMA at 15e64be, models/modules.py. The original repeats the memory per window; here
 its keys and values are computed once, and the windows are folded into the query axis, which changes no number.
 
-Axes: B windows, T tokens, R tokens that are read afterwards, A actions, S sentences per action, M = A S, W width.
+Axes: B windows, T tokens, R tokens that are used afterwards, A actions, S sentences per action, M = A S, W width.
 """
 
 import copy
@@ -20,7 +20,7 @@ EVERY_TOKEN = slice(None)
 
 
 class NormedAttention(nn.Module):
-    """Attention whose output passes dropout and a LayerNorm of its own; its weights are not dropped."""
+    """Attention with dropout and a LayerNorm on its output; attention weights have no dropout."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -30,15 +30,15 @@ class NormedAttention(nn.Module):
         start_as_original(self.attention, width)
 
     def forward(self, x_BTW: Tensor, keys_values: KeysValues) -> Tensor:
-        """Return (B, T, W), what is to be added to the tokens."""
+        """Return (B, T, W), to be added to the tokens."""
         added_BTW: Tensor = self.norm(self.dropout(self.attention(x_BTW, keys_values)))
         return added_BTW
 
 
 def start_as_original(attention: Attention, width: int) -> None:
-    """Set initial weights as torch's MultiheadAttention, which the original uses: it draws query, key and value as one.
+    """Set initial weights as torch's MultiheadAttention, which the original uses: query, key and value are one matrix.
 
-    The output's weights keep the default of a linear layer, which is the same there; all biases are zero.
+    The output keeps the default weights of a linear layer, as in the original; all biases are zero.
     """
     bound = math.sqrt(6.0 / (width + 3 * width))  # Xavier's, of a matrix (3 W, W)
     for layer in (attention.query, attention.key_value):
@@ -64,7 +64,7 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(cfg.dropout)
 
     def forward(self, x_BTW: Tensor, memory_1MW: Tensor, read: slice = EVERY_TOKEN) -> Tensor:
-        """Return (B, R, W), the tokens that `read` selects, after they saw all T tokens and the memory."""
+        """Return (B, R, W), the tokens selected by `read`, after attention to all T tokens and the memory."""
         x_BRW = x_BTW[:, read]
         added_BRW = self.own(x_BRW, self.own.attention.keys_values(x_BTW))
         x_BRW = self.norms[0](x_BRW + self.dropout(added_BRW))
@@ -76,7 +76,7 @@ class DecoderLayer(nn.Module):
 
 
 class DescriptionDecoder(nn.Module):
-    """Decoder layers over one memory. Their initial weights are equal, as the original copies one layer."""
+    """Decoder layers over one memory. Their initial weights are equal, since the original copies one layer."""
 
     def __init__(self, cfg: EndpointPlannerConfig) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class DescriptionDecoder(nn.Module):
         self.layers = nn.ModuleList([first, *(copy.deepcopy(first) for _ in range(cfg.layers - 1))])
 
     def forward(self, tokens_BTW: Tensor, sentences_ASW: Tensor, read: slice) -> Tensor:
-        """Return (B, R, W), the tokens that `read` selects; the last layer computes no other."""
+        """Return (B, R, W), the tokens selected by `read`; the last layer computes only these."""
         memory_1MW = sentences_ASW.flatten(0, 1)[None]
         for layer in self.layers[:-1]:
             tokens_BTW = layer(tokens_BTW, memory_1MW)

@@ -1,7 +1,7 @@
 """Diffusion over the actions of a plan: noise schedule, projection onto the condition, loss and sampling.
 
-Only the actions of a plan are ever free. The original carries whole rows (task, action, features) and writes what is
-known back after every step; here the state is the actions alone, and the known channels enter the network once.
+Only the actions of a plan are free. The original keeps whole rows (task, action, features) and restores the known
+channels after every step; here the state consists of the actions, and the known channels enter the network once.
 
 Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a), model/diffusion.py and model/helpers.py; Nichol and Dhariwal 2021
 for the cosine; Song, Meng and Ermon 2021 for DDIM.
@@ -19,14 +19,14 @@ from torch.nn import functional as F
 from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 OFFSET, LARGEST_BETA = 0.008, 0.999
-"""Of the cosine schedule. Source: PDPP, model/helpers.py."""
+"""Constants of the cosine schedule. Source: PDPP, model/helpers.py."""
 
 Noise = Callable[[], Tensor]
-"""Each call returns further standard normal numbers (B, H, A)."""
+"""Each call returns new standard normal numbers (B, H, A)."""
 
 
 class PlanCondition(NamedTuple):
-    """What is known of B plans."""
+    """The known channels of B plans."""
 
     ends: Tensor
     """(B, 2, D) features of Start and Goal, at a scale near 1 (standardised)."""
@@ -35,7 +35,7 @@ class PlanCondition(NamedTuple):
 
 
 class NoiseSchedule(nn.Module):
-    """How much of a plan is left at each of T times; constants, which no checkpoint holds.
+    """Share of a plan left at each of T times; constants that are not part of checkpoints.
 
     Shapes: T times, all float32; B windows, H steps, A actions.
     """
@@ -77,7 +77,7 @@ class NoiseSchedule(nn.Module):
     def ddpm_step(self, noisy_BHA: Tensor, clean_BHA: Tensor, t: int, noise: Noise) -> Tensor:
         """Return (B, H, A), sampled at time t - 1 given the plans at t and the estimate of the clean ones.
 
-        The estimate is used as it is: the original's clamp to [-1, 1] drops its result, so it has no effect there.
+        The estimate is not clamped: the original discards the result of its clamp to [-1, 1].
         """
         mean_BHA = self.of_clean[t] * clean_BHA + self.of_noisy[t] * noisy_BHA
         return mean_BHA + self.deviation[t] * noise() if t else mean_BHA
@@ -104,7 +104,7 @@ def cosine_betas(n_times: int) -> Tensor:
 def ddim_times(n_times: int, n_steps: int) -> list[int]:
     """Return the times of DDIM, ascending: n multiples of T // n from 0 on.
 
-    The first step reads pure noise as if it were of the last of them (180 of 200 for 10 steps), as the original does.
+    The first step treats pure noise as if it were at the last of them (180 of 200 for 10 steps), as the original does.
 
     Raises:
         ValueError: there are more steps than times, or none.
@@ -115,9 +115,9 @@ def ddim_times(n_times: int, n_steps: int) -> list[int]:
 
 
 def project(x_BHC: Tensor, condition: PlanCondition, shape: PlanChannels) -> Tensor:
-    """Return plans (B, H, C) that keep the action channels of `x_BHC` and have everything else from the condition.
+    """Return plans (B, H, C) with the action channels of `x_BHC` and the other channels of the condition.
 
-    Every row has the task; the features of Start and Goal stand in the first and last row, zeros in those between.
+    Every row has the task; the first and last row have the features of Start and Goal, the others zeros.
     """
     horizon = x_BHC.shape[1]
     tasks_BHK = F.one_hot(condition.tasks, shape.tasks).to(x_BHC.dtype)[:, None].expand(-1, horizon, -1)
@@ -128,7 +128,7 @@ def project(x_BHC: Tensor, condition: PlanCondition, shape: PlanChannels) -> Ten
 
 
 def plan_loss(predicted_BHA: Tensor, actions_BHA: Tensor, end_weight: float) -> Tensor:
-    """Return the weighted *sum* of squared errors, a scalar; the first and last row weigh `end_weight`.
+    """Return the weighted *sum* of squared errors, a scalar; the first and last row have the weight `end_weight`.
 
     The original sums over all channels of the projected prediction, whose other channels equal the target's.
     """
@@ -147,8 +147,8 @@ def sample(
     """Return sampled actions (B, H, A), raw.
 
     Args:
-        n_steps: of DDIM; None: DDPM with all T.
-        noise: its first numbers are the start, DDPM asks for more after every step but the last.
+        n_steps: steps of DDIM; None: DDPM with all T.
+        noise: its first numbers are the start; DDPM uses more after every step but the last.
     """
     times = list(range(len(schedule))) if n_steps is None else ddim_times(len(schedule), n_steps)
     tables = unet.shifts(torch.tensor(times, device=condition.ends.device))
@@ -167,15 +167,14 @@ def sample(
 def window_noise(
     seed: int, windows: Sequence[int], horizon: int, actions: int, device: torch.device | str = "cpu"
 ) -> Noise:
-    """Return a source of noise whose numbers of a window depend on the seed and the window's number only.
+    """Return a source of noise that depends only on the seed and the number of each window.
 
-    Each window has a counter-based generator (Philox) of its own, keyed by both, so that neither its batch nor its
-    place there matters.
+    Each window has a counter-based generator (Philox), keyed by both, so that its batch does not matter.
 
     Args:
-        seed: of the sampling, from 0 on.
+        seed: seed of the sampling, from 0 on.
         windows: numbers of the B windows, from 0 on.
-        device: where the numbers (B, H, A) float32 go.
+        device: device of the numbers (B, H, A), float32.
     """
     keys = [np.array([seed, window], dtype=np.uint64) for window in windows]
     generators = [np.random.Generator(np.random.Philox(key=key)) for key in keys]

@@ -1,4 +1,4 @@
-"""The planners of other papers behind one interface, on the features that our own rows read.
+"""The planners of other papers behind one interface, on the features of our own rows.
 
 The originals read two features of the borders of the first and of the last step; here Start and Goal have one feature
 each, its tokens averaged, standardised by the takes that the planner was fitted on. Source: docs/decisions/planners.md.
@@ -22,16 +22,16 @@ from trajpilot_core.models.planners.viterbi_plan_net import ViterbiPlanNet
 
 
 class PlannerInputs(NamedTuple):
-    """What a planner reads, the same for all windows of a batch but for the features."""
+    """Inputs of a planner; only features and windows differ between the windows of a batch."""
 
     features: Tensor
     """(B, 2, D) raw features of Start and Goal."""
     windows: Tensor
-    """(B,) long, numbers of the windows: PDPP's noise depends on them."""
+    """(B,) long, numbers of the windows, which PDPP's noise depends on."""
     descriptions: Tensor
     """(A, S, E)."""
     transition: Tensor
-    """(A, A) counts of what follows what in the takes that are fitted."""
+    """(A, A) counts of transitions in the fitted takes."""
 
 
 class MatchedPlanner(nn.Module):
@@ -62,7 +62,7 @@ class MatchedPlanner(nn.Module):
     def loss(self, inputs: PlannerInputs, labels_BH: Tensor, tasks_B: Tensor) -> Tensor:
         """Return the planner's own loss of a batch, a scalar.
 
-        PDPP's classifier of the task shares no weight with it and is trained in the same steps.
+        PDPP's task classifier shares no weight with it and is trained in the same steps.
         """
         ends_B2D = self.ends(inputs.features)
         if isinstance(self.net, Pdpp):
@@ -71,18 +71,18 @@ class MatchedPlanner(nn.Module):
         return self.net.loss(ends_B2D, inputs.descriptions, inputs.transition, labels_BH, tasks_B).total
 
     def after_step(self) -> None:
-        """Let averages of weights follow a step of the optimiser."""
+        """Update averages of weights after a step of the optimiser."""
         if isinstance(self.net, Pdpp):
             self.net.after_step()
 
     @torch.no_grad()
     def plan(self, inputs: PlannerInputs, seed: int, *, ddpm: bool = False) -> Tensor:
-        """Return (B, H, A), what the planner says of every action at every step, before it decodes.
+        """Return (B, H, A), scores of every action at every step, before decoding.
 
-        Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, the raw channels of a sample of PDPP.
+        Log probabilities of SCHEMA, the log of ViterbiPlanNet's soft path, or the raw channels of a PDPP sample.
 
         Args:
-            ddpm: PDPP samples with DDPM at all times, whatever its settings say; the others sample nothing.
+            ddpm: PDPP samples with DDPM at all times, regardless of its settings; the others do not sample.
         """
         ends_B2D = self.ends(inputs.features)
         if isinstance(self.net, Pdpp):
@@ -93,7 +93,7 @@ class MatchedPlanner(nn.Module):
 
 
 class DecodedPlan(NamedTuple):
-    """What a planner answers."""
+    """The decoded answer of a planner."""
 
     scores: Tensor
     """(B, H, A) that rank the actions of every step."""
@@ -104,18 +104,18 @@ class DecodedPlan(NamedTuple):
 def decode(
     method: PlannerName, plan_BHA: Tensor, prior: TransitionPrior, allowed_BA: Tensor | None = None
 ) -> DecodedPlan:
-    """Decode as the original does; a mask forbids actions before anything is decoded.
+    """Decode as the original does; a mask is applied before decoding.
 
     SCHEMA: Viterbi under the transitions, ranked by the exact posterior under the same scores. ViterbiPlanNet: the soft
     path as emission of a Viterbi under the same transitions, ranked by the soft path. PDPP: the best channel.
 
     Args:
-        plan_BHA: as `MatchedPlanner.plan` returns it.
-        allowed_BA: bool, the actions that may be answered; None: all.
+        plan_BHA: result of `MatchedPlanner.plan`.
+        allowed_BA: bool; None: all actions.
     """
     if method == "pdpp":
         scores_BHA = plan_BHA if allowed_BA is None else plan_BHA.masked_fill(~allowed_BA[:, None], -torch.inf)
         return DecodedPlan(scores_BHA, scores_BHA.argmax(dim=2))
-    own_BHA = log_scores(plan_BHA, 1.0, allowed_BA)
-    decoded_BH = viterbi(own_BHA, prior, 1.0)
-    return DecodedPlan(marginals(own_BHA, prior, 1.0) if method == "schema" else own_BHA, decoded_BH)
+    scores_BHA = log_scores(plan_BHA, 1.0, allowed_BA)
+    decoded_BH = viterbi(scores_BHA, prior, 1.0)
+    return DecodedPlan(marginals(scores_BHA, prior, 1.0) if method == "schema" else scores_BHA, decoded_BH)

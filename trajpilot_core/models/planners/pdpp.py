@@ -1,4 +1,4 @@
-"""PDPP: a plan is sampled by a diffusion that is conditioned on Start, Goal and the task.
+"""PDPP: plans are sampled by a diffusion that is conditioned on Start, Goal and the task.
 
 Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a): main_distributed.py, utils/training.py, model/helpers.py.
 """
@@ -25,10 +25,10 @@ Averaged = TypeVar("Averaged", bound=nn.Module)
 
 
 class MovingAverage(nn.Module, Generic[Averaged]):
-    """A copy of a module whose parameters follow the module's; no optimiser changes them.
+    """A moving average of a module's parameters, which no optimiser changes.
 
-    Its state, the number of steps included, is in the state_dict: a training that goes on from a checkpoint ends with
-    the same bits. Until `start` steps are done it copies, every `every` steps; from then on it averages at those steps.
+    Its state, including the number of steps, is in the state_dict, so that a resumed training ends with the same bits.
+    Every `every` steps it copies the parameters during the first `start` steps, and averages them afterwards.
     Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a), utils/training.py, Trainer.
     """
 
@@ -43,23 +43,23 @@ class MovingAverage(nn.Module, Generic[Averaged]):
 
     @torch.no_grad()
     def update(self, module: nn.Module) -> None:
-        """Follow `module`; to be called after every step of its optimiser."""
+        """Update the average; to be called after every step of the optimiser of `module`."""
         step = int(self.steps)
         self.steps += 1
         if step % self.every:
             return
-        for own, current in zip(self.module.parameters(), module.parameters(), strict=True):
+        for average, current in zip(self.module.parameters(), module.parameters(), strict=True):
             if step < self.start:
-                own.copy_(current)
+                average.copy_(current)
             else:
-                own.mul_(self.decay).add_((1 - self.decay) * current)
+                average.mul_(self.decay).add_((1 - self.decay) * current)
 
 
 class Pdpp(nn.Module):
-    """The network that is trained and the average of its weights, which plans.
+    """The trained network and the average of its weights, which is used for planning.
 
-    Shapes: B windows, H steps, K tasks, A actions, D feature width. Nothing in it depends on H, but the original trains
-    one model a horizon. How it is trained: `loss`, then a step of the optimiser with its learning rate times
+    Shapes: B windows, H steps, K tasks, A actions, D feature width. It does not depend on H, but the original trains
+    one model per horizon. A training step: `loss`, a step of the optimiser with its learning rate times
     `learning_rate_multiplier`, then `after_step`.
     """
 
@@ -71,7 +71,7 @@ class Pdpp(nn.Module):
         self.average = MovingAverage(self.unet, cfg.average_decay, cfg.average_every, cfg.average_start)
 
     def loss(self, features_B2D: Tensor, labels_BH: Tensor, tasks_B: Tensor) -> Tensor:
-        """Return the scalar loss at random times and with random noise, both of torch's global state.
+        """Return the scalar loss at random times and with random noise, both from torch's global state.
 
         It is the sum over windows scaled to `PdppConfig.summed_windows` of them, so that its gradient does not depend
         on the size of the batch: the original sums over 32 windows on each of 8 GPUs and takes the mean of those.
@@ -94,7 +94,7 @@ class Pdpp(nn.Module):
         return plan_loss(self.unet.predict(noisy_BHA, fixed, self.unet.shifts(t_B)), clean_BHA, self.end_weight)
 
     def after_step(self) -> None:
-        """Let the average follow; to be called after every step of the optimiser."""
+        """Update the average; to be called after every step of the optimiser."""
         self.average.update(self.unet)
 
     @torch.no_grad()
@@ -107,7 +107,7 @@ class Pdpp(nn.Module):
 
         Args:
             features_B2D: features of Start and Goal, standardised.
-            tasks_B: the classifier's answers, long.
+            tasks_B: predictions of the classifier, long.
             horizon: H, at least the number of levels of the network.
             n_steps: of DDIM, `PdppConfig.sampling_steps`; None: DDPM at all times.
             window_B: numbers of the windows, long.
@@ -118,9 +118,9 @@ class Pdpp(nn.Module):
 
 
 def learning_rate_multiplier(step: int, total_steps: int) -> float:
-    """Return what the learning rate is multiplied by at a step, counted from 0.
+    """Return the factor of the learning rate at a step, counted from 0.
 
-    It rises linearly over a sixth of all steps and is halved after every further quarter of them.
+    It rises linearly over a sixth of all steps and is halved after each further quarter of them.
     """
     warmup = total_steps / 6
     if step <= warmup:

@@ -1,28 +1,22 @@
-"""What planners of closed vocabularies have in common: their sizes, what a loss is made of, PDPP's task classifier."""
+"""What planners of closed vocabularies share: their sizes, the parts of a loss, and PDPP's task classifier."""
 
-import json
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from trajpilot_core.models.blocks import DataSizes
 
-class PlannerShape(NamedTuple):
-    """Sizes that the data decide."""
+
+@dataclass(frozen=True)
+class PlannerShape(DataSizes):
+    """Sizes that follow from the data."""
 
     feature_width: int
     text_width: int
     actions: int
     tasks: int
-
-    def to_json(self) -> str:
-        """Return the sizes as JSON, for what holds for all planners of an entry."""
-        return json.dumps(self._asdict(), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """Read the sizes back."""
-        return cls(**json.loads(text))
 
 
 class PlannerLoss(NamedTuple):
@@ -31,13 +25,13 @@ class PlannerLoss(NamedTuple):
     total: Tensor
     """Weighted sum of the terms; the one to minimise."""
     terms: dict[str, Tensor]
-    """Name -> its value before the weight."""
+    """Name -> unweighted value."""
 
 
 class TaskClassifier(nn.Module):
-    """Narrow, widen and narrow each feature, take the mean of the two, and read the task out.
+    """Narrow, widen and narrow each feature, average the two, and predict the task.
 
-    Planning is told its answer. Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a), train_mlp.py.
+    Its prediction is an input of planning. Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a), train_mlp.py.
     Shapes: B windows, D feature width (at least 3), K tasks. There is no non-linearity between the first two layers:
     together they are one map of rank D / 3, as in the original.
     """

@@ -1,6 +1,6 @@
 """SCHEMA: decode the states between the actions from Start and Goal, then the actions between the states.
 
-Source: Niu et al., ICLR 2024; github.com/WenliangGuo/SCHEMA at 15e64be, models/. Not carried over: its probabilistic
+Source: Niu et al., ICLR 2024; github.com/WenliangGuo/SCHEMA at 15e64be, models/. Not implemented: its probabilistic
 mode, and 16,514 parameters that never get a gradient (`logit_scale` of both decoders, `action_decoder.proj`).
 
 Axes: B windows, H steps, A actions, S sentences per action, K tasks, D feature width, E text width, W width.
@@ -19,11 +19,11 @@ from trajpilot_core.models.planners.state_encoder import EncodedStates, StateEnc
 
 MIDDLES = slice(1, -1)
 ACTIONS = slice(1, None, 2)
-"""Where states and actions alternate, beginning and ending with a state."""
+"""Places of the actions where states and actions alternate, starting and ending with a state."""
 
 
 class SchemaAnswer(NamedTuple):
-    """What SCHEMA says about a batch."""
+    """SCHEMA's outputs for a batch."""
 
     encoded: EncodedStates
     states: Tensor
@@ -49,7 +49,7 @@ class StateDecoder(nn.Module):
         self.out = nn.Linear(cfg.width, cfg.width, bias=False)
 
     def forward(self, states_B2W: Tensor, sentences_ASW: Tensor, task_logits_BK: Tensor) -> Tensor:
-        """Return (B, H + 1, W); both ends come back unchanged. No gradient reaches the task logits."""
+        """Return (B, H + 1, W); both ends are unchanged. No gradient reaches the task logits."""
         ends_B2W = self.ends(states_B2W)
         unknown_BMW = ends_B2W.new_zeros(len(ends_B2W), self.unknown, ends_B2W.shape[-1])
         tokens_BTW = self.positions + between(ends_B2W, unknown_BMW)
@@ -86,7 +86,7 @@ class ActionDecoder(nn.Module):
 
 
 class SchemaPlanner(nn.Module):
-    """SCHEMA for one horizon. It never reads the features of the states between Start and Goal, in training neither."""
+    """SCHEMA for one horizon. It never reads the features of the states between Start and Goal."""
 
     def __init__(self, cfg: SchemaConfig, shape: PlannerShape, horizon: int) -> None:
         super().__init__()
@@ -97,28 +97,28 @@ class SchemaPlanner(nn.Module):
         self.action_decoder = ActionDecoder(cfg, shape, horizon)
 
     def forward(self, features_B2D: Tensor, descriptions_ASE: Tensor, tasks_B: Tensor | None = None) -> SchemaAnswer:
-        """Answer a batch.
+        """Return the outputs for a batch.
 
         Args:
             descriptions_ASE: text embeddings of every action's sentences, those about the state before it first.
-            tasks_B: (B,) long, what the action decoder is told; None: what the task head recognises.
+            tasks_B: (B,) long, the task input of the action decoder; None: the task head's prediction.
         """
         encoded = self.state_encoder(features_B2D, descriptions_ASE)
         task_logits_BK = self.task_head(encoded.states)
         states_BTW = self.state_decoder(encoded.states, encoded.sentences, task_logits_BK)
-        told_B = task_logits_BK.argmax(dim=1) if tasks_B is None else tasks_B
-        logits_BHA = self.action_decoder(states_BTW, encoded.sentences, told_B)
+        tasks_B = task_logits_BK.argmax(dim=1) if tasks_B is None else tasks_B
+        logits_BHA = self.action_decoder(states_BTW, encoded.sentences, tasks_B)
         return SchemaAnswer(encoded, states_BTW, logits_BHA, task_logits_BK)
 
     def loss(
         self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor, labels_BH: Tensor, tasks_B: Tensor
     ) -> PlannerLoss:
-        """Return the loss of a batch; in training mode the action decoder is told the true task.
+        """Return the loss of a batch; in training mode the action decoder receives the true task.
 
         Args:
             features_B2D: features of Start and Goal.
             descriptions_ASE: as in `forward`.
-            transition_AA: not read: SCHEMA knows transitions in decoding only.
+            transition_AA: not read: SCHEMA uses transitions in decoding only.
             labels_BH: long, the actions.
             tasks_B: long.
         """
@@ -145,7 +145,7 @@ def schema_loss(answer: SchemaAnswer, labels_BH: Tensor, tasks_B: Tensor, cfg: S
 
 
 def middle_targets(sentences_ASW: Tensor, labels_BH: Tensor) -> Tensor:
-    """Return (B, H - 1, W), what the states between the actions should be; no gradient flows through it.
+    """Return (B, H - 1, W), the targets of the states between the actions, without gradient.
 
     A state is the mean of the sentences after the action before it and of those before the action after it.
     """

@@ -1,4 +1,4 @@
-"""SCHEMA's state encoder with its contrast to descriptions, and the task head: SCHEMA and ViterbiPlanNet share both.
+"""SCHEMA's state encoder with its contrast to descriptions, and the task head; ViterbiPlanNet uses both, too.
 
 Source: github.com/WenliangGuo/SCHEMA at 15e64be, models/state_encoder.py and models/procedure_model.py.
 """
@@ -31,7 +31,7 @@ class StateEncoder(nn.Module):
 
     Shapes: B windows, D feature width, A actions, S sentences per action (the first half describes the state before,
     the second the state after), E text width, W width. The states between Start and Goal are not read: the original
-    encodes them in training, but nothing uses the result.
+    encodes them in training, but does not use the result.
     """
 
     def __init__(self, cfg: EndpointPlannerConfig, shape: PlannerShape) -> None:
@@ -44,7 +44,7 @@ class StateEncoder(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(math.log(1.0 / cfg.temperature)))
 
     def forward(self, features_B2D: Tensor, descriptions_ASE: Tensor) -> EncodedStates:
-        """Encode both; the dropout on descriptions is one mask per call, so all windows of a batch share it.
+        """Encode both; the dropout on descriptions has one mask per call, which all windows of a batch share.
 
         Args:
             descriptions_ASE: text embeddings of the sentences; S is even.
@@ -54,7 +54,7 @@ class StateEncoder(nn.Module):
         return EncodedStates(states_B2W, sentences_ASW, self.contrast(states_B2W, sentences_ASW))
 
     def encode(self, features_B2D: Tensor) -> Tensor:
-        """Return (B, 2, W), the states alone."""
+        """Return (B, 2, W), only the states."""
         states_B2W: Tensor = self.features(self.dropout(features_B2D))
         return states_B2W
 
@@ -63,7 +63,9 @@ class StateEncoder(nn.Module):
 
         A mean of cosines is the product with the mean of the unit vectors, so sentences are averaged first.
         """
-        with torch.autocast(states_B2W.device.type, enabled=False):  # bf16 would blur what the temperature magnifies
+        with torch.autocast(
+            states_B2W.device.type, enabled=False
+        ):  # the temperature would magnify the rounding of bf16
             before_ASW, after_ASW = F.normalize(sentences_ASW.float(), dim=-1).chunk(2, dim=1)
             sides_2AW = torch.stack([before_ASW.mean(dim=1), after_ASW.mean(dim=1)])
             cosines_B2A = torch.einsum("bsw,saw->bsa", F.normalize(states_B2W.float(), dim=-1), sides_2AW)

@@ -1,4 +1,4 @@
-"""The temporal U-Net of PDPP: convolutions over the steps of a plan, shifted by the time of the diffusion.
+"""The temporal U-Net of PDPP: convolutions over the steps of a plan, with a shift by the time of the diffusion.
 
 Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a), model/temporal.py.
 """
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 GROUPS = 32
-"""Of every group norm, so that every width is a multiple of it. Source: PDPP, model/helpers.py."""
+"""Groups of every group norm; every width is a multiple. Source: PDPP, model/helpers.py."""
 
 
 class PlanChannels(NamedTuple):
@@ -24,7 +24,7 @@ class PlanChannels(NamedTuple):
     actions: int
     """A, one-hot."""
     features: int
-    """D, of what is seen: zero but in the first and the last row."""
+    """D, features: zero except in the first and last row."""
 
     @property
     def total(self) -> int:
@@ -33,17 +33,17 @@ class PlanChannels(NamedTuple):
 
     @property
     def of_actions(self) -> slice:
-        """Where the channels of the actions lie."""
+        """The channels of the actions."""
         return slice(self.tasks, self.tasks + self.actions)
 
 
 class FixedTerms(NamedTuple):
-    """What the first block makes of the channels that no step of the sampling changes."""
+    """Outputs of the first block for the channels that do not change during sampling."""
 
     first: Tensor
-    """(B, W, H), of its first convolution."""
+    """(B, W, H), output of the first convolution."""
     skip: Tensor
-    """(B, W, H), of its skip."""
+    """(B, W, H), output of the skip."""
 
 
 class ResidualBlock(nn.Module):
@@ -65,7 +65,7 @@ class ResidualBlock(nn.Module):
         return self.finish(self.first(x_BCL), self.skip(x_BCL), shift_BO1)
 
     def finish(self, first_BOL: Tensor, skip_BOL: Tensor, shift_BO1: Tensor) -> Tensor:
-        """Return (B, O, L) from what the first convolution and the skip make of the input."""
+        """Return (B, O, L) from the outputs of the first convolution and the skip."""
         hidden_BOL = F.mish(self.first_norm(first_BOL)) + shift_BO1
         return F.mish(self.second_norm(self.second(hidden_BOL))) + skip_BOL
 
@@ -79,7 +79,7 @@ class UnetLevel(nn.Module):
         self.second = ResidualBlock(out, out, time_width)
 
     def forward(self, x_BCL: Tensor, shifts: Iterator[Tensor]) -> Tensor:
-        """Return (B, O, L); the next two of `shifts` are used up."""
+        """Return (B, O, L); consumes the next two of `shifts`."""
         x_BOL: Tensor = self.first(x_BCL, next(shifts))
         x_BOL = self.second(x_BOL, next(shifts))
         return x_BOL
@@ -118,27 +118,27 @@ class TemporalUnet(nn.Module):
         return clean_BCH.transpose(1, 2)
 
     def fixed_terms(self, x_BHC: Tensor) -> FixedTerms:
-        """Return what the first block makes of plans; of those without actions, what `predict` needs.
+        """Return the outputs of the first block for plans; `predict` needs those of plans without actions.
 
         Raises:
             ValueError: the plans are shorter than the network is deep.
         """
         shortest = len(self.down) + 1
         if x_BHC.shape[1] < shortest:
-            raise ValueError(f"{x_BHC.shape[1]} steps; the U-Net needs at least {shortest}, one a level")
+            raise ValueError(f"{x_BHC.shape[1]} steps; the U-Net needs at least {shortest}, one per level")
         x_BCH, entry = x_BHC.transpose(1, 2), self.entry.first
         return FixedTerms(entry.first(x_BCH), entry.skip(x_BCH))
 
     def predict(self, actions_BHA: Tensor, fixed: FixedTerms, shifts: Sequence[Tensor]) -> Tensor:
-        """Return (B, H, A), the clean actions: those of `forward`, without what stays the same from step to step.
+        """Return (B, H, A), the clean actions of `forward`, without recomputing the constant channels.
 
         Args:
             shifts: per block (B, O, 1), or (1, O, 1) for one time of all windows.
         """
-        x_BAH, own, entry = actions_BHA.transpose(1, 2), self.shape.of_actions, self.entry.first
-        first_BWH = fixed.first + F.conv1d(x_BAH, entry.first.weight[:, own], padding=1)
-        skip_BWH = fixed.skip + F.conv1d(x_BAH, entry.skip.get_parameter("weight")[:, own])
-        weight_AW1, bias_A = (parameter[own] for parameter in self.readout.parameters())
+        x_BAH, columns, entry = actions_BHA.transpose(1, 2), self.shape.of_actions, self.entry.first
+        first_BWH = fixed.first + F.conv1d(x_BAH, entry.first.weight[:, columns], padding=1)
+        skip_BWH = fixed.skip + F.conv1d(x_BAH, entry.skip.get_parameter("weight")[:, columns])
+        weight_AW1, bias_A = (parameter[columns] for parameter in self.readout.parameters())
         return F.conv1d(self.body(first_BWH, skip_BWH, shifts), weight_AW1, bias_A).transpose(1, 2)
 
     def body(self, first_BWH: Tensor, skip_BWH: Tensor, shifts: Sequence[Tensor]) -> Tensor:
@@ -162,7 +162,7 @@ class TemporalUnet(nn.Module):
 
 
 def zero_convolution(width: int) -> nn.Conv1d:
-    """Return a convolution of three steps that starts at zero, bias included: its block begins as its skip alone."""
+    """Return a convolution of three steps initialised to zero, including the bias: its block starts as the skip."""
     convolution = nn.Conv1d(width, width, 3, padding=1)
     nn.init.zeros_(convolution.weight)
     if convolution.bias is not None:

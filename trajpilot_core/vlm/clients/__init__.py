@@ -1,1 +1,1 @@
-"""Who answers requests, all behind `registry.Client`."""
+"""Clients that answer requests, all behind `registry.Client`."""

@@ -1,6 +1,6 @@
 """Requests to an OpenAI-compatible server through the `openai` package, several at once.
 
-Format: chat completions as vLLM documents them. What is sent again, and what is counted: docs/decisions/vlm.md.
+Format: chat completions as documented by vLLM. Retries and token counts: docs/decisions/vlm.md.
 """
 
 from collections import deque
@@ -19,22 +19,22 @@ from trajpilot_core.vlm.clients.server import api_key, check_server
 from trajpilot_core.vlm.payload import body, reply_of
 
 SHOWN = 300
-"""Characters of a server's message that an error repeats."""
+"""Characters of a server's message that an error quotes."""
 
 
 class HttpClient:
-    """Asks one server; proxies of the environment are ignored and no redirection is followed."""
+    """Sends requests to one server; proxies of the environment are ignored and redirections are not followed."""
 
     is_stub = False
 
     def __init__(self, server: VlmServer, corpus: str, answers: AnswerFolder) -> None:
-        """Refuse a server that may not be asked.
+        """Refuse a server that requests must not be sent to.
 
         Args:
-            answers: where the answers are kept, whose tokens count towards the limit.
+            answers: the stored answers; their tokens count towards the limit.
 
         Raises:
-            InputError: names the settings, or the package that is missing.
+            InputError: settings or the package are missing; names them.
         """
         check_server(server, corpus)
         self._openai = _package()
@@ -53,7 +53,7 @@ class HttpClient:
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
         """Yield the answers in the order of the requests, with up to `parallel` requests in flight.
 
-        When one fails, those in flight are awaited and yielded too: they were answered and may have cost money.
+        If one fails, those in flight are still awaited and yielded: they may have cost money.
 
         Raises:
             InputError: the server refuses, keeps failing, or the limit of tokens is reached.
@@ -80,8 +80,8 @@ class HttpClient:
                 yield reply
                 if limit is not None and (reply.tokens_in is None or reply.tokens_out is None):
                     fault = fault or InputError(
-                        f"{self._server.url} reports no token counts, so vlm.server.token_limit cannot be applied; the "
-                        "answers so far are kept: use a server that reports `usage`"
+                        f"{self._server.url} reports no token counts, so vlm.server.token_limit cannot be applied; use "
+                        "a server that reports `usage` (the answers so far are stored)"
                     )
                 spent += (reply.tokens_in or 0) + (reply.tokens_out or 0)
         if fault is not None:
@@ -90,14 +90,14 @@ class HttpClient:
     def _limit_reached(self, spent: int, limit: int) -> InputError:
         return InputError(
             f"the answers in {self._answers.folder} have used {spent:,} tokens, and vlm.server.token_limit is "
-            f"{limit:,}; they are kept: raise the limit and run again, and only what is missing is asked"
+            f"{limit:,}; raise the limit and run again to request the missing answers only"
         )
 
     def _answer(self, request: VlmRequest, frames: Mapping[str, Image]) -> VlmReply:
-        """Send one request; the client repeats it where time can heal the fault.
+        """Send one request; the client retries temporary errors.
 
         Raises:
-            InputError: the server refuses it, every try failed, or the answer is no chat completion.
+            InputError: the server refuses it, every try failed, or the answer is not a chat completion.
         """
         server = self._server
         try:
@@ -108,17 +108,17 @@ class HttpClient:
         except self._openai.OpenAIError as error:
             problem = self._plain(f"{type(error).__name__}: {error.__cause__ or error}")
         except (InputError, ValueError, AttributeError):
-            problem = f"no chat completion but {self._plain(raw.text)}"
+            problem = f"not a chat completion: {self._plain(raw.text)}"
         else:
             counted = min(reply.tokens_in or 0, reply.tokens_out or 0) >= 0
             return reply if counted else reply.replace(tokens_in=None, tokens_out=None)
         raise InputError(
-            f"{server.url} does not answer a request ({server.tries} tries where it is worth repeating): {problem}. "
-            "The answers so far are kept: check vlm.server, vlm.model and vlm.filler, and run again"
+            f"a request to {server.url} failed (up to {server.tries} tries): {problem}. Check vlm.server, vlm.model "
+            "and vlm.filler, and run again; the answers so far are stored"
         )
 
     def _plain(self, text: str) -> str:
-        """Return a message on one line and without the key, in case the server repeats it."""
+        """Return a message on one line, without the key in case the server quotes it."""
         if self._key is not None:
             text = text.replace(self._key.get_secret_value(), "(key)")
         return " ".join(text.split())[:SHOWN] or "nothing"
@@ -136,7 +136,7 @@ def _package() -> ModuleType:
 
 
 def _arguments(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, object]:
-    """Return the request as arguments of the client: `chat_template_kwargs` is vLLM's own field."""
+    """Return the request as arguments of the client; `chat_template_kwargs` is a field of vLLM."""
     fields: dict[str, object] = dict(body(request, frames))
     extra = {"chat_template_kwargs": fields.pop("chat_template_kwargs")}
     return {**fields, "extra_body": extra}

@@ -1,7 +1,7 @@
-"""Clients by the name of the setting, the only list; the one for files and the stub, which ask nobody.
+"""Clients by the name of the setting (the only list); the clients for files and the stub, which send nothing.
 
-Files of requests are written by `trajpilot vlm requests` and answered by another program, on any machine (`vllm
-run-batch -i IN -o OUT --model MODEL`); `trajpilot vlm collect` reads the answers back by digest.
+`trajpilot vlm requests` writes files of requests, another program answers them on any machine (`vllm run-batch -i IN -o
+OUT --model MODEL`), and `trajpilot vlm collect` reads the answers by digest.
 """
 
 import json
@@ -18,25 +18,25 @@ from trajpilot_core.vlm.material import PromptMaterial
 
 
 class Client(Protocol):
-    """Answers requests, each once and in any order; what is answered is kept before the next is asked."""
+    """Answers requests, each once and in any order; each answer is stored before the next request is sent."""
 
     is_stub: bool
-    """Its answers are made up."""
+    """The answers are not from a model."""
 
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
         """Yield the answer to every request.
 
         Args:
-            frames: digest -> (S, S, 3) RGB of what they show.
+            frames: digest -> (S, S, 3) RGB of their frames.
 
         Raises:
-            InputError: it cannot answer all of them.
+            InputError: a request cannot be answered.
         """
         ...
 
 
 def client_of(cfg: VlmConfig, material: PromptMaterial) -> Client:
-    """Return who answers under these settings. Raises InputError if the settings do not allow to send frames there."""
+    """Return the client of these settings. Raises InputError if they do not allow sending frames to the server."""
     if cfg.backend == "http":
         from trajpilot_core.vlm.clients.http import HttpClient
 
@@ -45,20 +45,20 @@ def client_of(cfg: VlmConfig, material: PromptMaterial) -> Client:
 
 
 class BatchFileClient:
-    """Says which answers are missing."""
+    """Reports missing answers."""
 
     is_stub = False
 
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-        """Refuse: an answer that is not there must be collected first.
+        """Send nothing: answers must be collected first.
 
         Raises:
-            InputError: there is a request without an answer.
+            InputError: a request has no answer.
         """
         if requests:
             raise InputError(
                 f"{len(requests)} requests of a take have no answer yet (the first is {requests[0].digest()}); write "
-                "them with `trajpilot vlm requests`, have them answered, and read them with `trajpilot vlm collect`"
+                "them with `trajpilot vlm requests`, answer them, and read the answers with `trajpilot vlm collect`"
             )
         return iter(())
 
@@ -67,23 +67,23 @@ NAME = "STUB"
 
 
 class StubClient:
-    """Follows from each label the one that most often comes next in training; it sees no frame."""
+    """Continues each label with the most frequent next label in training; it sees no frames."""
 
     is_stub = True
 
     def __init__(self, material: PromptMaterial) -> None:
         pairs: dict[str, Counter[str]] = defaultdict(Counter)
         first: Counter[str] = Counter()
-        for held in material.sequences_of.values():
-            for _, labels in held:
+        for sequences in material.sequences_of.values():
+            for _, labels in sequences:
                 first[labels[0]] += 1
-                for one, after in pairwise(labels):
-                    pairs[one][after] += 1
-        self._next = {one: _most_frequent(after) for one, after in pairs.items()}
+                for label, after in pairwise(labels):
+                    pairs[label][after] += 1
+        self._next = {label: _most_frequent(after) for label, after in pairs.items()}
         self._first = _most_frequent(first) if first else material.bank[0]
 
     def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-        """Yield an answer to every request."""
+        """Yield the answer to every request."""
         for request in requests:
             labels = [self._first]
             while len(labels) < request.items:
@@ -93,5 +93,5 @@ class StubClient:
 
 
 def _most_frequent(counted: Counter[str]) -> str:
-    """Return the most frequent label, of equally frequent ones the first in the alphabet."""
+    """Return the most frequent label; ties go to the first in alphabetical order."""
     return min(counted, key=lambda label: (-counted[label], label))

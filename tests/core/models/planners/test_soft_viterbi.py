@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from schemas.planners import ViterbiPlanNetConfig
-from trajpilot_core.models.planners.soft_viterbi import normalised_rows, soft_viterbi
+from trajpilot_core.models.planners.viterbi_plan_net import normalised_rows, soft_viterbi
 
 FLOOR = ViterbiPlanNetConfig().floor
 Layer = Callable[[Tensor, Tensor], Tensor]
