@@ -33,6 +33,7 @@ from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.actions import ActionChain, latents_of
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
+from trajpilot_core.stages.trained import Trainings, variants_by_chain
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.action_scorer import fit_action_scorer, scored
 from trajpilot_core.training.fit_action import ActionTask, new_action_predictor
@@ -130,25 +131,23 @@ def task_of(this: TokenRun, chain: Chain, seed: int) -> ActionTask:
     return ActionTask(own.context, latents.cpu(), this.fitted(chain), own.rows(DEV), own.labels, own.bank)
 
 
-def predictor_jobs(this: TokenRun, asked: Mapping[str, tuple[Chain, int, str]]) -> list[TrainingJob]:
-    """Write the tensors of the chains and seeds that are asked for to scratch; return the trainings of their
-    predictors.
+def predictor_jobs(this: TokenRun, wanted: Trainings) -> list[TrainingJob]:
+    """Write the inputs of the predictors of chains and seeds to scratch; return their trainings.
 
     Raises:
         TrainingError: no clip to fit on, or no training clip that a chain has not seen.
     """
     if not any(len(this.held_out(chain)) for chain in this.chains):
         raise TrainingError(
-            "no training clip is left for the fine-tuning that its predictor has not seen; add training videos"
+            "no training clip is left for fine-tuning that its predictor has not seen; add training videos"
         )
     jobs = []
-    for chain, seed in dict.fromkeys((chain, seed) for chain, seed, _ in asked.values()):
+    for (chain, seed), variants in variants_by_chain(wanted).items():
         task, shared = task_of(this, chain, seed), this.folder(seed) / "predictors"
         if not len(task.fit):
             raise TrainingError(f"chain {chain.name}: no clip to fit on; look at the rejects of ingest")
         own = shared / chain.name
         put_task(shared, own, action_tensors(task))
-        variants = [variant for of_chain, of_seed, variant in asked.values() if (of_chain, of_seed) == (chain, seed)]
         jobs += [chain_job(this.work, chain, seed, variant, own, shared) for variant in variants]
     return jobs
 

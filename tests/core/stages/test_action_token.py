@@ -256,10 +256,10 @@ def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
 
 def test_what_only_the_fine_tuning_reads_trains_no_predictor(memory: Kitchens) -> None:
     with pytest.raises(InputError, match="without a probe"):
-        action_token.sources(memory, CFG.replace(probe=SMALL.replace(tokens=None)), "")
+        action_token.STAGE.sources(memory, CFG.replace(probe=SMALL.replace(tokens=None)), "")
     names = {"utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"}
     assert set(action_token.STAGE.outside_shards) == names <= set(ActionTokenConfig.model_fields)
-    for source in action_token.sources(memory, CFG, ""):
+    for source in action_token.STAGE.sources(memory, CFG, ""):
         assert "probe_models" not in source.facts
         assert source.facts["e_tau"] == memory.parts("e_tau")[f"{source.shard.rpartition('/')[0]}/e_tau"]
 

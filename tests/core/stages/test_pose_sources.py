@@ -311,7 +311,7 @@ def test_trainings_that_workers_share_give_the_bytes_of_one_process(
 
 def test_a_training_reads_its_own_seed_s_encoder_and_neither_margin_nor_intervals(world: Memory) -> None:
     world.tables["video_motions"] = from_video(world, turned)
-    found = pose_sources.sources(world, CFG, "")
+    found = pose_sources.STAGE.sources(world, CFG, "")
     assert {source.shard for source in found} == {f"final/s0/{name}" for name in POSE_MODELS}
     assert found[0].facts["e_tau"] == world.parts("e_tau")["final/s0/e_tau"]
     names = {"margin", "decoding", "bootstrap", "confidence", "seed"}
