@@ -30,7 +30,6 @@ from trajpilot_core.stages import (
     scorer,
     text_bank,
     trajectories,
-    video_motions,
     vlm,
     vlm_rows,
 )
@@ -61,7 +60,7 @@ OF_EVENTS: tuple[AnyStage, ...] = (
 OF_POSES: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
-    video_motions.STAGE,
+    trajectories.SECOND,
     features.STAGE,
     text_bank.STAGE,
     alignment.STAGE,
@@ -73,7 +72,7 @@ OF_ACTIONS: tuple[AnyStage, ...] = (ingest.STAGE, features.STAGE, probe.STAGE)
 OF_TOKENS: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
-    video_motions.STAGE,
+    trajectories.SECOND,
     features.STAGE,
     text_bank.STAGE,
     alignment.STAGE,
@@ -87,7 +86,7 @@ OF_VLM: tuple[AnyStage, ...] = (vlm.STAGE, vlm_rows.STAGE)
 """The same where it asks for rows of vision-language models (VlmConfig)."""
 APART: tuple[AnyStage, ...] = (
     outcome.STAGE,
-    video_motions.STAGE,
+    trajectories.SECOND,
     pose_sources.STAGE,
     action_token.STAGE,
     *OF_LATENTS,

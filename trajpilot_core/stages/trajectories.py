@@ -1,4 +1,4 @@
-"""Stage `trajectories`: the head motion of every segment, 16 relative motions from the take's pose source."""
+"""Stages `trajectories`, `video_motions`: the head motion of every segment, 16 relative motions from a pose source."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
-from schemas.trajectories import TrajectoryConfig
+from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
@@ -105,3 +105,34 @@ STAGE = Stage(
     narrowed=with_details,
     output=Output("segments", "motions", ("source", "frame", "scale")),
 )
+
+
+def second_sources(inputs: Inputs, cfg: VideoMotionsConfig, data_root: str) -> list[Source]:
+    """Return one source per take, as `sources` does.
+
+    Raises:
+        InputError: the second source is that of the pose files, or its motions are not those of the segments.
+    """
+    if cfg.source == "aria":
+        raise InputError("video_motions.source=aria: those are the pose files; use pi3 or odometry")
+    if cfg.span != "segment":
+        raise InputError(f"video_motions.span={cfg.span}: the second set is of the segments themselves; use segment")
+    return sources(inputs, cfg, data_root)
+
+
+SECOND = Stage(
+    name="video_motions",
+    reads=("takes", "segments"),
+    writes=("video_motions",),
+    config=VideoMotionsConfig,
+    run=run,
+    version=VERSION,
+    summary="Videos -> a second set of 16 relative 6-DoF motions a segment, next to those of `trajectories`",
+    shard_by="take",
+    sources=second_sources,
+    pure_sources=True,
+    lowers=("video_motions.pi3.pixel_limit",),
+    uses_gpu=True,
+    output=Output("segments", "video_motions", ("source", "frame", "scale")),
+)
+"""The same from the video, next to the pose files: for the table of pose sources and for the action token."""
