@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
 
 from pydantic import JsonValue
@@ -47,7 +48,7 @@ class Trained(Generic[Config]):
     fits: Callable[[Work[Config], Trainings], Fits | None]
     """Write the inputs of pending trainings to scratch; None: they are committed already."""
     conclude: Callable[[Work[Config]], None] | None = None
-    """None: note the settings, and count windows."""
+    """None: `conclude_windows`."""
     results: tuple[str, ...] = ()
     """Entries that the conclusion writes."""
 
@@ -60,31 +61,32 @@ def trained_stage(trained: Trained[Config], **declared: Any) -> Stage[Config]:
         declared: the other fields of `Stage`.
     """
 
-    def sources(inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
-        known = trained.trainings(inputs, cfg)
-        facts = trained.facts(inputs, cfg, known) if known else {}
-        return [Source(name, facts=facts[name]) for name in known]
-
-    def run(work: Work[Config]) -> None:
-        run_trainings(trained, work)
-
-    def conclude(work: Work[Config]) -> None:
-        if not work.trained:
-            work.sink.table(trained.curves, table_of(CurvePoint, []))
-        work.sink.models(trained.entry, {"config": work.config.model_dump_json()})
-        n_windows = work.inputs.table("windows", ["horizon"]).num_rows
-        work.sink.count(n_windows, n_windows)
-
     return Stage(
         writes=(trained.entry, trained.curves, *trained.results),
-        run=run,
+        run=partial(run_trainings, trained),
         shard_by="training",
-        sources=sources,
+        sources=partial(sources_of_trainings, trained),
         pure_sources=True,
         uses_gpu=True,
-        conclude=trained.conclude or conclude,
+        conclude=trained.conclude or partial(conclude_windows, trained),
         **declared,
     )
+
+
+def sources_of_trainings(trained: Trained[Config], inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
+    """Return one source per training."""
+    known = trained.trainings(inputs, cfg)
+    facts = trained.facts(inputs, cfg, known) if known else {}
+    return [Source(name, facts=facts[name]) for name in known]
+
+
+def conclude_windows(trained: Trained[Config], work: Work[Config]) -> None:
+    """Write the settings of the models, and an empty table of curves where there is no training; rows are windows."""
+    if not work.trained:
+        work.sink.table(trained.curves, table_of(CurvePoint, []))
+    work.sink.models(trained.entry, {"config": work.config.model_dump_json()})
+    n_windows = work.inputs.table("windows", ["horizon"]).num_rows
+    work.sink.count(n_windows, n_windows)
 
 
 def run_trainings(trained: Trained[Config], work: Work[Config]) -> None:
