@@ -1,10 +1,10 @@
-"""How many stages this machine runs at a time."""
+"""How many stages this machine can run at a time."""
 
 import os
 from pathlib import Path
 
 MEMORY_OF_A_STAGE = 16 * 10**9
-"""Bytes of host memory that no stage exceeds at the size of the paper's corpus, with the models on a GPU."""
+"""Host memory, bytes, that no stage exceeds on the paper's corpus with the models on a GPU."""
 LIMITS, LISTING = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 UNKNOWN_MEMORY = 0
 """Where the system does not report it, one stage runs at a time."""
@@ -15,7 +15,7 @@ def stages_at_once(asked: int | None, workers: int) -> int:
 
     Args:
         asked: RunOptions.stages_at_once; None: what the machine has.
-        workers: processes of each stage; in addition to them it keeps about one core busy itself.
+        workers: processes of each stage, in addition to about one core for the stage itself.
     """
     if asked is not None:
         return asked
@@ -42,7 +42,7 @@ def usable_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int:
 def free_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int | None:
     """Return the bytes of memory that new work may take; None where the system does not report it.
 
-    Of a container (cgroup v2) that is its limit less what its processes hold: what it caches of files can be dropped.
+    In a container (cgroup v2): its limit minus the memory of its processes, since its file cache can be dropped.
     """
     free = usable_memory(listing, limits)
     if free == UNKNOWN_MEMORY:

@@ -227,7 +227,7 @@ def test_plan_of_some_stages_takes_the_others_as_they_are(run: RunOptions, corpu
 def test_a_choice_that_contradicts_itself_is_refused(run: RunOptions) -> None:
     with pytest.raises(InputError, match="only toy_sum and from toy_vectors exclude each other"):
         planned(run.replace(only=("toy_sum",), from_stage="toy_vectors"))
-    with pytest.raises(InputError, match="force toy_ingest: this run asks only for toy_vectors, toy_sum"):
+    with pytest.raises(InputError, match="force toy_ingest: this run includes only toy_vectors, toy_sum"):
         planned(run.replace(from_stage="toy_vectors", force=("toy_ingest",)))
 
 
