@@ -184,7 +184,10 @@ def test_a_stage_that_waits_names_the_inputs_that_changed_already(run: RunOption
     (corpus / "longer.txt").write_text("1")
     run_toys(run, both, until="toy_ingest")
     row = planned(run, both)["toy_sum"]
-    assert (row.state, row.why) == ("stale", "input toy_takes changed in 2 takes: longer, take4; unknown until toy_vectors has run")
+    assert (row.state, row.why) == (
+        "stale",
+        "input toy_takes changed in 2 takes: longer, take4; unknown until toy_vectors has run",
+    )
 
 
 def test_a_file_that_is_missing_and_one_that_came_are_called_so(run: RunOptions, corpus: Path) -> None:

@@ -328,7 +328,7 @@ def test_a_training_that_delivers_no_model_is_refused(memory: Memory, tmp_path: 
                 pass
 
     broken = {**stages, "alignment": replace(stages["alignment"], run=empty)}
-    with pytest.raises(StoreError, match="training 'final/s0/e_tau': it ended without e_tau"):
+    with pytest.raises(StoreError, match="training 'final/s0/e_tau': ended without e_tau"):
         execute(broken["alignment"], SETTINGS, options(tmp_path), broken)
 
 

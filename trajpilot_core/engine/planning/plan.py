@@ -1,4 +1,4 @@
-"""What a run would do, and what is there: from looks alone, files are not read. Imports neither torch nor Prefect."""
+"""Plan and status: what a run would do and what exists, without reading files. Imports neither torch nor Prefect."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,27 +42,27 @@ class PlanRow:
 
     stage: str
     state: Freshness
-    """`unknown`: fresh or stale, a stage before it decides."""
+    """`unknown`: fresh or stale, depending on a stage before it."""
     why: str
     compute: int | None
-    """Units to compute, None where that is not known yet."""
+    """Units to compute; None where that is not known yet."""
     bound: CountBound
     """Of `compute`."""
     removed: int | None
-    """Units of the output that counts which are no longer asked for; None where that is not known yet."""
+    """Units of the current output that a new one would not have; None where that is not known yet."""
     reused: int | None = None
-    """Units that are there already; at least so many where `compute` is at most."""
+    """Units that exist already; a lower bound where `compute` is an upper one."""
     rejected: int | None = None
-    """Rows lost in the units that are reused; what is computed may lose more."""
+    """Rows lost in the reused units; computed ones may lose more."""
     asked: bool = True
-    """The run asks for this stage (--only, --from)."""
+    """The run includes this stage (--only, --from)."""
     needs: Needs | None = None
-    """What computing it will take; None: nothing is computed, or nobody knows how much, or it never ran here."""
+    """Expected needs; None: nothing is computed, or the amount is unknown, or the stage never ran here."""
     current: Manifest | None = field(default=None, repr=False)
-    """The output that counts, as it was found."""
+    """The current output."""
 
     def work(self) -> str:
-        """Return the amount of work as people read it."""
+        """Return the amount of work in words."""
         return "unknown" if self.compute is None else f"{self.bound} {self.compute:,}"
 
 
@@ -245,7 +245,7 @@ def _stale(
 
 
 def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> tuple[int, int]:
-    """Return the units that are there already, and the rows that were lost in them."""
+    """Return the number of units that exist already, and the rows that were lost in them."""
     found = None if unread else usable_manifest(folder, work)
     if found is not None:
         return work.n_units, units_lost(found.rejected)
@@ -258,11 +258,11 @@ def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> tuple[int, int]
 
 @dataclass(frozen=True)
 class StatusRow:
-    """One stage as it stands."""
+    """The state of one stage."""
 
     plan: PlanRow
     rows: int | None
-    """Rows out of the output that counts; None where there is none."""
+    """Rows of the current output; None where there is none."""
     rejected: int | None
     started: str | None
     """When it was computed, ISO 8601 in UTC."""
@@ -271,7 +271,7 @@ class StatusRow:
 
 
 def status(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> list[StatusRow]:
-    """Return the state of every stage, in order; files are looked at, not read."""
+    """Return the state of every stage, in order; sizes and times of files are checked, files are not read."""
     folder = open_folder(run.root, run.protocols)
     return [_status_row(folder, row) for row in plan(stages, config, run)]
 
