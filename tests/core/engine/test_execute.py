@@ -128,7 +128,7 @@ def test_opening_what_was_not_declared_fails(tmp_path: Path, corpus: Path) -> No
         work.inputs.table("toy_takes")
 
     stages = toys_with(toy.SUM, run=nosy)
-    with pytest.raises(StoreError, match=r"stage toy_sum opens 'toy_takes', but declares only"):
+    with pytest.raises(StoreError, match=r"stage toy_sum opens 'toy_takes' but declares only"):
         run_toys(options(tmp_path / "root", corpus), stages)
 
 

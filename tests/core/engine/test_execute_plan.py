@@ -151,7 +151,7 @@ def test_repair_never_drops_what_another_version_wrote(tmp_path: Path, corpus: P
     path = Path(done["toy_sum"].ref.uri)
     body = {name: value for name, value in json.loads(path.read_bytes()).items() if name != "sha256"}
     path.write_text(json.dumps({**body, "new": 1, "sha256": fingerprint({**body, "new": 1})}))
-    with pytest.raises(VersionError, match="whole, but not as this version writes it"):
+    with pytest.raises(VersionError, match="undamaged, but another version wrote it"):
         current_manifest(open_folder(run.root), "toy_sum")
     assert [item.is_sure for item in verify(run.root, repair=True)] == [False, False]
     assert path.exists()

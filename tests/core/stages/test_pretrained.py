@@ -332,5 +332,5 @@ def test_a_protocol_that_may_not_be_opened_is_refused_before_anything_is(other: 
     config = started(other)
     away = config.alignment.pretrained.replace(place="s3://bucket/run")
     away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
-    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3', allowed are file"):
+    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3'; allowed are file"):
         run_world(root, whole(), away_too, until="alignment", protocols=("file",))

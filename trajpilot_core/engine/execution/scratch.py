@@ -20,7 +20,7 @@ LEASE = ".lease"
 
 
 def scratch_folder(run: RunOptions, name: str) -> Path:
-    """Return the private folder of a computation: below the root; for a remote root in the system's temporary folder."""
+    """Return the private folder of a computation: below the root, or in the temporary folder where that is remote."""
     if "://" in run.root and not run.root.startswith("file:"):
         return Path(tempfile.gettempdir()) / f"trajpilot-{fingerprint(run.root)[:16]}" / name
     return Path(run.root.removeprefix("file://")).absolute() / "scratch" / name

@@ -22,7 +22,7 @@ class Watched(Record):
 
 
 def noticed(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
-    """Check once; return what is stale and why, if files equal those of the last check and not those of the last report.
+    """Check once; return what is stale and why, if files equal those of the last check, not of the last report.
 
     Two equal checks mean that no download is running. Only changed files count: neither a running pipeline, which has
     fewer stages stale from check to check, nor a take that no run can fix triggers another run.
