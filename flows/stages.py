@@ -15,7 +15,7 @@ from trajpilot_core.stages import EVERY_STAGE, selected
 
 
 def stage_body(stage: str) -> Callable[[PipelineConfig, RunOptions], ArtifactRef]:
-    """Return what the flow of one declared stage does."""
+    """Return the function of the flow of one declared stage."""
 
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
         asked = selected(run.replace(only=run.only or (stage,)), config)
@@ -39,5 +39,5 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     """Return the flow of a stage of the list: `flows.stages.features`."""
     if name not in EVERY_STAGE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage is called so")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: there is no such stage")
     return stage_flow(name)

@@ -1,4 +1,4 @@
-"""A plan for a video of one's own as a task; what it says is in the UI as a table and a page."""
+"""Prediction for a video of your own as a task; the plan is shown in the UI as a table and a page."""
 
 from prefect import State, task
 from prefect.artifacts import create_table_artifact
@@ -33,7 +33,7 @@ def predict_plan(query: PlanQuery, run: RunOptions) -> State[str]:
 
 
 def steps_table(plan: Plan) -> list[dict[str, str]]:
-    """Return one row a step: its label, then the five best with their scores."""
+    """Return one row per step: its label, then the top five with their scores."""
     return [
         {"step": role(step.position, plan.horizon), "plan": literal(step.label)}
         | {f"no. {n}": literal(f"{top.label} ({top.score:.2f})") for n, top in enumerate(step.top, start=1)}

@@ -1,4 +1,4 @@
-"""The last step of a stage that writes pages: a copy where people look for it, and its summary in the UI."""
+"""Last step of a stage that writes pages: a copy in `<root>/reports`, and a summary in the UI."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,25 +16,25 @@ from trajpilot_core.report.ui.link import link_to
 from trajpilot_core.report.ui.summary import outcome_summary, poses_summary, summary
 
 LOG = logging.getLogger("trajpilot")
-TITLE = "The report: its main figures, and where it lies"
+TITLE = "The report: main figures and location"
 PAGES: Mapping[str, Callable[[Committed, str], str]] = {
     "report": summary,
     "outcome": outcome_summary,
     "pose_sources": poses_summary,
 }
-"""Stage that writes pages -> the summary of what it wrote."""
+"""Stage that writes pages -> function that returns their summary."""
 
 
 def linked(path: str) -> str:
-    """Return the line that opens a page from the UI; empty where its UI cannot serve it."""
+    """Return a line with the link to a page; empty where the UI cannot serve it."""
     link = link_to(path)
     return f"[Open the page]({link}) (served by `trajpilot ui` on this root)\n\n" if link else ""
 
 
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
-    """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary with a link."""
+    """Copy the report's documents to `<root>/reports`, and publish path, summary and link."""
     path = place_documents(report, run.root)
     publish_page("report-summary", TITLE, linked(path) + PAGES[report.stage](committed_under(config, run), path))
     LOG.info("%-13s %s", "report", path)
-    return Completed(message=f"the report lies at {path}", data=path)
+    return Completed(message=f"the report is at {path}", data=path)

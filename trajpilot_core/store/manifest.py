@@ -192,7 +192,7 @@ def write_data(folder: Folder, stage: str, below: str, suffix: str, content: byt
     if len(content) > LARGEST_FILE_BYTES:
         raise StoreError(
             f"stage {stage} writes a file (*.{suffix}) of {len(content):,} bytes; at most "
-            f"{LARGEST_FILE_BYTES:,} are allowed; write a table by take (Stage.shard_by), a model in parts with separate keys"
+            f"{LARGEST_FILE_BYTES:,} are allowed; write a table by take (Stage.shard_by), a model in parts"
         )
     sha256 = hashlib.sha256(content).hexdigest()
     name = f"{below}/data-{sha256}.{suffix}"
