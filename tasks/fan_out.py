@@ -41,7 +41,7 @@ LOOK_S = 10.0
 DEAF_S = 600.0
 """How long the server may not answer, e.g. while it restarts."""
 AHEAD = 4
-"""Scheduled runs that wait for a worker at a time, or one per worker where there are more; others are started when these
+"""Scheduled runs that wait for a worker at a time, or one per worker where there are more; others start when these
 begin. A busy server takes seconds per request, during which this run would compute nothing."""
 HERE = "this run"
 

@@ -1,10 +1,9 @@
-"""Every stage of the pipeline, in order: the only list. Imports neither torch nor Prefect.
+"""The list of all stages of the pipeline, in order. Imports neither torch nor Prefect.
 
-A new stage is a file of this folder that declares `STAGE`, with its import and its line in the list below. Plan and
-status, the flows and their deployments, the forms, and the rejects that the report shows follow from the list. Settings
-of its own are a record and a field of PipelineConfig (schemas/config.py); without them it names those of another stage.
-Tests then ask for its row in the README's table, its line in deployments/prefect.yaml, and its pool in
-docs/operations.md.
+A new stage is a file in this folder that declares `STAGE`, with its import and its line in the list below. Plan and
+status, the flows and their deployments, the forms, and the rejects in the report are derived from the list. Its
+settings are a record and a field of PipelineConfig (schemas/config.py), or those of another stage. Tests then require
+its row in the README's table, its line in deployments/prefect.yaml, and its pool in docs/operations.md.
 """
 
 from schemas.config import PipelineConfig, RunOptions
@@ -47,7 +46,7 @@ REPORTED: tuple[AnyStage, ...] = (
     probe.STAGE,
     evaluation.STAGE,
 )
-"""All stages of planning but the report, which shows what each of them rejected."""
+"""All stages of planning except the report, which shows the rejects of each."""
 OF_EVENTS: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
@@ -79,11 +78,11 @@ OF_TOKENS: tuple[AnyStage, ...] = (
     probe.STAGE,
     action_token.STAGE,
 )
-"""The same with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
+"""The same, with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
 OF_LATENTS: tuple[AnyStage, ...] = (latent.STAGE, latent_plans.STAGE)
-"""What a run of planning has in addition before its evaluation where it plans in latents (LatentConfig.is_asked)."""
+"""Additional stages before the evaluation of a run that plans in latents (LatentConfig.is_asked)."""
 OF_VLM: tuple[AnyStage, ...] = (vlm.STAGE, vlm_rows.STAGE)
-"""The same where it asks for rows of vision-language models (VlmConfig)."""
+"""The same for a run with rows of vision-language models (VlmConfig)."""
 APART: tuple[AnyStage, ...] = (
     outcome.STAGE,
     trajectories.SECOND,
@@ -92,17 +91,17 @@ APART: tuple[AnyStage, ...] = (
     *OF_LATENTS,
     *OF_VLM,
 )
-"""Those that runs of planning do not have."""
+"""Stages that a default run of planning does not have."""
 STAGES: dict[str, AnyStage] = {
     stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED, (*OF_LATENTS, *OF_VLM)))
 }
-"""Those of a run of planning."""
+"""Stages of a default run of planning."""
 EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
-"""All that a run can have; a command, a flow or a form takes them from here."""
+"""All stages that a run can have, for commands, flows and forms."""
 
 
 def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
-    """Return the stages that a run of these settings has, by the kind of its corpus and by what is asked."""
+    """Return the stages of a run with these settings, by the kind of its corpus and by what is enabled."""
     if config.pose_sources.is_asked:
         return {stage.name: stage for stage in OF_POSES}
     if spec_of(config.ingest.corpus).is_of_events:
@@ -121,10 +120,10 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
 
 
 def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
-    """Return the names of the stages that `run` asks for, in order.
+    """Return the names of the stages that `run` selects, in order.
 
     Raises:
-        InputError: a name is not a stage, or no stage of this corpus.
+        InputError: a name is not a stage, or not a stage of this corpus.
     """
     known = stages_of(config)
     asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]

@@ -1,4 +1,4 @@
-"""TrajPilot's token in the attentive probe: predicts actions in event form, fine-tunes a probe for each row, scores.
+"""TrajPilot's token in the attentive probe: predicts actions as events, fine-tunes a probe per row, and scores it.
 
 Source: paper, appendix on EPIC-KITCHENS-100; docs/decisions/epic-token.md.
 """
@@ -51,7 +51,7 @@ VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> ActionTokenConfig:
-    """Return the settings of the stage with those of predictor, scorer and probe that it works with."""
+    """Return the settings of the stage with those of predictor, scorer and probe that it uses."""
     scorer = config.scorer.replace(ablations=())
     return config.action_token.replace(predictor=config.predictor, scorer=scorer, probe=config.probe)
 
@@ -85,7 +85,7 @@ def facts(inputs: Inputs, cfg: ActionTokenConfig, known: Trainings) -> dict[str,
 
 
 def seeds_to_run(inputs: Inputs) -> list[int]:
-    """Return the seeds of E_tau that have a probe, with which the rows of a seed begin.
+    """Return the seeds of E_tau that also have a probe, from which the rows of a seed start.
 
     Raises:
         InputError: there is none.
@@ -112,7 +112,7 @@ def fits(work: Work[ActionTokenConfig], wanted: Trainings) -> Fits:
 
 
 def conclude(work: Work[ActionTokenConfig]) -> None:
-    """Fit the scorers, fine-tune a probe for each row and seed, answer the tested clips and score them."""
+    """Fit the scorers, fine-tune a probe per row and seed, answer the tested clips and score the answers."""
     from trajpilot_core.stages.token_parts import loaded, makers_of_seed, tune_seed
     from trajpilot_core.training.loop import one_thread
 
@@ -144,8 +144,8 @@ def write_results(
 
     Args:
         work: of the stage.
-        found: what the rows of each seed answered.
-        curves: of the predictors, which their trainings have written, and of the scorers.
+        found: answers of the rows of each seed.
+        curves: of the predictors, written by their trainings, and of the scorers.
         events: the clips as events.
         data: the clips.
     """
@@ -171,11 +171,11 @@ def write_results(
         *(check for seed in found for check in seed.checks),
     ]
     scores = [score for one in answered for score in action_scores(one, tested, work.config.tuned)]
-    said = [row for one in answered for row in probe.answer_table(one, data, rows).to_pylist()]
+    answer_rows = [row for one in answered for row in probe.answer_table(one, data, rows).to_pylist()]
     tables: dict[str, list[Record]] = {
         "token_scores": [*scores],
         "token_contrasts": [*contrasts],
-        "token_answers": [ProbeAnswer.model_validate(row) for row in said],
+        "token_answers": [ProbeAnswer.model_validate(row) for row in answer_rows],
         "token_checks": [*checks],
         "token_tuned_curves": [*curves[1], *tuned_curve],
     }

@@ -74,7 +74,7 @@ def fits(work: Work[AlignmentConfig], wanted: Trainings) -> Fits | None:
 
 
 def conclude(work: Work[AlignmentConfig]) -> None:
-    """Write the folds and the settings of the models, and count the segments with head motion."""
+    """Write the folds and the settings of the models; count the segments with head motion."""
     takes = Contributions.read(work.inputs, ())
     fold_of = folds_for(takes.train, work.config)
     folds = {"take_id": pa.array(fold_of, pa.string()), "fold": pa.array(fold_of.values(), pa.int64())}

@@ -1,4 +1,4 @@
-"""The stage `probe` on every patch: clips are encoded in every epoch. Source: docs/decisions/epic-probe.md."""
+"""The stage `probe` on every patch: clips are encoded in each epoch. Source: docs/decisions/epic-probe.md."""
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
@@ -16,7 +16,7 @@ from trajpilot_core.training.fit_probe import load_probe, probe_task
 
 
 def run_full(work: Work[ProbeConfig]) -> None:
-    """Fit the grids of the seeds that are asked for, one seed after the other, and answer the tested clips."""
+    """Fit the grids of the pending seeds, one after the other, and answer the tested clips."""
     cfg, runtime = work.config, work.runtime
     assert cfg.encoder is not None
     data = load_clips(work.inputs, cfg.encoder.token_shape[0])
@@ -27,9 +27,11 @@ def run_full(work: Work[ProbeConfig]) -> None:
         stream = stream_of(work, data, encoder)
         for at, name in enumerate(asked):
             seed = trainings(cfg)[name]
-            told = portion(runtime.progress, at * cfg.epochs, len(asked) * cfg.epochs)
+            progress = portion(runtime.progress, at * cfg.epochs, len(asked) * cfg.epochs)
             folder, model = runtime.training_scratch[name], f"{FINAL.name}/{VARIANT}"
-            chosen = fit_full_probe(model, seed, task, cfg, stream, folder, runtime.device, told, runtime.checkpoint_s)
+            chosen = fit_full_probe(
+                model, seed, task, cfg, stream, folder, runtime.device, progress, runtime.checkpoint_s
+            )
             probe = load_probe(chosen, task, cfg, runtime.device)
             classes = {part: found.numpy() for part, found in task.classes.items()}
             tested = stream_of(work, data, encoder, "test")

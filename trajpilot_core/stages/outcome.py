@@ -1,4 +1,4 @@
-"""Outcome: made or missed, predicted from what precedes a shot; trains every row, scores it, and writes its pages."""
+"""Outcome (made or missed), predicted from what precedes a shot: trains every row, scores it, and writes its pages."""
 
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ VERSION = 4  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> OutcomeConfig:
-    """Return the settings of the stage with those of predictor, scorer and evaluation that it works with."""
+    """Return the settings of the stage with those of predictor, scorer and evaluation that it uses."""
     scorer = config.scorer.replace(ablations=())
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     return config.outcome.replace(predictor=config.predictor, scorer=scorer, **measured)
@@ -90,18 +90,18 @@ def conclude(work: Work[OutcomeConfig]) -> None:
     judged = fitted_judgements([one.models(ENTRY).about for one in work.trained.values()], shots)
     answers: list[ShotAnswer] = []
     of_scorers: list[CurvePoint] = []
-    said: dict[str, str] = {"config": work.config.model_dump_json()}
+    about: dict[str, str] = {"config": work.config.model_dump_json()}
     with one_thread(work.runtime.device):
         for seed in seeds:
-            steps.begin(f"scorer of seed {seed}, and the answers of all rows")
+            steps.begin(f"scorer and answers of seed {seed}")
             models, curve = models_of_seed(this, seed)
             answers += answers_of(models, shots, seed)
             of_scorers += curve
             judged.append(sight_judgement(models, shots, seed))
             key = model_key(FINAL, seed, "scorer")
             work.sink.model(ENTRY, key, {name: v.cpu().numpy() for name, v in models.scorer.state_dict().items()})
-            said[key] = models.decision.model_dump_json()
-    work.sink.models(ENTRY, said)
+            about[key] = models.decision.model_dump_json()
+    work.sink.models(ENTRY, about)
     work.sink.table("outcome_scorer_curves", table_of(CurvePoint, of_scorers))
     work.sink.reject(rejects)
     work.sink.count(len(shots) + sum(row.n_units for row in rejects), len(shots))
@@ -136,7 +136,7 @@ def write_results(
     counts = ", ".join(f"{int((shots.split == at).sum())} {name}" for at, name in enumerate(("train", "dev", "test")))
     facts = [
         f"shots: {counts}; takes: {', '.join(f'{len(held)} {name}' for name, held in kinds.items())}",
-        f"{shared} captures hold test takes and other takes, whose wearer and room a model may have seen",
+        f"{shared} captures have test takes and other takes, so a model may have seen their wearer and room",
         origin_of_models(work.inputs.models("e_tau").about, work.config.net, "the captions of this corpus"),
     ]
     is_simulated = SIMULATED in {row["corpus"] for row in takes}

@@ -23,7 +23,7 @@ log = logging.getLogger("trajpilot")
 ENTRY = "planner_models"
 VERSION = 1  # raise when the numbers that this stage writes change
 TAKES_GIVE = ("segments", "windows", "features", "motions")
-"""Entries that trainings read of each take; motions decide which windows there are, and nothing else here."""
+"""Entries that trainings read of each take; motions only decide which windows exist."""
 
 
 def trainings(inputs: Inputs, cfg: PlannersConfig) -> Trainings:

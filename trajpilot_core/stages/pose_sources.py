@@ -1,7 +1,7 @@
-"""Pose sources: predictors trained on one source of head motion and asked with another; trains, scores, writes pages.
+"""Pose sources: predictors trained on one source of head motion and tested with another; trains, scores, writes pages.
 
-One frozen E_tau, fitted on pose files; only the predictors' trajectories differ; every row is given the true middle
-trajectories, from the source that it is asked with (paper, robustness to RGB-only camera poses).
+One frozen E_tau, fitted on pose files; only the predictors' trajectories differ; every row gets the true middle
+trajectories from the source it is tested with (paper, robustness to RGB-only camera poses).
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> PoseSourcesConfig:
-    """Return the settings of the stage with those of predictor, decoding and evaluation that it works with."""
+    """Return the settings of the stage with those of predictor, decoding and evaluation that it uses."""
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     predictor = config.predictor.replace(twin_goal_dropout=None)
     return config.pose_sources.replace(predictor=predictor, decoding=config.scorer.decoding, **measured)
@@ -84,7 +84,7 @@ def facts(inputs: Inputs, cfg: PoseSourcesConfig, known: Trainings) -> dict[str,
 
 
 def variant_of(model: str) -> str:
-    """Return as which variant one of `POSE_MODELS` is trained and asked."""
+    """Return the variant as which one of `POSE_MODELS` is trained and tested."""
     return "no_traj" if model == "none" else "traj"
 
 
@@ -105,7 +105,7 @@ def fits(work: Work[PoseSourcesConfig], wanted: Trainings) -> Fits:
 
 
 def conclude(work: Work[PoseSourcesConfig]) -> None:
-    """Ask each predictor as its rows say, score and judge; write tables and pages."""
+    """Test each predictor with the sources of its rows, score and judge; write tables and pages."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on
@@ -134,7 +134,7 @@ def conclude(work: Work[PoseSourcesConfig]) -> None:
 
 
 def sources_of(inputs: Inputs) -> tuple[str, str]:
-    """Return where the head motion of both stages came from, as their tables say."""
+    """Return the sources of head motion of both stages, from their tables."""
     first, second = (
         "/".join(sorted(set(inputs.table(name, ["source"])["source"].to_pylist())))
         for name in ("motions", "video_motions")
@@ -143,14 +143,14 @@ def sources_of(inputs: Inputs) -> tuple[str, str]:
 
 
 def judge_model(work: Work[PoseSourcesConfig], model: str, named: str, seed: int, task: "PredictorTask") -> Judgement:
-    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors of the windows of `task`.
+    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors on the windows of `task`.
 
     Args:
         work: of the stage.
         model: one of `POSE_MODELS`.
-        named: what it is trained on, as printed.
+        named: printed name of its training data.
         seed: of the training.
-        task: whose windows give the floors.
+        task: its windows give the floors.
     """
     from trajpilot_core.evaluation.trained_rows import TRAINED
     from trajpilot_core.training.convergence import complete, judge_scores
@@ -186,7 +186,7 @@ def tasks_of(
 
 
 def union(task: "PredictorTask", latents_SE: "Tensor") -> "PredictorTask":
-    """Return the task that is fitted on every window twice, with its latents and with others, which dev has."""
+    """Return a task with every training window twice, with its own latents and with others; dev has the others."""
     import torch
 
     n = len(task.latents)
@@ -203,12 +203,12 @@ def union(task: "PredictorTask", latents_SE: "Tensor") -> "PredictorTask":
 def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: "PredictorTask") -> "TrainingJob":
     """Write the tensors of a predictor to scratch, and return its training.
 
-    The mixture has twice the windows, so twice the steps an epoch; `both_equal` has half the epochs.
+    The mixture has twice the windows and so twice the steps per epoch; `both_equal` has half the epochs.
 
     Args:
         work: of the stage.
         name: of the training.
-        of: its seed, and which of `POSE_MODELS` it is.
+        of: its seed, and its name in `POSE_MODELS`.
         task: its tensors.
     """
     from trajpilot_core.training.fit_predictor import task_tensors
@@ -233,7 +233,7 @@ def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: 
 
 
 def fitted(work: Work[PoseSourcesConfig], name: str, task: "PredictorTask") -> "CausalPredictor":
-    """Build the frozen predictor of a training that has ended."""
+    """Build the frozen predictor of a finished training."""
     import torch
 
     from trajpilot_core.training.fit_predictor import new_predictor
@@ -286,8 +286,8 @@ def write_results(
     first, second, *_ = trained_on(sources).values()
     facts = [
         f"head motion of the stage trajectories: {first}; of video_motions: {second}",
-        f"windows left out because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
-        f"median step of {first}, to which the scale rule brings the others: {found.step_m:.4f} m",
+        f"windows excluded because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
+        f"median step of {first}, to which the scale rule scales the others: {found.step_m:.4f} m",
         origin_of_models(work.inputs.models("e_tau").about, work.config.net, f"{first} of this run"),
     ]
     takes = work.inputs.table("takes", ["corpus"])["corpus"].to_pylist()

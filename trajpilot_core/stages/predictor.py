@@ -1,5 +1,5 @@
 """Causal predictors, per seed: three checkpoints of the final chain, two of each fold's, and goal-dropout twins of
-traj and no_traj where they are asked for (paper, 3.4; docs/decisions/closed-vocabulary.md, anticipation.md)."""
+traj and no_traj where they are enabled (paper, 3.4; docs/decisions/closed-vocabulary.md, anticipation.md)."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -107,7 +107,7 @@ def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
 
 
 def conclude(work: Work[PredictorConfig]) -> None:
-    """Write the settings of the models; count and reject training and dev windows, evaluation counts those of test."""
+    """Write the settings of the models; count and reject windows of training and dev (evaluation: those of test)."""
     from trajpilot_core.data.planning import count_windows
 
     found = count_windows(work.inputs, "predictor")

@@ -164,7 +164,7 @@ BROKEN_METADATA = [
     ("takes.json", b'[{"a": -Infinity}]', "at byte 7"),
     (SPLITS, None, "splits.json is missing"),
     (SPLITS, b'{"take_uid_to_split": []}', "take_uid_to_split"),
-    (SPLITS, b'{"take_uid_to_split": {"x": "holdout"}}', "names no take of the splits train and val"),
+    (SPLITS, b'{"take_uid_to_split": {"x": "holdout"}}', "lists no take of the splits train and val"),
 ]
 
 

@@ -223,7 +223,7 @@ def test_motions_cover_the_segment_the_action_or_the_gap_between_them() -> None:
     nothing = pa.nulls(details.num_rows, pa.float64())
     memory.tables["details"] = details.set_column(at, details.schema.field(at), nothing)
     assert spans_of(memory, cfg).num_rows == 372
-    with pytest.raises(InputError, match="not every segment is what is seen before an action"):
+    with pytest.raises(InputError, match="needs segments that each precede an action"):
         spans_of(memory, cfg.replace(span="action"))
 
 
