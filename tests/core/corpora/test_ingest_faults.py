@@ -255,7 +255,7 @@ def test_an_emptied_split_names_the_codes_that_emptied_it(tmp_path: Path) -> Non
 
 def test_training_that_dev_would_swallow_is_an_error(tmp_path: Path) -> None:
     root = healthy(tmp_path).write()
-    with pytest.raises(InputError, match=r"all 3 training captures .*dev_min"):
+    with pytest.raises(InputError, match=r"all 3 usable training captures .*dev_min"):
         ingest(root, SMALL.replace(dev_min=3))
 
 
