@@ -40,12 +40,11 @@ RETRIED: dict[str, Any] = {
     "retry_delay_seconds": RETRY_DELAYS_S,
     "retry_condition_fn": can_heal,
     "cache_policy": NO_CACHE,
-    "persist_result": False,
 }
 """Options of both tasks."""
 
 
-@task(task_run_name="{name}", **RETRIED)
+@task(task_run_name="{name}", persist_result=False, **RETRIED)
 def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
     """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
     with StageProgress(name) as progress, compiling(run.compile_models):
@@ -59,7 +58,7 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
     return Completed(name=state_name, message=outcome.message(), data=outcome.ref)
 
 
-@task(task_run_name="{group.stage}", **RETRIED)
+@task(task_run_name="{group.stage}", persist_result=False, **RETRIED)
 def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> State[str]:
     """Compute the shards of a group that are missing; the run that started the group folds them into one manifest."""
     with StageProgress(group.stage) as progress, compiling(run.compile_models):

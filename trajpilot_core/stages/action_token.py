@@ -19,7 +19,7 @@ from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.pretrained import event_facts
-from trajpilot_core.stages.trained import Facts, Fits, Trained, Trainings, trained_stage
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
@@ -192,7 +192,7 @@ def write_results(
 
 
 STAGE = trained_stage(
-    Trained(ENTRY, "token_curves", trainings, facts, fits, conclude, tuple(TABLES)),
+    TrainedStage(ENTRY, "token_curves", trainings, facts, fits, conclude, tuple(TABLES)),
     name="action_token",
     reads=READS,
     config=ActionTokenConfig,

@@ -12,7 +12,7 @@ from trajpilot_core.data.imported_fits import folds_for
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.pretrained import e_tau_facts, import_e_tau, settings_of_e_tau
-from trajpilot_core.stages.trained import Facts, Fits, Trained, Trainings, trained_stage
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
 if TYPE_CHECKING:
     from trajpilot_core.training.jobs import TrainingJob
@@ -86,7 +86,7 @@ def conclude(work: Work[AlignmentConfig]) -> None:
 
 
 STAGE = trained_stage(
-    Trained("e_tau", "alignment_curves", trainings, facts, fits, conclude, results=("folds",)),
+    TrainedStage("e_tau", "alignment_curves", trainings, facts, fits, conclude, results=("folds",)),
     name="alignment",
     reads=("takes", "take_contents", "segments", "motions", "text_bank"),
     config=AlignmentConfig,

@@ -12,7 +12,7 @@ from trajpilot_core.data.cross_fitting import model_key
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages.predictor import TAKES_GIVE
-from trajpilot_core.stages.trained import Facts, Fits, Trained, Trainings, trained_stage
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
 if TYPE_CHECKING:
     from trajpilot_core.training.jobs import TrainingJob
@@ -90,7 +90,7 @@ def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
 
 
 STAGE = trained_stage(
-    Trained(ENTRY, "latent_curves", trainings, facts, fits),
+    TrainedStage(ENTRY, "latent_curves", trainings, facts, fits),
     name="latent",
     reads=("takes", "take_contents", "segments", "windows", "motions", "features", "text_bank", "folds"),
     config=LatentConfig,

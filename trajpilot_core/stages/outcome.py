@@ -12,7 +12,7 @@ from trajpilot_core.data.cross_fitting import FINAL, model_key, seeds_of, varian
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Output, Work
 from trajpilot_core.stages.pretrained import event_facts, origin_of_models
-from trajpilot_core.stages.trained import Facts, Fits, Trained, Trainings, trained_stage, variants_by_chain
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage, variants_by_chain
 
 if TYPE_CHECKING:
     from trajpilot_core.data.shots import Shots
@@ -146,7 +146,7 @@ def write_results(
 
 
 STAGE = trained_stage(
-    Trained(ENTRY, "outcome_curves", trainings, facts, fits, conclude, RESULTS),
+    TrainedStage(ENTRY, "outcome_curves", trainings, facts, fits, conclude, RESULTS),
     name="outcome",
     reads=READS,
     config=OutcomeConfig,

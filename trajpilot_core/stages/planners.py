@@ -14,7 +14,7 @@ from schemas.results import CurvePoint
 from trajpilot_core.data.contributions import Contributions, chains_in, folds_of, horizons_of, part_of
 from trajpilot_core.data.cross_fitting import model_key
 from trajpilot_core.engine.stage import Inputs, Work
-from trajpilot_core.stages.trained import Facts, Fits, Trained, Trainings, trained_stage
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
 if TYPE_CHECKING:
     from trajpilot_core.training.jobs import TrainingJob
@@ -96,7 +96,7 @@ def leave_out(work: Work[PlannersConfig], name: str, shape: str) -> None:
 
 
 STAGE = trained_stage(
-    Trained(ENTRY, "planners_curves", trainings, facts, fits),
+    TrainedStage(ENTRY, "planners_curves", trainings, facts, fits),
     name="planners",
     reads=(
         "takes",

@@ -19,7 +19,7 @@ from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.stages.pretrained import initial_weights, origin_of_models
-from trajpilot_core.stages.trained import Facts, Fits, Trained, Trainings, trained_stage, variants_by_chain
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage, variants_by_chain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -300,7 +300,7 @@ def write_results(
 
 
 STAGE = trained_stage(
-    Trained(ENTRY, CURVES, trainings, facts, fits, conclude, RESULTS),
+    TrainedStage(ENTRY, CURVES, trainings, facts, fits, conclude, RESULTS),
     name="pose_sources",
     reads=READS,
     config=PoseSourcesConfig,

@@ -21,7 +21,7 @@ from trajpilot_core.data.imported_fits import with_imported
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.pretrained import initial_fits, initial_weights
-from trajpilot_core.stages.trained import Facts, Fits, Trained, Trainings, trained_stage, variants_by_chain
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage, variants_by_chain
 
 if TYPE_CHECKING:
     from trajpilot_core.data.planning import PlanningData
@@ -164,7 +164,7 @@ def floor_rows(task: "PredictorTask", chain: Chain, seed: int) -> list[CurvePoin
 
 
 STAGE = trained_stage(
-    Trained("predictors", "predictor_curves", trainings, facts, fits, conclude),
+    TrainedStage("predictors", "predictor_curves", trainings, facts, fits, conclude),
     name="predictor",
     reads=("takes", "take_contents", "segments", "windows", "motions", "features", "text_bank", "folds", "e_tau"),
     config=PredictorConfig,

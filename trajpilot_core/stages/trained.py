@@ -35,7 +35,7 @@ class Fits(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Trained(Generic[Config]):
+class TrainedStage(Generic[Config]):
     """What a stage of trainings states: which there are, what decides each, and how they are prepared."""
 
     entry: str
@@ -53,7 +53,7 @@ class Trained(Generic[Config]):
     """Entries that the conclusion writes."""
 
 
-def trained_stage(trained: Trained[Config], **declared: Any) -> Stage[Config]:
+def trained_stage(trained: TrainedStage[Config], **declared: Any) -> Stage[Config]:
     """Return the stage of a declaration.
 
     Args:
@@ -73,14 +73,14 @@ def trained_stage(trained: Trained[Config], **declared: Any) -> Stage[Config]:
     )
 
 
-def sources_of_trainings(trained: Trained[Config], inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
+def sources_of_trainings(trained: TrainedStage[Config], inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
     """Return one source per training."""
     known = trained.trainings(inputs, cfg)
     facts = trained.facts(inputs, cfg, known) if known else {}
     return [Source(name, facts=facts[name]) for name in known]
 
 
-def conclude_windows(trained: Trained[Config], work: Work[Config]) -> None:
+def conclude_windows(trained: TrainedStage[Config], work: Work[Config]) -> None:
     """Write the settings of the models, and an empty table of curves where there is no training; rows are windows."""
     if not work.trained:
         work.sink.table(trained.curves, table_of(CurvePoint, []))
@@ -89,7 +89,7 @@ def conclude_windows(trained: Trained[Config], work: Work[Config]) -> None:
     work.sink.count(n_windows, n_windows)
 
 
-def run_trainings(trained: Trained[Config], work: Work[Config]) -> None:
+def run_trainings(trained: TrainedStage[Config], work: Work[Config]) -> None:
     """Run the pending trainings of a stage; each is committed as soon as it has ended."""
     from trajpilot_core.training.jobs import best_trial, job_result, run_jobs
 

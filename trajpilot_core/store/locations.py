@@ -47,9 +47,7 @@ def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Lo
     found = PROTOCOL.match(url)
     protocol = found.group(1).lower() if found else "file"
     if protocol not in allowed:
-        raise StoreError(
-            f"{url!r} has the protocol {protocol!r}; allowed are {', '.join(allowed)} (RunOptions.protocols)"
-        )
+        raise StoreError(f"{url!r} has the protocol {protocol!r}; allowed are {', '.join(allowed)}")
     rest = url[found.end() :] if found else url
     if found and not rest.startswith("//"):
         raise StoreError(f"{url!r} is not an address: '//' must follow {protocol}:")

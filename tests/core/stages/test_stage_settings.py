@@ -14,7 +14,7 @@ from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work
 from trajpilot_core.errors import StoreError
 from trajpilot_core.stages import EVERY_STAGE, latent, text_bank
-from trajpilot_core.stages.trained import Trained
+from trajpilot_core.stages.trained import TrainedStage
 
 
 def parameter(function: Callable[..., object], position: int) -> object:
@@ -24,7 +24,7 @@ def parameter(function: Callable[..., object], position: int) -> object:
 def taken_settings(stage: AnyStage) -> Iterator[tuple[str, object]]:
     """Yield (function of a stage, type of the settings that it takes)."""
     trained = next(iter(stage.run.args), None) if isinstance(stage.run, partial) else None
-    if isinstance(trained, Trained):
+    if isinstance(trained, TrainedStage):
         yield "trainings", parameter(trained.trainings, 1)
         yield "facts", parameter(trained.facts, 1)
         yield "fits", get_args(parameter(trained.fits, 0))[0]

@@ -13,7 +13,7 @@ from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, producers
 from trajpilot_core.engine.needs import Needs, expected, rows_read
 from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.planning.differences import flat
-from trajpilot_core.engine.planning.staleness import UNREAD, Units, Wanted, diff
+from trajpilot_core.engine.planning.staleness import UNREAD, Units, WantedOutput, diff
 from trajpilot_core.engine.provenance import read_notes, unit_sources
 from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.engine.stage import AnyStage
@@ -104,7 +104,7 @@ class PlanContext:
         """Return why an output is not fresh (see `wanted`)."""
         return [*diff(self.folder, current, self.noted(current), self.wanted(stage, waits, units))]
 
-    def wanted(self, stage: AnyStage, waits: Sequence[str] = (), units: Units | None = None) -> Wanted:
+    def wanted(self, stage: AnyStage, waits: Sequence[str] = (), units: Units | None = None) -> WantedOutput:
         """Return what a run would make of a stage, as far as that is known while it waits for the stages `waits`."""
         config = resolve_config(stage, self.config, self.run).content()
         producers = {}
@@ -113,7 +113,7 @@ class PlanContext:
             output = None if writer is None or writer in waits else _current(self, writer)[0]
             if output is not None and name in output.entries:
                 producers[name] = output
-        return Wanted(stage, config, producers, self.known, units)
+        return WantedOutput(stage, config, producers, self.known, units)
 
 
 def plan(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> list[PlanRow]:

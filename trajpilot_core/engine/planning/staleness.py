@@ -21,7 +21,7 @@ Units = Mapping[str, UnitSources]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedOutput:
     """What a run would make of one stage, as far as that is known without running the stages before it."""
 
     stage: AnyStage
@@ -35,7 +35,7 @@ class Wanted:
     """What each unit would be made from; None: not known yet, so the files of the current output are checked."""
 
 
-def diff(folder: Folder, current: Manifest, notes: Units, wanted: Wanted) -> Iterator[str]:
+def diff(folder: Folder, current: Manifest, notes: Units, wanted: WantedOutput) -> Iterator[str]:
     """Yield every reason why the current output of a stage is not what a run would make; none where it is fresh.
 
     Args:
@@ -126,7 +126,7 @@ def _caused(unit: str, state: str, causes: Mapping[str, tuple[str, ...]]) -> Ite
         yield from _listed(unit, state, [f"{shard} ({', '.join(why[:SHOWN])})" for shard, why in causes.items()])
 
 
-def _input_reasons(folder: Folder, current: Manifest, wanted: Wanted) -> Iterator[str]:
+def _input_reasons(folder: Folder, current: Manifest, wanted: WantedOutput) -> Iterator[str]:
     """Name the entries of other stages that changed; for a stage without shards also in which takes."""
     changed = [
         name
