@@ -257,17 +257,6 @@ def test_reused_computed_removed_and_rejected_are_counted(run: RunOptions, corpu
     assert planned(run)["toy_vectors"].rejected == 0
 
 
-def test_time_and_disk_are_judged_by_what_it_took_before(run: RunOptions, corpus: Path) -> None:
-    (corpus / "take1.txt").write_text("5 5 5")
-    row = planned(run)["toy_vectors"]
-    whole = sum(path.stat().st_size for path in Path(run.root).glob("artifacts/toy_vectors/shards/*/data-*"))
-    assert row.needs is not None
-    assert 0 <= row.needs.seconds < 5.0
-    assert whole / 5 < row.needs.disk < whole / 5 + 2_000
-    assert planned(run)["toy_ingest"].needs is None
-    assert planned(run.replace(root=f"{run.root}-new"))["toy_ingest"].needs is None
-
-
 PURE = replace(VECTOR, pure_sources=True)
 
 

@@ -57,9 +57,7 @@ def test_ingest_refuses_a_single_training_take(tmp_path: Path) -> None:
 
 
 def test_ingest_names_the_setting_where_more_takes_all_went_to_dev(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"all 2 usable training captures .* needs at least 2; .* --set ingest\.dev_min"
-    ):
+    with pytest.raises(InputError, match=r"all 2 usable training captures .* at least 2; .* --set ingest\.dev_min"):
         ingest(healthy(tmp_path, n_train=2).write(), SMALL.replace(dev_min=2))
     assert {row["split"] for row in ingest(tmp_path).rows("takes")} == {"train", "dev", "test"}
 
