@@ -83,9 +83,9 @@ def raise_failures(ended: Mapping[str, State[ArtifactRef]]) -> None:
     if not errors:
         return
     not_run = [name for name in bad if name not in errors]
-    said = "; ".join(f"{name} failed: {type(error).__name__}: {error}" for name, error in errors.items())
-    said += f". Not run because of that: {', '.join(not_run)}" if not_run else ""
+    message = "; ".join(f"{name} failed: {type(error).__name__}: {error}" for name, error in errors.items())
+    message += f". Not run because of that: {', '.join(not_run)}" if not_run else ""
     faults = [error for error in errors.values() if not isinstance(error, TrajPilotError | OSError)]
     if faults:
-        raise RuntimeError(said) from faults[0]
-    raise StagesFailedError(said) from next(iter(errors.values()))
+        raise RuntimeError(message) from faults[0]
+    raise StagesFailedError(message) from next(iter(errors.values()))

@@ -18,9 +18,9 @@ def stage_body(stage: str) -> Callable[[PipelineConfig, RunOptions], ArtifactRef
     """Return the function of the flow of one declared stage."""
 
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
-        asked = selected(run.replace(only=run.only or (stage,)), config)
-        if asked != [stage]:
-            raise InputError(f"this flow runs {stage} alone, not {', '.join(asked)}; full-pipeline runs any of them")
+        chosen = selected(run.replace(only=run.only or (stage,)), config)
+        if chosen != [stage]:
+            raise InputError(f"this flow runs {stage} alone, not {', '.join(chosen)}; full-pipeline runs any of them")
         done = stage_output(stage, config, run)
         if stage in PAGES:
             place_report(done, config, run)

@@ -165,7 +165,7 @@ class Board:
             else:
                 row.state = "running" if row.seen.stage == "running" else "waiting"
 
-    def judge(self, row: Row, said: str) -> None:
+    def judge(self, row: Row, reason: str) -> None:
         """Decide by the store, not by the state of its run, whether a group that ended is done."""
         missing = self.unfinished(row.group)
         group, row.made = row.group, len(row.group.shards) - missing
@@ -173,11 +173,11 @@ class Board:
             row.state = "done"
             LOG.info("%-13s done: %s, %.0f s", group.stage, group.label(), row.seconds)
             return
-        row.failures.append(f"{missing} of {len(group.shards)} {group.unit}s are missing: {said}")
+        row.failures.append(f"{missing} of {len(group.shards)} {group.unit}s are missing: {reason}")
         row.state = "failed" if len(row.failures) >= ATTEMPTS else "waiting"
         row.run_id, row.here = None, False
         then = "given up" if row.state == "failed" else "started again"
-        LOG.warning("%-13s failed, %s: %s: %s", group.stage, then, group.label(), said)
+        LOG.warning("%-13s failed, %s: %s: %s", group.stage, then, group.label(), reason)
 
     def waiting(self) -> list[Row]:
         """Return the groups with a run that no worker has begun."""
@@ -200,13 +200,13 @@ class Board:
         if not mine:
             row.seen = Seen("claimed", "Pending")
             return
-        clock, row.here, row.state, said = time.monotonic(), True, "running", "computed"
+        clock, row.here, row.state, reason = time.monotonic(), True, "running", "computed"
         try:
             self.compute(row.group, lambda done, total, what: self.tick(row, clock))
         except (TrajPilotError, OSError) as error:
-            said = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
         row.seconds = time.monotonic() - clock
-        self.judge(row, said)
+        self.judge(row, reason)
 
     def tick(self, row: Row, clock: float) -> None:
         """Poll the other groups when a shard of this one is finished."""

@@ -10,15 +10,15 @@ UNKNOWN_MEMORY = 0
 """Where the system does not report it, one stage runs at a time."""
 
 
-def stages_at_once(asked: int | None, workers: int) -> int:
+def stages_at_once(stated: int | None, workers: int) -> int:
     """Return how many stages may run at a time.
 
     Args:
-        asked: RunOptions.stages_at_once; None: what the machine has.
+        stated: RunOptions.stages_at_once; None: what the machine allows.
         workers: processes of each stage, in addition to about one core for the stage itself.
     """
-    if asked is not None:
-        return asked
+    if stated is not None:
+        return stated
     return max(1, min(usable_cores() // (workers + 1), usable_memory() // MEMORY_OF_A_STAGE))
 
 
@@ -47,10 +47,10 @@ def free_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int | None:
     free = usable_memory(listing, limits)
     if free == UNKNOWN_MEMORY:
         return None
-    limit, held = _words(limits / "memory.max"), _words(limits / "memory.stat")
-    if not (limit and limit[0].isdigit() and "anon" in held):
+    limit, used = _words(limits / "memory.max"), _words(limits / "memory.stat")
+    if not (limit and limit[0].isdigit() and "anon" in used):
         return free
-    return min(free, max(0, int(limit[0]) - int(held[held.index("anon") + 1])))
+    return min(free, max(0, int(limit[0]) - int(used[used.index("anon") + 1])))
 
 
 def _words(path: Path) -> list[str]:

@@ -87,8 +87,8 @@ def require_room(work: KeyedStage, folder: Folder, run: RunOptions, units: int) 
     if note is None:
         return
     needs = scaled(stage, note[1], rows_read(entries, entries), units)
-    free, held = free_memory(), anonymous_bytes(os.getpid())
-    if free is not None and needs.memory is not None and needs.memory - held > free:
+    free, used = free_memory(), anonymous_bytes(os.getpid())
+    if free is not None and needs.memory is not None and needs.memory - used > free:
         figures = f"{size_text(needs.memory)} of memory in its last run, but {size_text(free)} is free"
         log.warning("%-13s needed %s; if it runs out, %s", stage.name, figures, advice(stage))
     root, manifest = folder.local(ARTIFACTS), unless_damaged(read_manifest, folder, stage.name, note[0])

@@ -21,8 +21,8 @@ def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
     names = list(stages)
     if run.only and run.from_stage:
         raise InputError(f"only {', '.join(run.only)} and from {run.from_stage} exclude each other; give one of them")
-    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
-    unknown = sorted(set(asked) - set(names))
+    requested = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    unknown = sorted(set(requested) - set(names))
     if unknown:
         raise InputError(f"no stage is called {', '.join(unknown)}; the stages are {', '.join(names)}")
     chosen = [name for name in names if name in run.only] if run.only else names

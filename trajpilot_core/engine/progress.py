@@ -8,7 +8,7 @@ Progress = Callable[[int, int, str], None]
 def portion(progress: Progress, before: int, total: int) -> Progress:
     """Return the progress of one part, counted after the `before` steps of earlier parts, of `total` in all."""
 
-    def shifted(done: int, own: int, what: str) -> None:
+    def shifted(done: int, _: int, what: str) -> None:
         progress(before + done, total, what)
 
     return shifted

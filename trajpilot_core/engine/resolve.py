@@ -113,9 +113,9 @@ def _torch_has(platform: str) -> bool:
 def _driver_devices() -> tuple[tuple[int, int], ...]:
     """Query the driver, also one that is found only through LD_LIBRARY_PATH."""
     command = [sys.executable, "-I", "-c", ASK_DRIVER]
-    asked = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    found = json.loads(asked.stdout) if asked.returncode == 0 else []
-    return tuple((major, minor) for major, minor in found)
+    answer = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    capabilities = json.loads(answer.stdout) if answer.returncode == 0 else []
+    return tuple((major, minor) for major, minor in capabilities)
 
 
 @functools.cache

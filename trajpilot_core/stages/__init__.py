@@ -111,8 +111,8 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
     if config.vlm.rows:
         vlm.refuse_settings(config)
-    asked = ((config.latent.is_asked, OF_LATENTS), (config.vlm.rows, OF_VLM))
-    more = tuple(stage for wanted, stages in asked if wanted for stage in stages)
+    optional = ((config.latent.is_asked, OF_LATENTS), (config.vlm.rows, OF_VLM))
+    more = tuple(stage for is_enabled, stages in optional if is_enabled for stage in stages)
     if more:
         before = [stage for stage in REPORTED if stage is not evaluation.STAGE]
         return {stage.name: stage for stage in (*before, *more, evaluation.STAGE, STAGES["report"])}
@@ -126,8 +126,8 @@ def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
         InputError: a name is not a stage, or not a stage of this corpus.
     """
     known = stages_of(config)
-    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
-    other = [name for name in dict.fromkeys(asked) if name in EVERY_STAGE and name not in known]
+    names = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    other = [name for name in dict.fromkeys(names) if name in EVERY_STAGE and name not in known]
     if other:
         raise InputError(
             f"a run of these settings on the corpus {config.ingest.corpus} has no {', '.join(other)}; its stages are "

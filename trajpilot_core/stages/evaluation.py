@@ -65,9 +65,9 @@ VERSION = 9  # raise when the numbers that this stage writes change
 
 def completed(config: PipelineConfig) -> EvaluationConfig:
     """Return the settings of the evaluation, completed from those of other stages."""
-    asked = config.vlm
-    brought = (*(OF_LATENTS[1:2] if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if asked.rows else ()))
-    subset = {"windows_per_horizon": asked.windows_per_horizon, "subset_seed": asked.seed} if asked.rows else {}
+    vlm = config.vlm
+    brought = (*(OF_LATENTS[1:2] if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if vlm.rows else ()))
+    subset = {"windows_per_horizon": vlm.windows_per_horizon, "subset_seed": vlm.seed} if vlm.rows else {}
     return config.evaluation.replace(anticipates=config.predictor.anticipates, brought=brought, **subset)
 
 

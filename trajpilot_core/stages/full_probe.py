@@ -21,13 +21,13 @@ def run_full(work: Work[ProbeConfig]) -> None:
     assert cfg.encoder is not None
     data = load_clips(work.inputs, cfg.encoder.token_shape[0])
     refuse_late(data, cfg)
-    task, asked = probe_task(data), [source.shard for source in work.pending]
+    task, pending = probe_task(data), [source.shard for source in work.pending]
     with torch_threads(cfg.encoder):
         encoder = open_encoder(cfg.encoder, runtime.device, runtime.scratch)
         stream = stream_of(work, data, encoder)
-        for at, name in enumerate(asked):
+        for at, name in enumerate(pending):
             seed = trainings(cfg)[name]
-            progress = portion(runtime.progress, at * cfg.epochs, len(asked) * cfg.epochs)
+            progress = portion(runtime.progress, at * cfg.epochs, len(pending) * cfg.epochs)
             folder, model = runtime.training_scratch[name], f"{FINAL.name}/{VARIANT}"
             chosen = fit_full_probe(
                 model, seed, task, cfg, stream, folder, runtime.device, progress, runtime.checkpoint_s

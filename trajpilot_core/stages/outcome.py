@@ -135,7 +135,7 @@ def write_results(
     shared = len({*kinds["test"]} & {*kinds["train"], *kinds["dev"]})
     counts = ", ".join(f"{int((shots.split == at).sum())} {name}" for at, name in enumerate(("train", "dev", "test")))
     facts = [
-        f"shots: {counts}; takes: {', '.join(f'{len(held)} {name}' for name, held in kinds.items())}",
+        f"shots: {counts}; takes: {', '.join(f'{len(captures)} {name}' for name, captures in kinds.items())}",
         f"{shared} captures have test takes and other takes, so a model may have seen their wearer and room",
         origin_of_models(work.inputs.models("e_tau").about, work.config.net, "the captions of this corpus"),
     ]

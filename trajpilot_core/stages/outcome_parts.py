@@ -105,7 +105,7 @@ def models_of_seed(this: OutcomeRun, seed: int) -> tuple[OutcomeModels, list[Cur
     """Fit the scorer of a seed on takes that each chain has not seen; return the models of its rows, and its curve."""
     cfg, runtime, shots = this.work.config, this.work.runtime, this.shots
     built = {chain: chain_models(this, chain, seed) for chain in this.chains}
-    asked = [
+    queries = [
         (model, rows_of_takes(shots.take, query_takes(this.data, chain)).to(runtime.device))
         for chain, model in built.items()
     ]
@@ -113,7 +113,7 @@ def models_of_seed(this: OutcomeRun, seed: int) -> tuple[OutcomeModels, list[Cur
     final = next(model for chain, model in built.items() if chain.name == FINAL.name)
     scratch = runtime.scratch / "outcome" / f"scorer-s{seed}"
     fitted = fit_shot_scorer(
-        final, asked, this.here, dev, cfg, seed, scratch, runtime.device, lambda *_: None, runtime.checkpoint_s
+        final, queries, this.here, dev, cfg, seed, scratch, runtime.device, lambda *_: None, runtime.checkpoint_s
     )
     scorer = GateThenRankScorer(cfg.ranking, fitted.shape).to(runtime.device).eval()
     scorer.load_state_dict(fitted.state)

@@ -94,11 +94,11 @@ def run(work: Work[ProbeConfig]) -> None:
     tensors = task.tensors()
     put_tensors(scratch, OWN, {"is_dev": tensors.pop("is_dev")})
     put_tensors(scratch, SHARED, tensors)
-    asked = {source.shard for source in work.pending}
+    pending = {source.shard for source in work.pending}
     jobs = [
         chain_job(work, FINAL, seed, VARIANT, scratch, scratch)
         for name, seed in trainings(work.config).items()
-        if name in asked
+        if name in pending
     ]
     run_jobs(jobs, train_probe, work.runtime, lambda job: ended(job, data, task, work))
 

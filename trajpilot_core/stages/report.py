@@ -61,8 +61,8 @@ def narrowed(
         more: further stage -> its entries to read.
     """
     if spec_of(config.ingest.corpus).has_plans:
-        asked = [entry for name in further(config) for entry in more[name]]
-        return (*reads, *asked) if asked else None
+        optional = [entry for name in further(config) for entry in more[name]]
+        return (*reads, *optional) if optional else None
     stages = TOKEN_STAGES if config.action_token.is_asked else ALONE_STAGES
     tokens = TOKENS if config.action_token.is_asked else ()
     return (*ALONE, *tokens, *(rejects_entry(name) for name in stages))

@@ -50,8 +50,9 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
 
     def of_seed(entry: str, seed: int, *, are_twins: bool = False) -> JsonValue:
         """Return the models behind its queries: the goal-dropout twins, or all others."""
-        held = models[entry].items()
-        return {key: digest for key, digest in held if f"/s{seed}/" in key and is_twin(key) == are_twins}
+        return {
+            key: digest for key, digest in models[entry].items() if f"/s{seed}/" in key and is_twin(key) == are_twins
+        }
 
     def source(name: str, seed: int, *, are_twins: bool) -> Source:
         own = {"E_tau": of_seed("e_tau", seed), "predictors": of_seed("predictors", seed, are_twins=are_twins)}
@@ -94,10 +95,10 @@ def run(work: Work[ScorerConfig]) -> None:
     data = with_closed_tables(load_planning_data(work.inputs, "scorer"), work.inputs, files.predictors)
     data = data.to(runtime.device)
     check_twins(config, files.predictors)
-    asked = {source.shard for source in work.pending}
+    pending = {source.shard for source in work.pending}
     jobs = [Fitting(training_of(seed), seed, epochs_of(config), is_blind=False) for seed in files.seeds]
     jobs += [Fitting(training_without_goal(seed), seed, config.train.epochs, is_blind=True) for seed in files.seeds]
-    jobs = [job for job in jobs if job.name in asked]
+    jobs = [job for job in jobs if job.name in pending]
     total, done = sum(job.epochs for job in jobs), 0
 
     def shown(done: int, total: int, what: str) -> None:

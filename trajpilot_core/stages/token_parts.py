@@ -168,11 +168,11 @@ def makers_of_seed(this: TokenRun, seed: int, progress: Progress) -> tuple[Maker
     """Fit the scorer of a seed on clips that each chain has not seen; return the makers of tokens, and its curve."""
     cfg, device = this.work.config, this.work.runtime.device
     built = {chain: chain_models(this, chain, seed) for chain in this.chains}
-    asked = [(models, this.held_out(chain).to(device)) for chain, models in built.items()]
+    queries = [(models, this.held_out(chain).to(device)) for chain, models in built.items()]
     final = built[final_of(this.chains)]
     fitted = fit_action_scorer(
         final,
-        asked,
+        queries,
         this.here,
         this.here.rows(DEV),
         cfg,

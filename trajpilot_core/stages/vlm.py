@@ -47,7 +47,7 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
     """
     from trajpilot_core.vlm.material import windows_to_ask
 
-    asked = windows_to_ask(inputs, cfg.windows_per_horizon, cfg.seed)
+    windows_of_take = windows_to_ask(inputs, cfg.windows_per_horizon, cfg.seed)
     spans = {
         row["segment_id"]: [row["segment_id"], row["start_s"], row["end_s"]]
         for row in inputs.table("segments", ["segment_id", "start_s", "end_s"]).to_pylist()
@@ -62,7 +62,7 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
     files = encoder_files(cfg.text)
     found = []
     for take in inputs.table("takes", ["take_id", "video", "fps", "scenario"]).to_pylist():
-        windows = asked.get(take["take_id"], [])
+        windows = windows_of_take.get(take["take_id"], [])
         if not windows:
             continue
         ends = sorted({one for window in windows for one in (window.segment_ids[0], window.segment_ids[-1])})
@@ -98,12 +98,12 @@ def run(work: Work[VlmConfig]) -> None:
     for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
         work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
         take, images, rejects = take_of(source, work)
-        asked: list[AskedUnit] = []
+        queries: list[AskedUnit] = []
         replies: dict[str, VlmReply] = {}
         for units in rounds(asking, take, bank, replies):
             replies |= replied(units, images, answers, client)
-            asked += units
-        rows = [*rows_of_answers(source.shard, asked, replies, STUB)]
+            queries += units
+        rows = [*rows_of_answers(source.shard, queries, replies, STUB)]
         n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
         work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
 

@@ -196,12 +196,12 @@ def naming_failures(doing: str, target: Path | str, size_bytes: int | None = Non
         raise StoreIOError(f"cannot {doing} {target}{size}: {error.strerror or error}; {advice(error)}") from error
 
 
-def asked_again(folder: Path, said: str) -> OSError:
+def asked_again(folder: Path, message: str) -> OSError:
     """Return why writing to a folder failed, where a library does not report the cause, by writing a small file.
 
     Args:
         folder: where the library wrote; its partial file still exists.
-        said: message of the library.
+        message: of the library.
     """
     probe = folder / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
     try:
@@ -214,7 +214,7 @@ def asked_again(folder: Path, said: str) -> OSError:
             _discard(probe)
     except OSError as error:
         return error
-    return OSError(errno.EIO, said)
+    return OSError(errno.EIO, message)
 
 
 def advice(error: OSError) -> str:

@@ -203,30 +203,30 @@ class Objects:
             except FAILURES as error:
                 if wait_s is None or not can_heal(error):
                     where = f"{doing} s3://{path.removeprefix('s3://')}{size}"
-                    raise StoreIOError(f"cannot {where}: {self._said(error)}") from error
+                    raise StoreIOError(f"cannot {where}: {self._reason(error)}") from error
                 time.sleep(wait_s)
         raise AssertionError("unreachable")
 
-    def _said(self, error: Exception) -> str:
+    def _reason(self, error: Exception) -> str:
         """Return in words what the store answered, and the remedy."""
-        status, text = status_of(error), getattr(error, "strerror", None) or str(error) or type(error).__name__
-        said = text if status is None else f"the store answered {status} ({text})"
+        status, words = status_of(error), getattr(error, "strerror", None) or str(error) or type(error).__name__
+        text = words if status is None else f"the store answered {status} ({words})"
         if isinstance(error, TimeoutError):
-            said = f"no complete answer within {self.limit_s:g} s plus its size at {SLOWEST_BYTES_S:,} bytes per second"
+            text = f"no complete answer within {self.limit_s:g} s plus its size at {SLOWEST_BYTES_S:,} bytes per second"
         if status in (401, 403):
-            return f"{said}; give these credentials that permission, or set others (AWS_PROFILE)"
+            return f"{text}; give these credentials that permission, or set others (AWS_PROFILE)"
         if not can_heal(error):
-            return f"{said}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
+            return f"{text}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
         again = f"{len(WAITS_S) + 1} attempts failed, nothing committed is lost"
-        return f"{said}; {again}: run again when the store answers (for a slow one raise TRAJPILOT_STORE_TIMEOUT_S)"
+        return f"{text}; {again}: run again when the store answers (for a slow one raise TRAJPILOT_STORE_TIMEOUT_S)"
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket, _, key = path.removeprefix("s3://").partition("/")
         return bucket, key
 
-    def _request(self, operation: str, path: str, limit_s: float | None = None, **asked: Any) -> Any:
+    def _request(self, operation: str, path: str, limit_s: float | None = None, **arguments: Any) -> Any:
         bucket, key = self._split(path)
-        return self.system.call_s3(operation, Bucket=bucket, Key=key, timeout=limit_s or self.limit_s, **asked)
+        return self.system.call_s3(operation, Bucket=bucket, Key=key, timeout=limit_s or self.limit_s, **arguments)
 
     def _pour(self, path: str, write: Callable[[bytes], object]) -> None:
         """Pass an object on in chunks and check its size; the client checks its checksum."""
@@ -244,12 +244,12 @@ class Objects:
         if not answer.get("ETag"):
             raise BrokenAnswerError("the answer to a write has no ETag, as a page of a proxy")
 
-    def _pages(self, path: str, **asked: Any) -> Iterator[dict[str, Any]]:
+    def _pages(self, path: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         bucket, key = self._split(path)
-        asked |= {"Bucket": bucket, "Prefix": f"{key.rstrip('/')}/" if key else "", "timeout": self.limit_s}
+        arguments |= {"Bucket": bucket, "Prefix": f"{key.rstrip('/')}/" if key else "", "timeout": self.limit_s}
 
         def page() -> dict[str, Any]:
-            answer: dict[str, Any] = self.system.call_s3("list_objects_v2", **asked)
+            answer: dict[str, Any] = self.system.call_s3("list_objects_v2", **arguments)
             if answer.get("IsTruncated") != ("NextContinuationToken" in answer):
                 raise BrokenAnswerError("the answer is no listing, as a page of a proxy")
             return answer
@@ -259,7 +259,7 @@ class Objects:
             yield answer
             if not answer["IsTruncated"]:
                 return
-            asked["ContinuationToken"] = answer["NextContinuationToken"]
+            arguments["ContinuationToken"] = answer["NextContinuationToken"]
 
     def _files(self, path: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
         listed = [entry for entry in page.get("Contents", []) if not entry["Key"].endswith("/")]
