@@ -195,7 +195,7 @@ def test_another_corpus_under_the_same_path_is_refused_and_names_take_and_file(r
     with pytest.raises(StoreError, match="1 of 4 groups failed"):
         shared(run, elsewhere)
     (message,) = told
-    assert "of 1 takes are not here what they were" in message
+    assert "1 of 1 takes differ from those of the parent run" in message
     assert "take3 (take3.txt)" in message
 
 

@@ -103,7 +103,7 @@ def test_a_table_that_becomes_too_large_for_a_file_is_refused_before_the_rest_is
     whole = tables_bytes(parts(), SCHEMA)
     assert tables_bytes(parts(), SCHEMA, len(whole)) == whole
     made.clear()
-    with pytest.raises(StoreError, match=r"bytes after 24,576 rows, .* one file may have"):
+    with pytest.raises(StoreError, match="bytes after 24,576 rows; one file may have"):
         tables_bytes(parts(), SCHEMA, len(whole) // 4)
     assert made == [0, 1, 2]
 
@@ -243,7 +243,7 @@ def test_links_that_leave_the_root_are_refused(tmp_path: Path) -> None:
     folder = LocalFolder(str(root))
     with pytest.raises(StoreError, match="through a link"):
         folder.replace("door/x", b"evil")
-    with pytest.raises(StoreError, match="leaves the root"):
+    with pytest.raises(StoreError, match="is a link out of the root"):
         folder.read("file")
     folder.replace("file", b"ours")
     assert (outside / "secret").read_text() == "secret"
