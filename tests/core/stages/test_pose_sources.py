@@ -225,7 +225,7 @@ def test_sources_that_share_no_test_window_are_refused_before_anything_is_traine
 
 
 def test_the_second_source_is_not_that_of_the_pose_files(world: Memory) -> None:
-    with pytest.raises(InputError, match="the second source is pi3 or odometry"):
+    with pytest.raises(InputError, match="those are the pose files; use pi3 or odometry"):
         video_motions.sources(world, VideoMotionsConfig(source="aria"), "")
 
 
