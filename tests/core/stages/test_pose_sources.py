@@ -30,7 +30,7 @@ from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.report.pose_page import PoseResults, documents, main_table
 from trajpilot_core.report.tables.latex_text import latex_text
-from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, video_motions
+from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, trajectories
 from trajpilot_core.store.tensors import tensors_bytes
 from trajpilot_core.studies.pose_accuracy import distributions
 
@@ -226,7 +226,7 @@ def test_sources_that_share_no_test_window_are_refused_before_anything_is_traine
 
 def test_the_second_source_is_not_that_of_the_pose_files(world: Memory) -> None:
     with pytest.raises(InputError, match="those are the pose files; use pi3 or odometry"):
-        video_motions.sources(world, VideoMotionsConfig(source="aria"), "")
+        trajectories.second_sources(world, VideoMotionsConfig(source="aria"), "")
 
 
 def test_errors_of_a_clip_are_what_was_planted() -> None:
