@@ -177,14 +177,14 @@ def _check_left(
     named = Counter(reading.released.values())
     if not reading.wanted:
         raise InputError(
-            f"{spec.splits} lists no take of the splits train and {config.test_split}; download the annotations of one "
+            f"no take of the splits train and {config.test_split} in {spec.splits}; download the annotations of one "
             "release, or --set ingest.test_split"
         )
     gone = reading.wanted - {candidate.released for candidate in left}
     for split in (s for s in ("train", "test") if s in gone):
         released = "train" if split == "train" else config.test_split
         raise InputError(
-            f"no take of the released split {released} is left: {spec.splits} lists {named[split]}, "
+            f"no take of the released split {released} is left: {named[split]} takes in {spec.splits}, "
             f"0 can be used. {_causes(reading.released, rejects, split, spec.unit)}"
         )
 
