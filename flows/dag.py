@@ -1,4 +1,4 @@
-"""Stages as tasks of the present flow: each starts when those that it reads have ended; the UI's arrows say so."""
+"""Stages as tasks of the current flow: each starts when those that it reads have ended, as the UI's arrows show."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ States = dict[str, State[ArtifactRef]]
 
 
 def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
-    """Run stages, those that do not need each other side by side where the machine has room; return their outputs.
+    """Run stages, independent ones in parallel where the machine has room; return their outputs.
 
     Args:
         names: the stages, in the order of the pipeline.
@@ -28,8 +28,8 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
         run: where and how.
 
     Raises:
-        StagesFailedError: stages failed; those that do not need them were finished first.
-        RuntimeError: the same, and a fault of the program is among the causes.
+        StagesFailedError: stages failed; those that do not depend on them were finished first.
+        RuntimeError: the same, with a bug of the program among the causes.
     """
     stages = {name: stage.under(config) for name, stage in EVERY_STAGE.items()}
     after, ended = upstream(stages, names), States()
@@ -43,7 +43,7 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
             waiting = [name for name in names if name not in ended and name not in threads.running]
             chosen = startable(waiting, after, ended, threads.running, limit, has_model)
             work = {name: partial(stage_state, name, config, run, [ended[o] for o in after[name]]) for name in chosen}
-            if len(chosen) == 1 and not threads.running:  # alone, in the flow's own thread: signals end it directly
+            if len(chosen) == 1 and not threads.running:  # alone, in the thread of the flow: signals end it directly
                 name, state = chosen[0], work[chosen[0]]()
             else:
                 for name in chosen:
@@ -56,7 +56,7 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
 
 
 def log_failure(name: str, ended: Mapping[str, State[ArtifactRef]], after: Sequence[str]) -> None:
-    """Log at once that a stage failed, or that it does not run because one that it reads did not end well."""
+    """Log immediately that a stage failed, or that it does not run because one that it reads failed."""
     if ended[name].name == NOT_RUN:
         missing = ", ".join(other for other in after if not ended[other].is_completed())
         LOG.error("%-13s not run: it reads %s", name, missing, extra={"stage": name})
@@ -66,26 +66,26 @@ def log_failure(name: str, ended: Mapping[str, State[ArtifactRef]], after: Seque
 
 
 def error_of(state: State[ArtifactRef]) -> Exception:
-    """Return what made a stage fail."""
+    """Return the error of a failed stage."""
     error = state.result(raise_on_failure=False)
     return error if isinstance(error, Exception) else RuntimeError(state.message or state.name)
 
 
 def raise_failures(ended: Mapping[str, State[ArtifactRef]]) -> None:
-    """Raise one error that names each stage that failed, and those that did not run because of it.
+    """Raise one error that names each failed stage, and those that did not run because of it.
 
     Raises:
-        StagesFailedError: something failed, for reasons that a user can act on.
-        RuntimeError: something failed, and one of the causes is a fault of the program.
+        StagesFailedError: stages failed, for reasons that a user can act on.
+        RuntimeError: stages failed, and one of the causes is a bug of the program.
     """
     bad = {name: state for name, state in ended.items() if not state.is_completed()}
     errors = {name: error_of(state) for name, state in bad.items() if state.name != NOT_RUN}
     if not errors:
         return
     not_run = [name for name in bad if name not in errors]
-    said = "; ".join(f"{name} failed: {type(error).__name__}: {error}" for name, error in errors.items())
-    said += f". Not run because of that: {', '.join(not_run)}" if not_run else ""
+    message = "; ".join(f"{name} failed: {type(error).__name__}: {error}" for name, error in errors.items())
+    message += f". Not run because of that: {', '.join(not_run)}" if not_run else ""
     faults = [error for error in errors.values() if not isinstance(error, TrajPilotError | OSError)]
     if faults:
-        raise RuntimeError(said) from faults[0]
-    raise StagesFailedError(said) from next(iter(errors.values()))
+        raise RuntimeError(message) from faults[0]
+    raise StagesFailedError(message) from next(iter(errors.values()))

@@ -1,4 +1,4 @@
-"""Flows of groups of shards, one per stage and pool that computes it; a run of the stage starts them."""
+"""Flows of groups of shards, one per stage and pool; a run of the stage starts them."""
 
 from functools import cache
 
@@ -13,12 +13,12 @@ from trajpilot_core.stages import EVERY_STAGE
 
 @cache
 def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:
-    """Build the flow of that name, which computes a group of shards of one stage."""
+    """Build the flow that computes a group of shards of one stage."""
 
     def run_one(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> str:
         return group_output(config, run, group)
 
-    run_one.__doc__ = "Compute a group of shards for a run of a stage, which starts this itself."
+    run_one.__doc__ = "Compute a group of shards; started by a run of the stage."
     return flow(name=name, persist_result=False)(run_one)
 
 
@@ -29,5 +29,5 @@ def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str
     """
     deployment = name.replace("_", "-")
     if not any(deployment in group_deployments(stage) for stage in EVERY_STAGE.values()):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage has groups that are called so")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage has groups of that name")
     return group_flow(deployment)

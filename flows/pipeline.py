@@ -1,4 +1,4 @@
-"""The pipeline end to end, as the paper's method has it, from raw files to the report; and the flows around it."""
+"""The pipeline of the paper from raw files to the report; and the flows around it."""
 
 from pathlib import Path
 from typing import cast
@@ -20,13 +20,13 @@ from trajpilot_core.stages import STAGES, selected
 
 
 def run_name() -> str:
-    """Name the present flow run by its parameter `run`."""
+    """Name the current flow run by its parameter `run`."""
     stated = runtime.flow_run.parameters["run"]
     return named(str(runtime.flow_run.flow_name), RunOptions.model_validate(stated))
 
 
 def named(flow_name: str, run: RunOptions) -> str:
-    """Return what a run of a flow is called, e.g. `full-pipeline · demo, from scorer · runs/demo`."""
+    """Return the name of a flow run, e.g. `full-pipeline · demo, from scorer · runs/demo`."""
     chosen = [*(f"only {name}" for name in run.only), *([f"from {run.from_stage}"] if run.from_stage else [])]
     chosen += [f"force {name}" for name in run.force]
     here, root = Path.cwd(), Path(run.root)
@@ -36,7 +36,7 @@ def named(flow_name: str, run: RunOptions) -> str:
 
 @flow(name="full-pipeline", flow_run_name=run_name, persist_result=False)
 def full_pipeline(config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
-    """Run every stage (or those that `run` selects); what is fresh is reused.
+    """Run every stage (or those that `run` selects); fresh outputs are reused.
 
     ingest -> trajectories, features, text_bank -> alignment -> predictor -> scorer -> evaluation -> report,
     or, where outcomes of events are predicted: ... -> alignment -> outcome
@@ -59,9 +59,9 @@ def demo(world: WorldConfig, config: PipelineConfig, run: RunOptions) -> dict[st
 
 @flow(name="watch", flow_run_name=run_name, persist_result=False)
 def watch(config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
-    """Look once whether the data root has changed and a run would have work to do; no file of it is read.
+    """Check once whether the data root has changed and a run would have work to do; no file is read.
 
-    What it finds is emitted as an event; the automation that waits for it runs the pipeline.
+    Changes are emitted as an event; its automation runs the pipeline.
     """
     news = noticed(STAGES, config, run)
     if news:

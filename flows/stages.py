@@ -15,12 +15,12 @@ from trajpilot_core.stages import EVERY_STAGE, selected
 
 
 def stage_body(stage: str) -> Callable[[PipelineConfig, RunOptions], ArtifactRef]:
-    """Return what the flow of one declared stage does."""
+    """Return the function of the flow of one declared stage."""
 
     def run_one(config: PipelineConfig, run: RunOptions) -> ArtifactRef:
-        asked = selected(run.replace(only=run.only or (stage,)), config)
-        if asked != [stage]:
-            raise InputError(f"this flow runs {stage} alone, not {', '.join(asked)}; full-pipeline runs any of them")
+        chosen = selected(run.replace(only=run.only or (stage,)), config)
+        if chosen != [stage]:
+            raise InputError(f"this flow runs {stage} alone, not {', '.join(chosen)}; full-pipeline runs any of them")
         done = stage_output(stage, config, run)
         if stage in PAGES:
             place_report(done, config, run)
@@ -39,5 +39,5 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
 def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     """Return the flow of a stage of the list: `flows.stages.features`."""
     if name not in EVERY_STAGE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no stage is called so")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: there is no such stage")
     return stage_flow(name)

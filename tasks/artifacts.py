@@ -1,4 +1,4 @@
-"""What people see while a stage runs and after it: log lines, progress, tables and pictures in the Prefect UI."""
+"""Log lines, progress, tables and pictures of a stage in the Prefect UI."""
 
 import logging
 import time
@@ -20,11 +20,11 @@ from trajpilot_core.markdown_escape import literal
 from trajpilot_core.report.drawing.picture import NotDrawn, Picture
 
 LOG = logging.getLogger("trajpilot")
-LOG.setLevel(logging.INFO)  # Prefect sends this logger's lines to its UI and leaves the level to us
+LOG.setLevel(logging.INFO)  # Prefect shows this logger's lines in its UI; its level is set here
 UPDATE_EVERY_S = 1.0
 LOG_EVERY_S = 20.0
 PATIENCE_S = 60.0
-"""How long what a stage leaves waits for a server that is away; its progress does not wait."""
+"""How long results of a stage wait for an unreachable server; progress does not wait."""
 
 
 def artifact_key(name: str) -> str:
@@ -33,12 +33,12 @@ def artifact_key(name: str) -> str:
 
 
 def log_line(stage: str, message: str, seconds: float) -> None:
-    """Log the one line that a stage leaves."""
+    """Log the final line of a stage."""
     LOG.info("%-13s %s  (%.0f s)", stage, message, seconds, extra={"stage": stage})
 
 
 class StageProgress:
-    """Callable that forwards progress to the UI and the log, at most every second; begins at 0 % and ends at 100 %."""
+    """Callable that forwards progress to the UI and the log, at most every second; from 0 % to 100 %."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -47,7 +47,7 @@ class StageProgress:
         self.artifact: UUID | None = None
         self.percent = 0.0
         self.ended = "done"
-        """What is said in the end."""
+        """Final message."""
 
     @property
     def seconds(self) -> float:
@@ -56,33 +56,33 @@ class StageProgress:
 
     def __enter__(self) -> Self:
         LOG.info("%-13s started", self.name, extra={"stage": self.name, "progress": 0.0})
-        self.show(0.0, "looks at what is there")
+        self.show(0.0, "checking what exists")
         return self
 
     def __call__(self, done: int, total: int, what: str) -> None:
-        """Report that `done` of `total` pieces of work are finished; `what` names them, and may say more."""
+        """Report that `done` of `total` units are finished; `what` names them, with optional details."""
         now = time.monotonic()
         if now - self.shown < UPDATE_EVERY_S:
             return
         self.shown = now
-        said = f"{done:,} of {total:,} {what}"
-        self.show(100.0 * done / max(total, 1), said)
+        line = f"{done:,} of {total:,} {what}"
+        self.show(100.0 * done / max(total, 1), line)
         if now - self.logged >= LOG_EVERY_S:
             self.logged = now
-            LOG.info("%-13s %s", self.name, said, extra={"stage": self.name, "progress": done / max(total, 1)})
+            LOG.info("%-13s %s", self.name, line, extra={"stage": self.name, "progress": done / max(total, 1)})
 
     def show(self, percent: float, what: str) -> None:
-        """Move the progress artifact of this stage."""
+        """Show progress in the UI, if the server answers."""
         shown(f"progress of {self.name}", lambda: self.move(percent, what))
 
     def move(self, percent: float, what: str) -> None:
-        """Make the progress artifact, or bring it up to date."""
-        self.percent, said = percent, f"**{literal(self.name)}**: {literal(what)}"
+        """Create or update the progress artifact."""
+        self.percent, text = percent, f"**{literal(self.name)}**: {literal(what)}"
         if self.artifact is None:
             key = artifact_key(f"{self.name}-progress")
-            self.artifact = cast(UUID, create_progress_artifact(progress=percent, key=key, description=said))
+            self.artifact = cast(UUID, create_progress_artifact(progress=percent, key=key, description=text))
         else:
-            update_progress_artifact(self.artifact, progress=percent, description=said)
+            update_progress_artifact(self.artifact, progress=percent, description=text)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -94,7 +94,7 @@ class StageProgress:
 
 
 def publish_outcome(name: str, outcome: Outcome) -> None:
-    """Log the stage's line and publish its counts as a table."""
+    """Log the final line of a stage and publish its counts as a table."""
     log_line(name, outcome.message(), outcome.seconds)
     key, rows, text = artifact_key(name), outcome.summary(), f"**{literal(name)}**: {literal(outcome.message())}"
     shown(f"table of {name}", lambda: create_table_artifact(table=rows, key=key, description=text), PATIENCE_S)
@@ -106,18 +106,18 @@ def picture_key(stage: str, name: str) -> str:
 
 
 def content(mark: str) -> str:
-    """Return the end of a picture's description: of which content it is."""
+    """Return the end of a picture's description, which identifies its content."""
     return f" · of content {mark}"
 
 
 def is_shown(key: str, mark: str) -> bool:
-    """Return whether the newest artifact of a key carries a mark: then it need not be drawn again."""
-    newest = shown(f"what is known of {key}", lambda: cast(Artifact | None, Artifact.get(key)))
+    """Return whether the newest artifact of a key has this content mark, so that it need not be drawn again."""
+    newest = shown(f"the picture {key}", lambda: cast(Artifact | None, Artifact.get(key)))
     return newest is not None and (newest.description or "").endswith(content(mark))
 
 
 def publish_picture(stage: str, picture: Picture | NotDrawn, mark: str) -> None:
-    """Publish a picture as a page of its own; one that there is not is a line with its reason."""
+    """Publish a picture as a page; without a picture the page gives the reason."""
     if isinstance(picture, NotDrawn):
         page = f"## {picture.title}\n\nNo picture: {literal(picture.reason)}\n"
     else:

@@ -1,4 +1,4 @@
-"""What a crashed run leaves in the UI: Prefect marks the run, and its tasks stay as if they were running."""
+"""Tasks of crashed runs in the UI: Prefect marks the run as crashed but leaves its tasks running."""
 
 import logging
 
@@ -19,18 +19,18 @@ from tasks.showing import shown
 
 LOG = logging.getLogger("trajpilot")
 OURS = "trajpilot"
-"""Tag of every deployment of deployments/prefect.yaml; runs of other projects on the server are left alone."""
+"""Tag of every deployment in deployments/prefect.yaml; runs of other projects are left alone."""
 
 
 def mark_tasks_of_crashed_runs() -> None:
-    """Mark the tasks that crashed runs left running as crashed; left out while the server is away."""
-    n_marked = shown("end of crashed stages", mark_left_tasks)
+    """Mark running tasks of crashed runs as crashed; skipped while the server is unreachable."""
+    n_marked = shown("the state of crashed tasks", mark_left_tasks)
     if n_marked:
         LOG.info("marked %d tasks of crashed runs as crashed", n_marked)
 
 
 def mark_left_tasks() -> int:
-    """Mark them and return how many there were."""
+    """Mark them and return their number."""
     crashed = FlowRunFilter(
         state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
         tags=FlowRunFilterTags(all_=[OURS]),

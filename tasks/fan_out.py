@@ -1,7 +1,7 @@
-"""Share a stage out over the workers of a pool: one deployed run per group of shards, and the run itself works too.
+"""Shares a stage out over the workers of a pool: one deployed run per group of shards; the parent run works too.
 
-The run that shares out holds a worker's place while it waits, often the only one. So it takes groups that no worker has
-begun, the last first, and computes them itself; with no other worker it computes all (docs/decisions/fan-out.md).
+The parent run occupies a worker while it waits, often the only one. So it claims groups that no worker has begun, the
+last first, and computes them itself; without other workers it computes all (docs/decisions/fan-out.md).
 """
 
 import json
@@ -34,15 +34,15 @@ from trajpilot_core.stages import EVERY_STAGE
 
 LOG = logging.getLogger("trajpilot")
 ATTEMPTS = 3
-"""A group is started so often before it is given up."""
+"""Attempts before a group is given up."""
 POLL_S = 2.0
 LOOK_S = 10.0
-"""Between two looks into the store at groups that are under way, and between two versions of the table."""
+"""Between two checks of the store for running groups, and between two updates of the table."""
 DEAF_S = 600.0
-"""The server may be silent for so long, as it is while it is started again."""
+"""How long the server may not answer, e.g. while it restarts."""
 AHEAD = 4
-"""Runs that wait for a worker at a time, or one per worker where there are more; others are started as these begin. A
-server that is busy answers each request after seconds, and meanwhile this run would compute nothing."""
+"""Scheduled runs that wait for a worker at a time, or one per worker where there are more; others start when these
+begin. A busy server takes seconds per request, during which this run would compute nothing."""
 HERE = "this run"
 
 
@@ -58,12 +58,12 @@ class Row:
     state: str = "waiting"
     """waiting, running, done or failed."""
     made: int = 0
-    """Shards that are committed, as far as was looked."""
+    """Committed shards at the last check."""
     seconds: float = 0.0
 
     @property
     def is_open(self) -> bool:
-        """Whether there is something left to wait for."""
+        """Whether the group is neither done nor failed."""
         return self.state not in ("done", "failed")
 
     def line(self) -> dict[str, str | int | float]:
@@ -81,7 +81,7 @@ class Row:
 
 @dataclass
 class Table:
-    """The table of groups in the UI: one artifact, brought up to date while the stage runs."""
+    """The table of groups in the UI: one artifact, updated while the stage runs."""
 
     client: SyncPrefectClient
     stage: str
@@ -105,9 +105,9 @@ class Board:
     compute: Callable[[ShardGroup, Progress], None]
     """Computes a group in this process."""
     unfinished: Callable[[ShardGroup], int]
-    """Shards of a group that are missing in the store."""
+    """Number of shards of a group that the store lacks."""
     made: Callable[[ShardGroup], int]
-    """Shards of a group that are committed, from a quick look."""
+    """Number of committed shards of a group, from a quick check."""
     progress: Progress
     table: Callable[[list[dict[str, str | int | float]]], None]
     ahead: int = AHEAD
@@ -117,7 +117,7 @@ class Board:
     answered: float = field(default_factory=time.monotonic)
 
     def follow(self) -> None:
-        """Return when nothing is left to wait for; runs that have not begun do not outlive this."""
+        """Return when every group is done or failed; runs that have not begun are cancelled."""
         try:
             self.poll()
             while any(row.is_open for row in self.rows):
@@ -133,7 +133,7 @@ class Board:
                 self.show(force=True)
 
     def poll(self) -> None:
-        """Look at all runs, start lost ones again, show what is new."""
+        """Check all runs, restart lost ones, and show progress."""
         self.polled = time.monotonic()
         with self.patience():
             for row in self.unstarted()[: max(0, self.ahead - len(self.waiting()))]:
@@ -143,18 +143,18 @@ class Board:
 
     @contextmanager
     def patience(self) -> Iterator[None]:
-        """Bear with a server that does not answer for a while: the next look asks again."""
+        """Tolerate a server that does not answer for a while; the next poll tries again."""
         try:
             yield
         except httpx.HTTPError as error:
             if not is_away(error) or time.monotonic() - self.answered > DEAF_S:
                 raise
-            LOG.warning("%-13s no answer of the Prefect server: %s", self.rows[0].group.stage, error)
+            LOG.warning("%-13s the Prefect server does not answer: %s", self.rows[0].group.stage, error)
         else:
             self.answered = time.monotonic()
 
     def look(self) -> None:
-        """Query the state of the runs that are open."""
+        """Query the state of the open runs."""
         open_ = {row.run_id: row for row in self.rows if row.is_open and row.run_id is not None and not row.here}
         found = self.runs.look([run_id for run_id in open_ if run_id is not None])
         for run_id, row in open_.items():
@@ -165,57 +165,57 @@ class Board:
             else:
                 row.state = "running" if row.seen.stage == "running" else "waiting"
 
-    def judge(self, row: Row, said: str) -> None:
-        """Decide whether a group that ended is done: the store says so, not a state."""
+    def judge(self, row: Row, reason: str) -> None:
+        """Decide by the store, not by the state of its run, whether a group that ended is done."""
         missing = self.unfinished(row.group)
         group, row.made = row.group, len(row.group.shards) - missing
         if not missing:
             row.state = "done"
             LOG.info("%-13s done: %s, %.0f s", group.stage, group.label(), row.seconds)
             return
-        row.failures.append(f"{missing} of {len(group.shards)} {group.unit}s are missing: {said}")
+        row.failures.append(f"{missing} of {len(group.shards)} {group.unit}s are missing: {reason}")
         row.state = "failed" if len(row.failures) >= ATTEMPTS else "waiting"
         row.run_id, row.here = None, False
         then = "given up" if row.state == "failed" else "started again"
-        LOG.warning("%-13s failed, %s: %s: %s", group.stage, then, group.label(), said)
+        LOG.warning("%-13s failed, %s: %s: %s", group.stage, then, group.label(), reason)
 
     def waiting(self) -> list[Row]:
-        """Return the groups whose runs no worker has begun."""
+        """Return the groups with a run that no worker has begun."""
         return [row for row in self.rows if row.is_open and row.run_id is not None and row.seen.stage == "waiting"]
 
     def unstarted(self) -> list[Row]:
-        """Return the groups that have no run."""
+        """Return the groups without a run."""
         return [row for row in self.rows if row.is_open and row.run_id is None and not row.here]
 
     def last_waiting(self) -> Row | None:
-        """Return the last group that no worker has begun, started or not; one that was lost is started again first."""
+        """Return the last group that no worker has begun; lost ones are restarted first."""
         fresh = [row for row in self.unstarted() if not row.failures]
         return max([*self.waiting(), *fresh], key=lambda row: row.group.number, default=None)
 
     def compute_here(self, row: Row) -> None:
-        """Reclaim a group from the pool and compute it, polling the others meanwhile."""
+        """Claim a group back from the pool and compute it, polling the others meanwhile."""
         mine = False
         with self.patience():
             mine = row.run_id is None or self.runs.take_back(row.run_id)
         if not mine:
             row.seen = Seen("claimed", "Pending")
             return
-        clock, row.here, row.state, said = time.monotonic(), True, "running", "computed"
+        clock, row.here, row.state, reason = time.monotonic(), True, "running", "computed"
         try:
             self.compute(row.group, lambda done, total, what: self.tick(row, clock))
         except (TrajPilotError, OSError) as error:
-            said = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
         row.seconds = time.monotonic() - clock
-        self.judge(row, said)
+        self.judge(row, reason)
 
     def tick(self, row: Row, clock: float) -> None:
-        """Look at the others while a take of a group here is finished."""
+        """Poll the other groups when a shard of this one is finished."""
         row.seconds = time.monotonic() - clock
         if time.monotonic() - self.polled >= POLL_S:
             self.poll()
 
     def show(self, *, force: bool = False) -> None:
-        """Move progress and table, not too often."""
+        """Update progress and table, not too often."""
         now = time.monotonic()
         if not force and now - self.looked < LOOK_S:
             return
@@ -232,7 +232,7 @@ class Board:
         self.table([row.line() for row in self.rows])
 
     def withdraw(self) -> None:
-        """Cancel what has not begun; a worker that claims one all the same finds its work done, or does it."""
+        """Cancel runs that have not begun; a worker that claims one anyway finds its work done, or does it."""
         for row in self.rows:
             if row.is_open and row.run_id is not None and row.seen.stage in ("waiting", "claimed") and not row.here:
                 with self.patience():
@@ -240,7 +240,7 @@ class Board:
 
 
 def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Elsewhere | None:
-    """Return who else may compute shards of a stage: the pool, where `run` says how large its groups are."""
+    """Return the function that shares a stage out over the pool; None where `run` sets no size of groups."""
     target_s = run.group_video_s
     if target_s is None:
         return None
@@ -266,10 +266,10 @@ def spread(
     progress: Progress,
     ahead: int,
 ) -> tuple[Source, ...]:
-    """Have groups computed by the pool and by this run; return what is left to this run alone.
+    """Compute groups in the pool and in this run; return the sources left to this run.
 
     Raises:
-        StoreError: a group failed for good; names it and its reasons.
+        StoreError: a group failed finally; names it and the reasons.
     """
     settings, options = handed(work, job, config)
     stage = work.resolved.stage.name
@@ -282,7 +282,7 @@ def spread(
         runs = DeployedRuns(
             client, stage, group_deployment(work.resolved.stage, work.resolved.config), settings, options
         )
-        if job.folder.local("x") is not None:  # no other process can be at it: this run holds the stage's lock
+        if job.folder.local("x") is not None:  # no other process works on it: this run has the lock of the stage
             runs.clear()
         board = Board(
             runs=runs,

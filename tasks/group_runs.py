@@ -1,4 +1,4 @@
-"""Deployed runs of groups of takes, as the run that starts them sees them."""
+"""Deployed runs of groups of shards, started and followed by the parent run."""
 
 import datetime
 import secrets
@@ -28,19 +28,19 @@ from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 
 PAGE = 200
-"""Most runs that the server lists in one answer."""
+"""Maximum number of runs in one answer of the server."""
 CLAIMED_S = 600.0
-"""A run that a worker claimed and did not begin within this time counts as lost (images and GPUs take minutes)."""
+"""A run that a worker claimed but did not begin within this time counts as lost (images and GPUs take minutes)."""
 OPEN = [StateType.SCHEDULED, StateType.PENDING]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A group's run at one look."""
+    """State of a group's run at one time."""
 
     stage: Literal["waiting", "claimed", "running", "ended"]
     name: str
-    """Of its state."""
+    """Name of its Prefect state."""
     message: str = ""
     where: str = ""
     """Machine and process."""
@@ -48,15 +48,15 @@ class Seen:
 
 
 def group_deployment(stage: AnyStage, config: Record) -> str:
-    """Return the name of the deployment that computes groups of a stage, in the pool that fits its settings."""
+    """Return the name of the deployment for groups of a stage, in the pool that fits its settings."""
     wanted = stage.on_gpu(config)
     return next(name for name, on_gpu in group_deployments(stage).items() if on_gpu == wanted)
 
 
 def group_deployments(stage: AnyStage) -> dict[str, bool]:
-    """Return the deployments that compute groups of a stage, each with whether it is for the pool with GPUs.
+    """Return the deployments for groups of a stage -> whether they are for the pool with GPUs.
 
-    A stage whose settings decide whether a model runs has one for either pool; one that cannot be shared out has none.
+    A stage whose settings decide whether a model runs has one per pool; one that cannot be shared out has none.
     """
     if not stage.is_shared_out:
         return {}
@@ -67,7 +67,7 @@ def group_deployments(stage: AnyStage) -> dict[str, bool]:
 
 
 def workers_online(client: SyncPrefectClient, deployment: str) -> int:
-    """Return how many workers of a deployment's pool the server holds for online; 1, this one, where it cannot say."""
+    """Return the number of online workers of a deployment's pool; 1 (this one) where the server does not know."""
     try:
         pool = client.read_deployment_by_name(f"{deployment}/{deployment}").work_pool_name
         workers = client.read_workers_for_work_pool(pool) if pool else []
@@ -86,17 +86,17 @@ class DeployedRuns:
     """Of the deployment (`group_deployment`)."""
     config: PipelineConfig
     run: RunOptions
-    """As `handed` gave them."""
+    """From `handed`."""
 
     def __post_init__(self) -> None:
         self.once = secrets.token_hex(8)
         self.tag = f"group:{self.stage}:{fingerprint(self.run.root)[:12]}"
 
     def start(self, group: ShardGroup, attempt: int) -> UUID:
-        """Start the run of a group; asking twice for one attempt starts one.
+        """Start the run of a group; a repeated call for the same attempt starts nothing.
 
         Raises:
-            InputError: the deployment is not there.
+            InputError: the deployment does not exist.
         """
         parameters = {
             "config": self.config.model_dump(mode="json"),
@@ -122,7 +122,7 @@ class DeployedRuns:
         return cast(FlowRun, started).id
 
     def look(self, ids: Sequence[UUID]) -> dict[UUID, Seen]:
-        """Read the states of runs, page by page; one that was deleted is absent."""
+        """Read the states of runs, page by page; deleted ones are missing."""
         found: dict[UUID, Seen] = {}
         for at in range(0, len(ids), PAGE):
             chosen = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[at : at + PAGE])))
@@ -132,7 +132,7 @@ class DeployedRuns:
     def take_back(self, run_id: UUID) -> bool:
         """Cancel a run that no worker has begun; False where one has.
 
-        One that begins in the same moment does harmless work twice.
+        If one begins at the same moment, its work is done twice, harmlessly.
         """
         try:
             state = self.client.read_flow_run(run_id).state
@@ -140,18 +140,18 @@ class DeployedRuns:
             return True
         if state is None or state.type not in OPEN:
             return False
-        self.cancel(run_id, "not needed: the run that shared it out computes it itself, or has ended")
+        self.cancel(run_id, "not needed: the parent run computes it itself, or has ended")
         return True
 
     def clear(self) -> None:
-        """Cancel what a run that died left waiting under the same tag."""
+        """Cancel runs that a crashed parent run left waiting under the same tag."""
         waiting = FlowRunFilter(
             tags=FlowRunFilterTags(all_=[self.tag]),
             state=FlowRunFilterState(type=FlowRunFilterStateType(any_=OPEN)),
         )
         while left := self.client.read_flow_runs(flow_run_filter=waiting, limit=PAGE):
             for run in left:
-                self.cancel(run.id, "the run that shared it out has ended", force=True)
+                self.cancel(run.id, "the parent run has ended", force=True)
 
     def cancel(self, run_id: UUID, why: str, *, force: bool = False) -> None:
         """Mark a run as cancelled."""
@@ -160,7 +160,7 @@ class DeployedRuns:
 
 
 def seen(run: FlowRun) -> Seen:
-    """Describe in our words what a Prefect run is doing."""
+    """Return the state of a Prefect run."""
     state = run.state
     if state is None:
         return Seen("waiting", "Scheduled")

@@ -1,4 +1,4 @@
-"""A plan for a video of one's own as a task; what it says is in the UI as a table and a page."""
+"""Prediction for a video of your own as a task; the plan is shown in the UI as a table and a page."""
 
 from prefect import State, task
 from prefect.artifacts import create_table_artifact
@@ -35,7 +35,7 @@ def predict_plan(query: PlanQuery, run: RunOptions) -> State[str]:
 
 
 def steps_table(plan: Plan) -> list[dict[str, str]]:
-    """Return one row a step: its label, then the five best with their scores."""
+    """Return one row per step: its label, then the top five with their scores."""
     from trajpilot_core.predict.page import role
 
     return [

@@ -1,4 +1,4 @@
-"""The last step of a stage that writes pages: a copy where people look for it, and its summary in the UI."""
+"""Last step of a stage that writes pages: a copy in `<root>/reports`, and a summary in the UI."""
 
 import logging
 
@@ -14,24 +14,24 @@ from trajpilot_core.report.publish import place_documents
 from trajpilot_core.report.ui.link import link_to
 
 LOG = logging.getLogger("trajpilot")
-TITLE = "The report: its main figures, and where it lies"
+TITLE = "The report: main figures and location"
 PAGES = ("report", "outcome", "pose_sources")
 """Stages that write pages."""
 
 
 def linked(path: str) -> str:
-    """Return the line that opens a page from the UI; empty where its UI cannot serve it."""
+    """Return a line with the link to a page; empty where the UI cannot serve it."""
     link = link_to(path)
     return f"[Open the page]({link}) (served by `trajpilot ui` on this root)\n\n" if link else ""
 
 
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
-    """Copy the report's documents to `<root>/reports`, and publish the summary with a link."""
+    """Copy the report's documents to `<root>/reports`, and publish path, summary and link."""
     # Imported here because it loads torch, which registering a deployment does not need.
     from trajpilot_core.report.ui.summary import SUMMARIES
 
     path = place_documents(report, run.root)
     publish_page("report-summary", TITLE, linked(path) + SUMMARIES[report.stage](committed_under(config, run), path))
     LOG.info("%-13s %s", "report", path)
-    return Completed(message=f"the report lies at {path}", data=path)
+    return Completed(message=f"the report is at {path}", data=path)

@@ -1,4 +1,4 @@
-"""Showing in the Prefect UI must not end the work: while the server is away, tables and progress are left out."""
+"""Publishing to the Prefect UI must not stop the work: while the server is unreachable, it is skipped."""
 
 import logging
 import time
@@ -16,10 +16,10 @@ POLL_S = 5.0
 def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | None:
     """Publish something; None where the server did not answer, or failed, for `patience_s` seconds.
 
-    What had patience is reported as a warning when it is left out.
+    With `patience_s` a skipped publication is logged as a warning.
 
     Raises:
-        httpx.HTTPStatusError: the server refused it (4xx): a fault of ours.
+        httpx.HTTPStatusError: the server refused it (4xx), which is a bug here.
     """
     limit = time.monotonic() + patience_s
     while True:
@@ -29,14 +29,14 @@ def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | N
             if not is_away(error):
                 raise
             if time.monotonic() >= limit:
-                level = logging.WARNING if patience_s else logging.DEBUG  # progress comes again in seconds
-                LOG.log(level, "%s is not shown in the UI: the Prefect server is away (%s)", what, error)
+                level = logging.WARNING if patience_s else logging.DEBUG  # progress is sent again within seconds
+                LOG.log(level, "%s is not shown in the UI: the Prefect server is unreachable (%s)", what, error)
                 return None
         time.sleep(min(POLL_S, max(0.0, limit - time.monotonic())))
 
 
 def is_away(error: httpx.HTTPError) -> bool:
-    """State whether an error reports a server that cannot be reached or cannot reach its database."""
+    """Return whether an error means that the server, or its database, is unreachable."""
     if isinstance(error, httpx.HTTPStatusError):
         return error.response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
     return isinstance(error, httpx.TransportError)

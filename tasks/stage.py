@@ -1,7 +1,7 @@
-"""The shell of every stage, and of a group of its shards: ask the store, compute what is missing, report the counts."""
+"""Tasks of a stage and of a group of its shards: check the store, compute what is missing, report the counts."""
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 from prefect import State, Task, task
 from prefect.cache_policies import NO_CACHE
@@ -23,23 +23,25 @@ from trajpilot_core.stages import EVERY_STAGE
 
 RETRY_DELAYS_S: list[float] = [10.0, 60.0]
 NOT_RUN = "NotReady"
-"""Prefect's name for the state of a task that does not run because one that it waits for did not end well."""
+"""Prefect's name for the state of a task that does not run because a task before it failed."""
 
 
 def can_heal(task_: Task[..., object], run: TaskRun, state: StateObject) -> bool:
-    """Retry what time can heal (a disk, a network share, a store); an error in data or code comes again."""
+    """Retry errors that may pass (a disk, a network share, a store); an error in data or code would recur."""
     error = state.result(raise_on_failure=False)
     return isinstance(error, OSError)
 
 
-@task(
-    task_run_name="{name}",
-    retries=len(RETRY_DELAYS_S),
-    retry_delay_seconds=RETRY_DELAYS_S,
-    retry_condition_fn=can_heal,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
+RETRIED: dict[str, Any] = {
+    "retries": len(RETRY_DELAYS_S),
+    "retry_delay_seconds": RETRY_DELAYS_S,
+    "retry_condition_fn": can_heal,
+    "cache_policy": NO_CACHE,
+}
+"""Options of both tasks."""
+
+
+@task(task_run_name="{name}", persist_result=False, **RETRIED)
 def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
     """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
     with StageProgress(name) as progress, compiling(run.compile_models):
@@ -53,14 +55,7 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
     return Completed(name=state_name, message=outcome.message(), data=outcome.ref)
 
 
-@task(
-    task_run_name="{group.stage}",
-    retries=len(RETRY_DELAYS_S),
-    retry_delay_seconds=RETRY_DELAYS_S,
-    retry_condition_fn=can_heal,
-    cache_policy=NO_CACHE,
-    persist_result=False,
-)
+@task(task_run_name="{group.stage}", persist_result=False, **RETRIED)
 def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> State[str]:
     """Compute the shards of a group that are missing; the run that started the group folds them into one manifest."""
     with StageProgress(group.stage) as progress, compiling(run.compile_models):
@@ -92,11 +87,11 @@ def stage_state(
         name: the stage.
         config: what is computed.
         run: where and how.
-        read: final states of the stages that it reads: the arrows of the UI. If one of them is no success, the task
-            does not run, and its state is called `NOT_RUN`.
+        read: final states of the stages that it reads: the arrows of the UI. If one of them failed, the task does not
+            run, and its state is called `NOT_RUN`.
     """
-    # Prefect also draws an arrow from a task whose result holds an object that a later task gets, and equal texts are
-    # often one object: so it looks neither into the settings nor into what the stages before returned.
+    # Prefect also draws an arrow where a task receives an object from another's result, and equal strings are often one
+    # object: so it must inspect neither the settings nor the results of earlier stages.
     settings = cast(PipelineConfig, quote(config)), cast(RunOptions, quote(run))
     before = [opaque(state) for state in read]
     return cast(State[ArtifactRef], run_stage(name, *settings, return_state=True, wait_for=before))

@@ -1,4 +1,4 @@
-"""The curves and figures of a finished stage, sent to an experiment tracker. Reasons: docs/decisions/tracking.md."""
+"""Sends curves and figures of a finished stage to an experiment tracker. Reasons: docs/decisions/tracking.md."""
 
 import importlib
 from collections import defaultdict
@@ -16,27 +16,27 @@ Steps = dict[int, dict[str, float]]
 """Epoch -> name of a curve -> value."""
 PROJECT = "trajpilot"
 FIGURES = "metrics"
-"""The entry of means that stand alone, without curves."""
+"""The entry of means without curves."""
 
 
 class TrackedRun(Protocol):
-    """What W&B's `init` returns, as far as it is used."""
+    """The used part of the object that W&B's `init` returns."""
 
     def log(self, values: dict[str, float], step: int) -> None:
-        """Take the values of one step."""
+        """Log the values of one step."""
 
     def finish(self) -> None:
-        """End."""
+        """End the run."""
 
 
 def track(made: ArtifactRef, run: RunOptions) -> None:
-    """Send what a stage has just computed, where `run.tracker` names a tracker; its failure is one line of the log."""
+    """Send the results of a stage, where `run.tracker` names a tracker; a failure is only logged."""
     if run.tracker is None:
         return
     try:
         send(made, run)
     except Exception as error:  # noqa: BLE001  whatever a tracker raises, the stage is done
-        log_line(made.stage, f"{run.tracker} took nothing: {type(error).__name__}: {error}; the run goes on", 0.0)
+        log_line(made.stage, f"{run.tracker} failed: {type(error).__name__}: {error}; the run goes on", 0.0)
 
 
 def send(made: ArtifactRef, run: RunOptions) -> None:
@@ -66,7 +66,7 @@ def send(made: ArtifactRef, run: RunOptions) -> None:
 
 
 def steps_of(opened: OpenRun, stage: str) -> Steps:
-    """Return the numbers of a stage's output by epoch; numbers that have none stand at 0."""
+    """Return the numbers of a stage's output by epoch; numbers without an epoch are at 0."""
     steps: Steps = defaultdict(dict)
     entries = opened.outputs[stage].entries
     if (curves := f"{stage}_curves") in entries:

@@ -1,4 +1,4 @@
-"""The simulated world as a task: a corpus on disk in the layout of one of the data sets."""
+"""The simulated world as a task: a corpus on disk in the layout of a data set."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from trajpilot_core.simworld.write import write_world
 
 @task(task_run_name="world", cache_policy=NO_CACHE, persist_result=False)
 def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
-    """Write the simulated world, or find it complete."""
+    """Write the simulated world, unless it is complete."""
     with StageProgress("world") as progress:
         summary = write_world(world, Path(folder), workers, progress)
     message = f"{summary.n_good} good takes ({summary.n_test} of them test), {summary.n_broken} broken ones; "

@@ -146,7 +146,7 @@ def test_a_path_whose_links_lead_in_a_circle_is_refused_by_its_name(tmp_path: Pa
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     for path in (tmp_path / "a", tmp_path / "a" / "below"):
-        with pytest.raises(StoreError, match=f"the links of {path} lead in a circle; remove one"):
+        with pytest.raises(StoreError, match=f"the links of {path} form a cycle; remove one"):
             resolved(path)
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
@@ -156,5 +156,5 @@ def test_a_path_whose_links_lead_in_a_circle_is_refused_by_its_name(tmp_path: Pa
 @pytest.mark.parametrize("path", [os.fsdecode(b"/data/\xff"), "/data/a\0b"])
 def test_a_path_that_cannot_be_stored_is_refused(path: str) -> None:
     for read in (resolved, parse_location):
-        with pytest.raises(StoreError, match="rename what lies there"):
+        with pytest.raises(StoreError, match="rename it, or give another"):
             read(path)

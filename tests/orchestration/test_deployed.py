@@ -298,7 +298,7 @@ def test_the_flow_of_one_stage_refuses_to_be_asked_for_others() -> None:
         ({"force": ["featurs"]}, "no stage is called featurs; the stages are ingest, "),
         ({"only": ["scorer"]}, "this flow runs features alone, not scorer"),
         ({"from_stage": "scorer"}, "exclude each other"),
-        ({"force": ["scorer"]}, "this run asks only for features"),
+        ({"force": ["scorer"]}, "this run includes only features"),
     ]
     for asked, said in refusals:
         with pytest.raises(InputError, match=said):

@@ -90,7 +90,7 @@ def test_what_cannot_be_shown_is_left_out_with_a_word(caplog: pytest.LogCaptureF
             assert shown("progress of features", lambda: raising(error)) is None  # noqa: B023
             assert caplog.messages == []
             assert shown("table of features", lambda: raising(error), patience_s=0.01) is None  # noqa: B023
-        assert "table of features is not shown in the UI: the Prefect server is away" in caplog.text
+        assert "table of features is not shown in the UI: the Prefect server is unreachable" in caplog.text
 
 
 def test_what_the_server_refuses_is_an_error_of_ours() -> None:

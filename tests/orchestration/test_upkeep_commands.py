@@ -281,7 +281,7 @@ def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(own: t
     assert missing.exit_code == 1
     assert file.name in missing.stdout
     status = cells(ask("status", "--root", root), "ingest")
-    assert (status[0], status[-1]) == ("stale", f"1 file of the output is gone: {file.parent.name}/{file.name}")
+    assert (status[0], status[-1]) == ("stale", f"1 output file missing: {file.parent.name}/{file.name}")
     assert ask("verify", "--root", root, "--repair").exit_code == 1
     assert ask("verify", "--root", root).exit_code == 1  # the pointer leads nowhere until a run fixes it
 

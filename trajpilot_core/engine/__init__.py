@@ -1,9 +1,9 @@
-"""How stages are run, whatever they compute: each declares what it reads and writes; the rest is written once, here.
+"""Running stages, whatever they compute: each declares what it reads and writes; everything else is written once, here.
 
-- `stage.py`: what a stage is. `key.py`: the key of its output, made of the content of what it reads, its settings and
-  its version. `resolve.py`: settings left to the machine (`auto`), decided before keys are made.
-- `execution/`: run one stage: reuse what is there under its key, compute what is missing, commit one manifest.
+- `stage.py`: the declaration of a stage. `key.py`: the key of its output, over the content of its inputs, its settings
+  and its version. `resolve.py`: `auto` settings, resolved before keys are computed.
+- `execution/`: run one stage: reuse what exists under its key, compute what is missing, commit one manifest.
 - `planning/`: what a run would do and why, and which outputs are fresh; nothing is computed.
-- `order.py`: which stages a run asks for. `progress.py`: how far one is. `provenance.py`, `last_run.py`: what was
-  read, and what was asked for last.
+- `order.py`: which stages a run includes. `progress.py`: progress. `provenance.py`, `last_run.py`: notes on inputs and
+  on the last run.
 """

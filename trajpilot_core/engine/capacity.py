@@ -1,24 +1,24 @@
-"""How many stages this machine runs at a time."""
+"""How many stages this machine can run at a time."""
 
 import os
 from pathlib import Path
 
 MEMORY_OF_A_STAGE = 16 * 10**9
-"""Bytes of host memory that no stage exceeds at the size of the paper's corpus, with the models on a GPU."""
+"""Host memory, bytes, that no stage exceeds on the paper's corpus with the models on a GPU."""
 LIMITS, LISTING = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
 UNKNOWN_MEMORY = 0
 """Where the system does not report it, one stage runs at a time."""
 
 
-def stages_at_once(asked: int | None, workers: int) -> int:
+def stages_at_once(stated: int | None, workers: int) -> int:
     """Return how many stages may run at a time.
 
     Args:
-        asked: RunOptions.stages_at_once; None: what the machine has.
-        workers: processes of each stage; in addition to them it keeps about one core busy itself.
+        stated: RunOptions.stages_at_once; None: what the machine allows.
+        workers: processes of each stage, in addition to about one core for the stage itself.
     """
-    if asked is not None:
-        return asked
+    if stated is not None:
+        return stated
     return max(1, min(usable_cores() // (workers + 1), usable_memory() // MEMORY_OF_A_STAGE))
 
 
@@ -42,15 +42,15 @@ def usable_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int:
 def free_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int | None:
     """Return the bytes of memory that new work may take; None where the system does not report it.
 
-    Of a container (cgroup v2) that is its limit less what its processes hold: what it caches of files can be dropped.
+    In a container (cgroup v2): its limit minus the memory of its processes, since its file cache can be dropped.
     """
     free = usable_memory(listing, limits)
     if free == UNKNOWN_MEMORY:
         return None
-    limit, held = _words(limits / "memory.max"), _words(limits / "memory.stat")
-    if not (limit and limit[0].isdigit() and "anon" in held):
+    limit, used = _words(limits / "memory.max"), _words(limits / "memory.stat")
+    if not (limit and limit[0].isdigit() and "anon" in used):
         return free
-    return min(free, max(0, int(limit[0]) - int(held[held.index("anon") + 1])))
+    return min(free, max(0, int(limit[0]) - int(used[used.index("anon") + 1])))
 
 
 def _words(path: Path) -> list[str]:

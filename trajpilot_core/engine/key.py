@@ -1,7 +1,7 @@
-"""What a stage is asked to do: its resolved inputs, its sources, and the key that they give.
+"""The inputs and sources of a stage, resolved, and the content key that follows from them.
 
-A key is over content and settings only: stage, version, own config, fingerprints of the declared entries, digests and
-facts of what is read from outside. Nothing of where or when enters it.
+A key covers content and settings only: stage, version, its settings, fingerprints of the declared entries, digests and
+facts of outside inputs. Place and time do not enter it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -20,18 +20,18 @@ from trajpilot_core.store.manifest import current_manifest, shards_of
 from trajpilot_core.store.reading import StageInputs
 
 Currents = Callable[[Folder, str], Manifest | None]
-"""(root, stage) -> its output that counts."""
+"""(root, stage) -> its current output."""
 KEY_CHARACTERS = 32
 """128 bits of a sha256: short enough for every file system, far beyond chance."""
 
 
 @dataclass(frozen=True)
 class ResolvedStage:
-    """One stage with its inputs resolved; the first half of its key."""
+    """One stage with its inputs resolved."""
 
     stage: AnyStage
     config: Record
-    """Own sub-record, nothing left to `auto`."""
+    """Settings of the stage, nothing left to `auto`."""
     inputs: StageInputs
     sources: tuple[Source, ...]
     """Sorted by shard."""
@@ -39,18 +39,18 @@ class ResolvedStage:
 
 @dataclass(frozen=True)
 class KeyedStage:
-    """A stage whose key is known."""
+    """A resolved stage with its keys."""
 
     resolved: ResolvedStage
     key: str
     shard_keys: Mapping[str, str]
-    """Shard -> its key; empty where the stage is not sharded."""
+    """Shard -> key; empty where the stage is not sharded."""
     inputs: Mapping[str, str]
     """As the manifest lists them: entry, `file:<path>` or `shard:<name>` -> fingerprint."""
 
     @property
     def n_units(self) -> int:
-        """Number of shards, which may be none; 1 where the stage is not sharded."""
+        """Number of shards (may be 0); 1 where the stage is not sharded."""
         return 1 if self.resolved.stage.shard_by is None else len(self.shard_keys)
 
 
@@ -77,13 +77,13 @@ def producers(stages: Mapping[str, AnyStage]) -> dict[str, str]:
 def resolve_inputs(
     folder: Folder, stage: AnyStage, stages: Mapping[str, AnyStage], currents: Currents = current_manifest
 ) -> StageInputs:
-    """Bind the declared entries of a stage to what counts now.
+    """Bind the declared entries of a stage to the current outputs.
 
     Args:
         folder: the root.
-        stage: whose inputs.
+        stage: the reader.
         stages: all stages by name.
-        currents: how to find the output that counts; one that remembers saves reading large manifests twice.
+        currents: finds the current output; a caching one avoids reading large manifests twice.
 
     Raises:
         StoreError: no stage writes an entry, its stage has not run, or what it wrote is damaged.
@@ -100,8 +100,8 @@ def resolve_inputs(
         manifest = manifests[producer]
         if manifest is None or name not in manifest.entries:
             raise StoreError(
-                f"stage {stage.name} needs {name!r}, which stage {producer} writes, and there is none "
-                f"under {folder.url}; run {producer} first"
+                f"stage {stage.name} needs {name!r} of stage {producer}, which does not exist under {folder.url}; run "
+                f"{producer} first"
             )
         entries[name] = (producer, manifest.entries[name])
     shards = {name: shards_of(manifest) for name, manifest in manifests.items() if manifest is not None}
@@ -116,10 +116,10 @@ def resolve_stage(
     stages: Mapping[str, AnyStage],
     currents: Currents = current_manifest,
 ) -> ResolvedStage:
-    """Resolve everything about a stage but the digests of its files; `currents` as in `resolve_inputs`.
+    """Resolve everything about a stage except the digests of its files; `currents` as in `resolve_inputs`.
 
     Raises:
-        StoreError: an input is not there (see `resolve_inputs`).
+        StoreError: an input does not exist (see `resolve_inputs`).
         InputError: the stage's sources contradict each other, or a sharded stage has none; or its settings name
             another run whose address may not be opened.
     """
@@ -141,17 +141,17 @@ def _check_sources(stage: AnyStage, sources: tuple[Source, ...]) -> None:
             name.encode()
         except UnicodeEncodeError as error:
             raise InputError(
-                f"stage {stage.name}: the shard name {name!r} is no valid text; correct the corpus"
+                f"stage {stage.name}: the shard name {name!r} is not valid UTF-8; correct the corpus"
             ) from error
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"stage {stage.name}: two sources are called {twice!r}; take ids must differ")
+        raise InputError(f"stage {stage.name}: two sources have the name {twice!r}; take ids must be unique")
     if stage.shard_by is None and any(names):
-        raise StoreError(f"stage {stage.name} is not sharded, but names the shard {names[0]!r}; set Stage.shard_by")
+        raise StoreError(f"stage {stage.name} is not sharded but names the shard {names[0]!r}; set Stage.shard_by")
     if stage.shard_by is None and len(names) > 1:
-        raise StoreError(f"stage {stage.name} is not sharded, but has {len(names)} sources; join them")
+        raise StoreError(f"stage {stage.name} is not sharded but has {len(names)} sources; join them")
     if stage.shard_by is not None and not names and not stage.may_be_empty:
-        raise InputError(f"stage {stage.name} has nothing to work on: no {stage.shard_by} is left; see ingest.rejects")
+        raise InputError(f"stage {stage.name} has no input: no {stage.shard_by} is left; see ingest.rejects")
 
 
 def paths_of(resolved: ResolvedStage) -> list[str]:
@@ -182,7 +182,7 @@ def key_stage(resolved: ResolvedStage, digest_of: Mapping[str, str]) -> KeyedSta
 
 
 def stage_identity(resolved: ResolvedStage) -> dict[str, JsonValue]:
-    """Return what every key of a stage begins with."""
+    """Return the part that all keys of a stage share."""
     stage = resolved.stage
     return {"stage": stage.name, "version": stage.version, "config": resolved.config.content()}
 
@@ -190,13 +190,13 @@ def stage_identity(resolved: ResolvedStage) -> dict[str, JsonValue]:
 def make_shard_keys(
     stage: AnyStage, identity: Mapping[str, JsonValue], sources: Iterable[Source], digest_of: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return shard -> its key: the stage's identity, the digests of the files in order, and the facts.
+    """Return shard -> key, over the stage's identity, the digests of the files in order, and the facts.
 
-    Paths do not enter it: a corpus that was moved is the same corpus. Nor do the settings that no shard depends on.
+    Paths do not enter it, since a moved corpus is the same corpus; nor do settings that no shard depends on.
 
     Args:
-        stage: whose shards.
-        identity: as `stage_identity` returns it, perhaps of an earlier output.
+        stage: the sharded stage.
+        identity: as `stage_identity` returns it.
         sources: of the shards.
         digest_of: path -> digest.
     """

@@ -1,4 +1,4 @@
-"""What was last requested of a root, so that `status` and `plan` need not be given it again."""
+"""The options of the last run of a root, the defaults of `status` and `plan`."""
 
 from schemas.base import Record
 from schemas.config import PipelineConfig, RunOptions
@@ -11,7 +11,7 @@ NAME = "last.json"
 
 
 class LastRun(Record):
-    """The last run below a root; it decides nothing."""
+    """The last run of a root; nothing depends on it."""
 
     config: PipelineConfig
     data_root: str
@@ -19,13 +19,13 @@ class LastRun(Record):
 
 
 def remember_run(config: PipelineConfig, run: RunOptions) -> None:
-    """Note at the root what is asked of it now."""
+    """Write the settings and options of this run to the root."""
     note = LastRun(config=config, data_root=run.data_root, device=run.device)
     open_folder(run.root, run.protocols).replace(NAME, seal(note))
 
 
 def recall_run(root: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> LastRun | None:
-    """Return what was last requested of a root; None where it was not noted, or an older version did."""
+    """Return the last run of a root; None where none was noted, or an older version wrote it."""
     try:
         return read_sealed(open_folder(root, allowed), LastRun, NAME)
     except StoreError:

@@ -1,4 +1,4 @@
-"""What a stage will take of a machine: what its run record notes, scaled; and what to lower where that is too much.
+"""Memory, disk and time that a stage will need, scaled from its last run record; and which settings lower them.
 
 Source: docs/decisions/needs.md. Imports neither torch nor Prefect.
 """
@@ -26,45 +26,45 @@ log = logging.getLogger("trajpilot")
 
 @dataclass(frozen=True)
 class Needs:
-    """What a stage is expected to take: its last note, scaled."""
+    """Expected needs of a stage: its last run record, scaled."""
 
     seconds: float
     memory: int | None
-    """Bytes; None: nobody measured it."""
+    """Bytes; None: not measured."""
     gpu: int
     disk: int
 
 
 def last_note(folder: Folder, stage: str) -> tuple[str, RunRecord] | None:
-    """Return key and record of the run that computed most of a stage, the last of equals; None: it never ran."""
+    """Return key and record of the run that computed most units of a stage; None: it never ran."""
     ran = [(key, record) for key, record in run_records_of(folder, stage) if record.computed]
     return max(ran, key=lambda one: one[1].computed, default=None)
 
 
 def rows_read(reads: Iterable[str], entries: Mapping[str, Entry]) -> int | None:
-    """Return the rows of the entries that a stage reads; None where one is not there."""
+    """Return the rows of the entries that a stage reads; None where one does not exist."""
     found = [entries[name].rows if name in entries else None for name in reads]
     return None if None in found else sum(n for n in found if n is not None)
 
 
 def expected(folder: Folder, stage: AnyStage, rows: int | None = None, units: int | None = None) -> Needs | None:
-    """Return what a stage will take: its last note, scaled by rows; None: its first run, nothing is known.
+    """Return the expected needs of a stage, scaled by rows; None before its first run.
 
     Args:
         folder: the root.
-        stage: which.
-        rows: that it reads now; None: as many as then.
-        units: that it computes; None: as many as then.
+        stage: the stage.
+        rows: rows that it reads now; None: as many as then.
+        units: units that it computes; None: as many as then.
     """
     note = last_note(folder, stage.name)
     return None if note is None else scaled(stage, note[1], rows, units)
 
 
 def scaled(stage: AnyStage, noted: RunRecord, rows: int | None, units: int | None) -> Needs:
-    """Return what a run noted, scaled.
+    """Return a run record scaled to other rows and units.
 
-    Time and disk grow with the units that are computed and the rows that each reads (a take reads its own). Memory
-    grows with the rows that are read, and fewer than noted need as much: models, batches and libraries stay.
+    Time and disk grow with the computed units and the rows that each reads (a take reads only its own). Memory grows
+    with the rows but never shrinks below the record, because models, batches and libraries stay.
     """
     growth = rows / noted.rows if rows and noted.rows else 1.0
     work = (noted.computed if units is None else units) / noted.computed * (1.0 if stage.shard_by == "take" else growth)
@@ -74,12 +74,12 @@ def scaled(stage: AnyStage, noted: RunRecord, rows: int | None, units: int | Non
 
 
 def require_room(work: KeyedStage, folder: Folder, run: RunOptions, units: int) -> None:
-    """Refuse a stage that is about to compute where the disk lacks what it took; warn where the memory does.
+    """Fail before computing where the disk lacks the expected space; warn where memory is short.
 
-    A note of other settings refuses nothing: whoever lowers a setting must not be stopped by what it was.
+    A record of other settings never fails a stage: lowering a setting must help.
 
     Raises:
-        StoreError: too little of the disk is free.
+        StoreError: too little disk space is free.
     """
     stage, own = work.resolved.stage, work.resolved.config
     entries = {name: entry for name, (_, entry) in work.resolved.inputs.entries.items()}
@@ -87,24 +87,27 @@ def require_room(work: KeyedStage, folder: Folder, run: RunOptions, units: int) 
     if note is None:
         return
     needs = scaled(stage, note[1], rows_read(entries, entries), units)
-    free, held = free_memory(), anonymous_bytes(os.getpid())
-    if free is not None and needs.memory is not None and needs.memory - held > free:
-        figures = f"{size_text(needs.memory)} of memory by its last run, and {size_text(free)} is free"
-        log.warning("%-13s takes about %s; if it runs out, %s", stage.name, figures, advice(stage))
+    free, used = free_memory(), anonymous_bytes(os.getpid())
+    if free is not None and needs.memory is not None and needs.memory - used > free:
+        figures = f"{size_text(needs.memory)} of memory in its last run, but {size_text(free)} is free"
+        log.warning("%-13s needed %s; if it runs out, %s", stage.name, figures, advice(stage))
     root, manifest = folder.local(ARTIFACTS), unless_damaged(read_manifest, folder, stage.name, note[0])
     if root is not None and manifest is not None and manifest.config == own.content():
         lacking = max(0, needs.disk - scratch_bytes(run, stage.name))
         lower = f", or lower {' or '.join(stage.lowers)}" if stage.lowers else ""
-        what, remedy = f"stage {stage.name}, by its last run,", f"free some space or choose another --root{lower}"
+        what, remedy = (
+            f"stage {stage.name}, by its last run,",
+            f"free some space or choose another --root{lower}",
+        )
         require_free_space(root.parent, lacking, what, remedy)
 
 
 @contextmanager
 def naming_settings(stage: AnyStage) -> Iterator[None]:
-    """Turn a lack of memory inside the block into an error that names what to lower.
+    """Turn an out-of-memory error inside the block into one that names the settings to lower.
 
     Raises:
-        InputError: memory ran out, and nothing could be halved.
+        InputError: memory ran out, and no batch could be halved further.
     """
     try:
         yield
@@ -118,10 +121,10 @@ def naming_settings(stage: AnyStage) -> Iterator[None]:
 
 
 def advice(stage: AnyStage) -> str:
-    """State what lowers the memory that a stage takes."""
+    """Return in words what lowers the memory of a stage."""
     return f"lower {', '.join([*stage.lowers, '--workers'])}, or choose another --device"
 
 
 def size_text(n_bytes: int) -> str:
-    """Write a number of bytes in gigabytes as people read it; small ones in megabytes."""
+    """Format a number of bytes in gigabytes, small ones in megabytes."""
     return f"{n_bytes / 1e9:.1f} GB" if n_bytes >= 10**9 else f"{-(-n_bytes // 10**6)} MB"

@@ -1,4 +1,4 @@
-"""Which stages a run asks for, and in which order: each after those that it reads, others next to it."""
+"""Which stages a run includes and when each may start: after those that it reads, in parallel with others."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -9,22 +9,20 @@ from trajpilot_core.errors import InputError
 
 
 def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
-    """Return the names of the stages that `run` asks for, in order.
+    """Return the names of the stages that `run` selects, in order.
 
     Args:
         stages: the names of all stages, in order.
-        run: `only`, `from_stage` and `force`; a stage that is forced is not asked for by that alone.
+        run: `only`, `from_stage` and `force`; forcing a stage does not select it.
 
     Raises:
-        InputError: a name is not a stage, or what is asked for contradicts itself.
+        InputError: a name is not a stage, or the options contradict each other.
     """
     names = list(stages)
     if run.only and run.from_stage:
-        raise InputError(
-            f"only {', '.join(run.only)} and from {run.from_stage} exclude each other; give one of the two"
-        )
-    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
-    unknown = sorted(set(asked) - set(names))
+        raise InputError(f"only {', '.join(run.only)} and from {run.from_stage} exclude each other; give one of them")
+    requested = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    unknown = sorted(set(requested) - set(names))
     if unknown:
         raise InputError(f"no stage is called {', '.join(unknown)}; the stages are {', '.join(names)}")
     chosen = [name for name in names if name in run.only] if run.only else names
@@ -32,7 +30,7 @@ def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
         chosen = names[names.index(run.from_stage) :]
     idle = [name for name in run.force if name not in chosen]
     if idle:
-        raise InputError(f"force {', '.join(idle)}: this run asks only for {', '.join(chosen)}; ask for it, too")
+        raise InputError(f"force {', '.join(idle)}: this run includes only {', '.join(chosen)}; select it, too")
     return chosen
 
 
@@ -41,7 +39,7 @@ def upstream(stages: Mapping[str, AnyStage], names: Sequence[str]) -> dict[str, 
 
     Args:
         stages: all stages by name.
-        names: the stages that a run asks for; what the others wrote must be there already.
+        names: the stages of a run; the output of all others must exist already.
 
     Raises:
         StoreError: two stages declare one entry.
@@ -61,13 +59,13 @@ def startable(
 ) -> list[str]:
     """Return the stages that may start now, in the order of `waiting`.
 
-    One stage that runs a model at a time: torch has one random state and one number of threads for the whole process,
-    so that two of them could change each other's numbers, and they would share one GPU.
+    Only one stage with a model runs at a time: torch has one random state and one thread count per process, so two of
+    them could change each other's numbers, and they would share one GPU.
 
     Args:
         waiting: stages that have not started.
         after: stage -> stages that must have ended before it starts (`upstream`).
-        ended: stages that have ended, well or not.
+        ended: stages that have ended, successfully or not.
         running: stages that run.
         limit: how many stages may run at a time.
         has_model: whether a model runs in a stage.

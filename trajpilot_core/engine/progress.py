@@ -1,4 +1,4 @@
-"""Progress of work that has several parts, so that it only ever moves forward."""
+"""Progress of work in several parts, so that it only moves forward."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,9 @@ Progress = Callable[[int, int, str], None]
 
 
 def portion(progress: Progress, before: int, total: int) -> Progress:
-    """Return the progress of one part: its count stands after the `before` of earlier parts, of `total` in all."""
+    """Return the progress of one part, counted after the `before` steps of earlier parts, of `total` in all."""
 
-    def shifted(done: int, own: int, what: str) -> None:
+    def shifted(done: int, _: int, what: str) -> None:
         progress(before + done, total, what)
 
     return shifted
@@ -27,6 +27,6 @@ class CountedSteps:
         self.progress(done, self.total, f"steps; {what}")
 
     def begin(self, what: str) -> None:
-        """Report which of the single steps begins; it counts as done when the next one begins."""
+        """Report that the next single step begins; it counts as done when the one after it begins."""
         self.progress(self.done, self.total, f"steps; {what}")
         self.done += 1

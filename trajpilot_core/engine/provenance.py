@@ -1,4 +1,4 @@
-"""Notes next to a manifest: the files and facts that every unit was made from. They explain keys and decide nothing."""
+"""Notes next to a manifest: the files and facts behind every unit. They explain keys; nothing depends on them."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ from trajpilot_core.store.manifest import SOURCES, read_sealed, seal, stage_fold
 
 
 def spelled(path: str) -> str:
-    """Return a path as notes can hold it: what is no valid text is escaped."""
+    """Return a path for the notes, with bytes that are not UTF-8 escaped."""
     return path.encode(errors="backslashreplace").decode()
 
 
@@ -29,12 +29,12 @@ def unit_sources(source: Source, digest_of: Mapping[str, str]) -> UnitSources:
 
 
 def write_notes(folder: Folder, resolved: ResolvedStage, key: str, digest_of: Mapping[str, str]) -> None:
-    """Write what every unit of a stage is made from, next to the manifest of `key`."""
+    """Write the sources of every unit of a stage next to the manifest of `key`."""
     notes = SourceNotes(units={source.shard: unit_sources(source, digest_of) for source in resolved.sources})
     folder.replace(f"{stage_folder(resolved.stage.name)}/{key}/{SOURCES}", seal(notes))
 
 
 def read_notes(folder: Folder, stage: str, key: str) -> dict[str, UnitSources]:
-    """Return what every unit was made from; empty where it was not noted or the notes are damaged."""
+    """Return the sources of every unit; empty where there are no notes or they are damaged."""
     notes = unless_damaged(read_sealed, folder, SourceNotes, f"{stage_folder(stage)}/{key}/{SOURCES}")
     return {} if notes is None else notes.units

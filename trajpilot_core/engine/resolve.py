@@ -1,4 +1,4 @@
-"""What `auto` means on this machine. Decided before keys are made, without importing torch."""
+"""Resolves `auto` settings on this machine, before keys are computed and without importing torch."""
 
 import functools
 import importlib.util
@@ -39,14 +39,14 @@ print(json.dumps(found))
 """
 """Prints the compute capability of every device (attributes 75 and 76 of the driver's API are its two numbers).
 
-Asked in a process of its own: a process that has touched the driver cannot fork workers that use it.
+Runs in its own process, because a process that has touched the driver cannot fork workers that use it.
 """
 BF16_FROM = (8, 0)
-"""Compute capability with which a GPU multiplies bf16 (Ampere); an older one only emulates it."""
+"""Compute capability from which a GPU multiplies bf16 natively (Ampere); older ones emulate it."""
 FAST_BF16 = ("amx_bf16",)
-"""CPU flags with which bf16 pays for models of our size (avx512_bf16 alone: twice as slow as fp32 at width 128)."""
+"""CPU flags with which bf16 is faster for our models (avx512_bf16 alone is half as fast as fp32 at width 128)."""
 COMPLETED = (OutcomeConfig, PoseSourcesConfig, ActionTokenConfig, LatentConfig, ProbeConfig)
-"""Settings of stages that have trainings of their own although they are completed from those of others."""
+"""Settings of stages that train although their settings are completed from those of other stages."""
 log = logging.getLogger("trajpilot")
 
 
@@ -55,11 +55,11 @@ def resolve_device(device: str) -> str:
     """Return `cpu`, `cuda` or `cuda:<number>`.
 
     Args:
-        device: RunOptions.device; auto takes cuda where torch can use it and a device is there, and says so once where
-            torch could and none is.
+        device: RunOptions.device; auto chooses cuda where torch supports it and a GPU exists, and logs once where torch
+            supports it and no GPU exists.
 
     Raises:
-        InputError: cuda was asked for and is not there, or a device that is not supported.
+        InputError: cuda was requested and is not available, or the device is not supported.
     """
     fault = device_fault(device)
     if fault is not None:
@@ -74,16 +74,16 @@ def resolve_device(device: str) -> str:
     if not there:
         build = "a ROCm build, which is not supported" if _torch_has("hip") else "a CPU build"
         raise InputError(
-            f"device {device} was asked for, but torch is {build} or no CUDA device is visible; use cpu or auto"
+            f"device {device} was requested, but torch is {build} or no CUDA device is visible; use cpu or auto"
         )
     if gpu_number(device) >= there:
         last = f"cuda:{there - 1}"
-        raise InputError(f"device {device} was asked for, but the last CUDA device is {last}; use {last} or auto")
+        raise InputError(f"device {device} was requested, but the last CUDA device is {last}; use {last} or auto")
     return device
 
 
 def gpu_number(device: str) -> int:
-    """Return which of the visible GPUs `cuda` or `cuda:<number>` means."""
+    """Return the index of the visible GPU that `cuda` or `cuda:<number>` names."""
     return int(device.partition(":")[2] or 0)
 
 
@@ -109,16 +109,16 @@ def _torch_has(platform: str) -> bool:
 
 
 def _driver_devices() -> tuple[tuple[int, int], ...]:
-    """Ask the driver; a library that only LD_LIBRARY_PATH leads to is found, too."""
+    """Query the driver, also one that is found only through LD_LIBRARY_PATH."""
     command = [sys.executable, "-I", "-c", ASK_DRIVER]
-    asked = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
-    found = json.loads(asked.stdout) if asked.returncode == 0 else []
-    return tuple((major, minor) for major, minor in found)
+    answer = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    capabilities = json.loads(answer.stdout) if answer.returncode == 0 else []
+    return tuple((major, minor) for major, minor in capabilities)
 
 
 @functools.cache
 def gpu_has_bf16(device: str) -> bool:
-    """Return whether a GPU multiplies bf16 itself, and say once where it does not; one that nobody lists counts as new.
+    """Return whether a GPU multiplies bf16 natively, and log once where not; an unlisted GPU counts as new.
 
     Args:
         device: `cuda` or `cuda:<number>`.
@@ -127,13 +127,13 @@ def gpu_has_bf16(device: str) -> bool:
     if number >= len(known) or known[number] >= BF16_FROM:
         return True
     has, least = (".".join(map(str, version)) for version in (known[number], BF16_FROM))
-    log.warning("%s has compute capability %s and bf16 needs %s: precision auto means fp32 there", device, has, least)
+    log.warning("%s has compute capability %s, but bf16 needs %s: precision auto means fp32", device, has, least)
     return False
 
 
 @functools.cache
 def cpu_flags() -> frozenset[str]:
-    """Return the CPU's feature flags, empty where the system does not list them."""
+    """Return the CPU's feature flags; empty where the system does not list them."""
     listing = Path("/proc/cpuinfo")
     if not listing.exists():
         return frozenset()
@@ -142,7 +142,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def resolve_precision(config: Config, device: str) -> Config:
-    """Return a stage's config with `precision` written out, its own and that of its training.
+    """Return a stage's settings with `precision` resolved, also that of its training.
 
     Args:
         config: sub-record of PipelineConfig.
@@ -164,7 +164,7 @@ def resolve_precision(config: Config, device: str) -> Config:
     if getattr(config, "precision", None) != "auto":
         return config
     if isinstance(config, FeatureConfig) and config.source == "released":
-        return config.replace(precision="fp32")  # nothing is computed with it: one key on every machine
+        return config.replace(precision="fp32")  # unused there; the same key on every machine
     if device.startswith("cuda"):
         return config.replace(precision="bf16" if gpu_has_bf16(device) else "fp32")
     fast = not isinstance(config, FeatureConfig | Pi3Config) and any(flag in cpu_flags() for flag in FAST_BF16)
@@ -172,15 +172,15 @@ def resolve_precision(config: Config, device: str) -> Config:
 
 
 def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
-    """Return the sub-record of the config that a stage sees, nothing in it left to the machine."""
+    """Return the settings of a stage with everything `auto` resolved."""
     own = with_versions(stage.settings(config) if stage.completed is None else stage.completed(config))
     if stage.completed is not None and not isinstance(own, COMPLETED):
-        return own  # its trainings are those of other stages
+        return own  # the models it uses are trained by other stages
     return resolve_precision(own, resolve_device(run.device))
 
 
 def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> None:
-    """Refuse settings of a stage that name another run under an address that may not be opened.
+    """Refuse settings that name another run under an address that may not be opened.
 
     Args:
         section: name of the settings, for the message.

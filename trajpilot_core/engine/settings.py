@@ -1,4 +1,4 @@
-"""Every setting of the pipeline with its default, what is allowed, what it is, and the stages that it makes stale."""
+"""Every setting of the pipeline: default, allowed values, description, and the stages that it makes stale."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import AnyStage
 
 UNITS = {"s": "s", "px": "px", "hz": "Hz", "deg": "degrees", "m": "m"}
-"""Last word of a setting's name -> its unit; what has none of these words is a number, a name or a switch."""
+"""Last word of a setting's name -> its unit."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class ListedSetting:
     """As `--set` names it: `features.size_px`."""
     value: JsonValue
     default: JsonValue
-    """Of the paper's main experiment."""
+    """Value in the paper's main experiment."""
     allowed: str
     """Bounds, choices or kind in words, with the unit."""
     about: str
-    """What it is, in one line, with its source where it has one."""
+    """Description in one line, with its source if any."""
     stages: tuple[str, ...]
-    """Those that read it, and all that read from them: what has to run again, at most, when it changes."""
+    """Stages that read it, and all downstream of them: at most these run again when it changes."""
 
     @property
     def is_changed(self) -> bool:
@@ -42,11 +42,11 @@ class ListedSetting:
 def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[ListedSetting]:
     """Return every setting of a configuration, group by group.
 
-    A group that may be absent (`alignment.pretrained`) and is, counts as one setting with the value None.
+    An optional group that is absent (`alignment.pretrained`) counts as one setting with the value None.
 
     Args:
-        config: whose values are shown.
-        stages: all stages by name, which say what a group makes stale.
+        config: the values.
+        stages: all stages by name, to find what a group makes stale.
     """
     defaults = values_of(PipelineConfig())
     found = []
@@ -60,7 +60,7 @@ def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[
 
 
 def values_of(config: PipelineConfig) -> dict[str, JsonValue]:
-    """Return every setting by its whole name, those too that a digest leaves out at their defaults."""
+    """Return every setting by its full name, also those that a digest omits at their defaults."""
     return {
         path: value
         for group in PipelineConfig.model_fields
@@ -69,7 +69,7 @@ def values_of(config: PipelineConfig) -> dict[str, JsonValue]:
 
 
 def leaves(record: Record, above: str) -> Iterator[tuple[str, Record, str, JsonValue]]:
-    """Yield path, the record that holds it, its name there and its value as JSON, of every setting below a record."""
+    """Yield, for every setting below a record, its path, its record, its name there and its value as JSON."""
     for name in type(record).model_fields:
         inner = getattr(record, name)
         if isinstance(inner, Record):
@@ -85,7 +85,7 @@ def properties(record: type[Record]) -> dict[str, Any]:
 
 
 def in_words(schema: dict[str, Any], name: str) -> str:
-    """Say what a setting may be: its choices, or its kind with bounds, and its unit."""
+    """Return the allowed values of a setting in words: choices, or kind with bounds, and unit."""
     parts = schema.get("anyOf", [schema])
     kinds = [kind for part in parts if (kind := kind_of(part))]
     unit = UNITS.get(name.rpartition("_")[2])
@@ -93,7 +93,7 @@ def in_words(schema: dict[str, Any], name: str) -> str:
 
 
 def kind_of(schema: dict[str, Any]) -> str:
-    """Name the kind of a value, or its choices."""
+    """Return the kind of a value, or its choices."""
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "const" in schema:
@@ -109,7 +109,7 @@ def kind_of(schema: dict[str, Any]) -> str:
 
 
 def made_stale(group: str, stages: Mapping[str, AnyStage]) -> tuple[str, ...]:
-    """Return the stages that have a group of settings, and every stage that reads from one of these, in order."""
+    """Return the stages that use a group of settings and every stage downstream, in order."""
     writer = producers(stages)
     found = {name for name, stage in stages.items() if stage.section == group}
     for name, stage in stages.items():

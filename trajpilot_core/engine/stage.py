@@ -1,4 +1,4 @@
-"""What a stage is: its declaration, what its `run` gets, and what it hands back. Imports neither torch nor Prefect.
+"""A stage: its declaration, the arguments of its `run`, and its results. Imports neither torch nor Prefect.
 
 `Config` is the record of settings of one stage, a field of PipelineConfig.
 """
@@ -36,7 +36,7 @@ class Inputs(Protocol):
         ...
 
     def models(self, name: str) -> Models:
-        """Open the models of an entry that the stage declared: each is read, verified, when it is asked for."""
+        """Open the models of a declared entry; each model is read and verified on demand."""
         ...
 
     def document(self, name: str) -> bytes:
@@ -44,44 +44,44 @@ class Inputs(Protocol):
         ...
 
     def parts(self, name: str) -> Mapping[str, str]:
-        """Return the digests of the parts of a declared entry; nothing of it is read.
+        """Return the digests of the parts of a declared entry without reading it.
 
         Returns:
-            Shard -> digest, of a table that a sharded stage wrote; key -> digest, of models; "" -> fingerprint, of any
-            other entry.
+            For a table of a sharded stage, shard -> digest; for models, key -> digest; for any other entry,
+            "" -> fingerprint.
         """
         ...
 
 
 class Sink(Protocol):
-    """Where a stage puts its results. Nothing is visible to anybody before the stage commits."""
+    """Where a stage writes its results. They become visible when the stage commits."""
 
     def table(self, name: str, table: pa.Table) -> None:
         """Write a table that the stage declared in `writes`."""
         ...
 
     def table_in_parts(self, name: str, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Write a table that the stage declared from parts, each of which may be dropped before the next is made.
+        """Write a declared table from parts, each of which may be dropped before the next is made.
 
         Args:
             name: the entry.
-            parts: tables of `schema`; what is written is what `table` would write of all of them joined.
+            parts: tables of `schema`; the bytes equal those of `table` with all of them joined.
             schema: their columns.
         """
         ...
 
     def model(self, name: str, key: str, tensors: Tensors) -> None:
-        """Write one model of an entry that the stage declared, in a file of its own: no other need be in memory.
+        """Write one model of a declared entry to its own file, so that no other model need be in memory.
 
         Args:
-            name: the entry; `models` ends it.
+            name: the entry; `models` completes it.
             key: of the model, e.g. `final/s0/traj`.
             tensors: parameter name -> array of any shape.
         """
         ...
 
     def models(self, name: str, about: Mapping[str, str]) -> None:
-        """End an entry of models that the stage declared; `about` holds for all the models that `model` wrote."""
+        """Complete a declared entry of models; `about` applies to all models that `model` wrote."""
         ...
 
     def document(self, name: str, content: bytes) -> None:
@@ -93,17 +93,17 @@ class Sink(Protocol):
         ...
 
     def count(self, n_in: int, n_out: int) -> None:
-        """State rows in and out; commit refuses n_in != n_out + units lost to rejects."""
+        """Record rows in and out; the commit fails if n_in != n_out + units lost to rejects."""
         ...
 
     def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
-        """Commit one shard of a sharded stage at once (its table may be empty); n_in = rows + units lost."""
+        """Commit one shard of a sharded stage immediately (its table may be empty); n_in = rows + units lost."""
         ...
 
     def training(self, shard: str) -> AbstractContextManager["Sink"]:
-        """Open the share of one training, of a stage whose shards are trainings.
+        """Open the share of one training, for a stage whose shards are trainings.
 
-        What is written into it (`table`, `model`, `models`) is committed as a whole when the block ends well.
+        What is written to it (`table`, `model`, `models`) is committed as a whole when the block succeeds.
         """
         ...
 
@@ -122,7 +122,7 @@ class Runtime:
     """`cpu`, `cuda` or `cuda:<number>`, resolved."""
     workers: int
     scratch: Path
-    """Private folder for checkpoints of trainings in progress; kept after a crash, named by the stage's key."""
+    """Private folder for checkpoints of running trainings; kept after a crash, named by the stage's key."""
     progress: Callable[[int, int, str], None] = no_progress
     checkpoint_s: float = 0.0
     """Seconds between the checkpoints of a training; 0: one after every epoch."""
@@ -132,7 +132,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class Source:
-    """What one unit of work reads from outside the store; its digest is part of the key.
+    """Inputs of one unit of work from outside the store; their digests are part of the key.
 
     A stage that is not sharded returns at most one, with an empty shard name.
     """
@@ -140,13 +140,13 @@ class Source:
     shard: str
     """Take id, name of a training, or "" where the stage is not sharded."""
     files: tuple[str, ...] = ()
-    """Paths relative to the data root (or absolute, for weights); their sha256 enters the key, missing or not."""
+    """Paths relative to the data root (weights: absolute); their sha256 enters the key, also that of a missing file."""
     facts: Mapping[str, JsonValue] = field(default_factory=dict)
-    """Everything else that decides the content: the take's record, its segment intervals."""
+    """Everything else that determines the content: the take's record, its segment intervals."""
 
     @cached_property
     def canonical_facts(self) -> str:
-        """The facts as canonical JSON: several keys of one plan are made of them."""
+        """The facts as canonical JSON, cached because several keys of a plan use them."""
         return canonical_json(dict(self.facts))
 
 
@@ -162,12 +162,12 @@ class Work(Generic[Config]):
     sink: Sink
     runtime: Runtime
     trained: Mapping[str, Inputs] = field(default_factory=dict)
-    """Training -> what it has written. Given to `conclude` alone."""
+    """Training -> what it has written; passed to `conclude` only."""
 
 
 @dataclass(frozen=True)
 class Output:
-    """What comes out of a stage that drops rows, as the report counts it."""
+    """The output of a stage that drops rows, as the report counts it."""
 
     unit: str
     """What one row is, in the plural."""
@@ -179,52 +179,52 @@ class Output:
 
 @dataclass(frozen=True)
 class Stage(Generic[Config]):
-    """Declaration of one stage. Key, plan, status, tasks and deployments derive from it."""
+    """Declaration of one stage, from which key, plan, status, tasks and deployments are derived."""
 
     name: str
     reads: tuple[str, ...]
     """Entries of earlier stages, e.g. ("segments", "takes")."""
     writes: tuple[str, ...]
-    """Entries that it commits; a stage that is sharded by take writes exactly one table. Of a stage whose shards are
-    trainings the first is the entry of their models."""
+    """Entries that it commits; a stage sharded by take writes exactly one table. For a stage whose shards are trainings
+    the first is the entry of their models."""
     config: type[Config]
     """Its settings: the type of exactly one field of PipelineConfig. Stages may share one."""
     run: Callable[[Work[Config]], None]
     version: int
     summary: str
-    """One line for people: what it makes of what. Its deployment is described by it."""
+    """One line for people: inputs -> outputs. Also the description of its deployment."""
     shard_by: str | None = None
     sources: Callable[[Inputs, Config, str], list[Source]] | None = None
-    """(declared inputs, own config, data root) -> what is read from outside the store. Must not import torch."""
+    """(declared inputs, its settings, data root) -> inputs from outside the store. Must not import torch."""
     pure_sources: bool = False
-    """`sources` rests on the declared inputs and the config alone (it is given no data root), so that equal ones need
-    no second look: `status` of a large corpus takes seconds."""
+    """`sources` depends only on the declared inputs and the settings (its data root is empty), so that it need not be
+    called again for equal ones: `status` of a large corpus takes seconds."""
     uses_gpu: bool | Callable[[Config], bool] = False
-    """Whether a model runs in it; for some stages their own config says."""
+    """Whether a model runs in it; some stages decide by their settings."""
     output: Output | None = None
-    """What the report counts of it; None: it drops no rows."""
+    """What the report counts; None: the stage drops no rows."""
     video_s: Callable[[Source], float] | None = None
-    """Seconds of video that one shard needs. One that states it can be shared out in groups of takes."""
+    """Seconds of video of one shard. With it the stage can be shared out in groups of takes."""
     conclude: Callable[[Work[Config]], None] | None = None
-    """Of a stage whose shards are trainings, each of which can be computed elsewhere: write what is left when all are
-    there, i.e. what holds for all models, the entries that are no training's, counts and rejects. It may read what its
-    trainings have written (`Work.trained`), and answer and score with their models."""
+    """For a stage whose shards are trainings, which may run elsewhere: write the rest once all exist, i.e. facts about
+    all models, the entries that belong to no training, counts and rejects. It may read what the trainings have
+    written (`Work.trained`), and answer and score with their models."""
     outside_shards: tuple[str, ...] = ()
-    """Own settings that enter no key of a shard: which shards there are, and their sources, say all of them."""
+    """Settings that enter no shard key because the list of shards and their sources already reflect them."""
     may_be_empty: bool = False
-    """Of a stage that concludes: its settings may ask for no shard at all. Without any it only concludes."""
+    """For a stage that concludes: its settings may yield no shards at all; then it only concludes."""
     completed: Callable[[PipelineConfig], Config] | None = None
-    """(all settings) -> its own, where part of them follows from those of other stages; else they stand as they are."""
+    """(all settings) -> its own, where some follow from those of other stages; None: they are used unchanged."""
     narrowed: Callable[[PipelineConfig], tuple[str, ...] | None] | None = None
-    """(all settings) -> what it reads under them in place of `reads`; None: `reads`."""
+    """(all settings) -> entries to read instead of `reads`; None: `reads`."""
     lowers: tuple[str, ...] = ()
-    """Settings, as `--set` names them, that lower what it takes of memory or disk: errors name them."""
+    """Settings, as `--set` names them, that reduce memory or disk; errors name them."""
 
     def __post_init__(self) -> None:
         if settings_field(self.config) is None:
             raise StoreError(
-                f"stage {self.name} names the settings {self.config.__name__}, but PipelineConfig has not exactly one "
-                "field of that type; name the type of one of its fields, or add a field (schemas/config.py)"
+                f"stage {self.name} names the settings {self.config.__name__}, but PipelineConfig has no or several "
+                "fields of that type; name the type of one of its fields, or add a field (schemas/config.py)"
             )
 
     @property
@@ -235,27 +235,27 @@ class Stage(Generic[Config]):
         return name
 
     def settings(self, config: PipelineConfig) -> Config:
-        """Return its own settings out of those of the whole pipeline."""
+        """Return the settings of this stage out of those of the pipeline."""
         own = getattr(config, self.section)
         assert isinstance(own, self.config)
         return own
 
     def under(self, config: PipelineConfig) -> "Stage[Config]":
-        """Return the stage as it reads under the settings of a run."""
+        """Return the stage with the reads that apply under the settings of a run."""
         reads = self.narrowed(config) if self.narrowed is not None else None
         return self if reads is None else replace(self, reads=reads)
 
     def settings_of_shards(self, config: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return those of its own settings, as JSON, that enter the keys of its shards."""
+        """Return the settings, as JSON, that enter the keys of its shards."""
         return {name: value for name, value in config.items() if name not in self.outside_shards}
 
     @property
     def is_shared_out(self) -> bool:
-        """Return whether other processes may compute shards of it."""
+        """Return whether other processes may compute its shards."""
         return self.video_s is not None or self.conclude is not None
 
     def on_gpu(self, config: Config) -> bool:
-        """Return whether a model runs in the stage under its own `config`."""
+        """Return whether a model runs in the stage under its settings `config`."""
         return self.uses_gpu(config) if callable(self.uses_gpu) else self.uses_gpu
 
 
@@ -264,6 +264,6 @@ AnyStage: TypeAlias = Stage[Any]
 
 
 def settings_field(record: type[Record]) -> str | None:
-    """Return the name of the one field of PipelineConfig that is of this type; None where there is not exactly one."""
+    """Return the name of the only field of PipelineConfig with this type; None where there is not exactly one."""
     found = [name for name, field in PipelineConfig.model_fields.items() if field.annotation is record]
     return found[0] if len(found) == 1 else None

@@ -37,9 +37,12 @@ from trajpilot_core.simworld.video import TICKS_PER_FRAME, write_video
 from trajpilot_core.simworld.world.motion import head_motion
 from trajpilot_core.simworld.world.render import render_at
 from trajpilot_core.simworld.world.truth import TakeTruth, World
+from trajpilot_core.store.lock import require_free_space
 
 VERSION = 1
 """Raise when the bytes of a world change."""
+VIDEO_BYTES_PER_PIXEL, POSE_BYTES_S = 0.2, 40_000
+"""Per pixel of a frame, and per second of a take; measured on the worlds of the demo and the tests: 0.16 and 32,000."""
 WORK = ".world"
 MARKER = f"{WORK}/takes/{{:05d}}.json"
 """Path of a take's completion marker."""
@@ -85,6 +88,7 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
     else:
         prepare(folder, config)
         todo = [take.index for take in world.takes if read_marker(folder, take.index) is None]
+        require_free_space(folder, len(todo) * bytes_of_take(config), "the simulated world")
         before = len(world.takes) - len(todo)
         progress(before, len(world.takes), "simulated takes")
         for n, _ in enumerate(run_all([(config, folder, index) for index in todo], workers)):
@@ -114,6 +118,12 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
         written=len(todo),
         reused=len(world.takes) - len(todo),
     )
+
+
+def bytes_of_take(config: WorldConfig) -> int:
+    """Estimate the bytes of one take on disk: video and pose files."""
+    pixels_s = config.fps * config.size_px**2 if config.videos else 0
+    return round(config.segments * config.segment_s * (VIDEO_BYTES_PER_PIXEL * pixels_s + POSE_BYTES_S))
 
 
 def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) -> Iterator[None]:

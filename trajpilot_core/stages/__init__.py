@@ -1,10 +1,9 @@
-"""Every stage of the pipeline, in order: the only list. Imports neither torch nor Prefect.
+"""The list of all stages of the pipeline, in order. Imports neither torch nor Prefect.
 
-A new stage is a file of this folder that declares `STAGE`, with its import and its line in the list below. Plan and
-status, the flows and their deployments, the forms, and the rejects that the report shows follow from the list. Settings
-of its own are a record and a field of PipelineConfig (schemas/config.py); without them it names those of another stage.
-Tests then ask for its row in the README's table, its line in deployments/prefect.yaml, and its pool in
-docs/operations.md.
+A new stage is a file in this folder that declares `STAGE`, with its import and its line in the list below. Plan and
+status, the flows and their deployments, the forms, and the rejects in the report are derived from the list. Its
+settings are a record and a field of PipelineConfig (schemas/config.py), or those of another stage. Tests then require
+its row in the README's table, its line in deployments/prefect.yaml, and its pool in docs/operations.md.
 """
 
 from schemas.config import PipelineConfig, RunOptions
@@ -30,7 +29,6 @@ from trajpilot_core.stages import (
     scorer,
     text_bank,
     trajectories,
-    video_motions,
     vlm,
     vlm_rows,
 )
@@ -48,7 +46,7 @@ REPORTED: tuple[AnyStage, ...] = (
     probe.STAGE,
     evaluation.STAGE,
 )
-"""All stages of planning but the report, which shows what each of them rejected."""
+"""All stages of planning except the report, which shows the rejects of each."""
 OF_EVENTS: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
@@ -61,7 +59,7 @@ OF_EVENTS: tuple[AnyStage, ...] = (
 OF_POSES: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
-    video_motions.STAGE,
+    trajectories.SECOND,
     features.STAGE,
     text_bank.STAGE,
     alignment.STAGE,
@@ -73,37 +71,37 @@ OF_ACTIONS: tuple[AnyStage, ...] = (ingest.STAGE, features.STAGE, probe.STAGE)
 OF_TOKENS: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
-    video_motions.STAGE,
+    trajectories.SECOND,
     features.STAGE,
     text_bank.STAGE,
     alignment.STAGE,
     probe.STAGE,
     action_token.STAGE,
 )
-"""The same with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
+"""The same, with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
 OF_LATENTS: tuple[AnyStage, ...] = (latent.STAGE, latent_plans.STAGE)
-"""What a run of planning has in addition before its evaluation where it plans in latents (LatentConfig.is_asked)."""
+"""Additional stages before the evaluation of a run that plans in latents (LatentConfig.is_asked)."""
 OF_VLM: tuple[AnyStage, ...] = (vlm.STAGE, vlm_rows.STAGE)
-"""The same where it asks for rows of vision-language models (VlmConfig)."""
+"""The same for a run with rows of vision-language models (VlmConfig)."""
 APART: tuple[AnyStage, ...] = (
     outcome.STAGE,
-    video_motions.STAGE,
+    trajectories.SECOND,
     pose_sources.STAGE,
     action_token.STAGE,
     *OF_LATENTS,
     *OF_VLM,
 )
-"""Those that runs of planning do not have."""
+"""Stages that a default run of planning does not have."""
 STAGES: dict[str, AnyStage] = {
     stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED, (*OF_LATENTS, *OF_VLM)))
 }
-"""Those of a run of planning."""
+"""Stages of a default run of planning."""
 EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
-"""All that a run can have; a command, a flow or a form takes them from here."""
+"""All stages that a run can have, for commands, flows and forms."""
 
 
 def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
-    """Return the stages that a run of these settings has, by the kind of its corpus and by what is asked."""
+    """Return the stages of a run with these settings, by the kind of its corpus and by what is enabled."""
     if config.pose_sources.is_asked:
         return {stage.name: stage for stage in OF_POSES}
     if spec_of(config.ingest.corpus).is_of_events:
@@ -113,8 +111,8 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
     if config.vlm.rows:
         vlm.refuse_settings(config)
-    asked = ((config.latent.is_asked, OF_LATENTS), (config.vlm.rows, OF_VLM))
-    more = tuple(stage for wanted, stages in asked if wanted for stage in stages)
+    optional = ((config.latent.is_asked, OF_LATENTS), (config.vlm.rows, OF_VLM))
+    more = tuple(stage for is_enabled, stages in optional if is_enabled for stage in stages)
     if more:
         before = [stage for stage in REPORTED if stage is not evaluation.STAGE]
         return {stage.name: stage for stage in (*before, *more, evaluation.STAGE, STAGES["report"])}
@@ -122,14 +120,14 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
 
 
 def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
-    """Return the names of the stages that `run` asks for, in order.
+    """Return the names of the stages that `run` selects, in order.
 
     Raises:
-        InputError: a name is not a stage, or no stage of this corpus.
+        InputError: a name is not a stage, or not a stage of this corpus.
     """
     known = stages_of(config)
-    asked = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
-    other = [name for name in dict.fromkeys(asked) if name in EVERY_STAGE and name not in known]
+    names = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]
+    other = [name for name in dict.fromkeys(names) if name in EVERY_STAGE and name not in known]
     if other:
         raise InputError(
             f"a run of these settings on the corpus {config.ingest.corpus} has no {', '.join(other)}; its stages are "

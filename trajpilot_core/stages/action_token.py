@@ -1,9 +1,8 @@
-"""TrajPilot's token in the attentive probe: predicts actions in event form, fine-tunes a probe for each row, scores.
+"""TrajPilot's token in the attentive probe: predicts actions as events, fine-tunes a probe per row, and scores it.
 
 Source: paper, appendix on EPIC-KITCHENS-100; docs/decisions/epic-token.md.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,18 +13,18 @@ from schemas.config import PipelineConfig
 from schemas.probe import ProbeAnswer, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.contributions import chains_in, folds_of, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, TWINNED, Chain, model_key, seeds_of
+from trajpilot_core.data.cross_fitting import FINAL, TWINNED, model_key, seeds_of
 from trajpilot_core.engine.progress import portion
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.stages import probe
-from trajpilot_core.stages.pretrained import initial_weights
+from trajpilot_core.stages.pretrained import event_facts
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
     from trajpilot_core.data.action_events import ActionEvents
     from trajpilot_core.stages.token_parts import TunedSeed
-    from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY = "token_models"
 TABLES: dict[str, type[Record]] = {
@@ -35,7 +34,7 @@ TABLES: dict[str, type[Record]] = {
     "token_checks": Judgement,
     "token_tuned_curves": CurvePoint,
 }
-"""Written at the end of the stage; its trainings write the curves of the predictors."""
+"""Written by the conclusion of the stage; its trainings write the curves of the predictors."""
 READS = (
     "takes",
     "segments",
@@ -52,49 +51,41 @@ VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> ActionTokenConfig:
-    """Return the settings of the stage with those of predictor, scorer and probe that it works with."""
+    """Return the settings of the stage with those of predictor, scorer and probe that it uses."""
     scorer = config.scorer.replace(ablations=())
     return config.action_token.replace(predictor=config.predictor, scorer=scorer, probe=config.probe)
 
 
-def trainings(known: Iterable[Chain], seeds: Iterable[int]) -> dict[str, tuple[Chain, int, str]]:
-    """Return training -> its chain, seed and variant: the predictors, which the rest of the stage rests on."""
-    return {
-        model_key(chain, seed, variant): (chain, seed, variant)
-        for chain in known
-        for seed in seeds
-        for variant in TWINNED
-    }
-
-
-def sources(inputs: Inputs, cfg: ActionTokenConfig, data_root: str) -> list[Source]:
-    """Return one source per training: all clips, and the E_tau of its chain and seed.
+def trainings(inputs: Inputs, cfg: ActionTokenConfig) -> Trainings:
+    """Return the predictors of every chain and seed, on which the rest of the stage depends.
 
     Raises:
         NotBuiltError: the probe reads every patch.
-        InputError: no probe was asked for, or weights of another run have seen what is held out here
-            (docs/decisions/pretrained.md).
+        InputError: no probe is enabled, or no seed has both an E_tau and a probe.
     """
     if cfg.tuned.tokens is None:
         raise InputError("action_token.is_asked without a probe: set probe.tokens=temporal")
     if cfg.tuned.tokens == "full":
         raise NotBuiltError(
             "action_token fine-tunes probes on the tokens that the stage features keeps; for every patch of a clip "
-            "(probe.tokens=full) it is not built: set action_token.is_asked=false, or probe.tokens=temporal"
+            "(probe.tokens=full) it is not built: set action_token.is_asked=false or probe.tokens=temporal"
         )
-    facts = {name: part_of(inputs, name) for name in READS if name not in ("e_tau", probe.ENTRY)}
-    e_tau, fold_of = inputs.parts("e_tau"), folds_of(inputs)
-    known = trainings(chains_in(fold_of), seeds_to_run(inputs))
-    wanted = {f"{name}{TWIN}": of for name, of in known.items()}
-    begun = initial_weights(inputs, cfg.net, wanted, fold_of)
-    return [
-        Source(name, facts={**facts, "e_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(f"{name}{TWIN}", {})})
-        for name, (chain, seed, _) in known.items()
-    ]
+    return {
+        model_key(chain, seed, variant): (chain, seed, variant)
+        for chain in chains_in(folds_of(inputs))
+        for seed in seeds_to_run(inputs)
+        for variant in TWINNED
+    }
+
+
+def facts(inputs: Inputs, cfg: ActionTokenConfig, known: Trainings) -> dict[str, Facts]:
+    """Return what decides each training: all clips, the E_tau of its chain and seed, and the initial weights."""
+    shared = {name: part_of(inputs, name) for name in READS if name not in ("e_tau", probe.ENTRY)}
+    return event_facts(inputs, cfg.net, known, shared)
 
 
 def seeds_to_run(inputs: Inputs) -> list[int]:
-    """Return the seeds of E_tau that have a probe, with which the rows of a seed begin.
+    """Return the seeds of E_tau that also have a probe, from which the rows of a seed start.
 
     Raises:
         InputError: there is none.
@@ -109,26 +100,19 @@ def seeds_to_run(inputs: Inputs) -> list[int]:
     return both
 
 
-def run(work: Work[ActionTokenConfig]) -> None:
-    """Fit the predictors that are asked for, of chains and seeds."""
+def fits(work: Work[ActionTokenConfig], wanted: Trainings) -> Fits:
+    """Prepare the predictors of chains and seeds."""
     from trajpilot_core.stages.token_parts import loaded, predictor_jobs
     from trajpilot_core.training.fit_action import train_action
-    from trajpilot_core.training.jobs import fitted_takes, hand_over, run_jobs
+    from trajpilot_core.training.jobs import fitted_takes
 
-    this, asked = loaded(work), {source.shard for source in work.pending}
-    known = trainings(this.chains, seeds_to_run(work.inputs))
-    jobs = predictor_jobs(this, {name: of for name, of in known.items() if name in asked})
-
-    def ended(job: "TrainingJob") -> None:
-        with work.sink.training(job.key) as share:
-            share.table("token_curves", table_of(CurvePoint, hand_over(job, ENTRY, share)))
-            share.models(ENTRY, fitted_takes(job, this.events.take, this.events.take_ids))
-
-    run_jobs(jobs, train_action, work.runtime, ended)
+    this = loaded(work)
+    jobs = {job.key: job for job in predictor_jobs(this, wanted)}
+    return Fits(jobs, train_action, lambda job: fitted_takes(job, this.events.take, this.events.take_ids))
 
 
 def conclude(work: Work[ActionTokenConfig]) -> None:
-    """Fit the scorers, fine-tune a probe for each row and seed, answer the tested clips and score them."""
+    """Fit the scorers, fine-tune a probe per row and seed, answer the tested clips and score the answers."""
     from trajpilot_core.stages.token_parts import loaded, makers_of_seed, tune_seed
     from trajpilot_core.training.loop import one_thread
 
@@ -160,8 +144,8 @@ def write_results(
 
     Args:
         work: of the stage.
-        found: what the rows of each seed answered.
-        curves: of the predictors, which their trainings have written, and of the scorers.
+        found: answers of the rows of each seed.
+        curves: of the predictors, written by their trainings, and of the scorers.
         events: the clips as events.
         data: the clips.
     """
@@ -187,11 +171,11 @@ def write_results(
         *(check for seed in found for check in seed.checks),
     ]
     scores = [score for one in answered for score in action_scores(one, tested, work.config.tuned)]
-    said = [row for one in answered for row in probe.answer_table(one, data, rows).to_pylist()]
+    answer_rows = [row for one in answered for row in probe.answer_table(one, data, rows).to_pylist()]
     tables: dict[str, list[Record]] = {
         "token_scores": [*scores],
         "token_contrasts": [*contrasts],
-        "token_answers": [ProbeAnswer.model_validate(row) for row in said],
+        "token_answers": [ProbeAnswer.model_validate(row) for row in answer_rows],
         "token_checks": [*checks],
         "token_tuned_curves": [*curves[1], *tuned_curve],
     }
@@ -207,21 +191,15 @@ def write_results(
     work.sink.count(len(events), len(events))
 
 
-STAGE = Stage(
+STAGE = trained_stage(
+    TrainedStage(ENTRY, "token_curves", trainings, facts, fits, conclude, tuple(TABLES)),
     name="action_token",
     reads=READS,
-    writes=(ENTRY, "token_curves", *TABLES),
     config=ActionTokenConfig,
-    run=run,
     version=VERSION,
     summary="Predicts actions in event form and fine-tunes the attentive probe with that token, next to controls "
     "equally long",
-    shard_by="training",
     completed=completed,
-    sources=sources,
-    pure_sources=True,
-    uses_gpu=True,
     lowers=("action_token.train.batch",),
-    conclude=conclude,
     outside_shards=("utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"),
 )

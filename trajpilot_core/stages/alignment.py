@@ -1,76 +1,80 @@
-"""Trajectory-action alignment: E_tau, one per chain and seed, frozen afterwards (paper, 3.3)."""
+"""Trajectory-action alignment: E_tau, one per chain and seed, frozen after this stage (paper, 3.3)."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from schemas.arrow import table_of
-from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.contributions import Contributions, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, draw_folds, model_key
+from trajpilot_core.data.cross_fitting import E_TAU, chains, draw_folds, model_key
 from trajpilot_core.data.imported_fits import folds_for
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.stages.pretrained import e_tau_sources, import_e_tau, settings_of_e_tau
+from trajpilot_core.stages.pretrained import e_tau_facts, import_e_tau, settings_of_e_tau
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
 if TYPE_CHECKING:
-    from trajpilot_core.data.planning import MotionData
     from trajpilot_core.training.jobs import TrainingJob
 
 VERSION = 6  # raise when the numbers that this module writes change
 
 
-def trainings(cfg: AlignmentConfig) -> dict[str, tuple[Chain, int]]:
-    """Return training -> its chain and seed: one E_tau for each."""
-    return {model_key(chain, seed, E_TAU): (chain, seed) for chain in chains(cfg.folds) for seed in cfg.seeds}
+def trainings(inputs: Inputs, cfg: AlignmentConfig) -> Trainings:
+    """Return one E_tau for each chain and seed."""
+    return {model_key(chain, seed, E_TAU): (chain, seed, E_TAU) for chain in chains(cfg.folds) for seed in cfg.seeds}
 
 
-def sources(inputs: Inputs, cfg: AlignmentConfig, data_root: str) -> list[Source]:
-    """Return one source per training: what the takes that it is fitted and measured on contribute, or its model."""
+def facts(inputs: Inputs, cfg: AlignmentConfig, known: Trainings) -> dict[str, Facts]:
+    """Return what the takes that each training is fitted and measured on contribute, or the model it imports."""
     if cfg.pretrained is not None:
-        return e_tau_sources(inputs, cfg, trainings(cfg))
+        return e_tau_facts(inputs, cfg, known)
     takes = Contributions.read(inputs, ("segments", "motions"))
     fold_of, bank = draw_folds(takes.train, cfg), part_of(inputs, "text_bank")
-    facts = {chain: {**takes.facts(fold_of, chain), "text bank": bank} for chain in chains(cfg.folds)}
-    return [Source(name, facts=facts[chain]) for name, (chain, _) in trainings(cfg).items()]
+    by_chain = {chain: {**takes.facts(fold_of, chain), "text bank": bank} for chain in chains(cfg.folds)}
+    return {name: by_chain[chain] for name, (chain, *_) in known.items()}
 
 
-def run(work: Work[AlignmentConfig]) -> None:
-    """Fit one E_tau per chain and seed on the segments of its takes, keep the best epoch on dev; or import it."""
+def fits(work: Work[AlignmentConfig], wanted: Trainings) -> Fits | None:
+    """Prepare one E_tau per chain and seed on the segments of its takes; or import it.
+
+    Raises:
+        TrainingError: no segment to fit on, or none in dev.
+    """
     if work.config.pretrained is not None:
-        import_e_tau(work, trainings(work.config))
-        return
-    from trajpilot_core.data.planning import load_motion_data
-    from trajpilot_core.training.fit_alignment import train_alignment
-    from trajpilot_core.training.jobs import SHARED, fitted_takes, hand_over, put_tensors, run_jobs
+        import_e_tau(work, wanted)
+        return None
+    import torch
 
-    cfg = work.config
-    data = load_motion_data(work.inputs)
-    shared = work.runtime.scratch / "alignment"
+    from trajpilot_core.data.chains import fitting_takes
+    from trajpilot_core.data.planning import NO_FOLD, load_motion_data, rows_of_takes
+    from trajpilot_core.training.fit_alignment import train_alignment
+    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, put_tensors
+
+    data, shared = load_motion_data(work.inputs), work.runtime.scratch / "alignment"
     put_tensors(shared, SHARED, {"motions": data.motions, "labels": data.labels, "bank": data.bank})
     train = [take for take, split in zip(data.take_ids, data.take_split.tolist(), strict=True) if split == 0]
-    fold_of = draw_folds(train, cfg)
-    pending = {source.shard for source in work.pending}
-    of_chain: dict[Chain, list[int]] = {}
-    for name, (chain, seed) in trainings(cfg).items():
-        if name in pending:
-            of_chain.setdefault(chain, []).append(seed)
-    jobs = [job for chain, seeds in of_chain.items() for job in chain_jobs(data, fold_of, chain, seeds, work)]
+    fold_of = draw_folds(train, work.config)
+    fold = torch.tensor([fold_of.get(take, NO_FOLD) for take in data.take_ids])
+    dev = rows_of_takes(data.segment_take, (data.take_split == 1).nonzero().squeeze(1))
+    for chain in dict.fromkeys(chain for chain, *_ in wanted.values()):
+        fit = rows_of_takes(data.segment_take, fitting_takes(data.take_split, fold, chain))
+        if len(fit) == 0 or len(dev) == 0:
+            raise TrainingError(
+                f"chain {chain.name}: {len(fit)} segments with a trajectory to fit on and {len(dev)} in dev, but both "
+                "need at least one; look at the rejects of trajectories"
+            )
+        put_tensors(shared / chain.name, OWN, {"fit": fit, "dev": dev})
+    jobs = {name: chain_job(work, *of, shared / of[0].name, shared) for name, of in wanted.items()}
 
-    def ended(job: "TrainingJob") -> None:
-        with work.sink.training(job.key) as share:
-            share.table("alignment_curves", table_of(CurvePoint, hand_over(job, "e_tau", share)))
-            fitted = fitted_takes(job, data.segment_take, data.take_ids)
-            share.models("e_tau", {"text_width": str(data.bank.shape[1]), **fitted})
+    def about(job: "TrainingJob") -> dict[str, str]:
+        return {"text_width": str(data.bank.shape[1]), **fitted_takes(job, data.segment_take, data.take_ids)}
 
-    run_jobs(jobs, train_alignment, work.runtime, ended)
+    return Fits(jobs, train_alignment, about)
 
 
 def conclude(work: Work[AlignmentConfig]) -> None:
-    """Write the folds and the settings of the models, and count the segments with head motion."""
+    """Write the folds and the settings of the models; count the segments with head motion."""
     takes = Contributions.read(work.inputs, ())
     fold_of = folds_for(takes.train, work.config)
     folds = {"take_id": pa.array(fold_of, pa.string()), "fold": pa.array(fold_of.values(), pa.int64())}
@@ -81,50 +85,13 @@ def conclude(work: Work[AlignmentConfig]) -> None:
     work.sink.count(with_motion, with_motion)
 
 
-def chain_jobs(
-    data: "MotionData", fold_of: Mapping[str, int], chain: Chain, seeds: list[int], work: Work[AlignmentConfig]
-) -> "list[TrainingJob]":
-    """Write which segments a chain is fitted and measured on, and return its trainings, one per seed.
-
-    Args:
-        data: the segments.
-        fold_of: training take -> its fold.
-        chain: the chain.
-        seeds: of the trainings.
-        work: the stage's work.
-    """
-    import torch
-
-    from trajpilot_core.data.chains import fitting_takes
-    from trajpilot_core.data.planning import NO_FOLD, rows_of_takes
-    from trajpilot_core.training.jobs import OWN, chain_job, put_tensors
-
-    shared = work.runtime.scratch / "alignment"
-    fold = torch.tensor([fold_of.get(take, NO_FOLD) for take in data.take_ids])
-    fit = rows_of_takes(data.segment_take, fitting_takes(data.take_split, fold, chain))
-    dev = rows_of_takes(data.segment_take, (data.take_split == 1).nonzero().squeeze(1))
-    if len(fit) == 0 or len(dev) == 0:
-        raise TrainingError(
-            f"chain {chain.name}: {len(fit)} segments with a trajectory to fit on and {len(dev)} in dev; both are "
-            "needed: look at the rejects of trajectories"
-        )
-    put_tensors(shared / chain.name, OWN, {"fit": fit, "dev": dev})
-    return [chain_job(work, chain, seed, E_TAU, shared / chain.name, shared) for seed in seeds]
-
-
-STAGE = Stage(
+STAGE = trained_stage(
+    TrainedStage("e_tau", "alignment_curves", trainings, facts, fits, conclude, results=("folds",)),
     name="alignment",
     reads=("takes", "take_contents", "segments", "motions", "text_bank"),
-    writes=("e_tau", "alignment_curves", "folds"),
     config=AlignmentConfig,
-    run=run,
     version=VERSION,
-    summary="Trains E_tau, the trajectory encoder, which brings head motion into the text space",
-    shard_by="training",
-    sources=sources,
-    pure_sources=True,
-    uses_gpu=True,
+    summary="Trains E_tau, the trajectory encoder, which maps head motion into the text space",
     lowers=("alignment.train.batch",),
-    conclude=conclude,
     outside_shards=("seeds", "folds", "holdout_share", "fold_share", "fold_seed", "pretrained"),
 )

@@ -1,4 +1,4 @@
-"""Diagnostics of the corpus, with no model but the frozen encoder: distances between segments, approach to the goal."""
+"""Diagnostics of the corpus with the frozen encoder alone: distances between segments, approach to the goal."""
 
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ SHORTEST = 3
 
 
 def run(work: Work[DiagnosticsConfig]) -> None:
-    """Measure both; a row is a segment that has a feature."""
+    """Measure both; rows are segments with a feature."""
     from trajpilot_core.evaluation.feature_distances import (
         PooledFeatures,
         pair_distances,
@@ -32,25 +32,25 @@ def run(work: Work[DiagnosticsConfig]) -> None:
     )
 
     cfg, progress = work.config, work.runtime.progress
-    progress(0, 3, "parts; reads the features")
+    progress(0, 3, "parts; reading the features")
     features = work.inputs.table("features", ["segment_id"])
     tokens = int((features.schema.metadata or {}).get(b"tokens", b"1"))
     ids = features["segment_id"].combine_chunks()
     places, split = places_of(work.inputs, ids)
     vectors = work.inputs.vectors("features", "vector")
     rows = {name: np.flatnonzero(split == name) for name in SPLITS}
-    held = PooledFeatures(vectors, tokens, standard_deviation(vectors, tokens, rows["train"]))
+    pooled = PooledFeatures(vectors, tokens, standard_deviation(vectors, tokens, rows["train"]))
     progress(1, 3, "parts; pairs of segments")
-    pairs = pair_distances(held, places, rows, cfg)
+    pairs = pair_distances(pooled, places, rows, cfg)
     progress(2, 3, "parts; approach to the goal")
     windows = windows_of(work.inputs, ids, places.take, cfg)
     work.sink.table("pair_distances", table_of(PairDistance, pairs))
-    work.sink.table("progress_shares", table_of(ProgressShare, progress_shares(held, windows, cfg)))
+    work.sink.table("progress_shares", table_of(ProgressShare, progress_shares(pooled, windows, cfg)))
     work.sink.count(len(ids), len(ids))
 
 
 def places_of(inputs: Inputs, ids: pa.Array) -> "tuple[SegmentPlaces, NDArray[np.str_]]":
-    """Return where segments lie, in the order of their ids, and their splits, of shape (S,).
+    """Return the positions of segments, in the order of `ids`, and their splits, of shape (S,).
 
     Args:
         inputs: takes and segments.
@@ -75,15 +75,15 @@ def places_of(inputs: Inputs, ids: pa.Array) -> "tuple[SegmentPlaces, NDArray[np
 def windows_of(
     inputs: Inputs, ids: pa.Array, take: Codes, cfg: DiagnosticsConfig
 ) -> dict[tuple[str, int], tuple[Codes, Codes]]:
-    """Return (split, H) -> (N, H) rows of features and (N,) takes: all test windows, a draw of the training windows.
+    """Return (split, H) -> (N, H) rows of features and (N,) takes: all test windows, a sample of the training windows.
 
-    Windows with a segment that has no feature are left out, as they are by every row; so are those without a middle.
+    Windows with a segment without a feature are left out, as in every row; so are windows without a middle.
 
     Args:
         inputs: windows.
         ids: (S,) segment ids, in the order of the features.
         take: (S,) take of each.
-        cfg: how many training windows of each horizon are drawn.
+        cfg: number of training windows to sample per horizon.
     """
     table = inputs.table("windows", ["split", "horizon", "segment_ids"])
     found: dict[tuple[str, int], tuple[Codes, Codes]] = {}
@@ -102,7 +102,7 @@ def windows_of(
 
 
 def _codes(names: pa.ChunkedArray) -> Codes:
-    """Return (S,) numbers, equal for equal names."""
+    """Return (S,) integer codes, equal for equal names."""
     codes: Codes = names.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 

@@ -1,4 +1,4 @@
-"""Evaluation: predictions of every row, metrics with intervals over takes, the gate, and the checks of itself."""
+"""Evaluation: predictions of every row, metrics with intervals over takes, the gate, and self-checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -57,22 +57,22 @@ READS = (
     "planners_curves",
 )
 OF_LATENTS = ("latent_models", "latent_predictions", "latent_checks")
-"""What it reads in addition where a run plans in the space of the video encoder."""
+"""Additional reads of a run that plans in the space of the video encoder."""
 FITTED = ("e_tau", "predictors")
-"""Entries of models that name the takes that those were fitted on."""
+"""Entries of models that note the takes they were fitted on."""
 VERSION = 9  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> EvaluationConfig:
-    """Return the settings of the evaluation with those that the run gives it."""
-    asked = config.vlm
-    brought = (*(OF_LATENTS[1:2] if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if asked.rows else ()))
-    subset = {"windows_per_horizon": asked.windows_per_horizon, "subset_seed": asked.seed} if asked.rows else {}
+    """Return the settings of the evaluation, completed from those of other stages."""
+    vlm = config.vlm
+    brought = (*(OF_LATENTS[1:2] if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if vlm.rows else ()))
+    subset = {"windows_per_horizon": vlm.windows_per_horizon, "subset_seed": vlm.seed} if vlm.rows else {}
     return config.evaluation.replace(anticipates=config.predictor.anticipates, brought=brought, **subset)
 
 
 def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return what is read where other stages of a run answer rows, too; None elsewhere."""
+    """Return the reads where further stages answer rows; None: the default."""
     more = (*(OF_LATENTS if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if config.vlm.rows else ()))
     return (*READS, *more) if more else None
 
@@ -83,12 +83,12 @@ def plans_in_latents(cfg: EvaluationConfig) -> bool:
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
-    """Name the file by which a simulated corpus describes itself; recorded ones have none, which is an input too."""
+    """Return the file that describes a simulated corpus; its absence in a recorded one is an input too."""
     return [Source("", files=("world.json",))]
 
 
 def run(work: Work[EvaluationConfig]) -> None:
-    """Score every row on the test windows, those of plugins too."""
+    """Score every row on the test windows, including those of plugins."""
     from trajpilot_core.methods.plugged import listed
 
     with listed(work.config):
@@ -96,7 +96,7 @@ def run(work: Work[EvaluationConfig]) -> None:
 
 
 def evaluate(work: Work[EvaluationConfig]) -> None:
-    """Score the rows that are listed; see `trajpilot_core.evaluation` for the parts."""
+    """Score the listed rows; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.data.chains import predictor_config
     from trajpilot_core.evaluation.anticipation_claims import anticipation_checks
     from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
@@ -155,9 +155,9 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
 
 
 def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "ExactCeilings | str | None":
-    """Infer what can be known of the predicted windows; None where the corpus is no simulated one.
+    """Return the exact ceilings of the predicted windows; None for a recorded corpus.
 
-    A text says why a simulated one has no exact ceiling.
+    For a simulated corpus without an exact ceiling, return the reason.
     """
     from trajpilot_core.evaluation.ceiling import known_of_predictions, read_world
     from trajpilot_core.simworld.inference.visible import unshown
@@ -177,7 +177,7 @@ def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "
 
 
 def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: EvaluationConfig) -> list[Metric]:
-    """Score every row with intervals over takes, and over captures where a capture holds several takes.
+    """Score every row with intervals over takes, and over captures where a capture has several takes.
 
     Args:
         predictions: the blocks.
@@ -198,7 +198,7 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
 
     The checks are called `trained: <chain>/<model>, seed N`.
 
-    Planners are held against the floors of the chain `final`, scorers against chance; a scorer without decisions on dev
+    Planners are compared with the floors of the chain `final`, scorers with chance; a scorer without decisions on dev
     was never fitted: undertrained.
     """
     from trajpilot_core.evaluation.scorer_verdict import judge_scorer
@@ -224,25 +224,25 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
 
 
 def fitted_entries(inputs: Inputs, cfg: EvaluationConfig) -> tuple[str, ...]:
-    """Return the entries of models that must name the takes that they were fitted on."""
+    """Return the entries of models that must note the takes they were fitted on."""
     optional = ("planner_models", *(OF_LATENTS[:1] if plans_in_latents(cfg) else ()))
     return (*FITTED, *(name for name in optional if inputs.models(name).keys))
 
 
 def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
-    """Return chain -> takes that the models of an entry were fitted on; None where it does not say. Reads no model."""
+    """Return chain -> takes that the models of an entry were fitted on; None where not noted. Reads no model."""
     return noted_fitted(inputs.models(name).about) or None
 
 
 def candidate_takes(used: Sequence[str], inputs: Inputs) -> dict[str, str]:
-    """Return window id -> take id of every window that served as a candidate."""
+    """Return window id -> take id of every window that was used as a candidate."""
     windows = inputs.table("windows", ["window_id", "take_id"])
     kept = windows.filter(pc.is_in(windows["window_id"], value_set=pa.array(used, pa.string())))
     return dict(zip(kept["window_id"].to_pylist(), kept["take_id"].to_pylist(), strict=True))
 
 
 def scored_windows(metrics: pa.Table) -> int:
-    """Count the test windows that were scored: those of a mean over all windows."""
+    """Count the scored test windows, from the means over all windows."""
     return int(pc.max(metrics.filter(pc.equal(metrics["pooling"], "sample"))["n_windows"]).as_py() or 0)
 
 

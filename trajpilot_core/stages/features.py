@@ -1,4 +1,4 @@
-"""Stage `features`: the appearance of every segment, 16 frames through a frozen video encoder."""
+"""Stage `features`: 16 frames of every segment through a frozen video encoder."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 NAME, VERSION = "features", 1
 WAITING = 2
-"""Batches of decoded clips that may wait for the encoder."""
+"""Maximum batches of decoded clips that wait for the encoder."""
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
     """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels).
 
     Raises:
-        InputError: frames are to be encoded, and the run does without videos.
+        InputError: frames must be encoded, but the run has no videos.
     """
     if cfg.source == "released":
         return released_features.sources(inputs, cfg)
@@ -51,22 +51,22 @@ def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
 
 
 def on_gpu(cfg: FeatureConfig) -> bool:
-    """Return whether an encoder runs; released files are read."""
+    """Return whether an encoder runs; False for released features."""
     return cfg.source == "encoded"
 
 
 @dataclass
 class TakeClips:
-    """What is known of one take while its clips come in; indexed like its segments."""
+    """State of one take while its clips arrive; dicts are keyed by the number of the segment."""
 
     take_id: str
     video: str
     segments: list[tuple[str, float, float]]
     waiting: int = 0
-    """Clips that are decoded and not encoded yet."""
+    """Clips that are decoded but not encoded yet."""
     ended: bool = False
     lost: Reject | None = None
-    """Set where the whole take failed."""
+    """Set if the whole take failed."""
     rejects: list[Reject] = field(default_factory=list)
     vectors: dict[int, NDArray[np.float16]] = field(default_factory=dict)
     times_s: dict[int, list[float]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class TakeClips:
 WaitingClip = tuple[TakeClips, int, NDArray[np.uint8]]
 """Take, number of the segment, frames."""
 BatchUnderWay = tuple[list[tuple[TakeClips, int]], Callable[[], NDArray[np.float16]]]
-"""Takes and segments of the clips that an encoder has, and what waits for their vectors."""
+"""Takes and segments of the clips in the encoder, and a function that waits for their vectors."""
 
 
 def run(work: Work[FeatureConfig]) -> None:
@@ -140,7 +140,7 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
 
 
 def _job(state: TakeClips, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
-    """Return what a decoder process receives about one take."""
+    """Return the job of a decoder process for one take."""
     from trajpilot_core.video.decode import frame_times_s
 
     times = [frame_times_s(start_s, end_s, fps, cfg.n_frames).tolist() for _, start_s, end_s in state.segments]
@@ -157,7 +157,7 @@ def _job(state: TakeClips, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
 
 
 def _note(state: TakeClips, event: "Event", batch: list[WaitingClip]) -> None:
-    """Enter one decoder event into the take's state and the batch."""
+    """Add one decoder event to the take's state and the batch."""
     if event.frames is not None:
         row = event.values["segment"]
         state.times_s[row] = event.values["pts_s"]
@@ -179,14 +179,14 @@ def _segment_reject(state: TakeClips, row: int, code: RejectCode, detail: str) -
 
 
 def _encode(batch: list[WaitingClip], embedder: "Embedder", under_way: list[BatchUnderWay]) -> None:
-    """Hand the waiting clips to the encoder, empty the batch, and enter the vectors of those that are due."""
+    """Pass the waiting clips to the encoder, empty the batch, and enter the vectors that are due."""
     under_way.append(([(state, row) for state, row, _ in batch], embedder.begin([frames for *_, frames in batch])))
     batch.clear()
     _enter(under_way, embedder.late)
 
 
 def _enter(under_way: list[BatchUnderWay], left: int) -> None:
-    """Enter the vectors of all batches but the last `left`; one with NaN or infinity becomes a reject."""
+    """Enter the vectors of all batches except the last `left`; a vector with NaN or infinity becomes a reject."""
     due = under_way[: len(under_way) - left]
     del under_way[: len(due)]
     arrived = (pair for clips, wait in due for pair in zip(clips, wait(), strict=True))

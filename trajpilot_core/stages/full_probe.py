@@ -1,4 +1,4 @@
-"""The stage `probe` on every patch: clips are encoded in every epoch. Source: docs/decisions/epic-probe.md."""
+"""The stage `probe` on every patch: clips are encoded in each epoch. Source: docs/decisions/epic-probe.md."""
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
@@ -16,20 +16,22 @@ from trajpilot_core.training.fit_probe import load_probe, probe_task
 
 
 def run_full(work: Work[ProbeConfig]) -> None:
-    """Fit the grids of the seeds that are asked for, one seed after the other, and answer the tested clips."""
+    """Fit the grids of the pending seeds, one after the other, and answer the tested clips."""
     cfg, runtime = work.config, work.runtime
     assert cfg.encoder is not None
     data = load_clips(work.inputs, cfg.encoder.token_shape[0])
     refuse_late(data, cfg)
-    task, asked = probe_task(data), [source.shard for source in work.pending]
+    task, pending = probe_task(data), [source.shard for source in work.pending]
     with torch_threads(cfg.encoder):
         encoder = open_encoder(cfg.encoder, runtime.device, runtime.scratch)
         stream = stream_of(work, data, encoder)
-        for at, name in enumerate(asked):
+        for at, name in enumerate(pending):
             seed = trainings(cfg)[name]
-            told = portion(runtime.progress, at * cfg.epochs, len(asked) * cfg.epochs)
+            progress = portion(runtime.progress, at * cfg.epochs, len(pending) * cfg.epochs)
             folder, model = runtime.training_scratch[name], f"{FINAL.name}/{VARIANT}"
-            chosen = fit_full_probe(model, seed, task, cfg, stream, folder, runtime.device, told, runtime.checkpoint_s)
+            chosen = fit_full_probe(
+                model, seed, task, cfg, stream, folder, runtime.device, progress, runtime.checkpoint_s
+            )
             probe = load_probe(chosen, task, cfg, runtime.device)
             classes = {part: found.numpy() for part, found in task.classes.items()}
             tested = stream_of(work, data, encoder, "test")

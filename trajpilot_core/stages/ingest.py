@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 VERSION = 2  # raise when the tables that this module writes change
 LATE_START_S = 0.5
-"""A video whose first picture comes later in its file's clock is warned of; annotations may count from that clock."""
+"""Warn if the first frame is later on the file's clock, because annotations may use that clock."""
 NO_WINDOWS = (1, 0)
-"""Shortest and longest window where there is none."""
+"""Shortest and longest window of a corpus without windows."""
 LOCAL_CHUNK, REMOTE_CHUNK = 256, 8
-"""Videos that are probed by one pool of decoders; of a remote corpus, videos that are copied at a time."""
+"""Videos per pool of decoders; for a remote corpus, videos copied at a time."""
 
 
 def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
-    """Return the files that ingest reads, and as facts what its result depends on without being read.
+    """Return the files that ingest reads, and as facts everything else that its result depends on.
 
     Raises:
-        InputError: the corpus root, takes.json or splits.json cannot be used; or the run whose dev captures are
-            inherited cannot be read; or the corpus does not go without videos.
+        InputError: the corpus root, takes.json or splits.json cannot be used; or the run with the inherited dev
+            captures cannot be read; or the corpus needs videos.
     """
     refuse_unstated(spec_of(config.corpus), config)
     dev_of_captures(config.splits_of)
@@ -61,10 +61,10 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
 
 
 def run(work: Work[IngestConfig]) -> None:
-    """Read the corpus, probe the videos or believe the metadata, and write the tables.
+    """Read the corpus, probe the videos or trust the metadata, and write the tables.
 
     Raises:
-        InputError: the metadata cannot be used, or nothing of a split is left.
+        InputError: the metadata cannot be used, or a split has no take left.
     """
     from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 
@@ -103,7 +103,7 @@ def _write(work: Work[IngestConfig], tables: Tables, rejects: list[Reject], n_in
 
 
 def _paraphrases(corpus: Corpus, config: IngestConfig) -> dict[str, str]:
-    """Return normalised text -> label id; empty where no table is given."""
+    """Return normalised text -> label id; empty without a table."""
     table = config.paraphrase_table
     if table is None:
         return {}
@@ -119,7 +119,7 @@ def _paraphrases(corpus: Corpus, config: IngestConfig) -> dict[str, str]:
 def _cut_all(
     work: Work[IngestConfig], corpus: Corpus, reading: CorpusReading, label_of: Labelling
 ) -> tuple[list[CutTake], list[Reject]]:
-    """Learn of every candidate's video how long it is and cut its points into segments."""
+    """Determine the length of every candidate's video and cut its points into segments."""
     config = work.config
     without = config.video == "none"
     found = map(stated_video, reading.candidates) if without else _probed(work, corpus, reading.candidates)
@@ -135,7 +135,7 @@ def _cut_all(
 def _probed(
     work: Work[IngestConfig], corpus: Corpus, candidates: Sequence[Candidate]
 ) -> "Iterator[VideoProbe | Fault]":
-    """Yield what each candidate's video holds; a remote corpus has few of them on this disk at a time."""
+    """Yield the probe of each candidate's video; few videos of a remote corpus are on this disk at a time."""
     from trajpilot_core.corpora.records.videos import probe_videos
 
     runtime, timeout_s = work.runtime, work.config.probe_timeout_s
@@ -173,24 +173,24 @@ def _cut(
 def _check_left(
     spec: CorpusSpec, reading: CorpusReading, left: Iterable[Candidate], rejects: Sequence[Reject], config: IngestConfig
 ) -> None:
-    """Raise InputError where no split is used at all, or one that the corpus must have has no take left."""
+    """Raise InputError where no split is used, or a required one has no take left."""
     named = Counter(reading.released.values())
     if not reading.wanted:
         raise InputError(
-            f"{spec.splits} names no take of the splits train and {config.test_split}; fetch the annotations of one "
+            f"no take of the splits train and {config.test_split} in {spec.splits}; download the annotations of one "
             "release, or --set ingest.test_split"
         )
     gone = reading.wanted - {candidate.released for candidate in left}
     for split in (s for s in ("train", "test") if s in gone):
         released = "train" if split == "train" else config.test_split
         raise InputError(
-            f"nothing is left of the released split {released}: {named[split]} takes are named in {spec.splits}, "
+            f"no take of the released split {released} is left: {named[split]} takes in {spec.splits}, "
             f"0 can be used. {_causes(reading.released, rejects, split, spec.unit)}"
         )
 
 
 def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str, unit: str) -> str:
-    """Return the codes that emptied a split, each with the number of takes, an example and the advice."""
+    """Return the reject codes that emptied a split, each with the number of takes, an example and the remedy."""
     of: dict[RejectCode, list[Reject]] = defaultdict(list)
     for row in rejects:
         if row.severity == "drop" and released.get(row.take, split) == split:
@@ -203,7 +203,9 @@ def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str
             f"{code}: {len({row.take for row in rows})} takes, {n_units} {unit} "
             f"(e.g. {where}: {rows[0].detail}; to do: {rows[0].action})"
         )
-    return "; ".join(parts) or "No reject says why: the annotations name none; download them again (docs/data.md)"
+    return (
+        "; ".join(parts) or "There is no reject: the annotations list no such take; download them again (docs/data.md)"
+    )
 
 
 def _check_training(tables: Tables, n_dev: int, config: IngestConfig) -> None:
@@ -211,11 +213,11 @@ def _check_training(tables: Tables, n_dev: int, config: IngestConfig) -> None:
     if splits["dev"] and not splits["train"]:
         if n_dev == 1:
             raise InputError(
-                "train is empty: the only training capture that can be used went to dev; two are needed, one for each"
+                "train is empty: the only usable training capture went to dev; two are needed, one for each"
             )
         raise InputError(
-            f"train is empty: all {n_dev} training captures that can be used went to dev, which takes at least "
-            f"{config.dev_min}; add captures or lower it with --set ingest.dev_min"
+            f"train is empty: all {n_dev} usable training captures went to dev, which needs at least {config.dev_min}; "
+            "add captures or lower it with --set ingest.dev_min"
         )
 
 

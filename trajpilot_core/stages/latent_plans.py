@@ -1,4 +1,4 @@
-"""What predictors of latents say: rows that search head motion, conditions, and what their energy is worth.
+"""Answers of the predictors of latents: rows that search head motion, conditions, and tests of their energy.
 
 Source: paper, 1 (first table), 3.1 to 3.2 and its appendix on diagnostics; docs/decisions/latent-planning.md.
 """
@@ -49,14 +49,14 @@ def run(work: Work[LatentConfig]) -> None:
 
 
 def checks(work: Work[LatentConfig], spreads: Sequence[EnergySpread]) -> list[Judgement]:
-    """Judge whether every model is trained, and whether energies can choose."""
+    """Judge whether every model is trained, and whether energies identify the true motion."""
     from trajpilot_core.evaluation.latent_scores import judge_energies, judge_latents
 
     return judge_latents(rows_of(CurvePoint, work.inputs.table("latent_curves"))) + judge_energies(spreads)
 
 
 def conditions(work: Work[LatentConfig], data: "PlanningData") -> list[ConditionScore]:
-    """Score the four trainings and two shuffled inputs on dev and on test, one step ahead."""
+    """Score the four trainings and two shuffled inputs on dev and test, one step ahead."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import SPLITS
     from trajpilot_core.evaluation.latent_plans import load_latents
@@ -110,7 +110,7 @@ def plans(
 def answered(
     models: "LatentModels", data: "PlanningData", bank: "NeighbourBank", keys: "EndKeys", horizon: int
 ) -> list[pa.Table]:
-    """Return the predictions of every row on the test windows of a horizon, after a look at what each row sees."""
+    """Return the predictions of every row on the test windows of a horizon, after a sight check of each row."""
     from trajpilot_core.data.planning import SPLITS
     from trajpilot_core.evaluation.latent_plans import answer_windows, check_latent_sight, random_entries
     from trajpilot_core.evaluation.predictions import prediction_table

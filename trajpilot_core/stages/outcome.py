@@ -1,6 +1,5 @@
-"""Outcome: made or missed, predicted from what precedes a shot; trains every row, scores it, and writes its pages."""
+"""Outcome (made or missed), predicted from what precedes a shot: trains every row, scores it, and writes its pages."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schemas.annotation import SIMULATED
@@ -9,84 +8,72 @@ from schemas.config import PipelineConfig
 from schemas.outcome import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.contributions import chains_in, folds_of, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, FINAL, TWIN, Chain, model_key, seeds_of, variants_of
+from trajpilot_core.data.cross_fitting import FINAL, model_key, seeds_of, variants_of
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
-from trajpilot_core.stages.predictor import pending_of
-from trajpilot_core.stages.pretrained import initial_weights, origin_of_models
+from trajpilot_core.engine.stage import Inputs, Output, Work
+from trajpilot_core.stages.pretrained import event_facts, origin_of_models
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage, variants_by_chain
 
 if TYPE_CHECKING:
     from trajpilot_core.data.shots import Shots
-    from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY = "outcome_models"
-"""Of every chain: predictors, and of the final one the probe and the scorer."""
+"""Predictors of every chain; probe and scorer of the final one."""
 PROBE = "probe"
 """As in training/fit_outcome.py, which imports torch."""
 READS = ("takes", "segments", "details", "windows", "motions", "features", "text_bank", "folds", "e_tau")
+RESULTS = (
+    "outcome_scorer_curves",
+    "shot_answers",
+    "shot_scores",
+    "shot_contrasts",
+    "outcome_judgements",
+    "outcome.html",
+    "outcome.json",
+    "outcome.tex",
+)
 VERSION = 4  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> OutcomeConfig:
-    """Return the settings of the stage with those of predictor, scorer and evaluation that it works with."""
+    """Return the settings of the stage with those of predictor, scorer and evaluation that it uses."""
     scorer = config.scorer.replace(ablations=())
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     return config.outcome.replace(predictor=config.predictor, scorer=scorer, **measured)
 
 
-def trainings(known: Iterable[Chain], seeds: Iterable[int], *, has_tokens: bool) -> dict[str, tuple[Chain, int, str]]:
-    """Return training -> its chain, seed and variant: predictors, and of the final chain a probe of tokens."""
-    chosen = {
-        chain: (*variants_of(chain), *((PROBE,) if has_tokens and chain.name == FINAL.name else ())) for chain in known
-    }
+def trainings(inputs: Inputs, cfg: OutcomeConfig) -> Trainings:
+    """Return the predictors of every chain and seed; features with tokens add a probe to the final chain."""
+    tokens = int((inputs.table("features", ["segment_id"]).schema.metadata or {}).get(b"tokens", b"1"))
     return {
         model_key(chain, seed, variant): (chain, seed, variant)
-        for chain, variants in chosen.items()
-        for seed in seeds
-        for variant in variants
+        for chain in chains_in(folds_of(inputs))
+        for seed in seeds_of(inputs.parts("e_tau"))
+        for variant in (*variants_of(chain), *((PROBE,) if tokens > 1 and chain.name == FINAL.name else ()))
     }
 
 
-def known_trainings(inputs: Inputs) -> dict[str, tuple[Chain, int, str]]:
-    """Return the trainings that folds, seeds of E_tau and tokens of the features call for."""
-    tokens = int((inputs.table("features", ["segment_id"]).schema.metadata or {}).get(b"tokens", b"1"))
-    return trainings(chains_in(folds_of(inputs)), seeds_of(inputs.parts("e_tau")), has_tokens=tokens > 1)
+def facts(inputs: Inputs, cfg: OutcomeConfig, known: Trainings) -> dict[str, Facts]:
+    """Return what decides each training: all shots, the E_tau of its chain and seed, and the initial weights."""
+    shared = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
+    return event_facts(inputs, cfg.net, known, shared, unmasked=(PROBE,))
 
 
-def sources(inputs: Inputs, cfg: OutcomeConfig, data_root: str) -> list[Source]:
-    """Return one source per training: all shots, and the E_tau of its chain and seed.
-
-    Raises:
-        InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
-    """
-    facts = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
-    known, e_tau = known_trainings(inputs), inputs.parts("e_tau")
-    # the Goal of an event is masked, which only goal-dropout twins have learned
-    wanted = {f"{model_key(*of)}{TWIN}": of for of in known.values() if of[2] != PROBE}
-    begun = initial_weights(inputs, cfg.net, wanted, folds_of(inputs))
-    return [
-        Source(name, facts={**facts, "e_tau": e_tau[model_key(chain, seed, E_TAU)], **begun.get(f"{name}{TWIN}", {})})
-        for name, (chain, seed, _) in known.items()
-    ]
-
-
-def run(work: Work[OutcomeConfig]) -> None:
-    """Fit the predictors and probes that are asked for, of chains and seeds."""
+def fits(work: Work[OutcomeConfig], wanted: Trainings) -> Fits:
+    """Prepare the predictors and probes of chains and seeds."""
     from trajpilot_core.data.shots import load_shots
     from trajpilot_core.stages.outcome_parts import OutcomeRun, chain_jobs
     from trajpilot_core.training.fit_outcome import train_shot_model
-    from trajpilot_core.training.jobs import fitted_takes, hand_over, run_jobs
+    from trajpilot_core.training.jobs import fitted_takes
 
     shots, data, _ = load_shots(work.inputs)
-    this, pending = OutcomeRun(work, shots, data), pending_of(work.pending, known_trainings(work.inputs))
-    jobs = [job for (chain, seed), own in pending.items() for job in chain_jobs(this, chain, seed, own)]
-
-    def ended(job: "TrainingJob") -> None:
-        with work.sink.training(job.key) as share:
-            share.table("outcome_curves", table_of(CurvePoint, hand_over(job, ENTRY, share)))
-            share.models(ENTRY, fitted_takes(job, shots.take, shots.take_ids))
-
-    run_jobs(jobs, train_shot_model, work.runtime, ended)
+    this = OutcomeRun(work, shots, data)
+    jobs = [
+        job for (chain, seed), own in variants_by_chain(wanted).items() for job in chain_jobs(this, chain, seed, own)
+    ]
+    return Fits(
+        {job.key: job for job in jobs}, train_shot_model, lambda job: fitted_takes(job, shots.take, shots.take_ids)
+    )
 
 
 def conclude(work: Work[OutcomeConfig]) -> None:
@@ -103,18 +90,18 @@ def conclude(work: Work[OutcomeConfig]) -> None:
     judged = fitted_judgements([one.models(ENTRY).about for one in work.trained.values()], shots)
     answers: list[ShotAnswer] = []
     of_scorers: list[CurvePoint] = []
-    said: dict[str, str] = {"config": work.config.model_dump_json()}
+    about: dict[str, str] = {"config": work.config.model_dump_json()}
     with one_thread(work.runtime.device):
         for seed in seeds:
-            steps.begin(f"scorer of seed {seed}, and the answers of all rows")
+            steps.begin(f"scorer and answers of seed {seed}")
             models, curve = models_of_seed(this, seed)
             answers += answers_of(models, shots, seed)
             of_scorers += curve
             judged.append(sight_judgement(models, shots, seed))
             key = model_key(FINAL, seed, "scorer")
             work.sink.model(ENTRY, key, {name: v.cpu().numpy() for name, v in models.scorer.state_dict().items()})
-            said[key] = models.decision.model_dump_json()
-    work.sink.models(ENTRY, said)
+            about[key] = models.decision.model_dump_json()
+    work.sink.models(ENTRY, about)
     work.sink.table("outcome_scorer_curves", table_of(CurvePoint, of_scorers))
     work.sink.reject(rejects)
     work.sink.count(len(shots) + sum(row.n_units for row in rejects), len(shots))
@@ -148,8 +135,8 @@ def write_results(
     shared = len({*kinds["test"]} & {*kinds["train"], *kinds["dev"]})
     counts = ", ".join(f"{int((shots.split == at).sum())} {name}" for at, name in enumerate(("train", "dev", "test")))
     facts = [
-        f"shots: {counts}; takes: {', '.join(f'{len(held)} {name}' for name, held in kinds.items())}",
-        f"{shared} captures hold test takes and other takes, whose wearer and room a model may have seen",
+        f"shots: {counts}; takes: {', '.join(f'{len(captures)} {name}' for name, captures in kinds.items())}",
+        f"{shared} captures have test takes and other takes, so a model may have seen their wearer and room",
         origin_of_models(work.inputs.models("e_tau").about, work.config.net, "the captions of this corpus"),
     ]
     is_simulated = SIMULATED in {row["corpus"] for row in takes}
@@ -158,32 +145,15 @@ def write_results(
         work.sink.document(name, content)
 
 
-STAGE = Stage(
+STAGE = trained_stage(
+    TrainedStage(ENTRY, "outcome_curves", trainings, facts, fits, conclude, RESULTS),
     name="outcome",
     reads=READS,
-    writes=(
-        ENTRY,
-        "outcome_curves",
-        "outcome_scorer_curves",
-        "shot_answers",
-        "shot_scores",
-        "shot_contrasts",
-        "outcome_judgements",
-        "outcome.html",
-        "outcome.json",
-        "outcome.tex",
-    ),
     config=OutcomeConfig,
-    run=run,
     version=VERSION,
     summary="Predicts whether shots go in: trains the predictors and the scorer, scores every row, writes its pages",
-    shard_by="training",
     completed=completed,
-    sources=sources,
-    pure_sources=True,
-    uses_gpu=True,
     lowers=("outcome.train.batch",),
-    conclude=conclude,
     outside_shards=("utility", "shuffle_seed", "bootstrap", "confidence", "seed", "scorer"),
     output=Output("test shots", "shot_answers", ("shot_id",), lambda table: len(set(table["shot_id"].to_pylist()))),
 )

@@ -30,7 +30,7 @@ from trajpilot_core.training.outcome_scorer import fit_shot_scorer
 
 @dataclass(frozen=True)
 class OutcomeRun:
-    """What every part of the stage works on."""
+    """Inputs of every part of the stage."""
 
     work: Work[OutcomeConfig]
     shots: Shots
@@ -63,7 +63,7 @@ def chain_jobs(this: OutcomeRun, chain: Chain, seed: int, variants: tuple[str, .
 
 
 def task_of(this: OutcomeRun, chain: Chain, seed: int) -> OutcomeTask:
-    """Return the tensors of one chain and seed: what is seen, the latents of its E_tau, the shots of its takes."""
+    """Return the tensors of one chain and seed: contexts, the latents of its E_tau, the shots of its takes."""
     shots, device = this.shots, this.work.runtime.device
     e_tau = load_e_tau(this.work.inputs.models("e_tau"), chain, seed, device)
     latents = trajectory_latents(e_tau, shots.motions.to(device).flatten(0, 1)).view(len(shots), 2, -1).cpu()
@@ -72,13 +72,13 @@ def task_of(this: OutcomeRun, chain: Chain, seed: int) -> OutcomeTask:
 
 
 def weights_of(this: OutcomeRun, key: str) -> Mapping[str, Tensor]:
-    """Return the weights that a training has left: parameter or buffer -> CPU tensor of its shape."""
+    """Return the weights of a finished training: parameter or buffer -> CPU tensor of its shape."""
     found = this.work.trained[key].models(ENTRY).read(key)
     return {name: torch.tensor(value) for name, value in found.items()}
 
 
 def chain_models(this: OutcomeRun, chain: Chain, seed: int) -> OutcomeChain:
-    """Build the frozen models of a chain and seed from what its trainings have left."""
+    """Build the frozen models of a chain and seed from its finished trainings."""
     task, device = task_of(this, chain, seed), this.work.runtime.device
     found = {}
     for variant in variants_of(chain):
@@ -91,7 +91,7 @@ def chain_models(this: OutcomeRun, chain: Chain, seed: int) -> OutcomeChain:
 
 
 def probe_of(this: OutcomeRun, seed: int) -> ShotProbe | None:
-    """Build the frozen probe of a seed; None without tokens, where none was trained."""
+    """Build the frozen probe of a seed; None without tokens."""
     key = model_key(FINAL, seed, PROBE)
     if key not in this.work.trained:
         return None
@@ -101,10 +101,10 @@ def probe_of(this: OutcomeRun, seed: int) -> ShotProbe | None:
 
 
 def models_of_seed(this: OutcomeRun, seed: int) -> tuple[OutcomeModels, list[CurvePoint]]:
-    """Fit the scorer of a seed on what each chain has not seen, and return what its rows answer with, and its curve."""
+    """Fit the scorer of a seed on takes that each chain has not seen; return the models of its rows, and its curve."""
     cfg, runtime, shots = this.work.config, this.work.runtime, this.shots
     built = {chain: chain_models(this, chain, seed) for chain in this.chains}
-    asked = [
+    queries = [
         (model, rows_of_takes(shots.take, query_takes(this.data, chain)).to(runtime.device))
         for chain, model in built.items()
     ]
@@ -112,7 +112,7 @@ def models_of_seed(this: OutcomeRun, seed: int) -> tuple[OutcomeModels, list[Cur
     final = next(model for chain, model in built.items() if chain.name == FINAL.name)
     scratch = runtime.scratch / "outcome" / f"scorer-s{seed}"
     fitted = fit_shot_scorer(
-        final, asked, this.here, dev, cfg, seed, scratch, runtime.device, lambda *_: None, runtime.checkpoint_s
+        final, queries, this.here, dev, cfg, seed, scratch, runtime.device, lambda *_: None, runtime.checkpoint_s
     )
     scorer = GateThenRankScorer(cfg.ranking, fitted.shape).to(runtime.device).eval()
     scorer.load_state_dict(fitted.state)
@@ -122,26 +122,26 @@ def models_of_seed(this: OutcomeRun, seed: int) -> tuple[OutcomeModels, list[Cur
 
 
 def answers_of(models: OutcomeModels, shots: Shots, seed: int) -> list[ShotAnswer]:
-    """Ask every row of every test shot."""
+    """Return the answers of every row to every test shot."""
     here = shots.to(str(models.chain.bank.device))
     rows = torch.nonzero(here.split == TEST)[:, 0]
     found = []
     for one in METHODS:
-        said = one.answer(models, here, rows)
-        if said is None:
+        answer = one.answer(models, here, rows)
+        if answer is None:
             continue
         for at, row in enumerate(rows.tolist()):
-            used = -1 if said.candidate is None else int(said.candidate[at])
+            used = -1 if answer.candidate is None else int(answer.candidate[at])
             found.append(
                 ShotAnswer(
                     shot_id=shots.ids[row],
                     take_id=shots.take_ids[int(shots.take[row])],
                     row=one.id,
                     seed=seed,
-                    p_made=float(said.p_made[at]),
+                    p_made=float(answer.p_made[at]),
                     is_made=bool(shots.made[row]),
-                    gate=None if said.gate is None else float(said.gate[at]),
-                    opened=None if said.opened is None else bool(said.opened[at]),
+                    gate=None if answer.gate is None else float(answer.gate[at]),
+                    opened=None if answer.opened is None else bool(answer.opened[at]),
                     candidate=shots.ids[used] if used >= 0 else None,
                 )
             )
@@ -149,10 +149,10 @@ def answers_of(models: OutcomeModels, shots: Shots, seed: int) -> list[ShotAnswe
 
 
 def sight_judgement(models: OutcomeModels, shots: Shots, seed: int) -> Judgement:
-    """Ask every row twice, the second time without what it must not see.
+    """Check that no row's answer depends on inputs that it must not see.
 
     Raises:
-        LeakError: a row answers otherwise.
+        LeakError: an answer does.
     """
     here = shots.to(str(models.chain.bank.device))
     check_sight(METHODS, models, here, torch.nonzero(here.split == TEST)[:, 0])

@@ -1,14 +1,12 @@
-"""Pose sources: predictors trained on one source of head motion and asked with another; trains, scores, writes pages.
+"""Pose sources: predictors trained on one source of head motion and tested with another; trains, scores, writes pages.
 
-One frozen E_tau, fitted on pose files; only the predictors' trajectories differ; every row is given the true middle
-trajectories, from the source that it is asked with (paper, robustness to RGB-only camera poses).
+One frozen E_tau, fitted on pose files; only the predictors' trajectories differ; every row gets the true middle
+trajectories from the source it is tested with (paper, robustness to RGB-only camera poses).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from pydantic import JsonValue
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of, table_of
@@ -18,9 +16,10 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.contributions import chains_in, folds_of, part_of
 from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, model_key, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.stages.pretrained import initial_weights, origin_of_models
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage, variants_by_chain
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,77 +45,67 @@ READS = (
     "folds",
     "e_tau",
 )
+RESULTS = ("pose_scores", "pose_judgements", "pose_sources.html", "pose_sources.json", "pose_sources.tex")
 VERSION = 3  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> PoseSourcesConfig:
-    """Return the settings of the stage with those of predictor, decoding and evaluation that it works with."""
+    """Return the settings of the stage with those of predictor, decoding and evaluation that it uses."""
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     predictor = config.predictor.replace(twin_goal_dropout=None)
     return config.pose_sources.replace(predictor=predictor, decoding=config.scorer.decoding, **measured)
 
 
-def trainings(seeds: Iterable[int]) -> dict[str, tuple[int, str]]:
-    """Return training -> its seed and which of `POSE_MODELS` it is."""
-    return {model_key(FINAL, seed, name): (seed, name) for seed in seeds for name in POSE_MODELS}
+def trainings(inputs: Inputs, cfg: PoseSourcesConfig) -> Trainings:
+    """Return each of `POSE_MODELS` of every seed."""
+    return {
+        model_key(FINAL, seed, model): (FINAL, seed, model)
+        for seed in seeds_of(inputs.parts("e_tau"))
+        for model in POSE_MODELS
+    }
 
 
-def sources(inputs: Inputs, cfg: PoseSourcesConfig, data_root: str) -> list[Source]:
-    """Return one source per training: all windows and both motions, since the lengths of the second follow the first.
+def facts(inputs: Inputs, cfg: PoseSourcesConfig, known: Trainings) -> dict[str, Facts]:
+    """Return what decides each training: all windows and both motions, since lengths of the second follow the first.
 
     Raises:
         InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
     """
-    facts = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
-    known, fold_of = trainings(seeds_of(inputs.parts("e_tau"))), folds_of(inputs)
-    begun = initial_weights(inputs, cfg.net, weights_of(known, chains_in(fold_of)[0]), fold_of)
-
-    def facts_of(name: str) -> dict[str, JsonValue]:
-        seed, model = known[name]
-        first = model_key(FINAL, seed, variant_of(model))
-        return {**facts, "e_tau": inputs.parts("e_tau")[model_key(FINAL, seed, E_TAU)], **begun.get(first, {})}
-
-    return [Source(name, facts=facts_of(name)) for name in known]
-
-
-def weights_of(known: Mapping[str, tuple[int, str]], chain: Chain) -> dict[str, tuple[Chain, int, str]]:
-    """Return key of the weights with which trainings begin, where they are another run's -> chain, seed, variant."""
-    wanted = [(seed, variant_of(model)) for seed, model in known.values()]
-    return {model_key(chain, seed, variant): (chain, seed, variant) for seed, variant in wanted}
+    shared = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
+    e_tau, fold_of = inputs.parts("e_tau"), folds_of(inputs)
+    chain = chains_in(fold_of)[0]
+    first_of = {name: model_key(chain, seed, variant_of(model)) for name, (_, seed, model) in known.items()}
+    wanted = {first_of[name]: (chain, seed, variant_of(model)) for name, (_, seed, model) in known.items()}
+    initial = initial_weights(inputs, cfg.net, wanted, fold_of)
+    return {
+        name: {**shared, "e_tau": e_tau[model_key(FINAL, seed, E_TAU)], **initial.get(first_of[name], {})}
+        for name, (_, seed, _) in known.items()
+    }
 
 
 def variant_of(model: str) -> str:
-    """Return as which variant one of `POSE_MODELS` is trained and asked."""
+    """Return the variant as which one of `POSE_MODELS` is trained and tested."""
     return "no_traj" if model == "none" else "traj"
 
 
-def run(work: Work[PoseSourcesConfig]) -> None:
-    """Fit the predictors that are asked for, of each source, mixture and seed."""
+def fits(work: Work[PoseSourcesConfig], wanted: Trainings) -> Fits:
+    """Prepare the predictors of each source, mixture and seed."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.training.fit_predictor import train_predictor
-    from trajpilot_core.training.jobs import job_result, run_jobs
 
-    found, asked = two_motions(work.inputs, "pose_sources"), {source.shard for source in work.pending}
-    chain = chains_of(found.data)[0]
-    known = {name: of for name, of in trainings(seeds_of(work.inputs.models("e_tau").keys)).items() if name in asked}
-    names: dict[TrainingJob, str] = {}
-    for seed in dict.fromkeys(seed for seed, _ in known.values()):
-        tasks = tasks_of(work, found.data, chain, seed, latents_of(work, found, chain, seed))
-        names |= {job_of(work, name, of, tasks[of[1]]): name for name, of in known.items() if of[0] == seed}
-
-    def ended(job: "TrainingJob") -> None:
-        state, curve = job_result(job)
-        with work.sink.training(names[job]) as share:
-            share.model(ENTRY, names[job], {name: value.numpy() for name, value in state.items()})
-            share.models(ENTRY, {"config": work.config.net.model_dump_json()})
-            share.table(CURVES, table_of(CurvePoint, curve))
-
-    run_jobs(list(names), train_predictor, work.runtime, ended)
+    motions = two_motions(work.inputs, "pose_sources")
+    chain = chains_of(motions.data)[0]
+    jobs: dict[str, TrainingJob] = {}
+    for (_, seed), models in variants_by_chain(wanted).items():
+        tasks = tasks_of(work, motions.data, chain, seed, latents_of(work, motions, chain, seed))
+        names = {model: model_key(FINAL, seed, model) for model in models}
+        jobs |= {name: job_of(work, name, (seed, model), tasks[model]) for model, name in names.items()}
+    return Fits(jobs, train_predictor, lambda job: {"config": work.config.net.model_dump_json()})
 
 
 def conclude(work: Work[PoseSourcesConfig]) -> None:
-    """Ask each predictor as its rows say, score and judge; write tables and pages."""
+    """Test each predictor with the sources of its rows, score and judge; write tables and pages."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on
@@ -145,7 +134,7 @@ def conclude(work: Work[PoseSourcesConfig]) -> None:
 
 
 def sources_of(inputs: Inputs) -> tuple[str, str]:
-    """Return where the head motion of both stages came from, as their tables say."""
+    """Return the sources of head motion of both stages, from their tables."""
     first, second = (
         "/".join(sorted(set(inputs.table(name, ["source"])["source"].to_pylist())))
         for name in ("motions", "video_motions")
@@ -154,14 +143,14 @@ def sources_of(inputs: Inputs) -> tuple[str, str]:
 
 
 def judge_model(work: Work[PoseSourcesConfig], model: str, named: str, seed: int, task: "PredictorTask") -> Judgement:
-    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors of the windows of `task`.
+    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors on the windows of `task`.
 
     Args:
         work: of the stage.
         model: one of `POSE_MODELS`.
-        named: what it is trained on, as printed.
+        named: printed name of its training data.
         seed: of the training.
-        task: whose windows give the floors.
+        task: its windows give the floors.
     """
     from trajpilot_core.evaluation.trained_rows import TRAINED
     from trajpilot_core.training.convergence import complete, judge_scores
@@ -197,7 +186,7 @@ def tasks_of(
 
 
 def union(task: "PredictorTask", latents_SE: "Tensor") -> "PredictorTask":
-    """Return the task that is fitted on every window twice, with its latents and with others, which dev has."""
+    """Return a task with every training window twice, with its own latents and with others; dev has the others."""
     import torch
 
     n = len(task.latents)
@@ -214,12 +203,12 @@ def union(task: "PredictorTask", latents_SE: "Tensor") -> "PredictorTask":
 def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: "PredictorTask") -> "TrainingJob":
     """Write the tensors of a predictor to scratch, and return its training.
 
-    The mixture has twice the windows, so twice the steps an epoch; `both_equal` has half the epochs.
+    The mixture has twice the windows and so twice the steps per epoch; `both_equal` has half the epochs.
 
     Args:
         work: of the stage.
         name: of the training.
-        of: its seed, and which of `POSE_MODELS` it is.
+        of: its seed, and its name in `POSE_MODELS`.
         task: its tensors.
     """
     from trajpilot_core.training.jobs import TrainingJob, put_task
@@ -243,7 +232,7 @@ def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: 
 
 
 def fitted(work: Work[PoseSourcesConfig], name: str, task: "PredictorTask") -> "CausalPredictor":
-    """Build the frozen predictor of a training that has ended."""
+    """Build the frozen predictor of a finished training."""
     import torch
 
     from trajpilot_core.training.fit_predictor import new_predictor
@@ -296,8 +285,8 @@ def write_results(
     first, second, *_ = trained_on(sources).values()
     facts = [
         f"head motion of the stage trajectories: {first}; of video_motions: {second}",
-        f"windows left out because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
-        f"median step of {first}, to which the scale rule brings the others: {found.step_m:.4f} m",
+        f"windows excluded because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
+        f"median step of {first}, to which the scale rule scales the others: {found.step_m:.4f} m",
         origin_of_models(work.inputs.models("e_tau").about, work.config.net, f"{first} of this run"),
     ]
     takes = work.inputs.table("takes", ["corpus"])["corpus"].to_pylist()
@@ -309,28 +298,14 @@ def write_results(
         work.sink.document(name, content)
 
 
-STAGE = Stage(
+STAGE = trained_stage(
+    TrainedStage(ENTRY, CURVES, trainings, facts, fits, conclude, RESULTS),
     name="pose_sources",
     reads=READS,
-    writes=(
-        ENTRY,
-        CURVES,
-        "pose_scores",
-        "pose_judgements",
-        "pose_sources.html",
-        "pose_sources.json",
-        "pose_sources.tex",
-    ),
     config=PoseSourcesConfig,
-    run=run,
     version=VERSION,
     summary="Trains predictors on one source of head motion and asks them with another, and writes the table",
-    shard_by="training",
     completed=completed,
-    sources=sources,
-    pure_sources=True,
-    uses_gpu=True,
     lowers=("predictor.train.batch",),
-    conclude=conclude,
     outside_shards=("margin", "decoding", "bootstrap", "confidence", "seed"),
 )

@@ -1,16 +1,15 @@
-"""What alignment and predictor take from another run: E_tau as it is, and the weights with which trainings begin.
+"""What alignment and predictor import from another run: E_tau as it is, and the initial weights of trainings.
 
 Imports no torch. Reasons: docs/decisions/pretrained.md.
 """
 
 import logging
-from collections.abc import Mapping
-
-from pydantic import JsonValue
+from collections.abc import Collection, Mapping
 
 from schemas.base import fingerprint
 from schemas.training import AlignmentConfig, PredictorConfig
-from trajpilot_core.data.cross_fitting import Chain, is_imported
+from trajpilot_core.data.contributions import folds_of
+from trajpilot_core.data.cross_fitting import TWIN, Chain, is_imported, model_key
 from trajpilot_core.data.imported_fits import (
     ImportedFit,
     TakesHere,
@@ -22,47 +21,39 @@ from trajpilot_core.data.imported_fits import (
     require_models,
 )
 from trajpilot_core.data.other_runs import OtherOutput, open_other
-from trajpilot_core.engine.stage import Inputs, Source, Work
+from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import InputError
+from trajpilot_core.stages.trained import Facts, Trainings
 from trajpilot_core.store.tensors import Models
 
 E_TAU, CURVES, PREDICTORS, BANK = "e_tau", "alignment_curves", "predictors", "text_bank"
 HERE = ("seeds", "folds", "holdout_share", "fold_share", "fold_seed", "pretrained")
-"""Settings of alignment that say which models there are, not how each was made."""
+"""Settings of alignment that decide which models exist, not how each was made."""
 log = logging.getLogger("trajpilot")
 
 
-def e_tau_sources(inputs: Inputs, cfg: AlignmentConfig, wanted: Mapping[str, tuple[Chain, int]]) -> list[Source]:
-    """Return one source per E_tau that comes from another run: its digest, its curve, and what it was fitted on.
-
-    Args:
-        inputs: of alignment.
-        cfg: its settings.
-        wanted: training -> chain and seed.
+def e_tau_facts(inputs: Inputs, cfg: AlignmentConfig, wanted: Trainings) -> dict[str, Facts]:
+    """Return for every E_tau of another run the digests of its model, its curve, and what it was fitted on.
 
     Raises:
-        InputError: the other run lacks a model, does not go with this one, or has seen what this one holds out.
+        InputError: the other run lacks a model, does not match this one, or has seen what this one holds out.
     """
     output, here = open_alignment(cfg), TakesHere.read(inputs)
     fold_of = folds_for(here.train, cfg)
     require_models(output, E_TAU, wanted)
-    fits, chains = fits_of(output, E_TAU), dict.fromkeys(chain for chain, _ in wanted.values())
+    fits, chains = fits_of(output, E_TAU), dict.fromkeys(chain for chain, *_ in wanted.values())
     refuse_leaks(output, fits, chains, here, fold_of)
     digests = output.digests(E_TAU)
 
-    def facts(name: str, chain: Chain) -> dict[str, JsonValue]:
-        said: dict[str, JsonValue] = {**note_imported(chain.name, fits, here.split_of)}
-        return {"model": digests[name], "curve": output.share_digest(CURVES, name), "fitted": fingerprint(said)}
+    def facts(name: str, chain: Chain) -> Facts:
+        noted: Facts = {**note_imported(chain.name, fits, here.split_of)}
+        return {"model": digests[name], "curve": output.share_digest(CURVES, name), "fitted": fingerprint(noted)}
 
-    return [Source(name, facts=facts(name, chain)) for name, (chain, _) in wanted.items()]
+    return {name: facts(name, chain) for name, (chain, *_) in wanted.items()}
 
 
-def import_e_tau(work: Work[AlignmentConfig], wanted: Mapping[str, tuple[Chain, int]]) -> None:
-    """Write every E_tau that is asked for as it is in the other run, with its curve.
-
-    Args:
-        work: of alignment.
-        wanted: training -> chain and seed.
+def import_e_tau(work: Work[AlignmentConfig], wanted: Trainings) -> None:
+    """Write every wanted E_tau as it is in the other run, with its curve.
 
     Raises:
         InputError: it belongs to another text space, or is damaged.
@@ -70,24 +61,23 @@ def import_e_tau(work: Work[AlignmentConfig], wanted: Mapping[str, tuple[Chain, 
     output, here = open_alignment(work.config), TakesHere.read(work.inputs)
     models, fits = output.models(E_TAU), fits_of(output, E_TAU)
     width = require_text_space(output, models, work.inputs)
-    for done, source in enumerate(work.pending, start=1):
-        chain, _ = wanted[source.shard]
-        with work.sink.training(source.shard) as share:
-            share.table(CURVES, output.share(CURVES, source.shard))
-            share.model(E_TAU, source.shard, models.read(source.shard))
+    for done, (name, (chain, *_)) in enumerate(wanted.items(), start=1):
+        with work.sink.training(name) as share:
+            share.table(CURVES, output.share(CURVES, name))
+            share.model(E_TAU, name, models.read(name))
             share.models(E_TAU, {"text_width": str(width), **note_imported(chain.name, fits, here.split_of)})
-        work.runtime.progress(done, len(work.pending), "E_tau imported")
-    log.info("%-13s %d E_tau come from %s; none is trained", "alignment", len(work.pending), output.named)
+        work.runtime.progress(done, len(wanted), "E_tau imported")
+    log.info("%-13s %d E_tau imported from %s; none is trained", "alignment", len(wanted), output.named)
 
 
 def open_alignment(cfg: AlignmentConfig) -> OtherOutput:
-    """Open the output from which E_tau comes; it is set."""
+    """Open the output that E_tau is imported from."""
     assert cfg.pretrained is not None
     return open_other(cfg.pretrained, "alignment")
 
 
 def settings_of_e_tau(cfg: AlignmentConfig) -> AlignmentConfig:
-    """Return the settings with which every E_tau was made: sizes and training of the other run, where it comes there.
+    """Return the settings with which every E_tau was made; for an imported one, sizes and training of the other run.
 
     Raises:
         InputError: another version of this project wrote it.
@@ -122,14 +112,14 @@ def require_text_space(output: OtherOutput, models: Models, inputs: Inputs) -> i
 
 
 def initial_weights(
-    inputs: Inputs, cfg: PredictorConfig, wanted: Mapping[str, tuple[Chain, int, str]], fold_of: Mapping[str, int]
-) -> dict[str, dict[str, JsonValue]]:
-    """Return training -> the fact that says with which weights it begins; empty where they are random.
+    inputs: Inputs, cfg: PredictorConfig, wanted: Trainings, fold_of: Mapping[str, int]
+) -> dict[str, Facts]:
+    """Return training -> the fact that identifies its initial weights; empty where they are random.
 
     Args:
         inputs: of predictor.
         cfg: its settings.
-        wanted: training -> chain, seed and variant.
+        wanted: the trainings.
         fold_of: training take -> its fold.
 
     Raises:
@@ -143,26 +133,51 @@ def initial_weights(
     require_models(output, PREDICTORS, first.values())
     chains = dict.fromkeys(chain for chain, *_ in wanted.values())
     refuse_leaks(output, fits_of(output, PREDICTORS), chains, TakesHere.read(inputs), fold_of)
-    head: dict[str, JsonValue] = {"head": "learned factor"} if cfg.head == "classes" else {}
+    head: Facts = {"head": "learned factor"} if cfg.head == "classes" else {}
     return {name: {"initial weights": digests[key], **head} for name, key in first.items()}
 
 
+def event_facts(
+    inputs: Inputs, cfg: PredictorConfig, known: Trainings, shared: Facts, unmasked: Collection[str] = ()
+) -> dict[str, Facts]:
+    """Return what decides each training of a stage of events: all events, the E_tau of its chain and seed, and weights.
+
+    Args:
+        inputs: of the stage.
+        cfg: settings of its predictors.
+        known: the trainings.
+        shared: what all of them depend on.
+        unmasked: variants that do not begin with the weights of a predictor.
+
+    Raises:
+        InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
+    """
+    e_tau = inputs.parts(E_TAU)
+    # the Goal of an event is masked, which only goal-dropout twins have learned
+    twins = {f"{name}{TWIN}": of for name, of in known.items() if of[2] not in unmasked}
+    initial = initial_weights(inputs, cfg, twins, folds_of(inputs))
+    return {
+        name: {**shared, "e_tau": e_tau[model_key(chain, seed, E_TAU)], **initial.get(f"{name}{TWIN}", {})}
+        for name, (chain, seed, _) in known.items()
+    }
+
+
 def initial_fits(cfg: PredictorConfig) -> dict[str, ImportedFit]:
-    """Return chain -> what the weights with which its trainings begin were fitted on; empty where they are random."""
+    """Return chain -> what the initial weights of its trainings were fitted on; empty where they are random."""
     if cfg.pretrained is None:
         return {}
     output = open_other(cfg.pretrained, "predictor")
-    log.info("%-13s begins with the weights of %s", "predictor", output.named)
+    log.info("%-13s initial weights from %s", "predictor", output.named)
     return fits_of(output, PREDICTORS)
 
 
 def origin_of_models(e_tau: Mapping[str, str], cfg: PredictorConfig, fitted_on: str) -> str:
-    """State where E_tau and the first weights of predictors come from, for people.
+    """Return in words where E_tau and the initial weights of predictors come from.
 
     Args:
-        e_tau: what is said of the models.
+        e_tau: what the entry notes about its models.
         cfg: settings of the predictors.
-        fitted_on: what E_tau was fitted on where it comes from this run.
+        fitted_on: what an E_tau of this run was fitted on.
     """
     first = "random weights" if cfg.pretrained is None else "weights of another run"
     origin = "of another run" if is_imported(e_tau) else f"fitted on {fitted_on}"

@@ -39,25 +39,25 @@ TABLES: dict[str, type[Record]] = {
 }
 READS = ("segments", "details", "features")
 PROTOCOL_GAP_S = 1.0
-"""Of the corpus: what is seen ends so long before the action starts."""
+"""Protocol of the corpus: the clip ends this long before the action starts."""
 VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def trainings(cfg: ProbeConfig) -> dict[str, int]:
-    """Return training -> its seed; none where no probe is asked for."""
+    """Return training -> seed; none where there is no probe."""
     return {} if cfg.tokens is None else {model_key(FINAL, seed, VARIANT): seed for seed in cfg.seeds}
 
 
 def completed(config: PipelineConfig) -> ProbeConfig:
-    """Return the settings of the stage; those of the encoder are among them where it encodes clips itself."""
+    """Return the settings of the stage, with those of the encoder where it encodes clips itself."""
     return config.probe.replace(encoder=config.features) if config.probe.tokens == "full" else config.probe
 
 
 def sources(inputs: Inputs, cfg: ProbeConfig, data_root: str) -> list[Source]:
-    """Return one source per seed: all clips, since the stage answers the tested ones, too; with `full` their videos.
+    """Return one source per seed: all clips, since the stage also answers the tested ones; with `full` their videos.
 
     Raises:
-        InputError: every patch is asked for, and the run does without videos or encoder.
+        InputError: every patch is enabled in a run without videos or encoder.
     """
     facts = {name: part_of(inputs, name) for name in READS}
     files: tuple[str, ...] = ()
@@ -71,12 +71,12 @@ def sources(inputs: Inputs, cfg: ProbeConfig, data_root: str) -> list[Source]:
 
 
 def reads(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return what the stage reads under `full`: the takes, too, which name the videos; None: what it always reads."""
+    """Return the reads under `full`, with the takes, which name the videos; None: the default."""
     return (*READS, "takes") if config.probe.tokens == "full" else None
 
 
 def run(work: Work[ProbeConfig]) -> None:
-    """Fit the grids that are asked for, let dev choose one training of each, and answer the tested clips with it."""
+    """Fit the pending grids, let dev choose one trial of each, and answer the tested clips with it."""
     from trajpilot_core.data.action_clips import load_clips
     from trajpilot_core.training.fit_probe import probe_task, train_probe
     from trajpilot_core.training.jobs import chain_job, put_task, run_jobs
@@ -92,20 +92,20 @@ def run(work: Work[ProbeConfig]) -> None:
     refuse_late(data, work.config)
     task = probe_task(data)
     put_task(scratch, scratch, task)
-    asked = {source.shard for source in work.pending}
+    pending = {source.shard for source in work.pending}
     jobs = [
         chain_job(work, FINAL, seed, VARIANT, scratch, scratch)
         for name, seed in trainings(work.config).items()
-        if name in asked
+        if name in pending
     ]
     run_jobs(jobs, train_probe, work.runtime, lambda job: ended(job, data, task, work))
 
 
 def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:
-    """Refuse clips that show what comes.
+    """Refuse clips that show the action.
 
     Raises:
-        InputError: the last frame of one is later than `gap_s` before its action.
+        InputError: the last frame of a clip is later than `gap_s` before its action.
     """
     if cfg.gap_s is None:
         return
@@ -115,13 +115,13 @@ def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:
         raise InputError(
             f"probe: the last frame of {int(late.sum())} of {len(late)} clips is later than {cfg.gap_s:g} s before the "
             f"action (probe.gap_s), such as {data.segment_ids[at]}: {data.last_frame_s[at]:.3f} s, action at "
-            f"{data.action_s[at]:.3f} s; set ingest.epic_kitchens.anchor=start and its gap_s, or say with "
-            "--set probe.gap_s=null that the action may be seen"
+            f"{data.action_s[at]:.3f} s; set ingest.epic_kitchens.anchor=start and its gap_s, or allow it with "
+            "--set probe.gap_s=null"
         )
 
 
 def ended(job: "TrainingJob", data: "ClipData", task: "ProbeTask", work: Work[ProbeConfig]) -> None:
-    """Answer the tested clips with the chosen probe, and commit it."""
+    """Answer the tested clips with the chosen probe and commit it."""
     import torch
 
     from trajpilot_core.training.fit_probe import answers, choose_probe, load_probe
@@ -154,7 +154,7 @@ def commit(
     Args:
         name: of the training.
         seed: of it.
-        chosen: what dev chose of the grid.
+        chosen: the trial that dev chose.
         rankings: its answers to the tested clips.
         work: of the stage.
         task: what was fitted.
@@ -221,7 +221,7 @@ def answer_table(answered: "AnsweredRow", data: "ClipData", rows: Codes) -> pa.T
 
 
 def conclude(work: Work[ProbeConfig]) -> None:
-    """Write the settings of the probes, and empty tables where none was asked for; rows are clips with features."""
+    """Write the settings of the probes, and empty tables where there is none; rows are clips with features."""
     if work.config.tokens is None:
         for name, record in TABLES.items():
             work.sink.table(name, table_of(record, []))

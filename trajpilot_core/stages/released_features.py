@@ -1,4 +1,4 @@
-"""The stage `features` on files that the corpus publishes: no video is opened, nothing is encoded, no GPU is used.
+"""The stage `features` on files that the corpus publishes: no video, no encoder, no GPU.
 
 Source: docs/decisions/released-features.md.
 """
@@ -27,11 +27,11 @@ STAGE_NAME, VERSION = "features", 1  # raise when the numbers that this module w
 SegmentSpans = list[tuple[str, float, float]]
 """Segments of a take: id, start and end in seconds."""
 TOKENS_VERSION = 1
-"""Of the rows that are kept as tokens; in the keys of runs that keep them."""
+"""Version of tokens from rows; in the keys of runs that keep tokens."""
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig) -> list[Source]:
-    """Return one source per take: where its file may lie, the length of its video, and its segment intervals."""
+    """Return one source per take: possible paths of its file, the length of its video, and its segment intervals."""
     released = RELEASED[cfg.released]
     version: dict[str, JsonValue] = {"rows_version": VERSION}
     if n_tokens(cfg) > 1:
@@ -49,7 +49,7 @@ def sources(inputs: Inputs, cfg: FeatureConfig) -> list[Source]:
 
 
 def n_tokens(cfg: FeatureConfig) -> int:
-    """Return how many rows of a file are kept for a segment, next to one another; 1: their mean."""
+    """Return how many rows of a file are kept per segment as tokens; 1: their mean."""
     return cfg.token_shape[1]
 
 
@@ -75,16 +75,16 @@ def run(work: Work[FeatureConfig]) -> None:
             continue
         table, rejects = finite_shard(source.shard, segments, found, work.config)
         work.sink.shard(source.shard, table, rejects, len(segments))
-        work.runtime.progress(done, len(pending), "takes; their features were released, nothing is encoded")
+        work.runtime.progress(done, len(pending), "takes; released features, nothing is encoded")
 
 
 def segment_vectors(
     corpus: Corpus, source: Source, segments: SegmentSpans, cfg: FeatureConfig
 ) -> "list[SegmentRows | None]":
-    """Return what stands for each segment of a take; None where tokens are kept and no row lies inside a segment.
+    """Return the rows of each segment of a take; None where tokens are kept and no row is inside a segment.
 
     Raises:
-        TakeFault: its file is absent, damaged, or of another length than its video.
+        TakeFault: its file is missing, damaged, or of another length than its video.
     """
     from trajpilot_core.encoders.released import read_rows, refuse_length, segment_rows, segment_tokens
 
@@ -100,10 +100,10 @@ def segment_vectors(
 
 
 def first_there(corpus: Corpus, paths: tuple[str, ...]) -> tuple[str, bytes]:
-    """Return the first of some files that is there, and its content.
+    """Return the first existing file, and its content.
 
     Raises:
-        TakeFault: none is, or it changed while it was read.
+        TakeFault: none exists, or it changed while it was read.
     """
     for path in paths:
         try:
@@ -117,7 +117,7 @@ def first_there(corpus: Corpus, paths: tuple[str, ...]) -> tuple[str, bytes]:
 def finite_shard(
     take: str, segments: SegmentSpans, found: "list[SegmentRows | None]", cfg: FeatureConfig
 ) -> tuple[pa.Table, list[Reject]]:
-    """Return the features of a take, and a reject for each segment without a row, or whose float16 cannot hold it."""
+    """Return the features of a take, and a reject for each segment without a row or with values beyond float16."""
     kept: list[tuple[str, SegmentRows]] = []
     rejects = []
     for (segment, start_s, end_s), rows in zip(segments, found, strict=True):
@@ -141,7 +141,7 @@ def _row_s(cfg: FeatureConfig) -> float:
 
 
 def shard_table(take: str, ids: list[str], found: "list[SegmentRows]", cfg: FeatureConfig) -> pa.Table:
-    """Return the features table of one take; `frame_times_s` holds start and end of each row that was averaged."""
+    """Return the features table of one take; `frame_times_s` has start and end of each averaged row."""
     tokens = n_tokens(cfg)
     width = tokens * RELEASED[cfg.released].width
     schema = released_features_schema(width, tokens)

@@ -1,4 +1,4 @@
-"""Report: one offline HTML file, and the same numbers as JSON and LaTeX."""
+"""Report: one offline HTML file, and its numbers as JSON and LaTeX."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -33,17 +33,17 @@ READS = (
 )
 
 ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves", "probe_models")
-"""What it reads of a corpus without plans, whose segments are scored alone."""
+"""Reads for a corpus without plans, which scores segments individually."""
 ALONE_STAGES = ("ingest", "features", "probe")
 TOKENS = ("token_scores", "token_contrasts", "token_checks", "token_curves", "token_tuned_curves")
-"""What it reads in addition where TrajPilot's token is asked for."""
+"""Additional reads where TrajPilot's token is enabled."""
 OF_ANSWERS = ("vlm_counts", "endpoint_cache")
-"""What is shown of the answers of vision-language models, where a run asks for them."""
+"""Shown entries of vision-language models, where a run has them."""
 TOKEN_STAGES = ("ingest", "trajectories", "features", "probe")
 
 
 def further(config: PipelineConfig) -> tuple[str, ...]:
-    """Return the names of the stages that a run of planning has because its settings ask for their rows."""
+    """Return the names of the optional stages of planning that the settings enable."""
     return (
         *(("latent", "latent_plans") if config.latent.is_asked else ()),
         *(("vlm", "vlm_rows") if config.vlm.rows else ()),
@@ -53,23 +53,23 @@ def further(config: PipelineConfig) -> tuple[str, ...]:
 def narrowed(
     config: PipelineConfig, reads: tuple[str, ...], more: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, ...] | None:
-    """Return what the report reads where nothing is planned, or further stages answer rows; None elsewhere.
+    """Return the reads for a corpus without plans, or with further stages that answer rows; None: the default.
 
     Args:
         config: all settings.
-        reads: what it reads of the stages of every run of planning.
-        more: further stage -> what it reads of that.
+        reads: reads in every run of planning.
+        more: further stage -> its entries to read.
     """
     if spec_of(config.ingest.corpus).has_plans:
-        asked = [entry for name in further(config) for entry in more[name]]
-        return (*reads, *asked) if asked else None
+        optional = [entry for name in further(config) for entry in more[name]]
+        return (*reads, *optional) if optional else None
     stages = TOKEN_STAGES if config.action_token.is_asked else ALONE_STAGES
     tokens = TOKENS if config.action_token.is_asked else ()
     return (*ALONE, *tokens, *(rejects_entry(name) for name in stages))
 
 
 def completed(config: PipelineConfig) -> ReportConfig:
-    """Return the settings of the report with what it says of the run: all settings, corpus, vocabulary, other runs."""
+    """Return the settings of the report with the facts about the run: digest, corpus, vocabulary, other runs."""
     predictor, scorer = config.predictor, config.scorer
     heads = ClassHeadSettings(
         bridge_weight=predictor.bridge_weight, decoding=scorer.decoding, candidates=scorer.candidates
@@ -113,8 +113,8 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage], others: Sequence[A
 
     Args:
         work: the stage's work.
-        stages: those whose rejects and outputs it counts.
-        others: likewise, those of them that the run has.
+        stages: stages with rejects and outputs to count.
+        others: optional stages to count, if the run has them.
     """
     from trajpilot_core.methods.plugged import listed
     from trajpilot_core.report.action_page import build_alone
@@ -138,14 +138,14 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage], others: Sequence[A
 
 
 def entries_of(stage: AnyStage) -> tuple[str, ...]:
-    """Return what the report reads of a stage besides its results: what it counts, its curves and its rejects."""
+    """Return the entries of a stage that the report counts or shows: output, curves and rejects."""
     counted = [stage.output.entry] if stage.output is not None else []
     shown = [entry for entry in stage.writes if entry in (f"{stage.name}_curves", *OF_ANSWERS)]
     return (*counted, *shown, rejects_entry(stage.name))
 
 
 def report_on(stages: Sequence[AnyStage], others: Sequence[AnyStage] = ()) -> Stage[ReportConfig]:
-    """Declare the report on these stages, which come before it, and on others where the settings ask for them."""
+    """Declare the report on these earlier stages, and on others where the settings enable them."""
     measured = [entry for stage in stages if stage.name == "diagnostics" for entry in stage.writes]
     reads = tuple(dict.fromkeys((*READS, *measured, *(entry for stage in stages for entry in entries_of(stage)))))
     return Stage(

@@ -23,19 +23,19 @@ TAKES_GIVE = ("segments", "windows", "motions", "features")
 
 
 def training_of(seed: int) -> str:
-    """Return the name of the training of one seed: the scorer and its ablations share their queries."""
+    """Return the name of the training of one seed; the scorer and its ablations share their queries."""
     return f"final/s{seed}"
 
 
 def training_without_goal(seed: int) -> str:
-    """Return the name of the training of the scorer of one seed that sees no goal: its queries are its own."""
+    """Return the name of the training of the scorer of one seed without a goal, which has its own queries."""
     return f"final/s{seed}/no_goal"
 
 
 def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
     """Return one source per seed: the models of its chains, and what all training and dev takes contribute.
 
-    Where a scorer without a goal is asked for, one more, of the goal-dropout twins.
+    With a scorer without a goal there is one more per seed, of the goal-dropout twins.
     """
     takes, fold_of = Contributions.read(inputs, TAKES_GIVE, ("participant", "capture")), folds_of(inputs)
     every: dict[str, JsonValue] = {
@@ -49,9 +49,10 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
     models = {entry: inputs.parts(entry) for entry in ("e_tau", "predictors")}
 
     def of_seed(entry: str, seed: int, *, are_twins: bool = False) -> JsonValue:
-        """Return those that its queries come from: goal-dropout twins, or all but these."""
-        held = models[entry].items()
-        return {key: digest for key, digest in held if f"/s{seed}/" in key and is_twin(key) == are_twins}
+        """Return the models behind its queries: the goal-dropout twins, or all others."""
+        return {
+            key: digest for key, digest in models[entry].items() if f"/s{seed}/" in key and is_twin(key) == are_twins
+        }
 
     def source(name: str, seed: int, *, are_twins: bool) -> Source:
         own = {"E_tau": of_seed("e_tau", seed), "predictors": of_seed("predictors", seed, are_twins=are_twins)}
@@ -65,16 +66,16 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
 
 
 def check_twins(config: ScorerConfig, predictors: "Models") -> None:
-    """Refuse a scorer without a goal where no twins anticipate.
+    """Check that a scorer without a goal has twins that anticipate.
 
     Raises:
-        InputError: they do not.
+        InputError: it has none.
     """
     from trajpilot_core.data.chains import predictor_config
 
     if config.anticipates and not predictor_config(predictors).anticipates:
         raise InputError(
-            "scorer.anticipates is on, but no predictor was trained to answer without a goal; set "
+            "scorer.anticipates=true, but no predictor was trained to answer without a goal; set "
             "predictor.anticipates=true and predictor.twin_goal_dropout, or scorer.anticipates=false"
         )
 
@@ -94,10 +95,10 @@ def run(work: Work[ScorerConfig]) -> None:
     data = with_closed_tables(load_planning_data(work.inputs, "scorer"), work.inputs, files.predictors)
     data = data.to(runtime.device)
     check_twins(config, files.predictors)
-    asked = {source.shard for source in work.pending}
+    pending = {source.shard for source in work.pending}
     jobs = [Fitting(training_of(seed), seed, epochs_of(config), is_blind=False) for seed in files.seeds]
     jobs += [Fitting(training_without_goal(seed), seed, config.train.epochs, is_blind=True) for seed in files.seeds]
-    jobs = [job for job in jobs if job.name in asked]
+    jobs = [job for job in jobs if job.name in pending]
     total, done = sum(job.epochs for job in jobs), 0
 
     def shown(done: int, total: int, what: str) -> None:
@@ -129,7 +130,7 @@ class Fitting(NamedTuple):
     name: str
     seed: int
     epochs: int
-    """At most, of all its scorers."""
+    """Maximum, over all its scorers."""
     is_blind: bool
     """It sees no goal."""
 
@@ -137,7 +138,7 @@ class Fitting(NamedTuple):
 def conclude(work: Work[ScorerConfig]) -> None:
     """Write the settings of the scorers.
 
-    Rows are the training and dev windows that they read; predictor has rejected the others, so none is lost here.
+    Rows are their training and dev windows; predictor has rejected the others, so none is lost here.
     """
     from trajpilot_core.data.planning import count_windows
 

@@ -13,7 +13,7 @@ from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 
 BATCHES = 16
-"""Batches between two reports of progress; whole batches, so that padding stays what it is."""
+"""Batches between two reports of progress; whole batches, so that padding does not change."""
 VERSION = 1  # raise when the numbers that this module writes change
 
 
@@ -22,8 +22,8 @@ def run(work: Work[TextConfig]) -> None:
     cfg = work.config
     labels = work.inputs.table("labels", ["label_id", "label"]).sort_by("label_id")
     if labels.num_rows == 0:
-        raise InputError("the labels table is empty: no segment was kept; look at the rejects of ingest")
-    work.runtime.progress(0, labels.num_rows, f"labels; loads the encoder {cfg.encoder}")
+        raise InputError("the labels table is empty: no segment was kept; see the rejects of ingest")
+    work.runtime.progress(0, labels.num_rows, f"labels; loading the encoder {cfg.encoder}")
     encoder = load_text_encoder(cfg, work.runtime.device)
     texts, parts = labels["label"].to_pylist(), []
     for at in range(0, len(texts), BATCHES * cfg.batch):
@@ -38,7 +38,7 @@ def run(work: Work[TextConfig]) -> None:
 def descriptions_table(
     labels: pa.Table, described: Descriptions | None, encoder: TextEncoder, width: int, batch: int
 ) -> pa.Table:
-    """Return the sentences of all labels and their (N, E) unit vectors, label by label; no row where there are none.
+    """Return the sentences of all labels and their (N, E) unit vectors, label by label; empty without descriptions.
 
     Args:
         labels: label_id and label, in order.
@@ -72,7 +72,7 @@ def bank_table(labels: pa.Table, vectors: NDArray[np.float32], encoder: str) -> 
 
 
 def sources(inputs: Inputs, cfg: TextConfig, data_root: str) -> list[Source]:
-    """Name the encoder's local files, and that of the descriptions: their digests decide the numbers."""
+    """Return the local files of the encoder and of the descriptions, which determine the numbers."""
     own = (str(descriptions_file(cfg)),) if cfg.descriptions == "file" else ()
     return [Source(shard="", files=tuple(sorted((*encoder_files(cfg), *own))))]
 

@@ -33,6 +33,7 @@ from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.actions import ActionChain, latents_of
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
+from trajpilot_core.stages.trained import Trainings, variants_by_chain
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.action_scorer import fit_action_scorer, scored
 from trajpilot_core.training.fit_action import ActionTask, new_action_predictor
@@ -46,12 +47,12 @@ from trajpilot_core.training.fit_token_probe import (
 from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, chain_job, put_task, put_tensors, run_jobs
 
 Makers = Mapping[Chain, TokenMaker]
-"""Chain -> what its tokens are made with."""
+"""Chain -> models that make its tokens."""
 
 
 @dataclass(frozen=True)
 class TokenRun:
-    """What every part of the stage works on."""
+    """Inputs of every part of the stage."""
 
     work: Work[ActionTokenConfig]
     events: ActionEvents
@@ -77,19 +78,19 @@ class TokenRun:
         return rows_of_takes(self.events.take, held_out_takes(self.events.take_split, self.events.fold, chain))
 
     def given_to(self, chain: Chain, seed: int) -> list[str]:
-        """Return the videos that the predictors of a chain were fitted on, from the tensors they were given.
+        """Return the videos that the predictors of a chain were fitted on.
 
-        Not from the folds that these should follow, so that a leak shows.
+        Read from their input tensors, not from the folds that these should follow, so that a leak shows.
         """
-        said = [self.trained(chain, seed, variant).about for variant in TWINNED]
-        return sorted({take for about in said for takes in noted_fitted(about).values() for take in takes})
+        notes = [self.trained(chain, seed, variant).about for variant in TWINNED]
+        return sorted({take for about in notes for takes in noted_fitted(about).values() for take in takes})
 
     def trained(self, chain: Chain, seed: int, variant: str) -> Models:
-        """Return what the training of a predictor has left."""
+        """Return the models of a finished training of a predictor."""
         return self.work.trained[model_key(chain, seed, variant)].models(ENTRY)
 
     def takes_of(self, rows: Tensor) -> list[str]:
-        """Return the videos of clips, each once."""
+        """Return the distinct videos of clips."""
         return [self.events.take_ids[at] for at in torch.unique(self.events.take[rows.cpu()]).tolist()]
 
     def folder(self, seed: int) -> Path:
@@ -98,13 +99,13 @@ class TokenRun:
 
 
 def loaded(work: Work[ActionTokenConfig]) -> TokenRun:
-    """Return the clips of a run as events and as they are."""
+    """Load the clips of a run, as events and as clips."""
     events, data = load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s or 0.0)
     return TokenRun(work, events, data)
 
 
 class TunedSeed(NamedTuple):
-    """What the rows of one seed answered, and with what."""
+    """Answers of the rows of one seed, and their models."""
 
     seed: int
     answered: list[AnsweredRow]
@@ -114,11 +115,11 @@ class TunedSeed(NamedTuple):
     weights: dict[str, dict[str, Tensor]]
     """Name of a model -> its weights."""
     decision: str
-    """What dev chose for the scorer, as JSON."""
+    """Decision of dev for the scorer, as JSON."""
 
 
 def task_of(this: TokenRun, chain: Chain, seed: int) -> ActionTask:
-    """Return the tensors of one chain and seed: what is seen, the latents of its E_tau, the clips of its takes."""
+    """Return the tensors of one chain and seed: contexts, the latents of its E_tau, the clips of its takes."""
     device, events = this.work.runtime.device, this.here
     e_tau = load_e_tau(this.work.inputs.models("e_tau"), chain, seed, device)
     alone = ActionChain(e_tau, None, None, events.take[:0])  # type: ignore[arg-type]
@@ -128,31 +129,29 @@ def task_of(this: TokenRun, chain: Chain, seed: int) -> ActionTask:
     return ActionTask(own.context, latents.cpu(), this.fitted(chain), own.rows(DEV), own.labels, own.bank)
 
 
-def predictor_jobs(this: TokenRun, asked: Mapping[str, tuple[Chain, int, str]]) -> list[TrainingJob]:
-    """Write the tensors of the chains and seeds that are asked for to scratch; return the trainings of their
-    predictors.
+def predictor_jobs(this: TokenRun, wanted: Trainings) -> list[TrainingJob]:
+    """Write the inputs of the predictors of chains and seeds to scratch; return their trainings.
 
     Raises:
         TrainingError: no clip to fit on, or no training clip that a chain has not seen.
     """
     if not any(len(this.held_out(chain)) for chain in this.chains):
         raise TrainingError(
-            "no training clip is left for the fine-tuning that its predictor has not seen; add training videos"
+            "no training clip is left for fine-tuning that its predictor has not seen; add training videos"
         )
     jobs = []
-    for chain, seed in dict.fromkeys((chain, seed) for chain, seed, _ in asked.values()):
+    for (chain, seed), variants in variants_by_chain(wanted).items():
         task, shared = task_of(this, chain, seed), this.folder(seed) / "predictors"
         if not len(task.fit):
             raise TrainingError(f"chain {chain.name}: no clip to fit on; look at the rejects of ingest")
         own = shared / chain.name
         put_task(shared, own, task)
-        variants = [variant for of_chain, of_seed, variant in asked.values() if (of_chain, of_seed) == (chain, seed)]
         jobs += [chain_job(this.work, chain, seed, variant, own, shared) for variant in variants]
     return jobs
 
 
 def chain_models(this: TokenRun, chain: Chain, seed: int) -> ActionChain:
-    """Build the frozen models of a chain and seed from what its trainings have left."""
+    """Build the frozen models of a chain and seed from its finished trainings."""
     task, device, found = task_of(this, chain, seed), this.work.runtime.device, dict[str, ActionPredictor]()
     for variant in TWINNED:
         model = new_action_predictor(task, this.work.config)
@@ -164,14 +163,14 @@ def chain_models(this: TokenRun, chain: Chain, seed: int) -> ActionChain:
 
 
 def makers_of_seed(this: TokenRun, seed: int, progress: Progress) -> tuple[Makers, list[CurvePoint]]:
-    """Fit the scorer of a seed on what each chain has not seen; return what tokens are made with, and its curve."""
+    """Fit the scorer of a seed on clips that each chain has not seen; return the makers of tokens, and its curve."""
     cfg, device = this.work.config, this.work.runtime.device
     built = {chain: chain_models(this, chain, seed) for chain in this.chains}
-    asked = [(models, this.held_out(chain).to(device)) for chain, models in built.items()]
+    queries = [(models, this.held_out(chain).to(device)) for chain, models in built.items()]
     final = built[final_of(this.chains)]
     fitted = fit_action_scorer(
         final,
-        asked,
+        queries,
         this.here,
         this.here.rows(DEV),
         cfg,
@@ -194,9 +193,9 @@ def final_of(known: tuple[Chain, ...]) -> Chain:
 
 
 def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
-    """Return chain -> (n,) long: the clips whose tokens it makes for the fine-tuning.
+    """Return chain -> (n,) long: the clips for which it makes tokens for fine-tuning.
 
-    Training clips have those of a chain that has not seen their video, dev clips those of `final`.
+    A training clip gets the token of a chain that has not seen its video, a dev clip that of `final`.
     """
     found = {chain: this.held_out(chain) for chain in this.chains}
     final = final_of(this.chains)
@@ -204,7 +203,7 @@ def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
 
 
 def tokens_of(this: TokenRun, makers: Makers, row: TokenRow) -> Tensor:
-    """Return (n, E) float16 on the CPU: what a row is given of the clips of `clips_of`, in its order."""
+    """Return (n, E) float16 on the CPU: the tokens of a row for the clips of `clips_of`, in that order."""
     one = next(method for method in METHODS if method.id == row)
     device = this.work.runtime.device
     parts = [
@@ -217,15 +216,15 @@ def tokens_of(this: TokenRun, makers: Makers, row: TokenRow) -> Tensor:
 
 
 def of_one_split(events: ActionEvents, rows: Tensor) -> list[Tensor]:
-    """Return the rows of training, then those of dev: a token is shuffled within a split."""
+    """Return the rows of training, then those of dev, because tokens are shuffled within a split."""
     return [rows[events.split[rows] == split] for split in (TRAIN, DEV)]
 
 
 def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, dict[str, Tensor]]:
-    """Return the clips that every row is fine-tuned and measured on, and the weights that they begin with."""
+    """Return the clips that every row is fine-tuned and measured on, and the initial weights."""
     models = this.work.inputs.models(probe.ENTRY)
-    said = json.loads(models.about["classes"])
-    classes = {part: np.array(said[part], dtype=np.int64) for part in PARTS}
+    noted = json.loads(models.about["classes"])
+    classes = {part: np.array(noted[part], dtype=np.int64) for part in PARTS}
     ordered = [part for rows in clips_of(this).values() for part in of_one_split(this.events, rows)]
     rows = torch.cat(ordered)
     task = ProbeTask(
@@ -242,14 +241,14 @@ def tune_seed(this: TokenRun, seed: int, makers: Makers, runtime: Runtime) -> Tu
     """Fine-tune the probes of a seed and answer the tested clips with them.
 
     Raises:
-        LeakError: a row sees more than it says.
+        LeakError: a row sees more than it declares.
     """
     clips, begun = probe_task(this, seed)
     tasks = {one.id: TokenTask(**vars(clips), token=tokens_of(this, makers, one.id), begun=begun) for one in METHODS}
     jobs: dict[TokenRow, TrainingJob] = {}
     for row, task in tasks.items():
         shared, own = task.tensors()
-        if not jobs:  # equal for every row
+        if not jobs:  # the same for every row
             put_tensors(this.folder(seed) / "probes", SHARED, shared)
         put_tensors(this.folder(seed) / "probes" / row, OWN, own)
         jobs[row] = row_job(this, seed, row)
@@ -274,7 +273,7 @@ def tune_seed(this: TokenRun, seed: int, makers: Makers, runtime: Runtime) -> Tu
 
 
 def row_job(this: TokenRun, seed: int, row: TokenRow) -> TrainingJob:
-    """Return the fine-tuning of a row, whose tensors lie in the scratch of its seed."""
+    """Return the fine-tuning of a row; its tensors are in the scratch of its seed."""
     shared, runtime = this.folder(seed) / "probes", this.work.runtime
     return TrainingJob(
         name=name_of(row),
@@ -290,7 +289,7 @@ def row_job(this: TokenRun, seed: int, row: TokenRow) -> TrainingJob:
 
 
 def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgement]:
-    """Judge who has seen what, from the clips that trainings were given; state what is known of the scorer."""
+    """Check what each model has seen, from the input clips of the trainings, and how often the gate opened."""
     rows = this.here.rows(TEST)
     opened = scored(*models.maker[:3], this.here, rows, models.maker.cfg)[1]
     known = this.events.has_motion[this.events.rows(TEST)]
@@ -305,7 +304,7 @@ def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgemen
 
 
 def weights_of(models: TokenModels) -> dict[str, dict[str, Tensor]]:
-    """Return name -> weights of what the rows of a seed answer with, the predictors aside."""
+    """Return name -> weights of the models behind the rows of a seed, except the predictors."""
     kept: dict[str, torch.nn.Module] = {f"probe_{row}": model for row, model in models.probes.items()}
     kept["scorer"] = models.maker.scorer
     return {name: model.state_dict() for name, model in kept.items()}

@@ -1,4 +1,4 @@
-"""Stage `trajectories`: the head motion of every segment, 16 relative motions from the take's pose source."""
+"""Stages `trajectories`, `video_motions`: the head motion of every segment, 16 relative motions from a pose source."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
-from schemas.trajectories import TrajectoryConfig
+from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
 from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
@@ -20,21 +20,21 @@ ENDS = {
     "action": ("annotated_start_s", "annotated_end_s"),
     "gap": ("observed_end_s", "annotated_start_s"),
 }
-"""Span -> the columns of details with its ends, seconds."""
+"""Span -> columns of details with its ends, seconds."""
 
 
 def sources(inputs: Inputs, cfg: TrajectoryConfig, data_root: str) -> list[Source]:
-    """Return one source per take: the files and facts that its pose source names, and the segment intervals."""
+    """Return one source per take: files and facts of its pose source, and the segment intervals."""
     segments = intervals_by_take(spans_of(inputs, cfg))
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     return [_source(take, segments.get(take.take_id, []), cfg) for take in takes]
 
 
 def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
-    """Return the columns INTERVAL of every segment: its own interval, or that of the action which it is seen before.
+    """Return the columns INTERVAL of every segment: its own interval, or that of the action that it precedes.
 
     Raises:
-        InputError: the segments are seen before no action.
+        InputError: the segments do not precede actions.
     """
     segments = inputs.table("segments", INTERVAL)
     if cfg.span == "segment":
@@ -45,8 +45,8 @@ def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
     found = [ends.get(one, (None, None)) for one in segments["segment_id"].to_pylist()]
     if any(end is None for both in found for end in both):
         raise InputError(
-            f"trajectories.span={cfg.span}: not every segment is what is seen before an action; that is so on "
-            "ingest.corpus=epic_kitchens with ingest.epic_kitchens.segment=observed, elsewhere set span to segment"
+            f"trajectories.span={cfg.span} needs segments that each precede an action, as with "
+            "ingest.corpus=epic_kitchens and ingest.epic_kitchens.segment=observed; otherwise set span=segment"
         )
     for at, name in enumerate(("start_s", "end_s")):
         column = pa.array([both[at] for both in found], pa.float64())
@@ -55,12 +55,12 @@ def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
 
 
 def with_details(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return what the stage reads where the motions are of other spans than the segments; None elsewhere."""
+    """Return the reads for motions of other spans than the segments; None: the default."""
     return None if config.trajectories.span == "segment" else (*STAGE.reads, "details")
 
 
 def _source(take: Take, segments: list[JsonValue], cfg: TrajectoryConfig) -> Source:
-    """Return what one take's motions are made from."""
+    """Return the source of one take."""
     poses = pose_source(source_of(take, cfg))
     facts = {**poses.facts(take, cfg), "segments": segments}
     return Source(shard=take.take_id, files=poses.files(take, cfg), facts=facts)
@@ -105,3 +105,34 @@ STAGE = Stage(
     narrowed=with_details,
     output=Output("segments", "motions", ("source", "frame", "scale")),
 )
+
+
+def second_sources(inputs: Inputs, cfg: VideoMotionsConfig, data_root: str) -> list[Source]:
+    """Return one source per take, as `sources` does.
+
+    Raises:
+        InputError: the second source is that of the pose files, or its motions are not those of the segments.
+    """
+    if cfg.source == "aria":
+        raise InputError("video_motions.source=aria: those are the pose files; use pi3 or odometry")
+    if cfg.span != "segment":
+        raise InputError(f"video_motions.span={cfg.span}: the second set is of the segments themselves; use segment")
+    return sources(inputs, cfg, data_root)
+
+
+SECOND = Stage(
+    name="video_motions",
+    reads=("takes", "segments"),
+    writes=("video_motions",),
+    config=VideoMotionsConfig,
+    run=run,  # type: ignore[arg-type]  # its settings are those of TrajectoryConfig
+    version=VERSION,
+    summary="Videos -> a second set of 16 relative 6-DoF motions a segment, next to those of `trajectories`",
+    shard_by="take",
+    sources=second_sources,
+    pure_sources=True,
+    lowers=("video_motions.pi3.pixel_limit",),
+    uses_gpu=True,
+    output=Output("segments", "video_motions", ("source", "frame", "scale")),
+)
+"""The same from the video, next to the pose files: for the table of pose sources and for the action token."""

@@ -1,4 +1,4 @@
-"""Stage `vlm`: asks vision-language models about the test windows, take by take, and keeps what they wrote.
+"""Stage `vlm`: queries vision-language models about the test windows, take by take, and keeps their answers.
 
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 NAME, VERSION = "vlm", 3
 OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
-"""Settings that decide neither what a take is asked nor what is written of it: its windows are facts of its source."""
+"""Settings that change neither the requests of a take nor its rows; its windows are facts of its source."""
 
 
 def completed(config: PipelineConfig) -> VlmConfig:
-    """Return the settings with what follows from those of other stages; made-up answers have no model's name."""
+    """Return the settings, completed from those of other stages; stub answers carry no model's name."""
     own = config.vlm.replace(
         corpus=config.ingest.corpus,
         anticipates=config.predictor.anticipates,
@@ -40,14 +40,14 @@ def completed(config: PipelineConfig) -> VlmConfig:
 
 
 def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
-    """Return one source per test take with windows to ask for: its video, windows and words.
+    """Return one source per test take with windows to query: its video, windows and texts.
 
     Raises:
         InputError: the settings contradict the run's other settings.
     """
     from trajpilot_core.vlm.material import windows_to_ask
 
-    asked = windows_to_ask(inputs, cfg.windows_per_horizon, cfg.seed)
+    windows_of_take = windows_to_ask(inputs, cfg.windows_per_horizon, cfg.seed)
     spans = {
         row["segment_id"]: [row["segment_id"], row["start_s"], row["end_s"]]
         for row in inputs.table("segments", ["segment_id", "start_s", "end_s"]).to_pylist()
@@ -62,7 +62,7 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
     files = encoder_files(cfg.text)
     found = []
     for take in inputs.table("takes", ["take_id", "video", "fps", "scenario"]).to_pylist():
-        windows = asked.get(take["take_id"], [])
+        windows = windows_of_take.get(take["take_id"], [])
         if not windows:
             continue
         ends = sorted({one for window in windows for one in (window.segment_ids[0], window.segment_ids[-1])})
@@ -78,11 +78,11 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
 
 
 def run(work: Work[VlmConfig]) -> None:
-    """Ask about one take after the other; a shard is committed as soon as a take is answered.
+    """Query one take after the other; a shard is committed as soon as its take is answered.
 
     Raises:
-        InputError: a request has no answer and nobody who could answer it.
-        LeakError: a prompt reveals its own answer.
+        InputError: a request has no answer and there is no server to answer it.
+        LeakError: a prompt contains its answer.
     """
     from trajpilot_core.vlm.answers import AnswerFolder
     from trajpilot_core.vlm.clients.registry import client_of
@@ -98,12 +98,12 @@ def run(work: Work[VlmConfig]) -> None:
     for done, source in enumerate(sorted(work.pending, key=lambda source: source.shard)):
         work.runtime.progress(done, len(work.pending), f"takes; {source.shard}")
         take, images, rejects = take_of(source, work)
-        asked: list[AskedUnit] = []
+        queries: list[AskedUnit] = []
         replies: dict[str, VlmReply] = {}
         for units in rounds(asking, take, bank, replies):
             replies |= replied(units, images, answers, client)
-            asked += units
-        rows = [*rows_of_answers(source.shard, asked, replies, STUB)]
+            queries += units
+        rows = [*rows_of_answers(source.shard, queries, replies, STUB)]
         n_in = n_questions(take.windows, cfg.rows, anticipates=cfg.anticipates)
         work.sink.shard(source.shard, table_of(VlmAnswer, rows), lost(source, rejects, n_in - len(rows)), n_in)
 
@@ -111,7 +111,7 @@ def run(work: Work[VlmConfig]) -> None:
 def rounds(
     asking: "Asking", take: "TakeToAsk", bank: "Projection", replies: Mapping[str, VlmReply]
 ) -> "Iterator[list[AskedUnit]]":
-    """Yield what can be asked at once, and then what rests on its answers, which the caller has put into `replies`."""
+    """Yield the first requests, then those that depend on their answers, which the caller has added to `replies`."""
     from trajpilot_core.vlm.take import first_round, recognised, second_round
 
     first = first_round(asking, take)
@@ -121,7 +121,7 @@ def rounds(
 
 
 def asking_of(inputs: Inputs, cfg: VlmConfig) -> "Asking":
-    """Read what all requests of a run share."""
+    """Read the material that all requests of a run share."""
     from trajpilot_core.vlm.material import load_material
     from trajpilot_core.vlm.requests import Asking
 
@@ -129,7 +129,7 @@ def asking_of(inputs: Inputs, cfg: VlmConfig) -> "Asking":
 
 
 def take_of(source: Source, work: Work[VlmConfig]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
-    """Decode the frames of one take, and return what is asked about it."""
+    """Decode the frames of one take; return its queries, images and rejects."""
     from trajpilot_core.vlm.frames import take_frames
     from trajpilot_core.vlm.material import AskedWindow
     from trajpilot_core.vlm.take import TakeToAsk
@@ -150,7 +150,7 @@ def take_of(source: Source, work: Work[VlmConfig]) -> "tuple[TakeToAsk, Mapping[
 
 
 def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reject]:
-    """Return the rejects of a take: what could not be decoded, and how many questions went with it."""
+    """Return the rejects of a take: frames that could not be decoded, and the questions lost with them."""
     if not n_units:
         return [*rejects]
     code = RejectCode(rejects[0].code) if rejects else RejectCode.DECODE_FAILED
@@ -159,15 +159,15 @@ def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reje
 
 
 def refuse_settings(config: PipelineConfig) -> None:
-    """Refuse to ask where answers are classes, where there is no video, or a server that frames may not be sent to.
+    """Check the settings: labels as answers, videos, and a server that frames may be sent to.
 
     Raises:
-        InputError: names the settings.
+        InputError: they contradict each other.
     """
     if config.evaluation.vocabulary == "classes":
-        raise InputError("vlm.rows answers with labels, and evaluation.vocabulary says classes; ask in a run on labels")
+        raise InputError("vlm.rows answers with labels, but evaluation.vocabulary=classes; use a run on labels")
     if config.features.source == "released":
-        raise InputError("vlm.rows needs the videos, and features.source=released does without them")
+        raise InputError("vlm.rows needs the videos, but features.source=released has none")
     if config.vlm.backend == "http":
         from trajpilot_core.vlm.clients.server import check_server
 

@@ -1,4 +1,4 @@
-"""Requests of the stage `vlm` as files for another program, and its answers read back."""
+"""Files of requests of the stage `vlm` for another program, and its answers read back."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
     from trajpilot_core.arrays import Image
 
 PART_BYTES = 500 * 10**6
-"""A file of requests is not continued beyond it."""
+"""Size after which a new file of requests begins."""
 
 
 class Written(NamedTuple):
-    """What was written."""
+    """Summary of the written files."""
 
     files: list[Path]
     n_requests: int
     n_bytes: int
     n_waiting: int
-    """Takes whose fills wait for the answers to these requests."""
+    """Takes with further requests that depend on the answers to these."""
 
 
 def missing(work: Work[VlmConfig]) -> "Iterator[tuple[list[VlmRequest], Mapping[str, Image], bool]]":
-    """Yield take by take what has no answer yet, the frames that it shows, and whether more follows from its answers.
+    """Yield per take the requests without an answer, their frames, and whether further requests depend on them.
 
     Raises:
-        LeakError: a prompt reveals its own answer.
+        LeakError: a prompt contains its answer.
     """
     from trajpilot_core.vlm.answers import AnswerFolder
     from trajpilot_core.vlm.projection import load_projection
@@ -55,15 +55,15 @@ def missing(work: Work[VlmConfig]) -> "Iterator[tuple[list[VlmRequest], Mapping[
 
 
 def write_requests(work: Work[VlmConfig], out: Path, part_bytes: int = PART_BYTES) -> Written:
-    """Write what has no answer as OpenAI JSONL, a folder for each model, in parts.
+    """Write requests without an answer as OpenAI JSONL, one folder per model, in parts.
 
     Raises:
-        InputError: the folder holds requests of before: they might be answered twice.
+        InputError: the folder has earlier requests, which might be answered twice.
     """
     from trajpilot_core.vlm.payload import line
 
     if any(out.rglob("*.jsonl")):
-        raise InputError(f"{out} holds files of requests already; name a new folder, or remove them")
+        raise InputError(f"{out} already has files of requests; choose a new folder, or remove them")
     open_files: dict[str, Path] = {}
     files: list[Path] = []
     seen: set[str] = set()
@@ -87,7 +87,7 @@ def write_requests(work: Work[VlmConfig], out: Path, part_bytes: int = PART_BYTE
 
 
 def part_path(out: Path, model: str, number: int) -> Path:
-    """Return the place of a file of requests to a model."""
+    """Return the path of a file of requests to a model."""
     named = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in model).strip("._")
     return out / (named or "model") / f"part-{number:04d}.jsonl"
 
@@ -100,7 +100,7 @@ def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[
         answers_folder: VlmConfig.answers.
 
     Returns:
-        New answers, answers that were there already, and what is wrong with the other lines.
+        Numbers of new and known answers, and the faults of the other lines.
     """
     from trajpilot_core.vlm.answers import AnswerFolder
     from trajpilot_core.vlm.payload import replies_in

@@ -1,4 +1,4 @@
-"""Stage `vlm_rows`: what vision-language models wrote -> predictions of their rows, and how it could be read."""
+"""Stage `vlm_rows`: answers of vision-language models -> predictions of their rows, and counts of how they parsed."""
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
@@ -13,17 +13,17 @@ VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> VlmConfig:
-    """Return the settings as the stage `vlm` has them; how its answers were reached decides nothing here."""
+    """Return the settings of the stage `vlm` without its server, which has no effect here."""
     return vlm.completed(config).replace(server=VlmServer())
 
 
 def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
-    """Name the text encoder's local files: it places what is no label of the bank."""
+    """Return the local files of the text encoder, which maps answers outside the bank."""
     return [Source("", encoder_files(cfg.text))]
 
 
 def run(work: Work[VlmConfig]) -> None:
-    """Read every answer, place its labels in the bank, and write predictions, counts and the recogniser's table."""
+    """Parse every answer, map its labels to the bank, and write predictions, counts and the recogniser's table."""
     from trajpilot_core.vlm.projection import load_projection
     from trajpilot_core.vlm.score import Truth, counts_of, endpoint_scores, predictions_of_answers, read_answers
 

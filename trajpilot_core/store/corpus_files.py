@@ -1,4 +1,4 @@
-"""A downloaded corpus: a local folder or an s3 prefix whose files are read whole, and never beyond its root."""
+"""A downloaded corpus: a local folder or an s3 prefix. Files are read whole, and never outside its root."""
 
 import os
 import re
@@ -13,12 +13,12 @@ from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.store.locations import parse_location
 
 SAFE_NAME = re.compile(r"(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,128}")
-"""One component of a path that comes from a corpus file: no leading dot, no `..`, nothing but these characters."""
+"""One component of a path from a corpus file: only these characters, no leading dot, no `..`."""
 LEFTOVER = re.compile(r".+\.(?:mp4|json|jsonl|csv|vrs)\.(?:[A-Za-z0-9]{6,10}|part|tmp|partial|crdownload|download)")
-"""What a broken download leaves behind, such as `atomic_descriptions_val.json.F14eE010`."""
+"""Partial files of a broken download, such as `atomic_descriptions_val.json.F14eE010`."""
 
 Stat = tuple[int, str]
-"""Size in bytes and whatever the storage gives for the time of change."""
+"""Size in bytes, and time of change or version as the storage reports it."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Corpus:
 
     root: str
     fs: Any
-    """The local file system of fsspec, or `Objects`, which has the same names."""
+    """The local file system of fsspec, or `Objects`, with the same methods."""
     is_local: bool
 
     def path(self, relative: str) -> str:
-        """Return the path of a corpus file as `fs` wants it."""
+        """Return the path of a corpus file for `fs`."""
         return f"{self.root.rstrip('/')}/{relative}"
 
 
@@ -42,8 +42,8 @@ def open_corpus(data_root: str) -> Corpus:
         data_root: a folder, `file://` or `s3://` address.
 
     Raises:
-        InputError: no root is given, nothing is there, or an object store does not answer or wants credentials.
-        StoreError: the address has a protocol that is not allowed.
+        InputError: no root is given or it does not exist, or an object store does not answer or needs credentials.
+        StoreError: the protocol of the address is not allowed.
     """
     if not data_root:
         raise InputError("no corpus root is given; name the folder of the download with --data")
@@ -70,7 +70,7 @@ def file_names(corpus: Corpus, folder: str) -> set[str]:
 
 
 def _local_names(folder: str) -> set[str]:
-    """List a folder of this machine: a release has thousands, which fsspec lists three times slower."""
+    """List a local folder: a release has thousands of files, and fsspec is three times slower."""
     try:
         with os.scandir(folder) as entries:
             return {entry.name for entry in entries if entry.is_file()}
@@ -87,7 +87,7 @@ def stat(corpus: Corpus, relative: str) -> Stat | None:
 
 
 def read_whole(corpus: Corpus, relative: str) -> bytes:
-    """Return the content of a file that was not changed meanwhile; one change is forgiven.
+    """Return the content of a file that does not change while it is read; after one change it is read again.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -104,12 +104,12 @@ def read_whole(corpus: Corpus, relative: str) -> bytes:
 
 
 def leftovers(names: Iterable[str]) -> list[str]:
-    """Return the sorted names that a broken download left behind."""
+    """Return the sorted names of partial files of a broken download."""
     return sorted(name for name in names if LEFTOVER.fullmatch(name))
 
 
 def safe_path(value: object) -> str | None:
-    """Return a relative path if each of its components may be used as it stands, else None."""
+    """Return a relative path if each of its components is safe, else None."""
     if not isinstance(value, str):
         return None
     parts = value.split("/")

@@ -1,7 +1,7 @@
-"""Folders that the store writes to: whole files only, visible at once or not at all.
+"""Folders of the store: files are written whole and become visible atomically.
 
 A local write is a sibling temporary file, fsync, `os.replace`, fsync of the folder; an object store gets one PUT.
-Reasons and what was measured: docs/decisions/store.md.
+Reasons and measurements: docs/decisions/store.md.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class Folder(Protocol):
         ...
 
     def read(self, path: str) -> bytes:
-        """Return the whole file; StoreError where it is absent or unreadable."""
+        """Return the whole file; StoreError where it is missing or unreadable."""
         ...
 
     def size(self, path: str) -> int | None:
@@ -42,19 +42,19 @@ class Folder(Protocol):
         ...
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write the whole file at once, over any older one."""
+        """Write the whole file atomically, replacing any older one."""
         ...
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write the whole file unless one is there; True where this call made it."""
+        """Write the whole file unless one exists; True where this call made it."""
         ...
 
     def remove(self, path: str) -> None:
-        """Remove the file if it is there."""
+        """Remove the file if it exists."""
         ...
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names below a folder, temporary files left out; empty where it is absent."""
+        """Return the sorted names in a folder without temporary files; empty where it does not exist."""
         ...
 
     def local(self, path: str) -> Path | None:
@@ -82,7 +82,7 @@ class LocalFolder:
 
     url: str
     _checked: set[str] = field(default_factory=set, repr=False, compare=False)
-    """Folders that no link leads out of the root, as far as they were looked into."""
+    """Folders that were checked: no link leads out of the root."""
 
     def local(self, path: str) -> Path:
         """Return the checked absolute path; StoreError where a link leads out of the root."""
@@ -93,10 +93,10 @@ class LocalFolder:
         return target
 
     def _readable(self, path: str) -> str:
-        """Return the path of a file to look at or to read, checked like that of `local`, but each folder once.
+        """Return the path of a file for reading, checked as by `local`, but each folder only once.
 
-        `status` of a large corpus looks at ten thousand files. Whatever is read is compared with a digest, so that a
-        link that comes later can only be refused as damage.
+        `status` of a large corpus checks ten thousand files. What is read is compared with a digest, so a link that is
+        added later is refused as damage.
         """
         check_relative(path)
         folder = path.rpartition("/")[0]
@@ -110,9 +110,9 @@ class LocalFolder:
         """Return the whole file."""
         target = self._readable(path)
         with naming_failures("read", target):
-            is_link = os.path.islink(target)  # noqa: PTH114 (a plan reads thousands of small records)
+            is_link = os.path.islink(target)  # noqa: PTH114 (a plan reads thousands of records)
             if is_link and not resolved(target).is_relative_to(resolved(self.url)):
-                raise StoreError(f"{target} is a link that leaves the root; remove it")
+                raise StoreError(f"{target} is a link out of the root; remove it")
             with open(target, "rb", buffering=0) as handle:  # noqa: PTH123
                 return handle.readall()
 
@@ -126,7 +126,7 @@ class LocalFolder:
                 return None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write the whole file at once, over any older one."""
+        """Write the whole file atomically, replacing any older one."""
         target = self.local(path)
         with naming_failures("write", target, len(content)):
             temporary = _write_temporary(target, content)
@@ -138,7 +138,7 @@ class LocalFolder:
             _sync_folder(target.parent)
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write the whole file unless one is there; True where this call made it."""
+        """Write the whole file unless one exists; True where this call made it."""
         target = self.local(path)
         with naming_failures("write", target, len(content)):
             if target.exists():
@@ -152,13 +152,13 @@ class LocalFolder:
         return made
 
     def remove(self, path: str) -> None:
-        """Remove the file if it is there."""
+        """Remove the file if it exists."""
         target = self.local(path)
         with naming_failures("remove", target):
             target.unlink(missing_ok=True)
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names below a folder, temporary files left out."""
+        """Return the sorted names in a folder without temporary files."""
         target = self.local(path)
         with naming_failures("list", target):
             try:
@@ -169,23 +169,23 @@ class LocalFolder:
 
 
 def _has_link(root: str, path: str) -> bool:
-    """Return whether a folder between the root and a file is a link; only then a path can lead out of the root."""
+    """Return whether a folder between the root and a file is a link; only then can the path leave the root."""
     place = root
     for part in path.split("/")[:-1]:
         place = f"{place}/{part}"
-        if os.path.islink(place):  # noqa: PTH114 (a manifest of thousands of files is looked at with every status)
+        if os.path.islink(place):  # noqa: PTH114 (called for thousands of files)
             return True
     return False
 
 
 @contextlib.contextmanager
 def naming_failures(doing: str, target: Path | str, size_bytes: int | None = None) -> Iterator[None]:
-    """Turn an error of the operating system into a StoreIOError that names the path, the cause and what to do.
+    """Turn an error of the operating system into a StoreIOError that names path, cause and remedy.
 
     Args:
-        doing: what is tried, as the message says it.
+        doing: the operation, for the message.
         target: file or folder.
-        size_bytes: how much is written.
+        size_bytes: bytes that are written.
     """
     try:
         yield
@@ -196,12 +196,12 @@ def naming_failures(doing: str, target: Path | str, size_bytes: int | None = Non
         raise StoreIOError(f"cannot {doing} {target}{size}: {error.strerror or error}; {advice(error)}") from error
 
 
-def asked_again(folder: Path, said: str) -> OSError:
-    """Return why writing to a folder fails where a library only says that it did: by a small write of our own.
+def asked_again(folder: Path, message: str) -> OSError:
+    """Return why writing to a folder failed, where a library does not report the cause, by writing a small file.
 
     Args:
-        folder: where the library wrote; what it left of its file is still there.
-        said: what the library reported.
+        folder: where the library wrote; its partial file still exists.
+        message: of the library.
     """
     probe = folder / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
     try:
@@ -214,11 +214,11 @@ def asked_again(folder: Path, said: str) -> OSError:
             _discard(probe)
     except OSError as error:
         return error
-    return OSError(errno.EIO, said)
+    return OSError(errno.EIO, message)
 
 
 def advice(error: OSError) -> str:
-    """Return what a person can do about an error of the operating system."""
+    """Return the remedy for an error of the operating system."""
     kept = "nothing that was committed before is lost"
     if error.errno in NO_PATH:
         return f"{kept}: give another path, or fix this one"
@@ -288,7 +288,7 @@ def sweep_temporaries(url: str, older_than_h: float) -> int:
 
     Args:
         url: the root; on an object store there are none.
-        older_than_h: younger ones may belong to a writer at work.
+        older_than_h: younger ones may belong to an active writer.
     """
     location = parse_location(url)
     if location.protocol != "file":

@@ -1,20 +1,20 @@
-"""What no manifest names any more: found by a walk over the artifacts, removed on request.
+"""Garbage: files that no manifest in use names; found by a walk over the artifacts, removed on request.
 
-Named is the output of every stage that counts, everything that such an output was made from, and their shards and
-packs. A stage whose pointer or manifest is damaged is left alone as a whole, with all that any of its outputs was made
-from: what it needs is unknown.
+In use are the current output of every stage and all outputs that it was made from, with their shards and packs. A stage
+whose pointer or manifest is damaged is left alone, with all that any of its outputs was made from.
 """
 
 import contextlib
+import os
 import re
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.artifacts import Manifest
-from trajpilot_core.errors import StoreError, StoreIOError
-from trajpilot_core.store.files import TEMPORARY, LocalFolder, open_folder
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import TEMPORARY, LocalFolder, naming_failures, open_folder
 from trajpilot_core.store.history import manifests_of, stages_of
 from trajpilot_core.store.lock import alone
 from trajpilot_core.store.manifest import (
@@ -28,25 +28,26 @@ from trajpilot_core.store.manifest import (
     current_manifest,
     files_of,
     stage_folder,
+    unless_damaged,
 )
 from trajpilot_core.store.packs import known_pack, pack_label
 
 SCRATCH = "scratch"
-OURS = re.compile(
+WRITTEN = re.compile(
     rf"[^/]+/(?:{SHARDS}/)?[^/]+/(?:{MANIFEST}|{RECORD}|{RUN_RECORD}|{SOURCES}"
     r"|data-[0-9a-f]{64}\.[A-Za-z0-9_.-]+|[0-9a-f]{64}\.json)"
 )
-"""Files that the store itself makes below the artifacts."""
+"""Files that the store writes below the artifacts."""
 
 
 @dataclass(frozen=True)
 class GarbageGroup:
-    """Files that nothing names and that go together, because half an output is worse than none."""
+    """Files that go together, because half an output is worse than none."""
 
     name: str
-    """Of the stage, or the path of a folder of scratch or of a file outside the artifacts."""
+    """Stage, or the path of a scratch folder or of a temporary file."""
     files: tuple[str, ...]
-    """Relative to the root. First those that make others exist, so that an interrupted removal leaves nothing torn."""
+    """Relative to the root; manifests and records first, so that an interrupted removal leaves no broken output."""
     bytes: int
     written_s: float
     """When the youngest of its files was written, seconds since 1970."""
@@ -59,132 +60,115 @@ class Garbage:
     groups: tuple[GarbageGroup, ...]
     """What `gc` removes."""
     young: tuple[GarbageGroup, ...]
-    """What it keeps because it is too young."""
+    """Kept because it is too young."""
     left: tuple[str, ...]
-    """Files that are none of the store's: never touched."""
+    """Files that the store did not write: never touched."""
     damaged: tuple[str, ...]
     """Stages whose output cannot be read, with the reason: never touched."""
 
 
-@dataclass
-class NamedPaths:
-    """Paths that are needed, relative to the root."""
-
-    files: set[str] = field(default_factory=set)
-    folders: set[str] = field(default_factory=set)
-    """Needed as a whole."""
-
-
 def find_garbage(root: str, min_age_h: float) -> Garbage:
-    """Look for what nothing names; nothing is changed.
+    """List what no manifest in use names; nothing is changed.
 
     Args:
         root: a folder of this machine.
-        min_age_h: younger groups are kept, hours: a crashed run goes on with its finished shards and checkpoints.
+        min_age_h: younger groups are kept, hours: a crashed run resumes from its finished shards and checkpoints.
 
     Raises:
         StoreError: the root is an object store.
     """
     folder = open_folder(root)
     if not isinstance(folder, LocalFolder):
-        raise StoreError(f"{root} is no folder of this machine; use a lifecycle rule of the store, or copy it here")
-    named, damaged = named_files(folder)
-    files: dict[str, list[str]] = {}
+        raise StoreError(f"{root} is not a folder of this machine; use a lifecycle rule of the store, or copy it here")
+    place, (used, damaged) = Path(folder.url), paths_in_use(folder)
+    found: dict[str, list[tuple[bool, str, os.stat_result]]] = {}
     left: list[str] = []
-    for name, path in _candidates(folder, set(damaged)):
-        parent, _, last = path.rpartition("/")
-        is_temporary = last.startswith(TEMPORARY)
-        if not is_temporary and (path in named.files or parent in named.folders):
+    for group, file in _files(folder, set(damaged)):
+        path, is_temporary = str(file.relative_to(place)), file.name.startswith(TEMPORARY)
+        if not is_temporary and (path in used or path.rpartition("/")[0] in used):
             continue
-        in_artifacts = path.startswith(f"{ARTIFACTS}/")
-        is_ours = is_temporary or not in_artifacts or OURS.fullmatch(path.removeprefix(f"{ARTIFACTS}/"))
-        if is_ours and not (Path(folder.url) / path).is_symlink():
-            files.setdefault(name, []).append(path)
-        else:
+        artifact = path.removeprefix(f"{ARTIFACTS}/")
+        if file.is_symlink() or not (is_temporary or artifact == path or WRITTEN.fullmatch(artifact)):
             left.append(path)
-    groups = [_group(Path(folder.url), *item) for item in sorted(files.items())]
+            continue
+        with contextlib.suppress(FileNotFoundError):  # a stage is running
+            found.setdefault(group, []).append((file.name not in (MANIFEST, RECORD), path, file.lstat()))
+    groups = [
+        GarbageGroup(
+            name,
+            tuple(path for _, path, _ in files),
+            sum(s.st_size for *_, s in files),
+            max(s.st_mtime for *_, s in files),
+        )
+        for name, files in ((name, sorted(files, key=lambda file: file[:2])) for name, files in sorted(found.items()))
+    ]
     limit_s = time.time() - 3600 * min_age_h
     old, young = (tuple(one for one in groups if (one.written_s <= limit_s) == is_old) for is_old in (True, False))
     return Garbage(old, young, tuple(sorted(left)), tuple(f"{stage}: {why}" for stage, why in sorted(damaged.items())))
 
 
 def remove_garbage(root: str, min_age_h: float) -> Garbage:
-    """Remove what `find_garbage` finds, while no run and no stage is at work; return what was removed.
+    """Remove what `find_garbage` finds, while no run and no stage is active; return what was removed.
 
     Raises:
-        StoreError: a run or a stage is at work below the root, or the root is no folder of this machine.
+        StoreError: a run or a stage is active below the root, or the root is no folder of this machine.
     """
     with alone(root):
         found, place = find_garbage(root, min_age_h), Path(open_folder(root).url)
         for path in (place / name for group in found.groups for name in group.files):
-            try:
+            with naming_failures("remove", path):
                 path.unlink(missing_ok=True)
-            except OSError as error:
-                raise StoreIOError(f"cannot remove {path}: {error.strerror}; nothing that counts is lost") from error
             for parent in path.relative_to(place).parents[:-2]:
-                with contextlib.suppress(OSError):  # it holds something else
+                with contextlib.suppress(OSError):  # it is not empty
                     (place / parent).rmdir()
     return found
 
 
-def named_files(folder: LocalFolder) -> tuple[NamedPaths, dict[str, str]]:
-    """Return what is needed, and stage -> why what it needs is unknown."""
-    named, damaged = NamedPaths(), {}
+def paths_in_use(folder: LocalFolder) -> tuple[set[str], dict[str, str]]:
+    """Return the files, and folders as a whole, that outputs in use need; and damaged stage -> reason."""
+    used, damaged = set[str](), dict[str, str]()
     outputs = {stage: list(manifests_of(folder, stage)) for stage in stages_of(folder)}
     waiting: list[Manifest] = []
     for stage in outputs:
         try:
             current = current_manifest(folder, stage)
-            named.files.add(f"{stage_folder(stage)}/{CURRENT}")
+            used.add(f"{stage_folder(stage)}/{CURRENT}")
             waiting += [] if current is None else [current]
         except StoreError as error:
             damaged[stage] = str(error)
             waiting += outputs[stage]
-    kept = set()
+    seen = set()
     while waiting:
         manifest = waiting.pop()
-        if (manifest.stage, manifest.key) not in kept:
-            kept.add((manifest.stage, manifest.key))
-            _name(folder, manifest, named)
-            for entry, fingerprint in manifest.inputs.items():
-                for earlier in outputs.values():  # the first that holds it: the one that counts, else the latest
-                    holders = (m for m in earlier if entry in m.entries and m.entries[entry].fingerprint == fingerprint)
-                    waiting += [one for one in (next(holders, None),) if one is not None]
-    return named, damaged
+        if (manifest.stage, manifest.key) in seen:
+            continue
+        seen.add((manifest.stage, manifest.key))
+        used |= _paths_of(folder, manifest)
+        for entry, fingerprint in manifest.inputs.items():
+            for earlier in outputs.values():  # the first that contains it: the current one, else the latest
+                holders = (m for m in earlier if entry in m.entries and m.entries[entry].fingerprint == fingerprint)
+                waiting += [one for one in (next(holders, None),) if one is not None]
+    return used, damaged
 
 
-def _name(folder: LocalFolder, manifest: Manifest, named: NamedPaths) -> None:
+def _paths_of(folder: LocalFolder, manifest: Manifest) -> set[str]:
     base = stage_folder(manifest.stage)
-    named.files.update(f"{base}/{manifest.key}/{name}" for name in (MANIFEST, RUN_RECORD, SOURCES))
-    named.files.update(f"{base}/{file.name}" for file in files_of(manifest))
-    shards = [key for name, key in manifest.inputs.items() if name.startswith("shard:")]
-    named.folders.update(f"{base}/{SHARDS}/{key}" for key in shards)
+    paths = {f"{base}/{manifest.key}/{name}" for name in (MANIFEST, RUN_RECORD, SOURCES)}
+    paths |= {f"{base}/{file.name}" for file in files_of(manifest)}
+    paths |= {f"{base}/{SHARDS}/{key}" for name, key in manifest.inputs.items() if name.startswith("shard:")}
     for entry in manifest.entries.values():
-        with contextlib.suppress(StoreError):  # a damaged label is worth nothing: its pack is made again
-            packed = known_pack(folder, manifest.stage, entry)
-            if packed is not None:
-                named.files.update((pack_label(manifest.stage, entry), f"{base}/{packed.name}"))
+        packed = unless_damaged(known_pack, folder, manifest.stage, entry)  # a damaged label: the pack is made again
+        if packed is not None:
+            paths |= {pack_label(manifest.stage, entry), f"{base}/{packed.name}"}
+    return paths
 
 
-def _candidates(folder: LocalFolder, damaged: set[str]) -> Iterator[tuple[str, str]]:
+def _files(folder: LocalFolder, damaged: set[str]) -> Iterator[tuple[str, Path]]:
     """Yield (name of the group, path) of every file that may be garbage; links to folders are not followed."""
     root = Path(folder.url)
     places = [(stage, root / stage_folder(stage)) for stage in stages_of(folder) if stage not in damaged]
     places += [(f"{SCRATCH}/{one.name}", one) for one in (root / SCRATCH).glob("*/") if not one.is_symlink()]
     for name, place in places:
-        for path in place.rglob("*"):
-            if path.is_symlink() or not path.is_dir():
-                yield name, str(path.relative_to(root))
+        yield from ((name, path) for path in place.rglob("*") if path.is_symlink() or not path.is_dir())
     for path in (*root.glob(f"{TEMPORARY}*"), *root.glob(f"reports/{TEMPORARY}*")):
-        yield str(path.relative_to(root)), str(path.relative_to(root))
-
-
-def _group(root: Path, name: str, files: list[str]) -> GarbageGroup:
-    ordered = sorted(files, key=lambda path: (path.rpartition("/")[2] not in (MANIFEST, RECORD), path))
-    stats = []
-    for path in ordered:
-        with contextlib.suppress(FileNotFoundError):  # a stage is at work
-            stats.append((root / path).lstat())
-    return GarbageGroup(
-        name, tuple(ordered), sum(s.st_size for s in stats), max((s.st_mtime for s in stats), default=0)
-    )
+        yield str(path.relative_to(root)), path

@@ -1,4 +1,4 @@
-"""What a root remembers besides current outputs: earlier outputs of a stage, and what an output was made from."""
+"""Earlier outputs of a stage, and the outputs that an output was made from."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -18,21 +18,21 @@ from trajpilot_core.store.manifest import (
 )
 
 SPECIAL = {CURRENT, SHARDS, PACKS}
-"""Names in a stage's folder that are no keys."""
+"""Names in a stage's folder that are not keys."""
 
 
 def stages_of(folder: Folder) -> list[str]:
-    """Return the stages that ever wrote something below a root, sorted."""
+    """Return the stages with a folder below a root, sorted."""
     return [name for name in folder.names(ARTIFACTS) if NAME.fullmatch(name)]
 
 
 def keys_of(folder: Folder, stage: str) -> list[str]:
-    """Return the keys of a stage that have a folder, sorted; whether a folder holds a manifest is another question."""
+    """Return the keys of a stage that have a folder, with or without a manifest, sorted."""
     return [name for name in folder.names(stage_folder(stage)) if NAME.fullmatch(name) and name not in SPECIAL]
 
 
 def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:
-    """Return (key, run record) of everything that a stage ever committed, the latest first."""
+    """Return (key, run record) of every output of a stage, latest first."""
     found = []
     for key in keys_of(folder, stage):
         run_record = unless_damaged(read_run_record, folder, stage, key)
@@ -42,12 +42,12 @@ def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:
 
 
 def current_manifests(folder: Folder, stages: Iterable[str]) -> dict[str, Manifest | None]:
-    """Return stage -> its output that counts; None where there is none, or it is damaged."""
+    """Return stage -> its current output; None where there is none or it is damaged."""
     return {name: unless_damaged(current_manifest, folder, name) for name in stages}
 
 
 def manifests_of(folder: Folder, stage: str) -> Iterator[Manifest]:
-    """Yield the manifests of a stage that can be read: the one that counts, then the others, the latest first."""
+    """Yield the readable manifests of a stage: the current one, then the others, latest first."""
     current = unless_damaged(current_manifest, folder, stage)
     if current is not None:
         yield current
@@ -60,7 +60,7 @@ def manifests_of(folder: Folder, stage: str) -> Iterator[Manifest]:
 
 
 def find_manifest(folder: Folder, stage: str, entry: str, fingerprint: str) -> Manifest | None:
-    """Return the output of a stage that holds an entry of this content, None where it is no longer there."""
+    """Return the output of a stage that contains an entry with this fingerprint; None where there is none."""
     for manifest in manifests_of(folder, stage):
         if entry in manifest.entries and manifest.entries[entry].fingerprint == fingerprint:
             return manifest
@@ -68,11 +68,11 @@ def find_manifest(folder: Folder, stage: str, entry: str, fingerprint: str) -> M
 
 
 def made_from(folder: Folder, manifest: Manifest, writer: Mapping[str, str]) -> dict[str, Manifest]:
-    """Return stage -> the output that went into `manifest`, itself included; stages that are gone are left out.
+    """Return stage -> output that `manifest` was made from, including itself; missing outputs are left out.
 
     Args:
         folder: the root.
-        manifest: whose history is asked for.
+        manifest: the output.
         writer: entry name -> stage that writes it.
     """
     found = {manifest.stage: manifest}

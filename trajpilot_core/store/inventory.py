@@ -1,6 +1,6 @@
-"""Digests of input files, remembered: a file is read once and then trusted while size, time and inode stay.
+"""Cached digests of input files: a file is read once and then trusted while size, time and inode stay the same.
 
-Hashing starts only when a file's time lies a moment back, so that a later write is sure to show in it.
+Hashing starts only a moment after the file's time of change, so that a later write is certain to change it.
 """
 
 import hashlib
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 INVENTORY = "inventory.parquet"
 ABSENT = "absent"
-"""Digest of a file that is not there: a missing file is an input too."""
+"""Digest of a missing file, which is an input too."""
 UNREADABLE = "unreadable"
-"""Digest of something that is there and cannot be read as a file; the stage that opens it rejects it."""
+"""Digest of something that exists but cannot be read as a file; the stage that opens it rejects it."""
 UNSTABLE = "unstable"
-"""Front of the digest of a file that changed while it was read, twice."""
+"""Prefix of the digest of a file that changed twice while it was read."""
 SETTLE_S = 0.1
 """Longer than the steps of file times on common file systems (4 to 10 ms)."""
 SAVING = threading.Lock()
 
 
 class FileState(NamedTuple):
-    """What a look at a file shows without reading it; the digest is trusted while it stays."""
+    """Metadata of a file; its digest is trusted while they stay the same."""
 
     size: int
     mtime_ns: int
@@ -46,7 +46,7 @@ class FileState(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What the inventory holds of one file."""
+    """Entry of the inventory for one file."""
 
     state: FileState
     sha256: str
@@ -69,7 +69,7 @@ SCHEMA = pa.schema(
 
 @dataclass
 class Inventory:
-    """Remembered digests by address, and the data root that relative paths start from."""
+    """Cached digests by address, and the data root of relative paths."""
 
     root: Location
     allowed: tuple[str, ...]
@@ -86,7 +86,7 @@ class Inventory:
         return f"{self.root.url().rstrip('/')}/{path}"
 
     def look(self, path: str) -> FileState | None:
-        """Stat an input file; None where it is absent, or where its path is one that may not be opened."""
+        """Stat an input file; None where it is missing or its path may not be opened."""
         try:
             address = self.address(path)
         except StoreError:
@@ -97,7 +97,7 @@ class Inventory:
         return _look_local(address) if address.startswith("/") else self._look_remote(address)
 
     def known(self, path: str) -> str | None:
-        """Return the digest of an input file from a look alone; None where only reading would show it."""
+        """Return the digest of an input file without reading it; None where it must be read."""
         try:
             address = self.address(path)
         except StoreError:
@@ -111,7 +111,7 @@ class Inventory:
         return UNREADABLE if address.startswith("/") and _is_unreadable(address) else None
 
     def system(self) -> "Objects":
-        """Return the file system of a data root that is not on this machine."""
+        """Return the file system of a remote data root."""
         if self._system is None:
             from trajpilot_core.store.objects import open_system
 
@@ -128,19 +128,19 @@ class Inventory:
 
 def _look_local(address: str) -> FileState | None:
     try:
-        found = os.stat(address)  # noqa: PTH116 (a plan looks at ten thousand files)
+        found = os.stat(address)  # noqa: PTH116 (called for ten thousand files)
     except (OSError, ValueError):
         return None
     return FileState(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def _is_unreadable(address: str) -> bool:
-    """Return whether an existing path is known, without being read, to be unreadable as a file."""
+    """Return whether an existing path is a folder or lacks read permission."""
     return os.path.isdir(address) or not os.access(address, os.R_OK)  # noqa: PTH112
 
 
 def load_inventory(folder: Folder, data_root: str, allowed: tuple[str, ...]) -> Inventory:
-    """Read the inventory of a root; a damaged one is forgotten, because it can be made again.
+    """Read the inventory of a root; a damaged one is dropped, because it can be rebuilt.
 
     Args:
         folder: the root of the artifacts.
@@ -166,9 +166,9 @@ def _remembered(folder: Folder) -> dict[str, Remembered]:
 
 
 def save_inventory(folder: Folder, inventory: Inventory) -> None:
-    """Write the inventory, sorted by address, if anything was learned; rows that others wrote meanwhile are kept.
+    """Write the inventory, sorted by address, if it has new rows; rows that others wrote meanwhile are kept.
 
-    Stages of this process take turns. Another process in the same moment may lose rows: its files are read again.
+    Threads of this process take turns. Another process may lose rows at the same moment; its files are read again.
     """
     if not inventory.learned:
         return
@@ -188,13 +188,13 @@ def digests(
     rehash: bool,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> dict[str, str]:
-    """Return the sha256 of every input file, `absent` where it is missing, `unreadable` where it is no readable
+    """Return the sha256 of every input file; `absent` where it is missing, `unreadable` where it is not a readable
     file, `unstable:...` where it keeps changing.
 
     Args:
-        inventory: what is known; new digests are added to it.
+        inventory: cached digests; new ones are added.
         paths: input files, relative to the data root or absolute.
-        workers: files read side by side.
+        workers: files read in parallel.
         rehash: read all files again.
         progress: called with (done, total, what) after every file that had to be read.
     """
@@ -205,7 +205,7 @@ def digests(
         read = zip(unknown, pool.map(lambda p: _read_stable(inventory, p), unknown), strict=True)
         for done, (path, (digest, state)) in enumerate(read, start=1):
             found[path] = digest
-            progress(done, len(unknown), "input files read to see whether they are new")
+            progress(done, len(unknown), "input files hashed")
             if state is not None:
                 address = inventory.address(path)
                 inventory.seen[address] = Remembered(state, digest)
@@ -214,7 +214,7 @@ def digests(
 
 
 def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None]:
-    """Hash a file between two equal looks; try twice."""
+    """Hash a file, with equal metadata before and after; try twice."""
     for _ in range(2):
         before = inventory.look(path)
         if before is None:
@@ -225,7 +225,7 @@ def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None
         except FileNotFoundError:
             continue
         except StoreIOError:
-            raise  # the store failed; that is nothing of the file
+            raise  # the store failed, not the file
         except OSError:
             return UNREADABLE, None
         if inventory.look(path) == before:
@@ -247,10 +247,10 @@ def _hash(inventory: Inventory, address: str) -> str:
 
 
 def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
-    """Return the input files that are no longer what was hashed: changed, gone, or new since.
+    """Return the input files that have changed, gone or appeared since they were hashed.
 
     Args:
-        inventory: what was known when the digests were computed.
+        inventory: state when the digests were computed.
         digest_of: input file -> digest that went into a key.
     """
     return sorted(
@@ -259,9 +259,9 @@ def moved(inventory: Inventory, digest_of: Mapping[str, str]) -> list[str]:
 
 
 def recheck(inventory: Inventory) -> dict[str, str]:
-    """Read every remembered file again; return address -> what is wrong, sorted, nothing where all is as it was read.
+    """Read every cached file again; return address -> problem, sorted; empty where there is none.
 
-    A file with other bytes under the same size and time is damage that no look can see.
+    Other bytes with the same size and time are damage that metadata cannot show.
     """
     found = {address: _changed(inventory, address, seen) for address, seen in sorted(inventory.seen.items())}
     return {address: wrong for address, wrong in found.items() if wrong is not None}
@@ -270,7 +270,7 @@ def recheck(inventory: Inventory) -> dict[str, str]:
 def _changed(inventory: Inventory, address: str, seen: Remembered) -> str | None:
     state = inventory._look_at(address)
     if state is None:
-        return "gone since it was read; the next run finds out" if seen.sha256 != UNREADABLE else None
+        return "gone since it was read; the next run will notice" if seen.sha256 != UNREADABLE else None
     if state != seen.state:
         return "changed or touched since it was read; the next run reads it again"
     try:
@@ -279,4 +279,4 @@ def _changed(inventory: Inventory, address: str, seen: Remembered) -> str | None
         return f"cannot be read: {error.strerror or error}; fix the disk or its permissions"
     if digest == seen.sha256:
         return None
-    return "DAMAGED: other bytes, with the size and the time that it had; download it again, or touch it if it is right"
+    return "DAMAGED: other bytes with the same size and time; download it again, or touch it if it is correct"

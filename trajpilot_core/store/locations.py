@@ -1,4 +1,4 @@
-"""Which places may be opened at all: protocols, names and relative paths are checked before anything touches them."""
+"""Which places may be opened: protocols, names and relative paths are checked before any file system sees them."""
 
 import errno
 import os
@@ -12,25 +12,25 @@ from trajpilot_core.incoming import shortened, text_fault
 
 ALLOWED_PROTOCOLS = ("file", "s3")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.=-]{0,199}")
-"""One component of a path that the store itself makes."""
+"""One component of a path that the store creates."""
 RELATIVE = re.compile(f"{NAME.pattern}(?:/{NAME.pattern})*")
 PROTOCOL = re.compile(r"([A-Za-z][A-Za-z0-9+._-]+):")
-"""What could be mistaken for a protocol at the start of an address (two letters or more, so no Windows drive)."""
+"""Protocol at the start of an address (two letters or more, so not a Windows drive)."""
 
 
 class Location(NamedTuple):
-    """A checked address: its protocol and what follows it, without a slash at the end."""
+    """A checked address: protocol, and path without a trailing slash."""
 
     protocol: str
     path: str
 
     def url(self) -> str:
-        """Return the address as people write it: a plain path, or `s3://bucket/prefix`."""
+        """Return the address as text: a plain path, or `s3://bucket/prefix`."""
         return self.path if self.protocol == "file" else f"{self.protocol}://{self.path}"
 
 
 def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Location:
-    """Check an address before any file system library sees it.
+    """Parse and check an address before any file system library sees it.
 
     Args:
         url: a plain path, `file:///path` or `s3://bucket/prefix`.
@@ -42,20 +42,20 @@ def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Lo
     if holds_login(url):
         raise StoreError(REFUSED)
     if not url or "::" in url:
-        raise StoreError(f"{url!r} is no address: it is empty, or chains addresses with '::'; give a folder")
+        raise StoreError(f"{url!r} is not an address: it is empty, or chains addresses with '::'; give a folder")
     check_path_text(url)
     found = PROTOCOL.match(url)
     protocol = found.group(1).lower() if found else "file"
     if protocol not in allowed:
-        raise StoreError(f"{url!r} has the protocol {protocol!r}, allowed are {', '.join(allowed)}; see RunOptions")
+        raise StoreError(f"{url!r} has the protocol {protocol!r}; allowed are {', '.join(allowed)}")
     rest = url[found.end() :] if found else url
     if found and not rest.startswith("//"):
-        raise StoreError(f"{url!r} is no address: '//' must follow {protocol}:")
+        raise StoreError(f"{url!r} is not an address: '//' must follow {protocol}:")
     path = rest.removeprefix("//") if found else rest
     if ".." in re.split(r"[/\\]", path):
-        raise StoreError(f"{url!r} leads upwards with '..'; write the address out")
+        raise StoreError(f"{url!r} contains '..'; write the address out")
     if protocol == "file" and found and not path.startswith("/"):
-        raise StoreError(f"{url!r} names a host; a file address starts with file:///")
+        raise StoreError(f"{url!r} names a host; a file address begins with file:///")
     trimmed = path.rstrip("/") or path
     if not trimmed.strip("/") and protocol != "file":
         raise StoreError(f"{url!r} names no bucket")
@@ -63,43 +63,41 @@ def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Lo
 
 
 def check_path_text(path: str) -> str:
-    """Return a path if its name can be opened, stored and shown.
+    """Return a path if it can be opened, stored and printed.
 
     Raises:
         StoreError: a NUL, or bytes that are not UTF-8.
     """
     fault = text_fault(path)
     if fault is not None:
-        raise StoreError(f"the path {shortened(ascii(path))} holds {fault}; rename what lies there, or give another")
+        raise StoreError(f"the path {shortened(ascii(path))} contains {fault}; rename it, or give another")
     return path
 
 
 def resolved(path: str | Path) -> Path:
-    """Return a path written out in full, its links followed; nothing need be there.
+    """Return the absolute path with links resolved; it need not exist.
 
     Raises:
-        StoreError: its links lead in a circle, or its name is not UTF-8.
+        StoreError: its links form a cycle, or its name is not UTF-8.
     """
     whole = os.path.realpath(check_path_text(str(path)))  # Path.resolve raises RuntimeError or nothing, by version
     try:
         os.stat(whole)  # noqa: PTH116
     except OSError as error:
         if error.errno == errno.ELOOP:
-            raise StoreError(
-                f"the links of {path} lead in a circle; remove one of them, or give another path"
-            ) from error
+            raise StoreError(f"the links of {path} form a cycle; remove one of them, or give another path") from error
     return Path(check_path_text(whole))
 
 
 def check_name(name: str) -> str:
-    """Return `name` if it can be one component of a path that the store makes.
+    """Return `name` if it can be one component of a path that the store creates.
 
     Raises:
         StoreError: anything but letters, digits, `_`, `.`, `-` and `=`, or a leading dot, or over 200 characters.
     """
     if NAME.fullmatch(name) is None:
         raise StoreError(
-            f"{name[:80]!r} cannot be a file name here; use 1 to 200 of A-Z a-z 0-9 _ . - =, no dot in front"
+            f"{name[:80]!r} cannot be a file name here; use 1 to 200 of A-Z a-z 0-9 _ . - =, no leading dot"
         )
     return name
 
@@ -125,7 +123,7 @@ def check_source_path(path: str) -> str:
     if path and "\0" not in path and ":" not in path and ".." not in path:
         return path
     if not path or "\0" in path or "::" in path or (PROTOCOL.match(path) and "://" in path):
-        raise StoreError(f"{path[:200]!r} cannot be the path of an input file; give a path relative to the data root")
+        raise StoreError(f"{path[:200]!r} is not a valid path of an input file; give a path relative to the data root")
     if ".." in re.split(r"[/\\]", path):
-        raise StoreError(f"the input file {path[:200]!r} leads out of the data root with '..'; correct the corpus")
+        raise StoreError(f"the input file {path[:200]!r} leaves the data root with '..'; correct the corpus")
     return path

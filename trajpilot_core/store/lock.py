@@ -1,4 +1,4 @@
-"""One run per root, one per stage, nothing next to `gc`, and room on the disk. Commits are atomic, locked or not."""
+"""Locks (one run per root, one per stage, `gc` alone) and the check of free disk space. Commits are atomic anyway."""
 
 import contextlib
 import datetime
@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import naming_failures
@@ -20,175 +19,162 @@ from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, parse_location
 log = logging.getLogger("trajpilot")
 POLL_S = 0.2
 LOCK = ".lock"
-TELL_EVERY_S = 600.0
-"""How often a waiting process reports that it waits."""
+LOG_EVERY_S = 600.0
+"""How often a waiting process logs that it waits."""
 SIGN_S = 2.0
-"""How long the holder of a lock may take to write down who it is before a waiting process calls it unknown."""
+"""Time that the holder of a lock gets to write its name, before a waiting process calls it unknown."""
 GC_WAIT_S = 600.0
-"""How long a stage waits for a `gc` at work."""
+"""How long a stage waits while `gc` runs."""
 IN_USE = ".in-use"
-"""Shared by every stage at work below a root, by whatever worker; `gc` holds it alone."""
+"""Locked shared by every running stage of a root, in whichever worker; `gc` locks it exclusively."""
 
 
 @contextlib.contextmanager
 def root_lock(root: str, wait_s: float) -> Iterator[None]:
-    """Hold the root for one run; a second run waits, or learns who holds it. On an object store nothing is locked.
+    """Lock the root for one run; a second run waits, and fails with the name of the first. Object stores: no lock.
 
     Args:
         root: folder that everything is written to.
         wait_s: how long to wait for another run, seconds; 0: not at all.
 
     Raises:
-        StoreError: another run still holds the root.
+        StoreError: another run still has the lock.
     """
-    location = parse_location(root)
-    if location.protocol != "file":
+    folder = _local_folder(root)
+    if folder is None:
         yield
         return
-    folder = Path(location.path)
     with contextlib.ExitStack() as stack:
         with naming_failures("lock", folder / LOCK):
-            folder.mkdir(parents=True, exist_ok=True)
-            handle = stack.enter_context((folder / LOCK).open("ab+", buffering=0))
-            _acquire(handle, folder, wait_s)
+            handle = stack.enter_context(_opened(folder, LOCK))
+            end_s = time.monotonic() + wait_s
+            while not _is_locked(handle, fcntl.LOCK_EX):
+                holder = _holder(handle)
+                if time.monotonic() >= end_s + (0.0 if holder else SIGN_S):
+                    raise StoreError(
+                        f"{folder} is in use by {holder or 'an unknown process'}; waited {wait_s:.0f} s; wait for it, "
+                        "end it, or use another --root"
+                    )
+                time.sleep(POLL_S)
+            _sign(handle)
         try:
             yield
         finally:
-            _note(handle, b"")
+            _write_holder(handle, b"")
             fcntl.flock(handle, fcntl.LOCK_UN)
-
-
-def _acquire(handle: FileIO, folder: Path, wait_s: float) -> None:
-    end_s = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError as error:
-            holder = _holder(handle)
-            if time.monotonic() >= end_s + (0.0 if holder else SIGN_S):
-                raise StoreError(
-                    f"{folder} is in use by {holder or 'an unknown process'}; waited {wait_s:.0f} s; wait for it, end "
-                    "it, or use another --root"
-                ) from error
-            time.sleep(min(POLL_S, end_s - time.monotonic()) if time.monotonic() < end_s else POLL_S)
-    _sign(handle)
-
-
-def _holder(handle: FileIO) -> str:
-    """Return who holds a lock; empty in the moment between taking it and signing, or between wiping and leaving."""
-    handle.seek(0)
-    return handle.read().decode(errors="replace").strip()
-
-
-def _sign(handle: FileIO) -> None:
-    """Write down who holds a lock, for those who wait."""
-    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    _note(handle, f"process {os.getpid()} on {platform.node()}, started {started}\n".encode())
-
-
-def _note(handle: FileIO, text: bytes) -> None:
-    """Write who holds the lock; a full disk does not matter here, the lock is held without it."""
-    with contextlib.suppress(OSError):
-        handle.truncate(0)
-        handle.write(text)
 
 
 @contextlib.contextmanager
 def stage_lock(root: str, stage: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
-    """Hold one stage of a root; a second run of it waits as long as it takes, and says for whom.
+    """Lock one stage of a root; a second run of it waits as long as it takes, and logs for whom.
 
-    The lock goes with its holder, however he ends. Where none can be had (a folder that may not be written, an object
-    store), nothing is locked: commits are atomic all the same.
+    The lock is released when the process exits, even on a crash. Without a lock (read-only folder, object store) the
+    stage runs all the same: commits are atomic.
 
     Args:
         root: folder that the stage writes to.
         stage: its name.
         allowed: protocols that may be opened.
     """
-    location = parse_location(root, allowed)
+    folder = _local_folder(root, allowed)
     with contextlib.ExitStack() as stack:
-        if location.protocol == "file":
+        if folder is not None:
             with contextlib.suppress(OSError):
-                Path(location.path).mkdir(parents=True, exist_ok=True)
-                handle = stack.enter_context((Path(location.path) / f".lock-{stage}").open("ab+", buffering=0))
-                _wait(handle, stage)
+                handle = stack.enter_context(_opened(folder, f".lock-{stage}"))
+                logged_s: float | None = None
+                while not _is_locked(handle, fcntl.LOCK_EX):
+                    if logged_s is None or time.monotonic() - logged_s >= LOG_EVERY_S:
+                        logged_s, holder = time.monotonic(), _holder(handle) or "another process"
+                        log.info("%-13s waiting: %s is computing it; what it finishes is reused", stage, holder)
+                    time.sleep(POLL_S)
                 _sign(handle)
         yield
 
 
-def _wait(handle: FileIO, stage: str) -> None:
-    told_s: float | None = None
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if told_s is None or time.monotonic() - told_s >= TELL_EVERY_S:
-                told_s = time.monotonic()
-                holder = _holder(handle) or "another process"
-                log.info("%-13s waiting: %s computes it; what it finishes is reused", stage, holder)
-            time.sleep(POLL_S)
-        else:
-            return
-
-
 @contextlib.contextmanager
 def in_use(root: str, wait_s: float, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Iterator[None]:
-    """Keep `gc` away while a stage works; any number of stages may work at a time.
-
-    Where no lock can be had (a folder that may not be written, an object store), nothing is locked.
+    """Keep `gc` out while a stage runs; any number of stages may run. Without a lock (see `stage_lock`) they run too.
 
     Args:
         root: folder that the stage writes to.
-        wait_s: how long to wait for a `gc` at work, seconds.
+        wait_s: how long to wait while `gc` runs, seconds.
         allowed: protocols that may be opened.
 
     Raises:
-        StoreError: a `gc` is still at work.
+        StoreError: `gc` is still running.
     """
-    location = parse_location(root, allowed)
+    folder = _local_folder(root, allowed)
     with contextlib.ExitStack() as stack:
-        if location.protocol == "file":
-            folder = Path(location.path)
+        if folder is not None:
             with contextlib.suppress(OSError):
-                folder.mkdir(parents=True, exist_ok=True)
-                _share(stack.enter_context((folder / IN_USE).open("a")), folder, wait_s)
+                _share(stack.enter_context(_opened(folder, IN_USE)), folder, wait_s)
         yield
 
 
-def _share(handle: IO[str], folder: Path, wait_s: float) -> None:
+def _share(handle: FileIO, folder: Path, wait_s: float) -> None:
     end_s = time.monotonic() + wait_s
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return
-        except BlockingIOError as error:
-            if time.monotonic() >= end_s:
-                raise StoreError(f"`gc` is at work under {folder}; waited {wait_s:.0f} s; wait for it") from error
-            time.sleep(min(POLL_S, max(0.0, end_s - time.monotonic())))
+    while not _is_locked(handle, fcntl.LOCK_SH):
+        if time.monotonic() >= end_s:
+            raise StoreError(f"`gc` is running under {folder}; waited {wait_s:.0f} s; run again when it has ended")
+        time.sleep(POLL_S)
 
 
 @contextlib.contextmanager
 def alone(root: str) -> Iterator[None]:
-    """Hold a local root against every run and every stage, or refuse at once.
+    """Lock a local root against every run and every stage, or fail at once.
 
     Raises:
-        StoreError: a run or a stage is at work there, or the root lies where nothing can be locked.
+        StoreError: a run or a stage is active there, or the root cannot be locked.
     """
-    location = parse_location(root)
-    if location.protocol != "file":
-        raise StoreError(f"{root} cannot be locked: it is no folder of this machine; use a rule of the store itself")
-    folder = Path(location.path)
+    folder = _local_folder(root)
+    if folder is None:
+        raise StoreError(f"{root} cannot be locked: it is not a folder of this machine; use a rule of the store itself")
     with root_lock(root, 0.0), contextlib.ExitStack() as stack:
         with naming_failures("lock", folder / IN_USE):
-            handle = stack.enter_context((folder / IN_USE).open("a"))
+            handle = stack.enter_context(_opened(folder, IN_USE))
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise StoreError(f"a stage is at work under {folder}; wait until it is done") from error
+            if not _is_locked(handle, fcntl.LOCK_EX):
+                raise StoreError(f"a stage is running under {folder}; wait until it has ended")
         except OSError as error:
             raise StoreError(f"{folder} cannot be locked ({error.strerror}); nothing is removed there") from error
         yield
+
+
+def _local_folder(root: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Path | None:
+    location = parse_location(root, allowed)
+    return Path(location.path) if location.protocol == "file" else None
+
+
+def _opened(folder: Path, name: str) -> FileIO:
+    folder.mkdir(parents=True, exist_ok=True)
+    return (folder / name).open("ab+", buffering=0)
+
+
+def _is_locked(handle: FileIO, mode: int) -> bool:
+    """Lock a file without waiting; return whether that worked."""
+    try:
+        fcntl.flock(handle, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(handle: FileIO) -> str:
+    """Return who holds a lock; empty between locking and signing, and between wiping the name and unlocking."""
+    handle.seek(0)
+    return handle.read().decode(errors="replace").strip()
+
+
+def _sign(handle: FileIO) -> None:
+    """Write who holds a lock, for waiting processes."""
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    _write_holder(handle, f"process {os.getpid()} on {platform.node()}, started {started}\n".encode())
+
+
+def _write_holder(handle: FileIO, text: bytes) -> None:
+    with contextlib.suppress(OSError):  # on a full disk the lock works without a name
+        handle.truncate(0)
+        handle.write(text)
 
 
 def existing_folder(path: Path) -> Path:
@@ -199,13 +185,13 @@ def existing_folder(path: Path) -> Path:
 def require_free_space(
     path: Path, bytes_needed: int, what: str, remedy: str = "free some space or choose another --root"
 ) -> None:
-    """Check that there is room before a long piece of work starts.
+    """Check that the disk has room before long work starts.
 
     Args:
         path: where the work writes; it need not exist yet.
         bytes_needed: estimate.
-        what: what it is for, as the message says it.
-        remedy: what to do, as the message says it.
+        what: the work, for the message.
+        remedy: what to do, for the message.
 
     Raises:
         StoreError: too little is free.

@@ -1,14 +1,14 @@
-"""Manifests, pointers and shard records: what makes a set of files exist.
+"""Manifests, pointers and shard records. Files without them do not count as an output.
 
-    artifacts/<stage>/current                      which key counts now, replaced atomically
+    artifacts/<stage>/current                      the current key, replaced atomically
     artifacts/<stage>/<key>/manifest.json          written last, never changes
-    artifacts/<stage>/<key>/run_record.json        clock, host, what was reused: not part of the truth
-    artifacts/<stage>/<key>/sources.json           digests of the input files by take: says why, decides nothing
+    artifacts/<stage>/<key>/run_record.json        clock, host, what was reused: not part of the output
+    artifacts/<stage>/<key>/sources.json           digests of the input files by take: for reasons only
     artifacts/<stage>/<key>/data-<sha256>.*        immutable files
     artifacts/<stage>/shards/<shard key>/record.json  completion marker of one shard, next to its data
     artifacts/<stage>/packs/<sha256>.parquet       derived, disposable
 
-Every JSON document carries its own digest, because a flipped digit in a number would else be believed.
+Every JSON document contains its own digest, because a flipped digit would otherwise go unnoticed.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ RUN_RECORD, SOURCES = "run_record.json", "sources.json"
 """Side files of a manifest."""
 R = TypeVar("R", bound=Record)
 LARGEST_FILE_BYTES = 2 * 10**9
-"""No file of an entry is larger: writers and readers hold a file whole, and one PUT carries it."""
+"""Maximum size of a file: writers and readers keep a file in memory, and one PUT transfers it."""
 T = TypeVar("T")
 P = ParamSpec("P")
 OTHER_VERSION = "use the version that wrote it, or run its stage again with this one"
@@ -57,7 +57,7 @@ def shard_path(stage: str, key: str) -> str:
 
 
 def seal(record: Record) -> bytes:
-    """Serialise a record's content, which is what its digest is over, as readable JSON that carries that digest."""
+    """Serialise the content of a record as readable JSON with its digest."""
     body: dict[str, JsonValue] = {**record.content(), "sha256": record.digest()}
     return (json.dumps(body, sort_keys=True, indent=1, ensure_ascii=True, allow_nan=False) + "\n").encode()
 
@@ -66,8 +66,8 @@ def unseal(kind: type[R], content: bytes, where: str) -> R:
     """Read a sealed record.
 
     Raises:
-        StoreError: not JSON, or a digest that does not match.
-        VersionError: as it was written, but not with the fields of `kind`.
+        StoreError: not JSON, or the digest does not match.
+        VersionError: undamaged, but not with the fields of `kind`.
     """
     try:
         body = parse_json(content, where)
@@ -79,9 +79,9 @@ def unseal(kind: type[R], content: bytes, where: str) -> R:
     try:
         record = kind.model_validate(body)
     except ValidationError as error:
-        raise VersionError(f"{where} is whole, but not as this version writes it; {OTHER_VERSION}") from error
+        raise VersionError(f"{where} is undamaged, but another version wrote it; {OTHER_VERSION}") from error
     if record.content() != body:
-        raise VersionError(f"{where} is whole, but not as this version writes it; {OTHER_VERSION}")
+        raise VersionError(f"{where} is undamaged, but another version wrote it; {OTHER_VERSION}")
     return record
 
 
@@ -93,7 +93,7 @@ def read_sealed(folder: Folder, kind: type[R], path: str) -> R | None:
 
 
 def unless_damaged(read: Callable[P, T | None], *args: P.args, **kwargs: P.kwargs) -> T | None:
-    """Return what `read` finds; None where that is damaged, too, because it decides nothing or is made again."""
+    """Return the result of `read`; None also for damage, where the record is optional or can be recomputed."""
     try:
         return read(*args, **kwargs)
     except StoreError:
@@ -101,7 +101,7 @@ def unless_damaged(read: Callable[P, T | None], *args: P.args, **kwargs: P.kwarg
 
 
 def read_manifest(folder: Folder, stage: str, key: str) -> Manifest | None:
-    """Return the manifest of a key, None where the key was never committed.
+    """Return the manifest of a key; None where the key was never committed.
 
     Raises:
         StoreError: damaged.
@@ -111,25 +111,25 @@ def read_manifest(folder: Folder, stage: str, key: str) -> Manifest | None:
     if manifest is not None and (manifest.format != FORMAT or manifest.stage != stage or manifest.key != key):
         raise VersionError(
             f"{folder.url}/{manifest_path(stage, key)} is of format {manifest.format}, stage {manifest.stage}, key "
-            f"{manifest.key[:12]}; expected format {FORMAT} of {stage} {key[:12]}; use the version that wrote it"
+            f"{manifest.key[:12]}; expected format {FORMAT}, stage {stage}, key {key[:12]}; {OTHER_VERSION}"
         )
     return manifest
 
 
 class Pointer(Record):
-    """Which key of a stage counts now."""
+    """The current key of a stage."""
 
     key: str
 
 
 def current_key(folder: Folder, stage: str) -> str | None:
-    """Return the key that counts now, None before the first commit; StoreError where the pointer is damaged."""
+    """Return the current key; None before the first commit; StoreError where the pointer is damaged."""
     pointer = read_sealed(folder, Pointer, f"{stage_folder(stage)}/{CURRENT}")
     return None if pointer is None else check_name(pointer.key)
 
 
 def current_manifest(folder: Folder, stage: str) -> Manifest | None:
-    """Return the manifest that counts now, None before the first commit.
+    """Return the current manifest; None before the first commit.
 
     Raises:
         StoreError: the pointer or the manifest is damaged, or the manifest is gone.
@@ -144,7 +144,7 @@ def current_manifest(folder: Folder, stage: str) -> Manifest | None:
 
 
 def point_to(folder: Folder, stage: str, key: str) -> None:
-    """Make `key` the one that counts."""
+    """Make `key` the current one."""
     content = seal(Pointer(key=key))
     path = f"{stage_folder(stage)}/{CURRENT}"
     if folder.size(path) is None or folder.read(path) != content:
@@ -152,11 +152,11 @@ def point_to(folder: Folder, stage: str, key: str) -> None:
 
 
 def commit_manifest(folder: Folder, manifest: Manifest, run_record: RunRecord, *, replace: bool) -> Manifest:
-    """Write the manifest last and point to it; return the one that stands (another writer's, where he was first).
+    """Write the manifest and point to it; return the committed one (another writer's, if it was first).
 
     Args:
         folder: the root.
-        manifest: its files are written already.
+        manifest: its files exist already.
         run_record: side file.
         replace: write over a manifest that was forced or found damaged.
     """
@@ -171,7 +171,7 @@ def commit_manifest(folder: Folder, manifest: Manifest, run_record: RunRecord, *
 
 
 def read_run_record(folder: Folder, stage: str, key: str) -> RunRecord | None:
-    """Return the side file of a key, None where there is none."""
+    """Return the run record of a key; None where there is none."""
     return read_sealed(folder, RunRecord, f"{stage_folder(stage)}/{key}/{RUN_RECORD}")
 
 
@@ -180,19 +180,19 @@ def write_data(folder: Folder, stage: str, below: str, suffix: str, content: byt
 
     Args:
         folder: the root.
-        stage: whose file it is.
-        below: folder of the file below the stage's.
+        stage: the stage.
+        below: folder of the file, relative to that of the stage.
         suffix: `parquet`, `safetensors`, or the name of a document.
         content: the whole file.
-        rows: rows that it holds, 0 where it is no table.
+        rows: number of rows, 0 where it is not a table.
 
     Raises:
         StoreError: it is larger than LARGEST_FILE_BYTES.
     """
     if len(content) > LARGEST_FILE_BYTES:
         raise StoreError(
-            f"stage {stage} writes a file (*.{suffix}) of {len(content):,} bytes, {LARGEST_FILE_BYTES:,} is the most; "
-            "write a table by take (Stage.shard_by), a model in parts under keys of their own"
+            f"stage {stage} writes a file (*.{suffix}) of {len(content):,} bytes; at most "
+            f"{LARGEST_FILE_BYTES:,} are allowed; write a table by take (Stage.shard_by), a model in parts"
         )
     sha256 = hashlib.sha256(content).hexdigest()
     name = f"{below}/data-{sha256}.{suffix}"
@@ -201,10 +201,10 @@ def write_data(folder: Folder, stage: str, below: str, suffix: str, content: byt
 
 
 def verified_bytes(folder: Folder, base: str, file: FileEntry) -> bytes:
-    """Read a whole file and check its digest before anybody parses it.
+    """Read a whole file and check its digest before it is parsed.
 
     Raises:
-        StoreError: absent, or other bytes than were committed.
+        StoreError: missing, or not the committed bytes.
     """
     content = folder.read(f"{base}/{file.name}")
     _compare(f"{folder.url}/{base}/{file.name}", hashlib.sha256(content).hexdigest(), file)
@@ -212,13 +212,13 @@ def verified_bytes(folder: Folder, base: str, file: FileEntry) -> bytes:
 
 
 def verified_file(folder: Folder, base: str, file: FileEntry) -> Readable:
-    """Return a file whose digest was checked: its path on this machine, or its bytes from an object store.
+    """Return a file with a verified digest: its local path, or its bytes from an object store.
 
-    Page checksums alone leave page headers and the footer open, so that the whole file is hashed with every opening
+    Page checksums do not cover page headers and the footer, so the whole file is hashed whenever it is opened
     (docs/decisions/store.md has the cost).
 
     Raises:
-        StoreError: absent, or other bytes than were committed.
+        StoreError: missing, or not the committed bytes.
     """
     path = folder.local(f"{base}/{file.name}")
     if path is None:
@@ -232,20 +232,20 @@ def verified_file(folder: Folder, base: str, file: FileEntry) -> Readable:
 def _compare(where: str, digest: str, file: FileEntry) -> None:
     if digest != file.sha256:
         raise StoreError(
-            f"{where} is damaged: sha256 {digest[:12]}, committed was {file.sha256[:12]}; "
-            "`verify --repair` drops what is damaged, the next run makes it again"
+            f"{where} is damaged: sha256 is {digest[:12]}, committed was {file.sha256[:12]}; "
+            "`verify --repair` drops damaged outputs, the next run recomputes them"
         )
 
 
 def entry_of(kind: str, files: Sequence[FileEntry]) -> Entry:
-    """Build an entry; its fingerprint is over content and keys of its files in order, not over their names."""
+    """Build an entry; its fingerprint covers content and keys of its files in order, not their names."""
     content: list[JsonValue] = [[file.sha256, file.rows, *([file.key] if file.key else [])] for file in files]
     rows = sum(file.rows for file in files)
     return Entry(kind=kind, files=tuple(files), fingerprint=fingerprint([kind, content]), rows=rows)
 
 
 def files_of(manifest: Manifest | ShardRecord) -> list[FileEntry]:
-    """Return all files that a manifest or a shard record needs."""
+    """Return all files of a manifest or a shard record."""
     if isinstance(manifest, Manifest):
         entries = [*manifest.entries.values()]
     else:
@@ -254,24 +254,24 @@ def files_of(manifest: Manifest | ShardRecord) -> list[FileEntry]:
 
 
 def is_of_shard(file: FileEntry) -> bool:
-    """Return whether a file was written by a shard, not by the stage as a whole."""
+    """Return whether a shard wrote a file, not the stage as a whole."""
     return file.name.startswith(f"{SHARDS}/")
 
 
 def shards_of(manifest: Manifest) -> tuple[str, ...]:
-    """Return the names of the shards of an output, sorted; their files stand in the same order in every table."""
+    """Return the sorted names of the shards of an output; in every table their files have the same order."""
     marked = (name.partition(":") for name in manifest.inputs)
     return tuple(sorted(shard for kind, _, shard in marked if kind == "shard"))
 
 
 def missing_files(folder: Folder, stage: str, record: Manifest | ShardRecord) -> list[str]:
-    """Return the names of files that are absent or of another size (a look, not a read)."""
+    """Return the names of files that are missing or of another size; reads no file."""
     base = stage_folder(stage)
     return [file.name for file in files_of(record) if folder.size(f"{base}/{file.name}") != file.bytes]
 
 
 def lacking_entries(manifest: Manifest, writes: Sequence[str]) -> list[str]:
-    """Return the entries that a stage writes now and its output, of an earlier version of the code, does not have."""
+    """Return the entries in `writes` that an output, of an earlier version of the code, does not have."""
     return [name for name in writes if name not in manifest.entries]
 
 

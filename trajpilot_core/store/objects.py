@@ -1,7 +1,6 @@
 """An object store as a root: one conditional PUT per file (If-None-Match), no rename, no lock.
 
-`Objects` is the one place that asks a store for anything: it tries again where time can heal, and makes a sentence of
-what the store answered.
+All requests go through `Objects`: it retries errors that may pass, and turns answers of the store into messages.
 """
 
 import contextlib
@@ -24,7 +23,7 @@ try:
     from aiohttp import ClientError as BodyError
     from botocore import exceptions as boto
     from botocore.parsers import ResponseParserError
-except ImportError:  # without the extra s3 nothing raises them
+except ImportError:  # without the extra s3 they are never raised
     TRANSIENT: tuple[type[Exception], ...] = (OSError,)
     FAILURES = TRANSIENT
 else:
@@ -42,20 +41,20 @@ else:
 
 T = TypeVar("T")
 SINGLE_PUT_BYTES = 5 * 2**30 - 1
-"""Largest object that one PUT can carry (Amazon S3 limits)."""
+"""Largest object of one PUT (Amazon S3 limits)."""
 CONFLICT_WAITS_S = (0.1, 0.4, 1.6, 6.4)
-"""409 ConditionalRequestConflict: another writer is at it; wait and look again."""
+"""409 ConditionalRequestConflict: another writer is active; wait and try again."""
 WAITS_S = (0.2, 1.0, 4.0)
-"""Before a request is tried again; a task tries a stage again after 10 and 60 s."""
+"""Between attempts of a request; a task retries a stage after 10 and 60 s."""
 BUSY = (408, 429, 500, 502, 503, 504)
-"""HTTP status of answers that time can heal."""
+"""HTTP status of errors that may pass."""
 SLOWEST_BYTES_S = 100_000
-"""A body may take the limit of an answer, and this long for its size."""
+"""A body may take the limit of an answer, plus its size at this rate."""
 CHUNK = 2**20
 
 
 class BrokenAnswerError(OSError):
-    """An answer of the right status that cannot be what was asked for: a page of a proxy, or a part of a body."""
+    """An answer with a good status but wrong content: a page of a proxy, or part of a body."""
 
 
 def open_bucket(location: Location) -> "ObjectFolder":
@@ -69,9 +68,9 @@ def open_bucket(location: Location) -> "ObjectFolder":
 
 
 def open_system(location: Location) -> "Objects":
-    """Open an object store through fsspec, and ask it once per process whether it answers.
+    """Open an object store through fsspec, and check once per process that it answers.
 
-    Credentials and endpoint come from its own configuration.
+    Credentials and endpoint come from the configuration of its client.
 
     Raises:
         InputError: it cannot be reached, or there are no credentials for it.
@@ -86,9 +85,9 @@ def open_system(location: Location) -> "Objects":
         system = fsspec.filesystem(location.protocol, use_listings_cache=False, config_kwargs=client)
     except ImportError as error:
         raise StoreError(
-            f"{location.url()} needs a package that is absent ({error}); pip install 'trajpilot[s3]'"
+            f"{location.url()} needs a package that is not installed ({error}); pip install 'trajpilot[s3]'"
         ) from error
-    system.retries = 1  # `Objects` tries again, and knows more of what can heal
+    system.retries = 1  # `Objects` retries, and knows better which errors may pass
     opened = Objects(system, limit_s)
     _require_answer(opened, location)
     return opened
@@ -96,10 +95,10 @@ def open_system(location: Location) -> "Objects":
 
 @lru_cache(maxsize=64)
 def _require_answer(opened: "Objects", location: Location) -> None:
-    """Look at an address once; whether something lies there, and who may read it, is for those who do.
+    """Check once that a store answers; whether the address exists and may be read is checked by its readers.
 
     Raises:
-        InputError: there is no answer, or the client finds no credentials.
+        InputError: it does not answer, or the client finds no credentials.
     """
     try:
         opened.first_page(location.path)
@@ -116,14 +115,14 @@ def _require_answer(opened: "Objects", location: Location) -> None:
 
 @dataclass(frozen=True)
 class Objects:
-    """An object store, with the names of fsspec; paths begin with the bucket.
+    """An object store with the method names of fsspec; paths begin with the bucket.
 
-    Each method returns an answer that is whole, or raises FileNotFoundError or a StoreIOError.
+    Each method returns a complete answer, or raises FileNotFoundError or StoreIOError.
     """
 
     system: Any
     limit_s: float
-    """Seconds that an answer may take to begin."""
+    """Seconds until an answer must begin."""
 
     def info(self, path: str) -> dict[str, Any]:
         """Return size, ETag and time of change of an object."""
@@ -144,7 +143,7 @@ class Objects:
         return self._ask("read", path, whole)
 
     def digest(self, path: str) -> str:
-        """Return the sha256 of an object, which is not kept in memory."""
+        """Return the sha256 of an object without keeping it in memory."""
 
         def hashed() -> str:
             sha256 = hashlib.sha256()
@@ -154,11 +153,11 @@ class Objects:
         return self._ask("read", path, hashed)
 
     def get_file(self, path: str, target: str) -> None:
-        """Copy an object to a file of this machine."""
+        """Copy an object to a local file."""
 
         def copied() -> None:
             with naming_failures("write", target):
-                file = Path(target).open("wb")  # noqa: SIM115 (closed below; errors of the store are none of this file)
+                file = Path(target).open("wb")  # noqa: SIM115 (closed below; errors of the store are not errors of this file)
 
             def write(content: bytes) -> None:
                 with naming_failures("write", target):
@@ -170,7 +169,7 @@ class Objects:
         self._ask("read", path, copied)
 
     def ls(self, path: str, detail: bool = True) -> list[Any]:
-        """Return what lies directly below a prefix."""
+        """Return the objects and folders directly below a prefix."""
         found: list[dict[str, Any]] = []
         for page in self._pages(path, Delimiter="/"):
             below = [each["Prefix"].rstrip("/") for each in page.get("CommonPrefixes", [])]
@@ -188,7 +187,7 @@ class Objects:
         return next(self._pages(path, MaxKeys=1))
 
     def put(self, path: str, content: bytes, **condition: str) -> None:
-        """Write a whole object; FileExistsError where a condition does not hold."""
+        """Write a whole object; FileExistsError where the condition fails."""
         self._ask("write", path, lambda: self._put(path, content, condition), f" ({len(content):,} bytes)")
 
     def remove(self, path: str) -> None:
@@ -204,40 +203,40 @@ class Objects:
             except FAILURES as error:
                 if wait_s is None or not can_heal(error):
                     where = f"{doing} s3://{path.removeprefix('s3://')}{size}"
-                    raise StoreIOError(f"cannot {where}: {self._said(error)}") from error
+                    raise StoreIOError(f"cannot {where}: {self._reason(error)}") from error
                 time.sleep(wait_s)
         raise AssertionError("unreachable")
 
-    def _said(self, error: Exception) -> str:
-        """State what the store answered, and what can be done about it."""
-        status, text = status_of(error), getattr(error, "strerror", None) or str(error) or type(error).__name__
-        said = text if status is None else f"the store answered {status} ({text})"
+    def _reason(self, error: Exception) -> str:
+        """Return in words what the store answered, and the remedy."""
+        status, words = status_of(error), getattr(error, "strerror", None) or str(error) or type(error).__name__
+        text = words if status is None else f"the store answered {status} ({words})"
         if isinstance(error, TimeoutError):
-            said = f"no whole answer within {self.limit_s:g} s, and {SLOWEST_BYTES_S:,} bytes a second after that"
+            text = f"no complete answer within {self.limit_s:g} s plus its size at {SLOWEST_BYTES_S:,} bytes per second"
         if status in (401, 403):
-            return f"{said}; give these credentials the right to do that, or set others (AWS_PROFILE)"
+            return f"{text}; give these credentials that permission, or set others (AWS_PROFILE)"
         if not can_heal(error):
-            return f"{said}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
-        again = f"it was tried {len(WAITS_S) + 1} times, nothing that was committed before is lost"
-        return f"{said}; {again}: run again when the store answers (slow ones: TRAJPILOT_STORE_TIMEOUT_S)"
+            return f"{text}; check the address, the credentials, AWS_ENDPOINT_URL and AWS_DEFAULT_REGION"
+        again = f"{len(WAITS_S) + 1} attempts failed, nothing committed is lost"
+        return f"{text}; {again}: run again when the store answers (for a slow one raise TRAJPILOT_STORE_TIMEOUT_S)"
 
     def _split(self, path: str) -> tuple[str, str]:
         bucket, _, key = path.removeprefix("s3://").partition("/")
         return bucket, key
 
-    def _request(self, operation: str, path: str, limit_s: float | None = None, **asked: Any) -> Any:
+    def _request(self, operation: str, path: str, limit_s: float | None = None, **arguments: Any) -> Any:
         bucket, key = self._split(path)
-        return self.system.call_s3(operation, Bucket=bucket, Key=key, timeout=limit_s or self.limit_s, **asked)
+        return self.system.call_s3(operation, Bucket=bucket, Key=key, timeout=limit_s or self.limit_s, **arguments)
 
     def _pour(self, path: str, write: Callable[[bytes], object]) -> None:
-        """Hand an object over in chunks, and check that it is all there; its checksum is the client's to compare."""
+        """Pass an object on in chunks and check its size; the client checks its checksum."""
         from fsspec.asyn import sync
 
         answer = self._request("get_object", path)
         size = answer.get("ContentLength")
         n = sync(self.system.loop, _copy, answer, write, timeout=self.limit_s + (size or 0) / SLOWEST_BYTES_S)
         if n != size:
-            raise BrokenAnswerError(f"{n:,} bytes came of {size:,}")
+            raise BrokenAnswerError(f"only {n:,} of {size:,} bytes arrived")
 
     def _put(self, path: str, content: bytes, condition: dict[str, str]) -> None:
         limit_s = self.limit_s + len(content) / SLOWEST_BYTES_S
@@ -245,12 +244,12 @@ class Objects:
         if not answer.get("ETag"):
             raise BrokenAnswerError("the answer to a write has no ETag, as a page of a proxy")
 
-    def _pages(self, path: str, **asked: Any) -> Iterator[dict[str, Any]]:
+    def _pages(self, path: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         bucket, key = self._split(path)
-        asked |= {"Bucket": bucket, "Prefix": f"{key.rstrip('/')}/" if key else "", "timeout": self.limit_s}
+        arguments |= {"Bucket": bucket, "Prefix": f"{key.rstrip('/')}/" if key else "", "timeout": self.limit_s}
 
         def page() -> dict[str, Any]:
-            answer: dict[str, Any] = self.system.call_s3("list_objects_v2", **asked)
+            answer: dict[str, Any] = self.system.call_s3("list_objects_v2", **arguments)
             if answer.get("IsTruncated") != ("NextContinuationToken" in answer):
                 raise BrokenAnswerError("the answer is no listing, as a page of a proxy")
             return answer
@@ -260,7 +259,7 @@ class Objects:
             yield answer
             if not answer["IsTruncated"]:
                 return
-            asked["ContinuationToken"] = answer["NextContinuationToken"]
+            arguments["ContinuationToken"] = answer["NextContinuationToken"]
 
     def _files(self, path: str, page: dict[str, Any]) -> Iterator[dict[str, Any]]:
         listed = [entry for entry in page.get("Contents", []) if not entry["Key"].endswith("/")]
@@ -273,7 +272,7 @@ def _described(path: str, answer: dict[str, Any], size: str) -> dict[str, Any]:
 
 
 def _checked(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer that can be an object's."""
+    """Return an answer if it has the fields of an object."""
     if not isinstance(answer.get("LastModified"), datetime) or answer.get("ContentLength") is None:
         raise BrokenAnswerError("the answer has no size or time of change, as a page of a proxy")
     return answer
@@ -290,13 +289,13 @@ async def _copy(answer: dict[str, Any], write: Callable[[bytes], object]) -> int
 
 
 def can_heal(error: Exception) -> bool:
-    """Return whether another try may succeed: the store is busy, an answer was cut, damaged, late or of a stranger."""
+    """Return whether a retry may succeed: the store is busy, or an answer was cut off, damaged, late or a proxy's."""
     status = status_of(error)
     return isinstance(error, TRANSIENT) and (status is None or status in BUSY or isinstance(error, TimeoutError))
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status behind an error of the object store's client, None where it shows none."""
+    """Return the HTTP status behind an error of the object store's client; None where there is none."""
     seen: BaseException | None = error
     while seen is not None:
         response = getattr(seen, "response", None)
@@ -319,7 +318,7 @@ class ObjectFolder:
         return f"{self.prefix}/{check_relative(path)}"
 
     def local(self, path: str) -> Path | None:
-        """Return None: nothing lies on this machine."""
+        """Return None: there are no local files."""
         check_relative(path)
         return None
 
@@ -331,21 +330,21 @@ class ObjectFolder:
             raise StoreIOError(f"cannot read {self.url}/{path}: {error}") from error
 
     def size(self, path: str) -> int | None:
-        """Return the size in bytes, None where there is no such object."""
+        """Return the size in bytes; None where there is no such object."""
         try:
             return int(self.system.info(self._at(path))["size"])
         except FileNotFoundError:
             return None
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write the whole object, over any older one."""
+        """Write the whole object, replacing any older one."""
         try:
             self._put(path, content)
         except FileNotFoundError as error:
             raise StoreIOError(f"cannot write {self.url}/{path} ({len(content):,} bytes): {error}") from error
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write the object unless one is there (If-None-Match: *); True where this call made it."""
+        """Write the object unless one exists (If-None-Match: *); True where this call made it."""
         for wait_s in (*CONFLICT_WAITS_S, None):
             try:
                 self._put(path, content, IfNoneMatch="*")
@@ -359,7 +358,7 @@ class ObjectFolder:
         raise AssertionError("unreachable")
 
     def remove(self, path: str) -> None:
-        """Remove the object if it is there."""
+        """Remove the object if it exists."""
         with contextlib.suppress(FileNotFoundError):
             self.system.remove(self._at(path))
 
@@ -374,5 +373,7 @@ class ObjectFolder:
 
     def _put(self, path: str, content: bytes, **condition: str) -> None:
         if len(content) > SINGLE_PUT_BYTES:
-            raise StoreError(f"{self.url}/{path} has {len(content):,} bytes, one PUT carries {SINGLE_PUT_BYTES:,}")
+            raise StoreError(
+                f"{self.url}/{path} has {len(content):,} bytes; the maximum of one PUT is {SINGLE_PUT_BYTES:,}"
+            )
         self.system.put(self._at(path), content, **condition)

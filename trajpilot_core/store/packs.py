@@ -1,6 +1,6 @@
-"""Packs: one Parquet file of all shards of a table, sorted by take. Derived, disposable, rebuilt where absent.
+"""Packs: one Parquet file of all shards of a table, sorted by take. Derived, disposable, rebuilt where missing.
 
-2,549 small files cost 8.6 s to read, one file 1.2 s (docs/decisions/store.md).
+Reading 2,549 small files takes 8.6 s, one file 1.2 s (docs/decisions/store.md).
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from trajpilot_core.store.parquet import Readable, open_parquet, read_table, tab
 
 
 class Pack(Record):
-    """Label of a pack. The file is a field of its own: a sealed record's `sha256` is that of the record."""
+    """Label of a pack. The file is a separate field, because the `sha256` of a sealed record is that of the record."""
 
     file: FileEntry
 
@@ -27,19 +27,19 @@ def pack_label(stage: str, entry: Entry) -> str:
 
 
 def known_pack(folder: Folder, stage: str, entry: Entry) -> FileEntry | None:
-    """Return the pack of a table as its label says, None where there is none; StoreError where it is damaged."""
+    """Return the pack that the label of a table names; None where there is none; StoreError where it is damaged."""
     label = read_sealed(folder, Pack, pack_label(stage, entry))
     return None if label is None else label.file
 
 
 def pack_of(folder: Folder, stage: str, entry: Entry) -> Readable:
-    """Return the verified pack of a sharded table; build it from the verified shards where it is absent or damaged.
+    """Return the verified pack of a sharded table; rebuild it from the verified shards where it is missing or damaged.
 
     Raises:
-        StoreError: the table has no shard, or a shard is absent or damaged.
+        StoreError: the table has no shard, or a shard is missing or damaged.
     """
     if not entry.files:
-        raise StoreError(f"{stage} has no shard at all; see {stage}.rejects and the rejects of the stages before it")
+        raise StoreError(f"{stage} has no shards; see {stage}.rejects and the rejects of earlier stages")
     try:
         packed = known_pack(folder, stage, entry)
         if packed is not None:

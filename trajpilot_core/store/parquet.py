@@ -1,6 +1,6 @@
-"""Parquet as the store writes and reads it: page checksums, fixed row groups, equal tables give equal bytes.
+"""Parquet in the store: page checksums, fixed row groups, equal tables give equal bytes.
 
-A flipped bit is silent in 99 % of plain Parquet files and in none with page checksums (docs/decisions/store.md).
+A flipped bit goes unnoticed in 99 % of plain Parquet files, and in none with page checksums (docs/decisions/store.md).
 """
 
 import io
@@ -21,7 +21,7 @@ Readable = bytes | Path
 
 
 def table_bytes(table: pa.Table) -> bytes:
-    """Serialise one table; equal tables give equal bytes, whatever their chunks."""
+    """Serialise one table; equal tables give equal bytes, however they are chunked."""
     return tables_bytes([table], table.schema)
 
 
@@ -29,9 +29,9 @@ def tables_bytes(tables: Iterable[pa.Table], schema: pa.Schema, most: int | None
     """Serialise tables of one schema, one after the other, as one Parquet file in groups of 8,192 rows.
 
     Args:
-        tables: read one at a time.
+        tables: consumed one at a time.
         schema: of each.
-        most: bytes that the file may have; no table is asked for once it has more. None: any.
+        most: maximum size in bytes, after which no further table is consumed; None: no limit.
 
     Raises:
         StoreError: a table has other columns than `schema`, or the file becomes too large.
@@ -43,8 +43,8 @@ def tables_bytes(tables: Iterable[pa.Table], schema: pa.Schema, most: int | None
             rows += group.num_rows
             if most is not None and sink.tell() > most:
                 raise StoreError(
-                    f"a table takes {sink.tell():,} bytes after {rows:,} rows, {most:,} is the most of one file; "
-                    "write it by take (Stage.shard_by)"
+                    f"a table has {sink.tell():,} bytes after {rows:,} rows; one file may have {most:,}; write it by "
+                    "take (Stage.shard_by)"
                 )
     return sink.getvalue()
 
@@ -76,7 +76,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _writing(schema: pa.Schema) -> dict[str, Any]:
-    """Vectors plain and uncompressed (they hardly compress), the rest zstd; statistics on the ids only."""
+    """Vectors uncompressed (they hardly compress), everything else zstd; statistics for ids only."""
     vectors = [field.name for field in schema if pa.types.is_fixed_size_list(field.type)]
     plain = [path for field in schema if field.name not in vectors for path in _leaves(field)]
     packed = [path for field in schema if field.name in vectors for path in _leaves(field)]
@@ -99,7 +99,7 @@ def open_parquet(source: Readable) -> pq.ParquetFile:
     """Open a Parquet file so that every page read is checked against its checksum.
 
     Raises:
-        StoreError: no Parquet file, or a damaged one.
+        StoreError: not a Parquet file, or damaged.
     """
     try:
         if isinstance(source, bytes):
@@ -117,7 +117,7 @@ def read_table(source: Readable, columns: Sequence[str] | None = None) -> pa.Tab
         columns: only these, in this order; None: all.
 
     Raises:
-        StoreError: a damaged file, or a column that is not there.
+        StoreError: the file is damaged or lacks a column.
     """
     with open_parquet(source) as file:
         require_columns(file.schema_arrow, columns or (), source)
@@ -128,7 +128,7 @@ def read_table(source: Readable, columns: Sequence[str] | None = None) -> pa.Tab
 
 
 def require_columns(schema: pa.Schema, columns: Sequence[str], source: Readable) -> None:
-    """Raise StoreError where one of `columns` is not in `schema`."""
+    """Raise StoreError where `schema` lacks one of `columns`."""
     missing = [name for name in columns if name not in schema.names]
     if missing:
         raise StoreError(f"{_name(source)} has no column {', '.join(missing)}; it has {', '.join(schema.names)}")
@@ -145,7 +145,7 @@ def read_vectors(sources: Sequence[Readable], column: str) -> NDArray[np.generic
         (N, D) array of the column's own type, N rows of all files together.
 
     Raises:
-        StoreError: a damaged file, no such column, no fixed size, a null, or files that differ in width.
+        StoreError: a file is damaged, or the column is missing, not of fixed size, has nulls or differs between files.
     """
     files = [open_parquet(source) for source in sources]
     n_rows = sum(file.metadata.num_rows for file in files)
@@ -157,7 +157,9 @@ def read_vectors(sources: Sequence[Readable], column: str) -> NDArray[np.generic
                 if out is None:
                     out = np.empty((n_rows, block.shape[1]), block.dtype)
                 if block.shape[1:] != out.shape[1:] or block.dtype != out.dtype:
-                    raise StoreError(f"{_name(source)}: {column} is {block.shape[1]} x {block.dtype}, others differ")
+                    raise StoreError(
+                        f"{_name(source)}: {column} is {block.shape[1]} x {block.dtype}, unlike in the other files"
+                    )
                 out[done : done + len(block)] = block
                 done += len(block)
     if out is None:
@@ -175,7 +177,7 @@ def _vector_batches(source: Readable, file: pq.ParquetFile, column: str) -> Iter
             vectors = batch.column(0)
             flat = vectors.flatten()
             if vectors.null_count or flat.null_count:
-                raise StoreError(f"{_name(source)}: {column} holds nulls")
+                raise StoreError(f"{_name(source)}: {column} has nulls")
             yield flat.to_numpy(zero_copy_only=False).reshape(len(vectors), type_.list_size)
     except (OSError, pa.ArrowException) as error:
         raise StoreError(_damaged(source, error)) from error
@@ -193,4 +195,4 @@ def _name(source: Readable) -> str:
 
 
 def _damaged(source: Readable, error: BaseException) -> str:
-    return f"{_name(source)} is damaged or no Parquet file ({error}); `verify` lists damage, --force makes it again"
+    return f"{_name(source)} is damaged or not a Parquet file ({error}); `verify` lists damage, --force recomputes"

@@ -1,4 +1,4 @@
-"""Reading committed entries: every byte is checked against the manifest before it is believed."""
+"""Reading committed entries: every byte is verified against the manifest first."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,17 +19,17 @@ from trajpilot_core.store.tensors import Models, Tensors, parse_tensors
 
 @dataclass(frozen=True)
 class StageInputs:
-    """The declared inputs of one stage; it opens nothing else."""
+    """The declared inputs of one stage, the only ones that it can open."""
 
     folder: Folder
     stage: str
     entries: Mapping[str, tuple[str, Entry]]
     """Entry name -> (stage that wrote it, the entry)."""
     shards: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Stage that wrote one of them -> its shards, sorted; none where it is not sharded."""
+    """Stage that wrote an entry -> its sorted shards; empty where it is not sharded."""
 
     def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a declared table, verified; StoreError where it is not declared, no table, or damaged."""
+        """Read and verify a declared table; StoreError where it is not declared, not a table, or damaged."""
         producer, entry = self._find(name, "table")
         return read_table(table_file(self.folder, producer, entry), columns)
 
@@ -39,25 +39,25 @@ class StageInputs:
         return read_vectors([table_file(self.folder, producer, entry)], column)
 
     def models(self, name: str) -> Models:
-        """Open a declared entry of models; the file of a model is read, and verified, when the model is asked for."""
+        """Open a declared entry of models; the file of a model is read and verified on demand."""
         producer, entry = self._find(name, "models")
         about_file, *files = entry.files
         file_of = {file.key: file for file in files}
 
         def parameters(key: str) -> Tensors:
-            """Return the arrays of one model in the shapes that were saved."""
+            """Return the arrays of one model in their original shapes."""
             return parse_tensors(verified_bytes(self.folder, stage_folder(producer), file_of[key]))
 
         about = json.loads(verified_bytes(self.folder, stage_folder(producer), about_file))
         return Models(about, tuple(file_of), parameters)
 
     def document(self, name: str) -> bytes:
-        """Read a declared document, verified."""
+        """Read and verify a declared document."""
         producer, entry = self._find(name, "document")
         return verified_bytes(self.folder, stage_folder(producer), entry.files[0])
 
     def parts(self, name: str) -> Mapping[str, str]:
-        """Return the digests of the parts of a declared entry, by shard or by key of a model; reads nothing of it."""
+        """Return the digests of the parts of a declared entry, by shard or by model key, without reading it."""
         producer, entry = self._declared(name)
         if entry.kind == "models":
             return {file.key: file.sha256 for file in entry.files if file.key}
@@ -75,19 +75,19 @@ class StageInputs:
     def _declared(self, name: str) -> tuple[str, Entry]:
         if name not in self.entries:
             raise StoreError(
-                f"stage {self.stage} opens {name!r}, but declares only {', '.join(sorted(self.entries)) or 'nothing'}; "
+                f"stage {self.stage} opens {name!r} but declares only {', '.join(sorted(self.entries)) or 'nothing'}; "
                 "add the entry to Stage.reads"
             )
         return self.entries[name]
 
 
 def refuse_mixed(inputs: StageInputs, manifests: Mapping[str, Manifest], where: str) -> None:
-    """Refuse outputs of which one was made from another version of its inputs than the one that counts now.
+    """Refuse outputs if one was made from another version of its inputs than the current one.
 
     Args:
-        inputs: the entries that count.
-        manifests: stage -> the output that counts.
-        where: the root, for the message.
+        inputs: the current entries.
+        manifests: stage -> current output.
+        where: root, for the message.
 
     Raises:
         StoreError: there is such an output.
@@ -96,16 +96,16 @@ def refuse_mixed(inputs: StageInputs, manifests: Mapping[str, Manifest], where: 
         for name, (producer, entry) in inputs.entries.items():
             if manifest.inputs.get(name, entry.fingerprint) != entry.fingerprint:
                 raise StoreError(
-                    f"{stage} under {where} was made from another {name!r} than the one that {producer} has written "
-                    f"since; bring the root up to date first: give the command of its last run again, --from {producer}"
+                    f"{stage} under {where} was made from an older {name!r} than the current one of {producer}; update "
+                    f"the root first: repeat the command of its last run with --from {producer}"
                 )
 
 
 def table_file(folder: Folder, stage: str, entry: Entry) -> Readable:
-    """Return the one verified Parquet file of a table; for a sharded table its pack, built where it is absent.
+    """Return the verified Parquet file of a table; for a sharded table its pack, built where it is missing.
 
     Raises:
-        StoreError: a file is absent or damaged.
+        StoreError: a file is missing or damaged.
     """
     if len(entry.files) == 1:
         return verified_file(folder, stage_folder(stage), entry.files[0])

@@ -1,7 +1,7 @@
-"""Models as the store writes and reads them: one safetensors file each, and what holds for all of an entry.
+"""Models in the store: one safetensors file each, and the facts that apply to all models of an entry.
 
-The format does not notice a flipped bit, so that readers check the sha256 of the file first. A file has no metadata:
-the library writes it in an order that differs from call to call (docs/decisions/store.md).
+The format does not detect flipped bits, so readers check the sha256 of the file first. Files have no metadata, because
+the library writes it in varying order (docs/decisions/store.md).
 """
 
 from collections.abc import Callable, Mapping
@@ -32,29 +32,29 @@ TYPES = {
     "F32": "<f4",
     "F64": "<f8",
 }
-"""Name of a type in the format -> that of numpy. https://github.com/huggingface/safetensors#format"""
+"""Type in the format -> numpy type. https://github.com/huggingface/safetensors#format"""
 
 
 @dataclass(frozen=True)
 class Models:
-    """The models of one entry. Each is read when it is asked for, and nothing of it is kept."""
+    """The models of one entry. Each is read on demand and not cached."""
 
     about: Mapping[str, str]
-    """What holds for all of them: settings, shapes, takes that they were fitted on."""
+    """Facts about all of them: settings, shapes, takes that they were fitted on."""
     keys: tuple[str, ...]
     """Their keys, sorted."""
     open: Callable[[str], Tensors]
     """Key -> its parameters."""
 
     def read(self, key: str) -> Tensors:
-        """Read one model, verified: parameter name -> array of the shape that was written, read-only.
+        """Read and verify one model: parameter name -> read-only array of its original shape.
 
         Raises:
             StoreError: there is no such model, or its file is damaged.
         """
         if key not in self.keys:
-            held = ", ".join(self.keys) or "nothing"
-            raise StoreError(f"no model {key!r} in the entry, which holds {held}; run the stage that writes it")
+            listed = ", ".join(self.keys) or "nothing"
+            raise StoreError(f"no model {key!r} in the entry, which has {listed}; run the stage that writes it")
         return self.open(key)
 
 
@@ -65,26 +65,26 @@ def tensors_bytes(tensors: Tensors) -> bytes:
 
 
 def parse_tensors(content: bytes) -> dict[str, NDArray[np.generic]]:
-    """Read back what `tensors_bytes` wrote, without a copy. The caller has checked the digest of `content` before.
+    """Read what `tensors_bytes` wrote, without a copy. The caller has verified the digest of `content`.
 
     Returns:
-        Name -> array of the shape that was written: a view of `content`, read-only.
+        Name -> array of its original shape: a read-only view of `content`.
 
     Raises:
-        StoreError: no safetensors file, or not one of the store's.
+        StoreError: not a safetensors file of the store.
     """
     try:
         start = HEADER_BYTES + int.from_bytes(content[:HEADER_BYTES], "little")
         header = parse_json(content[HEADER_BYTES:start], "the header")
         return {name: _view(content, start, header[name]) for name in sorted(set(header) - {METADATA})}
     except (InputError, ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
-        raise StoreError(f"{len(content):,} bytes are no safetensors file: {error}") from error
+        raise StoreError(f"{len(content):,} bytes are not a safetensors file: {error}") from error
 
 
-def _view(content: bytes, start: int, told: Mapping[str, Any]) -> NDArray[np.generic]:
+def _view(content: bytes, start: int, header: Mapping[str, Any]) -> NDArray[np.generic]:
     """Return one array of a file whose data begin at byte `start`."""
-    begin, end = told["data_offsets"]
-    array: NDArray[np.generic] = np.ndarray(tuple(told["shape"]), TYPES[told["dtype"]], content, start + begin)
+    begin, end = header["data_offsets"]
+    array: NDArray[np.generic] = np.ndarray(tuple(header["shape"]), TYPES[header["dtype"]], content, start + begin)
     if array.nbytes != end - begin:
-        raise ValueError(f"{end - begin} bytes of an array of {array.nbytes}")
+        raise ValueError(f"{end - begin} bytes for an array of {array.nbytes}")
     return array

@@ -1,4 +1,4 @@
-"""Read and hash everything below a root, list what is damaged, and drop it on request so that a run makes it again."""
+"""Read and hash everything below a root, list damage, and drop it on request so that a run recomputes it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,20 +26,20 @@ from trajpilot_core.store.manifest import (
 
 R = TypeVar("R", bound=Record)
 CheckedFiles = dict[str, tuple[str, bool] | None]
-"""Data file -> what is wrong with it, and whether that is sure; None: nothing."""
+"""Data file -> problem, and whether it is certain; None: no problem."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One thing that is not what was committed."""
+    """A file that is missing or damaged."""
 
     path: str
-    """The manifest, record or side file that is damaged or needs what is damaged, relative to the root."""
+    """The manifest, record or side file that is damaged or needs a damaged file, relative to the root."""
     problem: str
     files: tuple[str, ...] = ()
     """Data files that are damaged or missing, relative to the root; empty where `path` itself is damaged."""
     is_sure: bool = True
-    """Other bytes or none; False where it could not be read, or another version wrote it: never dropped."""
+    """Wrong bytes or none; False where it could not be read or another version wrote it: never dropped."""
 
 
 def verify(root: str, *, repair: bool) -> list[Damage]:
@@ -47,11 +47,11 @@ def verify(root: str, *, repair: bool) -> list[Damage]:
 
     Args:
         root: the root of a run.
-        repair: remove manifests and records that are damaged or need a damaged file; the next run makes them again.
-            What could not be read stays: the disk may come back.
+        repair: remove manifests and records that are damaged or need a damaged file; the next run recomputes them.
+            Unreadable files stay: the disk may recover.
 
     Returns:
-        What is damaged, in a fixed order; empty when all is well. Packs are not looked at: they are rebuilt anyway.
+        The damage, in a fixed order. Packs are not checked: they are rebuilt anyway.
     """
     folder = open_folder(root)
     found = [damage for stage in stages_of(folder) for damage in _verify_stage(folder, stage)]

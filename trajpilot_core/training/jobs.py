@@ -18,7 +18,7 @@ from torch import Tensor
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain, model_key, note_fitted
-from trajpilot_core.engine.stage import Runtime, Sink, Work
+from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.runtime import worker_pool
 from trajpilot_core.store.files import naming_failures
@@ -238,19 +238,6 @@ def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
     progress: TrainingProgress = read_progress(job.folder)
     return progress.best, progress.curve
-
-
-def hand_over(job: TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
-    """Write the best weights of a completed job into an entry of models, and return its curve.
-
-    Nothing else of the job stays in memory, so a loop over jobs has one model in memory at a time.
-
-    Raises:
-        TrainingError: the job is not complete.
-    """
-    state, curve = job_result(job)
-    sink.model(entry, job.key, {name: value.numpy() for name, value in state.items()})
-    return curve
 
 
 def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]) -> dict[str, str]:

@@ -164,7 +164,7 @@ BROKEN_METADATA = [
     ("takes.json", b'[{"a": -Infinity}]', "at byte 7"),
     (SPLITS, None, "splits.json is missing"),
     (SPLITS, b'{"take_uid_to_split": []}', "take_uid_to_split"),
-    (SPLITS, b'{"take_uid_to_split": {"x": "holdout"}}', "names no take of the splits train and val"),
+    (SPLITS, b'{"take_uid_to_split": {"x": "holdout"}}', "no take of the splits train and val in "),
 ]
 
 
@@ -247,7 +247,7 @@ def test_an_emptied_split_names_the_codes_that_emptied_it(tmp_path: Path) -> Non
     corpus.takes[2]["has_trimmed_trajectory"] = False  # type: ignore[index]
     with pytest.raises(InputError) as caught:
         ingest(corpus.write())
-    assert caught.match("released split train: 3 takes")
+    assert caught.match("released split train is left: 3 takes")
     assert caught.match("VIDEO_MISSING: 2 takes, 12 descriptions")
     assert caught.match("NO_TRAJECTORY: 1 takes, 6 descriptions")
     assert caught.match("download the take's frame-aligned video")
@@ -255,7 +255,7 @@ def test_an_emptied_split_names_the_codes_that_emptied_it(tmp_path: Path) -> Non
 
 def test_training_that_dev_would_swallow_is_an_error(tmp_path: Path) -> None:
     root = healthy(tmp_path).write()
-    with pytest.raises(InputError, match=r"all 3 training captures .*dev_min"):
+    with pytest.raises(InputError, match=r"all 3 usable training captures .*dev_min"):
         ingest(root, SMALL.replace(dev_min=3))
 
 

@@ -115,7 +115,7 @@ def test_an_unreadable_annotation_file_is_an_error(corpus: str, tmp_path: Path, 
             with pytest.raises(InputError) as caught:
                 ingest(root, config(corpus))
             is_empty_list = file in LISTS and damage == "empty"
-            assert caught.match("nothing is left of the released split" if is_empty_list else file.rsplit("/", 1)[-1])
+            assert caught.match("no take of the released split" if is_empty_list else file.rsplit("/", 1)[-1])
             assert caught.match("download|fetch|clone|ask its authors")
         write(root / file, whole)
     if corpus == "egoper":
@@ -161,13 +161,13 @@ def test_a_split_of_which_nothing_is_left_is_an_error(corpus: str, tmp_path: Pat
     for split, (file, content) in LAYOUTS[corpus].nothing.items():
         whole = (root / file).read_bytes()
         write(root / file, content)
-        with pytest.raises(InputError, match=f"nothing is left of the released split {split}") as caught:
+        with pytest.raises(InputError, match=f"no take of the released split {split} is left") as caught:
             ingest(root, config(corpus))
         assert caught.match("to do: |download them again")
         write(root / file, whole)
     if corpus == "goalstep":
         (root / "v2/full_scale/c.mp4").unlink()
-        with pytest.raises(InputError, match=r"split val: 1 takes .*VIDEO_MISSING: 1 takes, 4 segments"):
+        with pytest.raises(InputError, match=r"split val is left: 1 takes .*VIDEO_MISSING: 1 takes, 4 segments"):
             ingest(root, config(corpus))
 
 
@@ -176,7 +176,7 @@ def test_a_draw_that_leaves_no_take_to_test_is_an_error(tmp_path: Path) -> None:
     for name in ("b", "c"):
         del court.corpus.train[f"uid-{name}"]
     del court.corpus.val["uid-t"]
-    with pytest.raises(InputError, match=r"nothing is left of the released split (train|val)"):
+    with pytest.raises(InputError, match=r"no take of the released split (train|val) is left"):
         ingest(court.corpus.write(), config("egoexo4d_basketball", split="drawn"))
 
 

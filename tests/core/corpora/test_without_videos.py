@@ -32,7 +32,7 @@ def test_without_videos_the_tables_are_those_of_the_videos_but_for_their_paths(t
     for name in ("segments", "labels", "windows", "details"):
         assert counted.tables[name].equals(stated.tables[name])
     assert counted.codes() == stated.codes()
-    with pytest.raises(InputError, match=f"nothing is left.*VIDEO_MISSING: {len(videos) - 1} takes"):
+    with pytest.raises(InputError, match=f"no take of the released split.*VIDEO_MISSING: {len(videos) - 1} takes"):
         ingest(root)
 
 

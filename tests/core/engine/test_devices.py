@@ -49,10 +49,10 @@ def test_a_gpu_with_a_number_is_used_as_such(machine: Machine) -> None:
 
 def test_a_gpu_that_is_not_there_is_refused_and_the_last_one_named(machine: Machine) -> None:
     machine(HOPPER, HOPPER)
-    with pytest.raises(InputError, match="cuda:2 was asked for, but the last CUDA device is cuda:1"):
+    with pytest.raises(InputError, match="cuda:2 was requested, but the last CUDA device is cuda:1"):
         resolve_device("cuda:2")
     machine()
-    with pytest.raises(InputError, match=r"device cuda:0 was asked for, but torch is a CPU build or no CUDA device"):
+    with pytest.raises(InputError, match=r"device cuda:0 was requested, but torch is a CPU build or no CUDA device"):
         resolve_device("cuda:0")
 
 
@@ -113,7 +113,7 @@ def test_every_gpu_has_its_own_answer_and_an_old_one_is_named_once(
     with caplog.at_level(logging.WARNING, "trajpilot"):
         found = [gpu_has_bf16(device) for device in ("cuda", "cuda:1", "cuda", "cuda:1")]
     assert found == [False, True, False, True]
-    assert caplog.messages == ["cuda has compute capability 7.5 and bf16 needs 8.0: precision auto means fp32 there"]
+    assert caplog.messages == ["cuda has compute capability 7.5, but bf16 needs 8.0: precision auto means fp32"]
 
 
 def test_a_training_on_a_numbered_gpu_has_the_arithmetic_of_any() -> None:

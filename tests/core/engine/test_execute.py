@@ -128,7 +128,7 @@ def test_opening_what_was_not_declared_fails(tmp_path: Path, corpus: Path) -> No
         work.inputs.table("toy_takes")
 
     stages = toys_with(toy.SUM, run=nosy)
-    with pytest.raises(StoreError, match=r"stage toy_sum opens 'toy_takes', but declares only"):
+    with pytest.raises(StoreError, match=r"stage toy_sum opens 'toy_takes' but declares only"):
         run_toys(options(tmp_path / "root", corpus), stages)
 
 
@@ -145,10 +145,10 @@ def test_an_input_that_nobody_writes_is_refused(tmp_path: Path, corpus: Path) ->
 
 def test_a_stage_that_breaks_its_declaration_is_refused(tmp_path: Path, corpus: Path) -> None:
     for write, message in (
-        (lambda sink: sink.count(3, 2), "3 rows in, but 2 out"),
+        (lambda sink: sink.count(3, 2), "row count mismatch: 3 in, 2 out"),
         (lambda sink: sink.table("other", pa.table({"a": [1]})), "declares only"),
         (lambda sink: sink.table("toy_takes", pa.table({"a": [1]})), "writes 'toy_takes' twice"),
-        (lambda sink: sink.shard("take0", pa.table({"a": [1]}), [], 1), "not asked for"),
+        (lambda sink: sink.shard("take0", pa.table({"a": [1]}), [], 1), "which is not pending"),
     ):
 
         def broken(work: Work, write=write) -> None:
@@ -179,7 +179,7 @@ def test_a_shard_whose_rows_vanish_is_refused(tmp_path: Path, corpus: Path) -> N
             table, rejects, n_in = toy.vectors_of(source, work.runtime.data_root)
             work.sink.shard(source.shard, table.slice(1), rejects, n_in)
 
-    with pytest.raises(StoreError, match="a row has no reason"):
+    with pytest.raises(StoreError, match="every dropped row needs a reject"):
         run_toys(options(tmp_path / "root", corpus), toys_with(VECTOR, run=leaky))
 
 
@@ -201,7 +201,7 @@ def test_a_crash_keeps_the_finished_shards_and_the_scratch_folder(tmp_path: Path
 def test_too_many_rejects_fail_the_stage_and_name_the_codes(tmp_path: Path, corpus: Path) -> None:
     (corpus / "take0.txt").write_text("bad bad bad")
     run = options(tmp_path / "root", corpus, max_reject_ratio=0.2)
-    with pytest.raises(InputError, match=r"3 of 12 rows \(25%\), allowed are 20%: DECODE_FAILED 3"):
+    with pytest.raises(InputError, match=r"3 of 12 rows \(25%\), but at most 20% are allowed: DECODE_FAILED 3"):
         run_toys(run)
     assert current_manifest(open_folder(run.root), "toy_vectors") is None
     assert run_toys(options(tmp_path / "root", corpus))["toy_vectors"].reused == 4

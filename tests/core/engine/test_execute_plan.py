@@ -33,7 +33,7 @@ def test_plan_of_an_empty_root_knows_the_first_stage_only(tmp_path: Path, corpus
     rows = planned(options(tmp_path / "root", corpus))
     assert [row.state for row in rows.values()] == ["missing"] * 3
     assert rows["toy_ingest"].why == "never ran"
-    assert rows["toy_vectors"].why == "unknown until toy_ingest ran"
+    assert rows["toy_vectors"].why == "unknown until toy_ingest has run"
     assert rows["toy_vectors"].work() == "unknown"
     assert not (tmp_path / "root").exists()
 
@@ -54,7 +54,7 @@ def test_plan_says_exactly_at_most_and_unknown(tmp_path: Path, corpus: Path) -> 
     assert rows["toy_vectors"].work() == "at most 1"
     assert rows["toy_vectors"].why == "1 take touched: take2 (take2.txt)"
     assert rows["toy_sum"].state == "unknown"
-    assert rows["toy_sum"].why == "unknown until toy_vectors ran"
+    assert rows["toy_sum"].why == "unknown until toy_vectors has run"
     changed = planned(run, config=toy.features_config(batch=3))
     assert changed["toy_vectors"].why.startswith("batch 8 -> 3")
     write_corpus(corpus)
@@ -151,7 +151,7 @@ def test_repair_never_drops_what_another_version_wrote(tmp_path: Path, corpus: P
     path = Path(done["toy_sum"].ref.uri)
     body = {name: value for name, value in json.loads(path.read_bytes()).items() if name != "sha256"}
     path.write_text(json.dumps({**body, "new": 1, "sha256": fingerprint({**body, "new": 1})}))
-    with pytest.raises(VersionError, match="whole, but not as this version writes it"):
+    with pytest.raises(VersionError, match="undamaged, but another version wrote it"):
         current_manifest(open_folder(run.root), "toy_sum")
     assert [item.is_sure for item in verify(run.root, repair=True)] == [False, False]
     assert path.exists()
@@ -167,7 +167,7 @@ def test_an_output_of_before_a_stage_wrote_an_entry_is_made_again_and_nothing_af
     old = tree_bytes(tmp_path / "root", lambda path: path.name == "manifest.json")
     row = planned(run)["toy_ingest"]
     assert (row.state, row.work()) == ("stale", "exactly 1")
-    assert row.why == "1 entry came later than the output: toy.html"
+    assert row.why == "1 entry missing from the output: toy.html"
     done = run_toys(run)
     assert [outcome.cached for outcome in done.values()] == [False, True, True]
     assert old.items() <= tree_bytes(tmp_path / "root").items(), "what was written before stays byte for byte"

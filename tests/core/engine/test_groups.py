@@ -166,7 +166,7 @@ def test_a_group_that_says_it_is_done_and_delivered_nothing_is_a_failure(run: Ru
 
 
 def test_shards_that_nobody_made_are_an_error_even_where_the_pool_claims_them(run: RunOptions) -> None:
-    with pytest.raises(StoreError, match="7 shards were to be made elsewhere"):
+    with pytest.raises(StoreError, match="7 shards assigned to other processes are missing"):
         execute(STAGES["toy_vectors"], PipelineConfig(), run, STAGES, elsewhere=lambda work, job, pending: ())
 
 
@@ -176,7 +176,7 @@ def test_another_version_of_the_stage_is_refused_by_name(run: RunOptions) -> Non
     def other_checkout(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
         compute_group(config, given, newer, group)
 
-    with pytest.raises(StoreError, match="has version 2 here and 1 where the run began"):
+    with pytest.raises(StoreError, match="has version 2 here but 1 in the parent run"):
         shared(run, other_checkout)
 
 
@@ -195,7 +195,7 @@ def test_another_corpus_under_the_same_path_is_refused_and_names_take_and_file(r
     with pytest.raises(StoreError, match="1 of 4 groups failed"):
         shared(run, elsewhere)
     (message,) = told
-    assert "of 1 takes are not here what they were" in message
+    assert "1 of 1 takes differ from those of the parent run" in message
     assert "take3 (take3.txt)" in message
 
 

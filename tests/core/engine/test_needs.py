@@ -112,7 +112,7 @@ def test_memory_that_a_stage_took_and_that_is_not_free_is_warned_of(
     forced = run.replace(force=("toy_sum",))
     run_toys(forced, toys_with(SUM, lowers=("scorer.candidates",)))
     assert (
-        "of memory by its last run, and 0 MB is free; if it runs out, lower scorer.candidates, --workers" in caplog.text
+        "of memory in its last run, but 0 MB is free; if it runs out, lower scorer.candidates, --workers" in caplog.text
     )
 
 

@@ -57,7 +57,7 @@ def test_counts_stand_in_the_stages_table_beside_the_papers_and_the_line_says_ho
     )
     told = {row["figure"]: (row["count"], row["meaning"]) for row in outcome.summary()}
     assert told["labels"] == (375, "as in the paper")
-    assert told["scenarios"] == (17, "the paper has 16; decided by ingest.keystep.skip_scenarios")
-    assert told["own"] == (4, "the paper states no such count")
-    assert outcome.message().endswith("rejected 0; 1 of 2 counts are the paper's")
+    assert told["scenarios"] == (17, "the paper has 16; ours depends on ingest.keystep.skip_scenarios")
+    assert told["own"] == (4, "not stated in the paper")
+    assert outcome.message().endswith("rejected 0; 1 of 2 counts equal the paper's")
     assert "paper" not in replace(outcome, counts=rows[2:]).message()

@@ -301,7 +301,7 @@ def test_outputs_of_two_runs_are_refused(soak_root: Ready) -> None:
     refuse_mixed(trained.inputs, trained.manifests, "here")
     old = trained.manifests["scorer"]
     doctored = {**trained.manifests, "scorer": old.replace(inputs={**old.inputs, "features": "0" * 64})}
-    with pytest.raises(StoreError, match="scorer under here was made from another 'features'"):
+    with pytest.raises(StoreError, match="scorer under here was made from an older 'features'"):
         refuse_mixed(trained.inputs, doctored, "here")
 
 

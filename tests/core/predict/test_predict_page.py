@@ -133,7 +133,7 @@ def test_the_folder_of_a_plan_is_a_name_that_every_file_system_takes() -> None:
         ({"--camera": "aria01_214-1"}, "--camera without --timesync would change nothing; name the timesync file"),
         ({"--camera": "a", "--timesync-start": "3"}, "--camera and --timesync-start without --timesync would change"),
         ({"--root": "/nowhere/at/all"}, "--root /nowhere/at/all is not a folder; give the root of a run"),
-        ({}, "needs 'takes', which stage ingest writes"),
+        ({}, "needs 'takes' of stage ingest"),
     ],
 )
 def test_the_command_refuses_with_one_message_and_status_2(

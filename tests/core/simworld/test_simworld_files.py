@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from checkout import CHECKOUT
@@ -14,7 +16,7 @@ from layouts_fixture import Written, contents, small_world, written
 
 from schemas.world import WorldConfig, demo_world, tiny_world
 from trajpilot_core.engine.stage import no_progress
-from trajpilot_core.errors import WorldError
+from trajpilot_core.errors import StoreError, WorldError
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE, release_files, take_record
 from trajpilot_core.simworld.sample import sample_world
@@ -52,6 +54,16 @@ def test_a_complete_world_is_left_alone_and_another_one_is_refused(tmp_path: Pat
     assert first.n_bytes == again.n_bytes == size
     with pytest.raises(WorldError, match="another world, of other settings or another version"):
         write_world(small(seed=5), tmp_path, 1, no_progress)
+
+
+def test_a_world_that_the_disk_has_no_room_for_is_refused_before_its_first_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = write_world(small(), tmp_path / "whole", 1, no_progress).n_bytes
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size // 2))
+    with pytest.raises(StoreError, match=r"the simulated world needs .* free some space"):
+        write_world(small(), tmp_path / "none", 1, no_progress)
+    assert not list((tmp_path / "none").rglob("*.mp4"))
 
 
 def test_a_foreign_folder_is_refused_and_untouched(tmp_path: Path) -> None:

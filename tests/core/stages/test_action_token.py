@@ -223,7 +223,7 @@ def test_motions_cover_the_segment_the_action_or_the_gap_between_them() -> None:
     nothing = pa.nulls(details.num_rows, pa.float64())
     memory.tables["details"] = details.set_column(at, details.schema.field(at), nothing)
     assert spans_of(memory, cfg).num_rows == 372
-    with pytest.raises(InputError, match="not every segment is what is seen before an action"):
+    with pytest.raises(InputError, match="needs segments that each precede an action"):
         spans_of(memory, cfg.replace(span="action"))
 
 
@@ -256,10 +256,10 @@ def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
 
 def test_what_only_the_fine_tuning_reads_trains_no_predictor(memory: Kitchens) -> None:
     with pytest.raises(InputError, match="without a probe"):
-        action_token.sources(memory, CFG.replace(probe=SMALL.replace(tokens=None)), "")
+        action_token.STAGE.sources(memory, CFG.replace(probe=SMALL.replace(tokens=None)), "")
     names = {"utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"}
     assert set(action_token.STAGE.outside_shards) == names <= set(ActionTokenConfig.model_fields)
-    for source in action_token.sources(memory, CFG, ""):
+    for source in action_token.STAGE.sources(memory, CFG, ""):
         assert "probe_models" not in source.facts
         assert source.facts["e_tau"] == memory.parts("e_tau")[f"{source.shard.rpartition('/')[0]}/e_tau"]
 

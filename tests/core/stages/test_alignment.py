@@ -12,7 +12,7 @@ from trajpilot_core.data import chains as chain_module
 from trajpilot_core.data.chains import load_e_tau, trajectory_latents
 from trajpilot_core.data.cross_fitting import chains, draw_folds, noted_fitted
 from trajpilot_core.data.planning import load_motion_data
-from trajpilot_core.errors import InputError, TrainingError
+from trajpilot_core.errors import InputError
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
 from trajpilot_core.stages import alignment
 from trajpilot_core.training import dev_scores
@@ -135,9 +135,3 @@ def test_folds_share_out_the_training_takes_and_only_those() -> None:
     assert set(cheap.values()) == {0, -1}
     with pytest.raises(InputError, match=r"alignment\.folds"):
         draw_folds(["a", "b"], CFG.replace(folds=5))
-
-
-def test_no_dev_take_is_an_error_that_says_where_to_look(tmp_path: Path) -> None:
-    memory = planning_world(WorldSize(train=4, dev=0, test=1))
-    with pytest.raises(TrainingError, match="0 in dev"):
-        run_stage(alignment.STAGE, CFG, memory, tmp_path)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from test_features import CONFIG, Shards, features, plain, root, sources, whole  # noqa: F401
 
 from schemas.config import FeatureConfig
-from schemas.rejects import RejectCode
 from trajpilot_core.encoders.video import embed
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.stages.features import STAGE
@@ -75,20 +74,6 @@ def test_vectors_may_come_one_batch_late(root: Path, tmp_path: Path, use: Encode
         assert (here.most, there.most) == (1, 2 if batch < 15 else 1)
         assert (here.on_their_way, there.on_their_way) == (0, 0)
         assert here.begun == there.begun == -(-15 // batch)
-
-
-def test_a_late_vector_that_is_not_finite_is_rejected(root: Path, tmp_path: Path, use: Encoder) -> None:  # noqa: F811
-    class NotFinite(MeanLater):
-        def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
-            vectors = super().embed(frames)
-            vectors[0, 1] = np.nan
-            return vectors
-
-    use("cuda", NotFinite())
-    shards = features(root, plain(["a"]), tmp_path, workers=1)
-    assert shards.codes("t:a") == [RejectCode.FEATURE_NOT_FINITE] * 2
-    assert [reject.segment for reject in shards.rejects["t:a"]] == ["t:a:0000", "t:a:0004"]
-    assert shards.tables["t:a"].num_rows == 3
 
 
 def test_an_interruption_commits_no_take_with_a_clip_on_its_way(root: Path, tmp_path: Path, use: Encoder) -> None:  # noqa: F811

@@ -244,7 +244,7 @@ def test_full_tokens_are_refused_where_nothing_can_be_encoded(
     with pytest.raises(InputError, match=r"set features.source=encoded"):
         probe.sources(memory, FULL.model_copy(update={"encoder": released}), "")
     with pytest.raises(NotBuiltError, match=r"set action_token.is_asked=false"):
-        action_token.sources(memory, TOKEN_CFG.replace(probe=FULL), "")
+        action_token.STAGE.sources(memory, TOKEN_CFG.replace(probe=FULL), "")
     monkeypatch.setattr("trajpilot_core.training.clip_stream.load_video_encoder", lambda *_: object())
     with pytest.raises(NotBuiltError, match="every patch, which the encoder tiny does not hand out"):
         open_encoder(ENCODER, "cpu", tmp_path)

@@ -92,7 +92,7 @@ def at_one_horizon() -> Stage[PlannersConfig]:
     """The stage of the planners that trains models of the horizon H alone."""
 
     def sources(inputs: Inputs, cfg: PlannersConfig, data_root: str) -> list[Source]:
-        return [one for one in planners.sources(inputs, cfg, data_root) if one.shard.endswith(f"_h{H}")]
+        return [one for one in planners.STAGE.sources(inputs, cfg, data_root) if one.shard.endswith(f"_h{H}")]
 
     return replace(planners.STAGE, sources=sources, pure_sources=False)
 

@@ -30,7 +30,7 @@ from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.report.pose_page import PoseResults, documents, main_table
 from trajpilot_core.report.tables.latex_text import latex_text
-from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, video_motions
+from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, trajectories
 from trajpilot_core.store.tensors import tensors_bytes
 from trajpilot_core.studies.pose_accuracy import distributions
 
@@ -225,8 +225,8 @@ def test_sources_that_share_no_test_window_are_refused_before_anything_is_traine
 
 
 def test_the_second_source_is_not_that_of_the_pose_files(world: Memory) -> None:
-    with pytest.raises(InputError, match="the second source is pi3 or odometry"):
-        video_motions.sources(world, VideoMotionsConfig(source="aria"), "")
+    with pytest.raises(InputError, match="those are the pose files; use pi3 or odometry"):
+        trajectories.second_sources(world, VideoMotionsConfig(source="aria"), "")
 
 
 def test_errors_of_a_clip_are_what_was_planted() -> None:
@@ -311,7 +311,7 @@ def test_trainings_that_workers_share_give_the_bytes_of_one_process(
 
 def test_a_training_reads_its_own_seed_s_encoder_and_neither_margin_nor_intervals(world: Memory) -> None:
     world.tables["video_motions"] = from_video(world, turned)
-    found = pose_sources.sources(world, CFG, "")
+    found = pose_sources.STAGE.sources(world, CFG, "")
     assert {source.shard for source in found} == {f"final/s0/{name}" for name in POSE_MODELS}
     assert found[0].facts["e_tau"] == world.parts("e_tau")["final/s0/e_tau"]
     names = {"margin", "decoding", "bootstrap", "confidence", "seed"}

@@ -20,7 +20,6 @@ from trajpilot_core.data import chains
 from trajpilot_core.data.chains import chains_of, load_chain_models, open_model_files, trajectory_latents
 from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.data.planning import MANY_WINDOWS, load_planning_data
-from trajpilot_core.engine.stage import Sink
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.stages import alignment, predictor
@@ -119,8 +118,11 @@ class WatchedSink(Memory):
         super().model(name, key, {name: value.copy() for name, value in tensors.items()})
 
 
-def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Models that the stage still holds where it reads the next one, as tensors or arrays, at most."""
+def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch, kept: list[object] | None = None) -> int:
+    """The most models that the stage still has in memory when it reads the next one, as tensors or arrays.
+
+    `kept` is the planted fault: a list that keeps the weights of every model.
+    """
     memory = WatchedSink(dict(trained.tables), dict(trained.entries))
     most, real = [0], jobs.job_result
     memory.given.clear()
@@ -129,6 +131,8 @@ def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch) -
         most.append(sum(ref() is not None for ref in memory.given))
         found = real(job)
         memory.given.append(weakref.ref(next(iter(found[0].values()))))
+        if kept is not None:
+            kept.append(found)
         return found
 
     monkeypatch.setattr(jobs, "job_result", watched)
@@ -146,16 +150,7 @@ def test_the_weights_of_one_model_are_held_at_a_time(
 def test_a_stage_that_keeps_the_weights_of_all_is_seen(
     trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = []
-
-    def keeping(job: jobs.TrainingJob, entry: str, sink: Sink) -> list[CurvePoint]:
-        state, curve = jobs.job_result(job)
-        held.append({name: value.numpy() for name, value in state.items()})
-        sink.model(entry, job.key, held[-1])
-        return curve
-
-    monkeypatch.setattr(jobs, "hand_over", keeping)
-    assert most_held(trained, tmp_path, monkeypatch) == 2
+    assert most_held(trained, tmp_path, monkeypatch, kept=[]) == 2
 
 
 def test_the_models_read_back_score_what_the_curves_say(trained: Memory) -> None:
@@ -258,7 +253,7 @@ def test_the_judgement_reads_the_stage_s_own_rows(trained: Memory) -> None:
 
 def test_windows_without_a_step_to_plan_are_refused_before_anything_is_trained() -> None:
     data = planning_data(World(horizons=(2, 3)))
-    with pytest.raises(TrainingError, match="windows of 2 segments leave no step to plan between Start and Goal"):
+    with pytest.raises(TrainingError, match="windows of 2 segments have no step to plan between Start and Goal"):
         predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")
 
 

@@ -322,8 +322,8 @@ def test_a_flipped_byte_in_a_model_of_the_other_run_is_an_error(
     flip_a_byte(file_of_model(there, "predictor", "predictors", "final/s0/endpoint_traj"))
     with caplog.at_level(logging.INFO, "trajpilot"):
         words = fails(root, whole(), config)
-    assert f"3 E_tau come from {there}" in caplog.text
-    assert f"begins with the weights of {there}" in caplog.text
+    assert f"3 E_tau imported from {there}" in caplog.text
+    assert f"initial weights from {there}" in caplog.text
     assert words.startswith("predictor.pretrained: ")
     assert "is damaged: sha256" in words
 
@@ -332,5 +332,5 @@ def test_a_protocol_that_may_not_be_opened_is_refused_before_anything_is(other: 
     config = started(other)
     away = config.alignment.pretrained.replace(place="s3://bucket/run")
     away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
-    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3', allowed are file"):
+    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3'; allowed are file"):
         run_world(root, whole(), away_too, until="alignment", protocols=("file",))

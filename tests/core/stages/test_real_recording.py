@@ -98,16 +98,6 @@ def test_three_real_frames_of_another_device_go_through_with_their_settings(tmp_
     assert 0 < np.abs(motion[..., :3]).max() < 0.001, "a standing wearer moves less than a millimetre in 3 ms"
 
 
-def test_poses_at_30_hz_are_a_gap_under_the_default_limit(tmp_path: Path) -> None:
-    corpus, root = tmp_path / "corpus", tmp_path / "root"
-    write_adt(corpus)
-    annotate(corpus, "adt", [0.03, 0.07])
-    run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=1.0)
-    config = settings(frame="device")
-    execute(STAGES["ingest"], config, run, STAGES)
-    assert execute(STAGES["trajectories"], config, run, STAGES).rejected == {"TRAJ_GAP": 2}
-
-
 def write_adt(corpus: Path) -> None:
     """Lay the frames and poses out as an Ego-Exo4D take."""
     take, capture = corpus / "takes" / "adt_1", corpus / "captures" / "adt"

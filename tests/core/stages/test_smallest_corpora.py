@@ -52,12 +52,12 @@ def without(memory: Memory, split: str, *horizons: int) -> Memory:
 
 
 def test_ingest_refuses_a_single_training_take(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train is empty: the only training capture .* two are needed"):
+    with pytest.raises(InputError, match=r"train is empty: the only usable training capture .* two are needed"):
         ingest(healthy(tmp_path, n_train=1).write(), SMALL.replace(dev_min=3))
 
 
 def test_ingest_names_the_setting_where_more_takes_all_went_to_dev(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"all 2 training captures .* takes at least 2; .* --set ingest\.dev_min"):
+    with pytest.raises(InputError, match=r"all 2 usable training captures .* at least 2; .* --set ingest\.dev_min"):
         ingest(healthy(tmp_path, n_train=2).write(), SMALL.replace(dev_min=2))
     assert {row["split"] for row in ingest(tmp_path).rows("takes")} == {"train", "dev", "test"}
 
@@ -67,7 +67,7 @@ def test_a_stage_refuses_too_few_takes_by_name(tmp_path: Path) -> None:
         (
             ((0, 0, 1), 1, "alignment", "0 training takes cannot be dealt out to 2 parts"),
             ((2, 1, 1), 3, "alignment", "2 training takes cannot be dealt out to 3 parts"),
-            ((2, 0, 1), 1, "alignment", "6 segments with a trajectory to fit on and 0 in dev; both are needed"),
+            ((2, 0, 1), 1, "alignment", "6 segments with a trajectory to fit on and 0 in dev, but both need"),
             ((2, 1, 0), 1, "evaluation", "no prediction to score"),
         )
     ):

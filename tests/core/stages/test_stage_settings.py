@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -12,7 +13,8 @@ from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, TextConf
 from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work
 from trajpilot_core.errors import StoreError
-from trajpilot_core.stages import EVERY_STAGE, text_bank
+from trajpilot_core.stages import EVERY_STAGE, latent, text_bank
+from trajpilot_core.stages.trained import TrainedStage
 
 
 def parameter(function: Callable[..., object], position: int) -> object:
@@ -21,6 +23,14 @@ def parameter(function: Callable[..., object], position: int) -> object:
 
 def taken_settings(stage: AnyStage) -> Iterator[tuple[str, object]]:
     """Yield (function of a stage, type of the settings that it takes)."""
+    trained = next(iter(stage.run.args), None) if isinstance(stage.run, partial) else None
+    if isinstance(trained, TrainedStage):
+        yield "trainings", parameter(trained.trainings, 1)
+        yield "facts", parameter(trained.facts, 1)
+        yield "fits", get_args(parameter(trained.fits, 0))[0]
+        if trained.conclude is not None:
+            yield "conclude", get_args(parameter(trained.conclude, 0))[0]
+        return
     yield "run", get_args(parameter(stage.run, 0))[0]
     if stage.sources is not None:
         yield "sources", parameter(stage.sources, 1)
@@ -29,7 +39,11 @@ def taken_settings(stage: AnyStage) -> Iterator[tuple[str, object]]:
 
 
 def disagreements(stage: AnyStage) -> list[str]:
-    return [name for name, taken in taken_settings(stage) if taken is not stage.config]
+    return [
+        name
+        for name, taken in taken_settings(stage)
+        if not (isinstance(taken, type) and issubclass(stage.config, taken))
+    ]
 
 
 def test_the_functions_of_a_stage_take_the_settings_that_it_names() -> None:
@@ -45,6 +59,7 @@ def test_a_stage_whose_functions_take_other_settings_is_seen() -> None:
 
     assert disagreements(replace(text_bank.STAGE, run=run)) == ["run"]
     assert disagreements(replace(text_bank.STAGE, sources=sources, uses_gpu=on_gpu)) == ["sources"]
+    assert disagreements(replace(latent.STAGE, config=FeatureConfig)) == ["trainings", "facts", "fits"]
 
 
 def test_settings_that_are_no_field_of_the_pipeline_are_refused() -> None:

@@ -15,7 +15,7 @@ from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store import garbage, lock
 from trajpilot_core.store.files import LocalFolder, open_folder
-from trajpilot_core.store.garbage import find_garbage, named_files, remove_garbage
+from trajpilot_core.store.garbage import find_garbage, paths_in_use, remove_garbage
 from trajpilot_core.store.lock import alone, in_use, root_lock
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
@@ -76,11 +76,11 @@ def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) 
 
 
 def test_a_gc_that_forgets_shards_is_found_out(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(folder: LocalFolder) -> tuple[garbage.NamedPaths, dict[str, str]]:
-        named, damaged = named_files(folder)
-        return garbage.NamedPaths({f for f in named.files if "/shards/" not in f}), damaged
+    def forgetful(folder: LocalFolder) -> tuple[set[str], dict[str, str]]:
+        used, damaged = paths_in_use(folder)
+        return {path for path in used if "/shards/" not in path}, damaged
 
-    monkeypatch.setattr(garbage, "named_files", forgetful)
+    monkeypatch.setattr(garbage, "paths_in_use", forgetful)
     remove_garbage(run.root, 0.0)
     assert not is_whole(run)
 
@@ -207,7 +207,7 @@ def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(tmp_path: P
     stage.start()
     assert works.wait(60)
     try:
-        with pytest.raises(StoreError, match="a stage is at work"):
+        with pytest.raises(StoreError, match="a stage is running"):
             remove_garbage(run.root, 0.0)
         assert shard_files(run)
     finally:
@@ -240,7 +240,7 @@ def test_gc_is_refused_while_a_run_holds_the_root_and_a_stage_waits_for_gc(tmp_p
     with root_lock(str(tmp_path), 0.0), pytest.raises(StoreError, match="in use by process"):
         remove_garbage(str(tmp_path), 0.0)
     held = alone(str(tmp_path))
-    with held, pytest.raises(StoreError, match="`gc` is at work"), in_use(str(tmp_path), 0.0):
+    with held, pytest.raises(StoreError, match="`gc` is running"), in_use(str(tmp_path), 0.0):
         pytest.fail("a stage worked beside gc")
     with alone(str(tmp_path)):
         waiting = threading.Thread(target=lambda: in_use(str(tmp_path), 20.0).__enter__())
@@ -273,5 +273,5 @@ def test_a_gc_that_is_killed_leaves_nothing_torn(run: RunOptions, monkeypatch: p
 
 
 def test_an_object_store_is_refused_with_advice(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no folder of this machine"):
+    with pytest.raises(StoreError, match="not a folder of this machine"):
         remove_garbage("s3://bucket/prefix", 0.0)

@@ -116,7 +116,7 @@ def test_a_damaged_model_is_refused_and_the_others_are_read(tmp_path: Path) -> N
 
 
 def test_a_model_that_is_not_there_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no model 'final/s1/traj' in the entry, which holds final/s0/no_traj, "):
+    with pytest.raises(StoreError, match="no model 'final/s1/traj' in the entry, which has final/s0/no_traj, "):
         opened(tmp_path, written(tmp_path)).read("final/s1/traj")
 
 
@@ -155,6 +155,6 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_written(
     monkeypatch.setattr(manifest, "LARGEST_FILE_BYTES", 1000)
     sink = sink_in(tmp_path)
     sink.model(ENTRY, KEYS[0], {"w": np.zeros(100, np.float32)})
-    with pytest.raises(StoreError, match=r"toy_ingest writes a file .* of 4,\d+ bytes, 1,000 is the most"):
+    with pytest.raises(StoreError, match=r"toy_ingest writes a file .* of 4,\d+ bytes; at most 1,000 are allowed"):
         sink.model(ENTRY, KEYS[1], {"w": np.zeros(1000, np.float32)})
     assert len(list(tmp_path.rglob("data-*"))) == 1

@@ -86,7 +86,7 @@ def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
         read_table(content, ["wrong"])
     with pytest.raises(StoreError, match="not a vector of fixed size"):
         read_vectors([content], "times_s")
-    with pytest.raises(StoreError, match="no Parquet file"):
+    with pytest.raises(StoreError, match="not a Parquet file"):
         read_table(b"PAR1 nonsense PAR1")
     with pytest.raises(StoreError, match="has the columns"):
         tables_bytes([some_table(1), pa.table({"a": [1]})], SCHEMA)
@@ -103,7 +103,7 @@ def test_a_table_that_becomes_too_large_for_a_file_is_refused_before_the_rest_is
     whole = tables_bytes(parts(), SCHEMA)
     assert tables_bytes(parts(), SCHEMA, len(whole)) == whole
     made.clear()
-    with pytest.raises(StoreError, match=r"bytes after 24,576 rows, .* is the most of one file"):
+    with pytest.raises(StoreError, match="bytes after 24,576 rows; one file may have"):
         tables_bytes(parts(), SCHEMA, len(whole) // 4)
     assert made == [0, 1, 2]
 
@@ -243,7 +243,7 @@ def test_links_that_leave_the_root_are_refused(tmp_path: Path) -> None:
     folder = LocalFolder(str(root))
     with pytest.raises(StoreError, match="through a link"):
         folder.replace("door/x", b"evil")
-    with pytest.raises(StoreError, match="leaves the root"):
+    with pytest.raises(StoreError, match="is a link out of the root"):
         folder.read("file")
     folder.replace("file", b"ours")
     assert (outside / "secret").read_text() == "secret"

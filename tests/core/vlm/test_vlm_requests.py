@@ -191,7 +191,7 @@ def test_requests_go_out_in_files_and_their_answers_fill_the_rows(tmp_path: Path
         assert collect([result], cfg.answers) == (written.n_requests, 0, [])
         assert collect([result], cfg.answers) == (0, written.n_requests, [])
     assert write_requests(work(memory, cfg, tmp_path), tmp_path / "out2").n_requests == 0
-    with pytest.raises(InputError, match="holds files of requests already"):
+    with pytest.raises(InputError, match="already has files of requests"):
         write_requests(work(memory, cfg, tmp_path), tmp_path / "out0")
     ask(memory, cfg, tmp_path, monkeypatch)
     assert set(memory.tables["vlm_predictions"]["variant"].to_pylist()) == set(BOTH)

@@ -264,7 +264,7 @@ def test_runs_that_ask_for_none_have_neither_stage_nor_another_key() -> None:
 
 def test_classes_and_runs_without_videos_are_refused(tmp_path: Path) -> None:
     asking = recipe("vlm_zero_shot")
-    with pytest.raises(InputError, match="vocabulary says classes"):
+    with pytest.raises(InputError, match=r"evaluation\.vocabulary=classes"):
         stages_of(asking.replace(evaluation=asking.evaluation.replace(vocabulary="classes")))
     with pytest.raises(InputError, match="needs the videos"):
         stages_of(asking.replace(features=recipe("laptop").features))

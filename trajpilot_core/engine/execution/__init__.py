@@ -1,1 +1,1 @@
-"""Running one stage: what is missing is computed, and one manifest is committed."""
+"""Running one stage: compute what is missing and commit one manifest."""

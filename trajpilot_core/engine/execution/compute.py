@@ -1,4 +1,4 @@
-"""Compute what is missing of one stage and build its manifest; committing it is the executor's."""
+"""Compute what is missing of one stage and build its manifest; execute.py commits it."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import StageInputs
 
 LIBRARIES = ("av", "numpy", "opencv-python-headless", "pyarrow", "safetensors", "scipy", "torch", "transformers")
-"""Versions that a manifest records: they can change the last digit of what a stage computes."""
+"""Libraries whose versions a manifest records: they can change the last digit of a result."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class ComputeContext:
     progress: Progress
     forced: bool
     elsewhere: "Elsewhere | None" = None
-    """Who else may compute shards; None: no other process."""
+    """Lets other processes compute shards; None: only this one does."""
     scratch: Path | None = None
-    """Private folder of this computation; None: the one that its key names."""
+    """Private folder of this computation; None: the one named by its key."""
 
 
 Elsewhere = Callable[[KeyedStage, ComputeContext, tuple[Source, ...]], tuple[Source, ...]]
-"""(the stage, its job, pending sources) -> those that are left to this process; the shards of all others are there."""
+"""(the stage, its job, pending sources) -> sources left to this process; the shards of all others exist afterwards."""
 
 
 class Computed(NamedTuple):
-    """What computing a stage came to."""
+    """Result of computing a stage."""
 
     manifest: Manifest
     """Not yet committed."""
@@ -71,8 +71,8 @@ def compute(work: KeyedStage, job: ComputeContext) -> Computed:
     """Run the stage on what is missing.
 
     Raises:
-        StoreError: the stage broke its declaration, or the disk lacks what it took before.
-        InputError: the files of a stage that is not sharded changed meanwhile, or memory ran out.
+        StoreError: the stage broke its declaration, or the disk lacks the expected space.
+        InputError: input files of a stage without shards changed meanwhile, or memory ran out.
     """
     if work.resolved.stage.shard_by is None:
         require_room(work, job.folder, job.run, 1)
@@ -99,13 +99,13 @@ def _compute_whole(work: KeyedStage, job: ComputeContext) -> Manifest:
 
 
 def _written(work: KeyedStage, folder: Folder, sink: StageSink) -> Manifest:
-    """Check that a stage has written what it declares, and build its manifest."""
+    """Check that a stage has written everything it declares, and build its manifest."""
     stage = work.resolved.stage
     missing = [entry for entry in stage.writes if entry not in sink.entries]
     if missing:
-        raise StoreError(f"stage {stage.name} ended without writing {', '.join(missing)}, declared in Stage.writes")
+        raise StoreError(f"stage {stage.name} ended without writing {', '.join(missing)}, which Stage.writes declares")
     if sink.counts is None:
-        raise StoreError(f"stage {stage.name} ended without Sink.count; say how many rows went in and out")
+        raise StoreError(f"stage {stage.name} ended without calling Sink.count; pass the rows in and out")
     n_in, n_out = sink.counts
     check_balance(f"stage {stage.name}", n_in, n_out, sink.rejects)
     rejects = entry_of("table", [write_rejects(folder, stage.name, work.key, sink.rejects)])
@@ -135,7 +135,7 @@ def _compute_sharded(work: KeyedStage, job: ComputeContext) -> Computed:
     _refuse_gaps(work, done)
     if changed:
         now = {path: f"{UNSTABLE}:{time.time_ns()}" for path in changed}
-        work = key_stage(work.resolved, {**job.digest_of, **now})  # a key that no later run asks for
+        work = key_stage(work.resolved, {**job.digest_of, **now})  # a key that no later run has
     records = [done[source.shard] for source in work.resolved.sources]
     concludes = work.resolved.stage.conclude is not None
     manifest = _concluded(work, job, records) if concludes else _fold(work, job.folder, records)
@@ -147,15 +147,15 @@ def _refuse_gaps(work: KeyedStage, done: Mapping[str, ShardRecord]) -> None:
     if gaps:
         shown = ", ".join(repr(shard) for shard in gaps[:5])
         raise StoreError(
-            f"stage {work.resolved.stage.name}: {len(gaps)} shards were to be made elsewhere and are not there: {shown}"
+            f"stage {work.resolved.stage.name}: {len(gaps)} shards assigned to other processes are missing: {shown}"
         )
 
 
 def compute_shards(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> StageSink:
-    """Run a sharded stage on the pending sources; each shard is committed at once.
+    """Run a sharded stage on the pending sources; each shard is committed immediately.
 
     Raises:
-        StoreError: the stage ended without a shard that it was asked for.
+        StoreError: the stage ended without a pending shard.
     """
     stage, files = work.resolved.stage, {source.shard: source.files for source in pending}
 
@@ -199,7 +199,7 @@ def _fold(work: KeyedStage, folder: Folder, records: list[ShardRecord]) -> Manif
 
 
 def _concluded(work: KeyedStage, job: ComputeContext, records: Sequence[ShardRecord]) -> Manifest:
-    """Put the trainings of a stage together and let it write what is left."""
+    """Combine the trainings of a stage and let it write the rest."""
     stage, resolved, folder = work.resolved.stage, work.resolved, job.folder
     sink = StageSink(folder, stage, work.key)
     parts = [{stage.writes[0]: record.entry, **record.further} for record in records]
@@ -221,7 +221,7 @@ def _concluded(work: KeyedStage, job: ComputeContext, records: Sequence[ShardRec
 
 
 def _about(folder: Folder, stage: str, models: Entry) -> dict[str, str]:
-    """Read what holds for the models of one shard."""
+    """Read the facts about the models of one shard."""
     content: dict[str, str] = json.loads(verified_bytes(folder, stage_folder(stage), models.files[0]))
     return content
 
@@ -250,7 +250,7 @@ def _manifest(work: KeyedStage, entries: dict[str, Entry], n_in: int, n_out: int
 
 @cache
 def library_versions() -> Mapping[str, str]:
-    """Return the versions of the libraries that compute, as far as they are installed; nothing is imported."""
+    """Return the versions of LIBRARIES that are installed; nothing is imported."""
     installed = {}
     for name in LIBRARIES:
         try:

@@ -40,7 +40,7 @@ from trajpilot_core.store.parquet import read_table
 
 __all__ = ["Outcome", "execute"]
 COUNTS = "counts"
-"""Entry of figures that are shown with the stage's own (schemas/annotation.py: CorpusCount)."""
+"""Entry of counts that are shown with those of the stage (schemas/annotation.py: CorpusCount)."""
 
 
 def execute(
@@ -51,10 +51,10 @@ def execute(
     progress: Progress = no_progress,
     elsewhere: Elsewhere | None = None,
 ) -> Outcome:
-    """Bring a stage up to date and make its output the one that counts.
+    """Bring a stage up to date and make its output the current one.
 
-    On a folder of this machine one run at a time does so; a second one waits and then finds it done. On an object store
-    no run waits: two runs do the work twice, and one manifest stands.
+    On a local folder one run at a time does so; a second one waits and then reuses the result. On an object store no
+    run waits: two runs do the work twice, and one manifest wins.
 
     Args:
         stage: what to run.
@@ -62,10 +62,10 @@ def execute(
         run: where and how.
         stages: all stages by name, to find who writes the inputs.
         progress: called with (done, total, what).
-        elsewhere: who else may compute shards of the stage; None: no other process.
+        elsewhere: lets other processes compute shards; None: only this one does.
 
     Raises:
-        StoreError: an input is not there or damaged, the stage broke its declaration, or work done elsewhere failed.
+        StoreError: an input is missing or damaged, the stage broke its declaration, or work elsewhere failed.
         InputError: the stage rejects more than RunOptions.max_reject_ratio, or its files change while it runs.
     """
     with in_use(run.root, GC_WAIT_S, run.protocols), stage_lock(run.root, stage.name, run.protocols):
@@ -109,7 +109,7 @@ def _execute(
 
 
 def usable_manifest(folder: Folder, work: KeyedStage) -> Manifest | None:
-    """Return the manifest of a key if it is whole, as far as a look shows; None means: compute."""
+    """Return the manifest of a key if it is complete, judging by file sizes; None: compute."""
     stage = work.resolved.stage
     manifest = unless_damaged(read_manifest, folder, stage.name, work.key)
     if manifest is None or missing_files(folder, stage.name, manifest) or lacking_entries(manifest, stage.writes):
@@ -118,7 +118,7 @@ def usable_manifest(folder: Folder, work: KeyedStage) -> Manifest | None:
 
 
 def removed_shards(previous: Manifest | None, work: KeyedStage) -> int:
-    """Return how many shards the output before had and this one has not."""
+    """Return how many shards of the previous output this one no longer has."""
     if previous is None:
         return 0
     before = {name for name in previous.inputs if name.startswith("shard:")}

@@ -1,8 +1,8 @@
-"""A sharded stage in groups of shards that several processes compute, here or on other machines.
+"""Groups of shards of a stage, computed by several processes, here or on other machines.
 
-Takes come in groups of about equal amounts of video, trainings by themselves or two by two. The store stays the only
-truth: a group is done when each of its shards is committed, whatever is reported. Only the run that began writes the
-manifest. Reasons: docs/decisions/fan-out.md.
+Takes form groups of about equal amounts of video; trainings are alone or in pairs. Only the store decides: a group is
+done when each of its shards is committed, whatever its run reports. Only the parent run writes the manifest. Reasons:
+docs/decisions/fan-out.md.
 """
 
 import heapq
@@ -32,21 +32,21 @@ from trajpilot_core.store.lock import GC_WAIT_S, in_use
 from trajpilot_core.store.manifest import shard_path
 
 SINGLES = 4
-"""Trainings for each worker that are groups of their own."""
+"""Trainings per worker that form groups of one."""
 
 
 @dataclass(frozen=True)
 class GroupOutcome:
-    """What computing a group came to, in shards."""
+    """Result of computing a group, in shards."""
 
     reused: int
     computed: int
     rejected: int
-    """Rows lost in what was computed."""
+    """Rows lost in the computed shards."""
     seconds: float
 
     def message(self) -> str:
-        """Return the counts as people read them."""
+        """Return the counts in words."""
         return f"reused {self.reused:,}, computed {self.computed:,}, rejected {self.rejected:,}"
 
 
@@ -55,7 +55,7 @@ def balance(video_s: Mapping[str, float], target_s: float) -> list[list[str]]:
 
     Args:
         video_s: take -> seconds of video.
-        target_s: seconds of video of a group; a longer take is a group of its own, and those come first.
+        target_s: seconds of video of a group; a longer take forms its own group, and those come first.
     """
     order = sorted(video_s, key=lambda take: (-video_s[take], take))
     long = [take for take in order if video_s[take] > target_s]
@@ -71,12 +71,12 @@ def balance(video_s: Mapping[str, float], target_s: float) -> list[list[str]]:
 
 
 def in_pairs(trainings: Sequence[str], workers: int) -> list[list[str]]:
-    """Put trainings into groups: two by two while there are many for each worker, then one by one.
+    """Group trainings in pairs while there are many per worker, then one by one.
 
-    A pair saves the start of a process and reading the data once more; the single ones at the end fill the gaps.
+    A pair saves one start of a process and one reading of the data; the single ones at the end balance the load.
 
     Args:
-        trainings: in order; neighbours read about the same.
+        trainings: in order; neighbours read similar data.
         workers: of the pool.
     """
     n_pairs = max(0, len(trainings) - SINGLES * workers) // 2
@@ -87,14 +87,14 @@ def in_pairs(trainings: Sequence[str], workers: int) -> list[list[str]]:
 def share_out(
     work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...], target_s: float, workers: int
 ) -> tuple[ShardGroup, ...]:
-    """Prepare pending shards for others to compute, and return them in groups; nothing where that makes one group.
+    """Prepare pending shards for other processes, and return them in groups; empty where that makes one group.
 
     Args:
         work: the stage as a whole.
         job: where it is computed.
-        pending: what is missing of it.
+        pending: the missing shards.
         target_s: seconds of video of a group of takes.
-        workers: of the pool, for how many trainings make a group.
+        workers: of the pool; decides how many trainings form a group.
     """
     stage = work.resolved.stage
     if not stage.is_shared_out or stage.shard_by is None:
@@ -104,7 +104,7 @@ def share_out(
     split = balance(video_s, target_s) if video_s else in_pairs(names, workers)
     if len(split) < 2:
         return ()
-    for name in names:  # so that the presence of a marker shows that its shard was made again
+    for name in names:  # so that an existing marker proves that its shard was recomputed
         job.folder.remove(shard_path(stage.name, work.shard_keys[name]))
     write_notes(job.folder, work.resolved, work.key, job.digest_of)
     return tuple(
@@ -123,9 +123,9 @@ def share_out(
 
 
 def handed(work: KeyedStage, job: ComputeContext, config: PipelineConfig) -> tuple[PipelineConfig, RunOptions]:
-    """Return the settings and options under which every process computes the same shards as this one.
+    """Return settings and options with which every process computes the same shards as this one.
 
-    What `auto` means here is written out; folders are written in full.
+    `auto` is resolved, and paths are absolute.
     """
     stage, run = work.resolved.stage, job.run
     return config.replace(**{stage.section: work.resolved.config}), run.replace(
@@ -141,14 +141,14 @@ def handed(work: KeyedStage, job: ComputeContext, config: PipelineConfig) -> tup
 
 
 def made(folder: Folder, group: ShardGroup) -> int:
-    """Return how many shards of a group are committed, from looks alone."""
+    """Return how many shards of a group are committed; reads no file."""
     return sum(folder.size(shard_path(group.stage, key)) is not None for key in group.shards.values())
 
 
 def unfinished(work: KeyedStage, job: ComputeContext, shards: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the shards that are not there although their files still are what the run began with.
+    """Return the missing shards whose input files have not changed since the parent run began.
 
-    A take whose file changed meanwhile is not counted: its reject is written by the run that began.
+    A take whose file changed is not counted: the parent run writes its reject.
     """
     narrow = _narrow(work, frozenset(shards))
     done = finished_shards(narrow, job.folder)
@@ -169,27 +169,27 @@ def compute_group(
     group: ShardGroup,
     progress: Progress = no_progress,
 ) -> GroupOutcome:
-    """Compute and commit the shards of a group; no manifest, and what counts stays what it was.
+    """Compute and commit the shards of a group; no manifest is written, and the current output stays.
 
-    Shards that are there already are skipped.
+    Shards that exist already are skipped.
 
     Args:
-        config: as `handed` gave it.
-        run: likewise.
+        config: from `handed`.
+        run: from `handed`.
         stages: all stages by name.
-        group: which shards, and the keys that must come out.
+        group: the shards and their expected keys.
         progress: called with (done, total, what).
 
     Raises:
-        InputError: stage, settings or files are not what they were where the run began; names what differs. Shards
-            that agree are computed first.
-        StoreError: an input is not there, or the disk failed.
+        InputError: stage, settings or files differ from those of the parent run; names the differences. Shards that
+            agree are computed first.
+        StoreError: an input is missing, or the disk failed.
     """
     clock, stage = time.monotonic(), stages[group.stage]
     if stage.version != group.version:
         raise InputError(
-            f"stage {stage.name} has version {stage.version} here and {group.version} where the run began; "
-            "bring both checkouts to the same state and run again"
+            f"stage {stage.name} has version {stage.version} here but {group.version} in the parent run; bring both "
+            "checkouts to the same state and run again"
         )
     with in_use(run.root, GC_WAIT_S, run.protocols):
         folder = open_folder(run.root, run.protocols)
@@ -227,20 +227,20 @@ def _compute_missing(work: KeyedStage, job: ComputeContext, clock: float) -> Gro
 def _differences(
     folder: Folder, resolved: ResolvedStage, digest_of: Mapping[str, str], group: ShardGroup, same: frozenset[str]
 ) -> str:
-    """State what is not as it was where the run began, for the first shards that differ."""
+    """Return in words how the first shards differ from those of the parent run."""
     here = {source.shard: unit_sources(source, digest_of) for source in resolved.sources}
     there = read_notes(folder, group.stage, group.key)
     differ = sorted(set(group.shards) - same)
     differences = "; ".join(f"{name} ({_difference(here.get(name), there.get(name))})" for name in differ[:5])
     return (
-        f"{group.stage}: {len(differ)} of {len(group.shards)} {group.unit}s are not here what they were where the run "
-        f"began: {differences}; root and corpus must be the same folders for every worker"
+        f"{group.stage}: {len(differ)} of {len(group.shards)} {group.unit}s differ from those of the parent run: "
+        f"{differences}; root and corpus must be the same folders for every worker"
     )
 
 
 def _difference(here: UnitSources | None, there: UnitSources | None) -> str:
     if there is None:
-        return "the notes of the run are not below this root"
+        return "the notes of the run are not under this root"
     if here is None:
         return "not among the sources here"
     files = [path for path in there.files.keys() | here.files.keys() if there.files.get(path) != here.files.get(path)]
@@ -255,32 +255,31 @@ def gather(
     groups: tuple[ShardGroup, ...],
     reasons: Mapping[int, str],
 ) -> tuple[Source, ...]:
-    """Return the sources that are left to the run that began; refuse to go on while a group is not done.
+    """Return the sources left to the parent run; fail while a group is not done.
 
-    What failed elsewhere must be seen, not made up for. Left are only takes whose files changed meanwhile.
+    A failure elsewhere must be seen, not repaired silently. Only takes whose files changed meanwhile are left.
 
     Args:
         work: the stage as a whole.
         job: where it is computed.
-        pending: what was shared out.
-        groups: in which groups.
+        pending: sources that were shared out.
+        groups: their groups.
         reasons: number of a group -> why it failed.
 
     Raises:
-        StoreError: names the groups, their unfinished shards and the reasons.
+        StoreError: a group failed; names groups, unfinished shards and reasons.
     """
     left = {group.number: unfinished(work, job, group.shards) for group in groups}
     unit = work.resolved.stage.shard_by
     bad = [
-        f"group {number} ({len(names)} {unit}s unfinished, {names[0]} for one): "
-        f"{reasons.get(number, 'no reason known')}"
+        f"group {number} ({len(names)} {unit}s unfinished, e.g. {names[0]}): {reasons.get(number, 'no reason known')}"
         for number, names in left.items()
         if names
     ]
     if bad:
         raise StoreError(
-            f"stage {work.resolved.stage.name}: {len(bad)} of {len(groups)} groups failed; what is finished is "
-            f"kept, run again: {'; '.join(bad)}"
+            f"stage {work.resolved.stage.name}: {len(bad)} of {len(groups)} groups failed; finished shards are kept, "
+            f"run again: {'; '.join(bad)}"
         )
     done = finished_shards(_narrow(work, frozenset(source.shard for source in pending)), job.folder)
     return tuple(source for source in pending if source.shard not in done)

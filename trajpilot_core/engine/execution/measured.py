@@ -1,6 +1,6 @@
-"""What a stage takes while it computes: memory of its processes, of the GPU, and its scratch, sampled in a thread.
+"""Resources of a running stage: memory of its processes and of the GPU, and its scratch, sampled in a thread.
 
-What lasts shorter than a look may be missed. Reads /proc; elsewhere nothing is measured. Imports no torch.
+Peaks shorter than the sampling interval may be missed. Reads /proc; without it nothing is measured. Imports no torch.
 """
 
 import ctypes
@@ -19,14 +19,14 @@ from schemas.config import RunOptions
 from trajpilot_core.engine.execution.scratch import scratch_folder
 
 LOOK_S, LONGEST_S, AT_REST = 0.2, 3.0, 20
-"""Seconds between two looks at the memory: at least, at most, and in units of what a look takes."""
+"""Seconds between two samples: at least, at most, and in units of the duration of a sample."""
 BLOCK_BYTES = 512
-"""Unit in which a file system counts what a file has."""
+"""Unit of st_blocks."""
 
 
 @dataclass
 class Peaks:
-    """The most bytes that were seen."""
+    """Highest number of bytes sampled."""
 
     memory: int = 0
     gpu: int = 0
@@ -35,7 +35,7 @@ class Peaks:
 
 @contextmanager
 def watched(run: RunOptions, stage: str, device: str) -> Iterator[Peaks]:
-    """Sample the memory of this process and of all that it starts, and the stage's scratch, while the block runs."""
+    """Sample the memory of this process and its children, and the stage's scratch, while the block runs."""
     release_heap()
     peaks, ended, others = Peaks(), threading.Event(), set(family(os.getpid())[1:])
 
@@ -60,7 +60,7 @@ def watched(run: RunOptions, stage: str, device: str) -> Iterator[Peaks]:
 
 
 def release_heap() -> None:
-    """Give freed memory of this process back to the system: stages before may have left gigabytes of it in heaps."""
+    """Return freed memory to the system: earlier stages may have left gigabytes in the heap."""
     pa.default_memory_pool().release_unused()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
     if trim is not None:
@@ -68,7 +68,7 @@ def release_heap() -> None:
 
 
 def family(process: int) -> list[int]:
-    """Return a process and all that it started, as far as they live; it alone where the system does not list them."""
+    """Return a process and its living descendants; it alone where the system does not list them."""
     found = [process]
     for one in found:
         with suppress(OSError):  # it has ended
@@ -78,7 +78,7 @@ def family(process: int) -> list[int]:
 
 
 def anonymous_bytes(process: int) -> int:
-    """Return the memory of a process that is no file's; 0 where it has ended or the system does not report it."""
+    """Return the anonymous memory of a process; 0 where it has ended or the system does not report it."""
     with suppress(OSError):
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
         return next((1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
@@ -86,7 +86,7 @@ def anonymous_bytes(process: int) -> int:
 
 
 def gpu_peak(device: str, *, reset: bool = False) -> int:
-    """Return the most bytes that torch has allocated on a GPU in this process, perhaps to count from now on."""
+    """Return the peak bytes that torch has allocated on a GPU in this process; `reset` starts a new count."""
     if not device.startswith("cuda") or "torch" not in sys.modules:
         return 0
     import torch
@@ -99,7 +99,7 @@ def gpu_peak(device: str, *, reset: bool = False) -> int:
 
 
 def scratch_bytes(run: RunOptions, stage: str) -> int:
-    """Return what the scratch of a stage has on disk, that of an interrupted run included."""
+    """Return the bytes on disk of a stage's scratch, including that of interrupted runs."""
     found = 0
     for folder in scratch_folder(run, stage).parent.glob(f"{stage}-*"):
         for place, _, names in os.walk(folder):

@@ -1,4 +1,4 @@
-"""Scratch: folders in which computations keep what a later attempt can go on with. Nothing that counts lies there."""
+"""Scratch: folders with files from which a later attempt can resume. Results are never there."""
 
 import fcntl
 import logging
@@ -20,7 +20,7 @@ LEASE = ".lease"
 
 
 def scratch_folder(run: RunOptions, name: str) -> Path:
-    """Return the private folder of a computation: below the root, or below the system's where the root is remote."""
+    """Return the private folder of a computation: below the root, or in the temporary folder where that is remote."""
     if "://" in run.root and not run.root.startswith("file:"):
         return Path(tempfile.gettempdir()) / f"trajpilot-{fingerprint(run.root)[:16]}" / name
     return Path(run.root.removeprefix("file://")).absolute() / "scratch" / name
@@ -28,13 +28,13 @@ def scratch_folder(run: RunOptions, name: str) -> Path:
 
 @contextmanager
 def leased(run: RunOptions, name: str) -> Iterator[Path]:
-    """Hold a folder of scratch alone, as a killed computation of the same name left it.
+    """Lock a scratch folder, which may contain files of a killed computation of the same name.
 
-    Where another process is at work in it, the computation gets a folder of its own and begins anew; that one is
-    removed at the end. The lease goes with its holder, however it ends.
+    Where another process has locked it, the computation starts again in a new folder, which is removed at the end. The
+    lock is released when the process exits, even on a crash.
 
     Args:
-        run: where scratch is.
+        run: location of the root.
         name: of the folder.
     """
     folder = scratch_folder(run, name)
@@ -54,7 +54,7 @@ def leased(run: RunOptions, name: str) -> Iterator[Path]:
 
 
 def _lease(folder: Path) -> FileIO | None:
-    """Lock a folder; None where another process holds it. On a file system without locks nothing is locked."""
+    """Lock a folder; None where another process has locked it. On a file system without locks nothing is locked."""
     while True:
         with naming_failures("make the scratch folder", folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def _lease(folder: Path) -> FileIO | None:
             return None
         except OSError:
             return handle
-        with suppress(FileNotFoundError):  # its last holder may have removed the folder in between
+        with suppress(FileNotFoundError):  # its previous holder may have removed the folder in between
             if os.path.samestat(os.fstat(handle.fileno()), (folder / LEASE).stat()):
                 return handle
         handle.close()

@@ -1,7 +1,7 @@
-"""Shards that are committed already and can be reused.
+"""Committed shards that can be reused.
 
-Paths do not enter a shard's key, so that a corpus that was moved is the same corpus. Reject rows name files, however:
-the shard of a take that was renamed is reused only if none of its rejects names a file of before.
+Paths do not enter a shard's key, since a moved corpus is the same corpus. But reject rows name files: the shard of a
+renamed take is reused only if none of its rejects names an old path.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from trajpilot_core.store.parquet import read_table
 
 
 def finished_shards(work: KeyedStage, folder: Folder) -> dict[str, ShardRecord]:
-    """Return the shards of a stage that are committed already, by name."""
+    """Return the committed shards of a stage, by name."""
     stage = work.resolved.stage.name
     found = {shard: usable_shard(folder, stage, key) for shard, key in work.shard_keys.items()}
     done = {shard: record for shard, record in found.items() if record is not None}
@@ -33,7 +33,7 @@ def finished_shards(work: KeyedStage, folder: Folder) -> dict[str, ShardRecord]:
 
 
 def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
-    """Return the record of a finished shard whose files are all there; None means: compute."""
+    """Return the record of a finished shard with all its files; None: compute."""
     record = unless_damaged(read_sealed, folder, ShardRecord, shard_path(stage, key))
     if record is None or missing_files(folder, stage, record):
         return None
@@ -41,7 +41,7 @@ def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
 
 
 def _misnamed(work: KeyedStage, folder: Folder, done: Mapping[str, ShardRecord]) -> set[str]:
-    """Return the shards whose rejects name a file that the take no longer has."""
+    """Return the shards with rejects that name a file that the take no longer has."""
     rejecting = {shard: record for shard, record in done.items() if record.rejects.rows}
     if not rejecting:
         return set()
@@ -52,7 +52,7 @@ def _misnamed(work: KeyedStage, folder: Folder, done: Mapping[str, ShardRecord])
 
 
 def _noted(work: KeyedStage, folder: Folder) -> dict[str, set[str]]:
-    """Return the files of those takes of the output that counts whose shards are the ones that are asked for."""
+    """Return the noted files of the takes whose shards in the current output have the same keys."""
     current = unless_damaged(current_manifest, folder, work.resolved.stage.name)
     if current is None:
         return {}
@@ -62,7 +62,7 @@ def _noted(work: KeyedStage, folder: Folder) -> dict[str, set[str]]:
 
 
 def _named(work: KeyedStage, folder: Folder, record: ShardRecord) -> set[str]:
-    """Return the files that the rejects of a shard name; a damaged table names one that does not exist."""
+    """Return the files that the rejects of a shard name; {""}, which matches no file, where the table is damaged."""
     base = stage_folder(work.resolved.stage.name)
     try:
         tables = [read_table(verified_file(folder, base, file), ["source_file"]) for file in record.rejects.files]

@@ -1,4 +1,4 @@
-"""Where a stage puts its results: files at once, visible only when the executor commits."""
+"""The sink of a stage: files are written immediately and become visible when the executor commits."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,34 +20,34 @@ from trajpilot_core.store.parquet import open_parquet, table_bytes, tables_bytes
 from trajpilot_core.store.tensors import Tensors, tensors_bytes
 
 ABOUT = "about.json"
-"""What holds for all models of an entry; suffix of a file."""
+"""File of facts about all models of an entry."""
 
 
 @dataclass
 class StageSink:
-    """Collects what one stage writes.
+    """Collects the results of one stage.
 
-    A stage that is sharded by take uses `shard` alone, one whose shards are trainings `training` alone; any other, and
-    what a training and the conclusion of a stage write, the rest.
+    A stage sharded by take uses only `shard`, one whose shards are trainings only `training`. All other methods are for
+    stages without shards, for the share of a training, and for the conclusion of a stage.
     """
 
     folder: Folder
     stage: AnyStage
     below: str
-    """Folder of its files below the stage's: the stage's key, or that of a shard."""
+    """Folder of its files below the stage's folder: the key of the stage or of a shard."""
     shard_keys: Mapping[str, str] = field(default_factory=dict)
     """Shards to deliver, and their keys."""
     unstable: Callable[[str], list[str]] = lambda shard: []
     """Shard -> its input files that changed since they were hashed."""
     delivered: Callable[[int], None] = lambda n_done: None
-    """Called with the number of shards that are done."""
+    """Called with the number of finished shards."""
     entries: dict[str, Entry] = field(default_factory=dict)
     written: dict[str, dict[str, FileEntry]] = field(default_factory=dict)
-    """Entry of models that `models` has not ended yet -> key -> file."""
+    """Entry of models that `models` has not completed yet -> key -> file."""
     about: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Entry of models that `models` has not ended yet -> what holds for them, as far as shards have said it."""
+    """Entry of models that `models` has not completed yet -> facts about them from shards."""
     whole: bool = True
-    """The stage, or this part of it, is written as a whole; else shard by shard."""
+    """The stage, or this part of it, is written as a whole; False: shard by shard."""
     rejects: list[Reject] = field(default_factory=list)
     counts: tuple[int, int] | None = None
     shards: dict[str, ShardRecord] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class StageSink:
         self.entries[name] = entry_of("table", [self._write("parquet", table_bytes(table), table.num_rows)])
 
     def table_in_parts(self, name: str, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Write a declared table from parts; memory holds one of them, and the file as it is packed."""
+        """Write a declared table from parts; one part at a time is in memory, next to the packed file."""
         self._claim(name)
         content = tables_bytes(parts, schema, LARGEST_FILE_BYTES)
         with open_parquet(content) as file:
@@ -72,13 +72,13 @@ class StageSink:
         self._claim(name)
         files = self.written.setdefault(name, {})
         if not key:
-            raise StoreError(f"stage {self.stage.name} writes a model of {name!r} without a key; give it one")
+            raise StoreError(f"stage {self.stage.name} writes a model of {name!r} without a key")
         if key in files:
-            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r} twice; keys differ")
+            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r} twice; keys must be unique")
         files[key] = self._write("safetensors", tensors_bytes(tensors), 0).replace(key=key)
 
     def models(self, name: str, about: Mapping[str, str]) -> None:
-        """End a declared entry of models; its files stand sorted by key, whatever the order of their writing."""
+        """Complete a declared entry of models; its files are sorted by key, in whatever order they were written."""
         self._claim(name)
         files = self.written.pop(name, {})
         facts = joined(self.stage.name, [self.about.pop(name, {}), about])
@@ -96,12 +96,12 @@ class StageSink:
         self.rejects.extend(rejects)
 
     def count(self, n_in: int, n_out: int) -> None:
-        """State rows in and out."""
+        """Record rows in and out."""
         self._not_sharded("count")
         self.counts = (n_in, n_out)
 
     def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
-        """Commit one shard at once; where its files changed meanwhile, its rows are replaced by one reject."""
+        """Commit one shard immediately; if its input files changed meanwhile, one reject replaces its rows."""
         self._asked_for(shard)
         changed = self.unstable(shard)
         if changed:
@@ -115,10 +115,10 @@ class StageSink:
 
     @contextmanager
     def training(self, shard: str) -> Iterator["StageSink"]:
-        """Open the share of one training; its record is written last, when the block ends well.
+        """Open the share of one training; its record is written last, when the block succeeds.
 
         Raises:
-            InputError: files that it reads changed meanwhile; what it has learned belongs to no state of them.
+            InputError: input files changed meanwhile, so the model belongs to no single state of them.
         """
         self._asked_for(shard)
         key = self.shard_keys[shard]
@@ -130,7 +130,7 @@ class StageSink:
             raise InputError(f"{shown} changed while {self.stage.name} read it; run again when nothing writes there")
         first = self.stage.writes[0]
         if first not in share.entries:
-            raise StoreError(f"stage {self.stage.name}, training {shard!r}: it ended without {first}")
+            raise StoreError(f"stage {self.stage.name}, training {shard!r}: ended without {first}")
         record = ShardRecord(
             stage=self.stage.name,
             key=key,
@@ -148,7 +148,7 @@ class StageSink:
 
     def _asked_for(self, shard: str) -> None:
         if shard not in self.shard_keys:
-            raise StoreError(f"stage {self.stage.name} delivers the shard {shard!r}, which it was not asked for")
+            raise StoreError(f"stage {self.stage.name} delivers the shard {shard!r}, which is not pending")
 
     def _commit_shard(
         self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int, *, visible: bool
@@ -178,7 +178,7 @@ class StageSink:
         if name not in self.stage.writes:
             declared = ", ".join(self.stage.writes) or "nothing"
             raise StoreError(
-                f"stage {self.stage.name} writes {name[:80]!r}, but declares only {declared}; see Stage.writes"
+                f"stage {self.stage.name} writes {name[:80]!r} but declares only {declared}; see Stage.writes"
             )
         if name in self.entries:
             raise StoreError(f"stage {self.stage.name} writes {name!r} twice")
@@ -186,16 +186,16 @@ class StageSink:
     def _not_sharded(self, what: str) -> None:
         if not self.whole:
             raise StoreError(
-                f"stage {self.stage.name} is sharded by {self.stage.shard_by}; it hands over {what!r} shard by shard, "
-                "with Sink.shard or Sink.training"
+                f"stage {self.stage.name} is sharded by {self.stage.shard_by}; write {what!r} with Sink.shard "
+                "or Sink.training"
             )
 
 
 def joined(stage: str, facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Join what was said of the models of one entry.
+    """Merge the facts about the models of one entry.
 
     Raises:
-        StoreError: two statements contradict each other.
+        StoreError: two facts contradict each other.
     """
     found: dict[str, str] = {}
     for part in facts:
@@ -217,7 +217,7 @@ def write_rejects(folder: Folder, stage: str, below: str, rejects: Iterable[Reje
 
 
 def count_codes(rejects: Iterable[Reject]) -> dict[str, int]:
-    """Return code -> units lost, or rows touched where the code costs none; sorted by code."""
+    """Return code -> units lost, or rows affected where the code drops none; sorted by code."""
     found: Counter[str] = Counter()
     for row in rejects:
         found[row.code.value] += row.n_units if row.severity == "drop" else 1
@@ -225,13 +225,13 @@ def count_codes(rejects: Iterable[Reject]) -> dict[str, int]:
 
 
 def check_balance(where: str, n_in: int, n_out: int, rejects: Iterable[Reject]) -> None:
-    """Check that no row vanished.
+    """Check that rows in equal rows out plus units lost to rejects.
 
     Raises:
-        StoreError: rows in differ from rows out plus units lost.
+        StoreError: they differ.
     """
     lost = sum(row.n_units for row in rejects)
     if n_in != n_out + lost:
         raise StoreError(
-            f"{where}: {n_in} rows in, but {n_out} out + {lost} rejected = {n_out + lost}; a row has no reason"
+            f"{where}: row count mismatch: {n_in} in, {n_out} out, {lost} rejected; every dropped row needs a reject"
         )

@@ -1,4 +1,4 @@
-"""What differs between two outputs of one stage: settings by name, and takes."""
+"""Differences between two outputs of one stage: settings by name, and takes."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from trajpilot_core.store.history import find_manifest
 from trajpilot_core.store.reading import read_entry_table
 
 BETWEEN = "\x1f"
-"""Joins the columns of a row into one text (the separator of units in ASCII; no label holds it)."""
+"""Joins the columns of a row into one text (the ASCII unit separator, which no label contains)."""
 TAKE = "take_id"
 DIGEST = re.compile(r"'[0-9a-f]{64}'")
 LONGEST = 60
@@ -47,13 +47,13 @@ def _shown(config: Mapping[str, JsonValue], name: str) -> str:
 
 
 def takes_behind(folder: Folder, now: Manifest, entry: str, before: str) -> list[str] | None:
-    """Return the takes in which an entry differs from what it was, sorted; None where that is unknown.
+    """Return the takes in which an entry differs from an earlier state, sorted; None where that is unknown.
 
     Args:
         folder: the root.
-        now: the output that counts.
+        now: the current output.
         entry: one of its entries.
-        before: fingerprint of the entry as a reader of it knew it.
+        before: fingerprint of the entry in the earlier state.
     """
     try:
         old = find_manifest(folder, now.stage, entry, before)
@@ -68,7 +68,7 @@ def takes_behind(folder: Folder, now: Manifest, entry: str, before: str) -> list
 
 
 def content_by_take(manifest: Manifest, entry: str) -> dict[str, str]:
-    """Return take -> content of its shard; the files of a sharded entry lie under the keys of their shards."""
+    """Return take -> digest of its shard; the files of a sharded entry are in folders named by shard keys."""
     content = {file.name.split("/")[1]: file.sha256 for file in manifest.entries[entry].files}
     shards = {name.removeprefix("shard:"): key for name, key in manifest.inputs.items() if name.startswith("shard:")}
     return {take: content.get(key, "") for take, key in shards.items()}
@@ -80,7 +80,7 @@ def differing(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 
 
 def takes_of_rows(old: pa.Table, new: pa.Table) -> list[str]:
-    """Return the takes of the rows that stand in one of two tables only; both have the column `take_id`."""
+    """Return the takes with a row that only one of two tables has; both have the column `take_id`."""
     if old.column_names != new.column_names:
         return sorted({*old[TAKE].to_pylist(), *new[TAKE].to_pylist()})
     texts = [_texts(table) for table in (old, new)]

@@ -1,4 +1,4 @@
-"""Whether the data root has changed since that was last reported: reported once, and only when it has come to rest."""
+"""Reports once that the data root has changed, as soon as it no longer changes."""
 
 from collections.abc import Mapping
 
@@ -15,20 +15,20 @@ NOTE = "watch.json"
 
 
 class Watched(Record):
-    """What the last look saw, and what was looked into last: digests of `listing`."""
+    """Digests of `listing`: at the last check, and at the last report."""
 
     seen: str
     told: str | None
 
 
 def noticed(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
-    """Look once; return what is stale and why, when this look saw the same files as the last one and they are news.
+    """Check once; return what is stale and why, if files equal those of the last check, not of the last report.
 
-    Two equal looks mean that no download is under way. Only other files are news: neither a run at work, which leaves
-    fewer stages stale from look to look, nor a take that no run can fix starts another run.
+    Two equal checks mean that no download is running. Only changed files count: neither a running pipeline, which has
+    fewer stages stale from check to check, nor a take that no run can fix triggers another run.
 
     Raises:
-        InputError: the data root is not there.
+        InputError: the data root does not exist.
         StoreError: the root cannot be read or written.
     """
     folder = open_folder(run.root, run.protocols)
@@ -41,11 +41,11 @@ def noticed(stages: Mapping[str, AnyStage], config: PipelineConfig, run: RunOpti
 
 
 def listing(run: RunOptions) -> list[str]:
-    """Return one line per file of the data root: path, size, and time or version. Nothing is read.
+    """Return one line per file of the data root: path, size, and time or version. No file is read.
 
     Raises:
-        InputError: the data root is not there.
-        StoreError: it is no address that may be opened.
+        InputError: the data root does not exist.
+        StoreError: its address may not be opened.
     """
     corpus = open_corpus(run.data_root)
     files = corpus.fs.find(corpus.root, detail=True)

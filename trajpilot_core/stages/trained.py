@@ -1,0 +1,119 @@
+"""Stages whose shards are trainings: one declaration, from which sources, run and conclusion of a stage follow."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
+
+from pydantic import JsonValue
+
+from schemas.arrow import table_of
+from schemas.results import CurvePoint
+from trajpilot_core.data.cross_fitting import Chain
+from trajpilot_core.engine.stage import Config, Inputs, Source, Stage, Work
+
+if TYPE_CHECKING:
+    from trajpilot_core.training.jobs import Train, TrainingJob
+
+Trainings: TypeAlias = Mapping[str, tuple[Chain, int, str]]
+"""Name of a training -> its chain, seed and variant."""
+Facts: TypeAlias = dict[str, JsonValue]
+
+
+class Fits(NamedTuple):
+    """Trainings that are ready to run: their inputs are in scratch."""
+
+    jobs: "Mapping[str, TrainingJob]"
+    """By the name of the training, which is also the key of its model."""
+    train: "Train"
+    about: "Callable[[TrainingJob], Mapping[str, str]]"
+    """What the entry notes about the model of a job: its shape, the takes that it was fitted on."""
+    floors: Mapping[str, list[CurvePoint]] = {}
+    """Training -> scores of rows without a model that its table of curves begins with."""
+    trials: int | None = None
+    """Trials of each job, of which dev chooses one; None: there is no grid."""
+
+
+@dataclass(frozen=True)
+class TrainedStage(Generic[Config]):
+    """What a stage of trainings states: which there are, what decides each, and how they are prepared."""
+
+    entry: str
+    """Of its models."""
+    curves: str
+    """Table of their curves."""
+    trainings: Callable[[Inputs, Config], Trainings]
+    facts: Callable[[Inputs, Config, Trainings], Mapping[str, Facts]]
+    """Training -> what decides its result; must not import torch."""
+    fits: Callable[[Work[Config], Trainings], Fits | None]
+    """Write the inputs of pending trainings to scratch; None: they are committed already."""
+    conclude: Callable[[Work[Config]], None] | None = None
+    """None: `conclude_windows`."""
+    results: tuple[str, ...] = ()
+    """Entries that the conclusion writes."""
+
+
+def trained_stage(trained: TrainedStage[Config], **declared: Any) -> Stage[Config]:
+    """Return the stage of a declaration.
+
+    Args:
+        trained: its trainings.
+        declared: the other fields of `Stage`.
+    """
+
+    return Stage(
+        writes=(trained.entry, trained.curves, *trained.results),
+        run=partial(run_trainings, trained),
+        shard_by="training",
+        sources=partial(sources_of_trainings, trained),
+        pure_sources=True,
+        uses_gpu=True,
+        conclude=trained.conclude or partial(conclude_windows, trained),
+        **declared,
+    )
+
+
+def sources_of_trainings(trained: TrainedStage[Config], inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
+    """Return one source per training."""
+    known = trained.trainings(inputs, cfg)
+    facts = trained.facts(inputs, cfg, known) if known else {}
+    return [Source(name, facts=facts[name]) for name in known]
+
+
+def conclude_windows(trained: TrainedStage[Config], work: Work[Config]) -> None:
+    """Write the settings of the models, and an empty table of curves where there is no training; rows are windows."""
+    if not work.trained:
+        work.sink.table(trained.curves, table_of(CurvePoint, []))
+    work.sink.models(trained.entry, {"config": work.config.model_dump_json()})
+    n_windows = work.inputs.table("windows", ["horizon"]).num_rows
+    work.sink.count(n_windows, n_windows)
+
+
+def run_trainings(trained: TrainedStage[Config], work: Work[Config]) -> None:
+    """Run the pending trainings of a stage; each is committed as soon as it has ended."""
+    from trajpilot_core.training.jobs import best_trial, job_result, run_jobs
+
+    pending = {source.shard for source in work.pending}
+    wanted = {name: of for name, of in trained.trainings(work.inputs, work.config).items() if name in pending}
+    fits = trained.fits(work, wanted) if wanted else None
+    if fits is None:
+        return
+    name_of = {job: name for name, job in fits.jobs.items()}
+
+    def ended(job: "TrainingJob") -> None:
+        name = name_of[job]
+        weights, curve = job_result(job) if fits.trials is None else best_trial(job, fits.trials)[1:]
+        with work.sink.training(name) as share:
+            share.model(trained.entry, name, {key: value.numpy() for key, value in weights.items()})
+            share.table(trained.curves, table_of(CurvePoint, [*fits.floors.get(name, []), *curve]))
+            share.models(trained.entry, fits.about(job))
+
+    run_jobs(list(name_of), fits.train, work.runtime, ended)
+
+
+def variants_by_chain(wanted: Trainings) -> dict[tuple[Chain, int], tuple[str, ...]]:
+    """Return (chain, seed) -> the variants to train, in the order of `wanted`."""
+    variants: dict[tuple[Chain, int], tuple[str, ...]] = {}
+    for chain, seed, variant in wanted.values():
+        variants[chain, seed] = (*variants.get((chain, seed), ()), variant)
+    return variants
