@@ -4,7 +4,7 @@ Shapes: B windows of one horizon H, S candidates, M middle steps, G tokens, D fe
 U numbers of a motion, R ranked labels. Source: docs/decisions/latent-planning.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -16,12 +16,10 @@ from schemas.latent import LATENT_VARIANTS, LatentConfig, LatentVariant
 from trajpilot_core.data.chains import fit_takes, frozen
 from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
-from trajpilot_core.errors import LeakError
 from trajpilot_core.memory import in_parts
-from trajpilot_core.methods.base import SEEN, Answers
+from trajpilot_core.methods.base import RANKED, SEEN, Answers, Method
 from trajpilot_core.methods.latent import CEM, CEM_BANK, CEM_GOAL, CEM_TRUTH, NO_TRAJ, ORACLE, RANDOM_BANK, ROWS
-from trajpilot_core.methods.plans import RANKED
-from trajpilot_core.methods.sight import STRIDE, same
+from trajpilot_core.methods.sight import exchanged, refuse_leaks, same, spread
 from trajpilot_core.models.blocks import KeysValues
 from trajpilot_core.models.latent import LatentHead, LatentPredictor, LatentShape, StepInputs, l1_between, targets_of
 from trajpilot_core.models.latent_candidates import FoldedPredictor, Moves, StepsAsked, folded, values_of
@@ -254,38 +252,26 @@ def answer_windows(
 def check_latent_sight(
     models: LatentModels, data: PlanningData, segments_PH: Tensor, bank: NeighbourBank, keys: EndKeys, fitted: Tensor
 ) -> None:
-    """Ask every row about (P, H) windows again after what it says it does not see was exchanged.
+    """Check on (P, H) windows that every row sees no more than it declares.
 
     Args:
-        data: its tensors are changed for the moment of the second question.
+        data: its tensors are changed during the check.
         segments_PH: windows of as many takes.
         fitted: (n,) long, training segments that stand in.
 
     Raises:
-        LeakError: a row answers otherwise: it sees more than it declares.
+        LeakError: a row sees more.
     """
     random_P = random_entries(bank, data.segment_take[segments_PH[:, 0]], 0)
-    ask = partial(answer_windows, models, data, segments_PH, bank, keys, random_P)
-    whole = ask()
-    for sees in dict.fromkeys(row.sees for row in ROWS if row.sees != "truth"):
-        shown = SEEN[sees]
-        mids, every = torch.unique(segments_PH[:, 1:-1]), torch.unique(segments_PH)
-        ends = torch.unique(segments_PH[:, [0, -1]])
-        looks = mids[~torch.isin(mids, ends)]
-        moves = looks if "mids" not in shown.motion else every[:0]
+    mids, every = torch.unique(segments_PH[:, 1:-1]), torch.unique(segments_PH)
+    looks = mids[~torch.isin(mids, torch.unique(segments_PH[:, [0, -1]]))]
+
+    def answers(rows: Sequence[Method], is_blind: bool) -> dict[str, Answers]:
+        moves = every[:0] if "mids" in SEEN[rows[0].sees].motion else looks
         parts = [(data.labels, every), (data.features, looks), (data.motions, moves)]
-        kept = [tensor[rows].clone() for tensor, rows in parts]
-        for tensor, rows in parts:
-            others = fitted[(torch.arange(len(rows), device=rows.device) * STRIDE) % len(fitted)]
-            tensor[rows] = tensor[others]
-        try:
-            second = ask()
-        finally:
-            for (tensor, rows), before in zip(parts, kept, strict=True):
-                tensor[rows] = before
-        for row in ROWS:
-            if row.sees == sees and not same(whole[row.id], second[row.id]):
-                raise LeakError(
-                    f"the row {row.name!r} says that it sees {sees!r} of a window, but it answers otherwise when what "
-                    f"that leaves out is exchanged (H={segments_PH.shape[1]}); correct evaluation/latent_plans.py"
-                )
+        with exchanged(parts if is_blind else [], partial(spread, fitted)):
+            return answer_windows(models, data, segments_PH, bank, keys, random_P)
+
+    bounded = [row for row in ROWS if row.sees != "truth"]
+    what = f"H={segments_PH.shape[1]}, {len(segments_PH)} windows checked"
+    refuse_leaks(bounded, answers, same, what, "trajpilot_core/evaluation/latent_plans.py")

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trajpilot_core.arrays import Codes
 from trajpilot_core.errors import TrajPilotError
+from trajpilot_core.methods.base import RANKED
 
-RANKED = 5
 ROWS_AT_ONCE = 1 << 17
 Narrow = NDArray[np.int32]
 Columns = dict[str, NDArray[Any]]

@@ -28,9 +28,17 @@ from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
 from trajpilot_core.methods import METHODS
-from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, load_anticipation, retrieved
 from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
+from trajpilot_core.methods.batch import (
+    Anticipation,
+    Scorers,
+    WindowBatch,
+    at_horizon,
+    load_anticipation,
+    load_scorers,
+    retrieve,
+    retrieved_by_start,
+)
 from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, open_planners, planner_rows
 from trajpilot_core.methods.plans import derangement, donors_of
 from trajpilot_core.methods.sequences import Knobs, SequenceModels, fit_sequences
@@ -246,7 +254,7 @@ def batch_of(
 ) -> WindowBatch:
     """Return windows (long of shape (B,)) of the bank's horizon with everything that rows are made from."""
     batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
-    ahead = retrieved(models.anticipation, rows)
+    ahead = retrieved_by_start(models.anticipation, rows)
     return replace(batch, planners=models.planners, goal_dropout=models.goal_dropout, anticipation=ahead)
 
 

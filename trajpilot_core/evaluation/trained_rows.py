@@ -7,7 +7,7 @@ is not above every floor of its table. Names of checks: `trained: <chain>/<model
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from schemas.results import CurvePoint, Judgement, Metric
-from trajpilot_core.methods import METHODS, anticipation, floors, knn_labels, method
+from trajpilot_core.methods import METHODS, anticipation, floors, method, retrieved
 from trajpilot_core.methods.base import Method
 from trajpilot_core.training.convergence import judge_row, judge_scores
 
@@ -16,7 +16,7 @@ TRAINED = "trained: "
 ROW = f"{TRAINED}row "
 JUDGED, JUDGED_BY_HEADS = "M@1", "Mid mAcc"
 """The metric that decides, and the one where class heads rank the labels."""
-FLOORS = (floors.MAJORITY.id, floors.PREVIOUS.id, knn_labels.METHOD.id, anticipation.MAJORITY.id)
+FLOORS = (floors.MAJORITY.id, floors.PREVIOUS.id, retrieved.KNN_LABELS.id, anticipation.MAJORITY.id)
 """Rows that a learned one must lie above; without a goal the last is the only one."""
 
 

@@ -1,7 +1,7 @@
 """Planning in the space of the video encoder: rows that the stage `latent_plans` answers (paper, 3.1 and 3.2).
 
-All but No-Traj share one predictor; labels are read by a classifier of its own. Source:
-docs/decisions/latent-planning.md.
+All but No-Traj share one predictor; a separate classifier reads the labels.
+Source: docs/decisions/latent-planning.md.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""From plans to ranked labels, and the plans that several rows share.
+"""Ranked labels of plans, and the plans that several rows share.
 
 Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answers, P width of a plan.
 Source: paper, 4 and its appendix; docs/decisions/paper-gaps.md (15, 29, 40, 47).
@@ -9,12 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.base import RANKED, Answers
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, roll_out
-
-RANKED = 5
 
 
 def rank_plan(plan_BHP: Tensor, view: ChainView, segments_BH: Tensor) -> Answers:

@@ -1,4 +1,4 @@
-"""The paper's gate-then-rank Scorer (paper, 3.5), and the same without parts (docs/decisions/scorer.md).
+"""The paper's gate-then-rank Scorer (paper, 3.5), and its ablations (docs/decisions/scorer.md).
 
 Axes: B windows of one horizon H.
 """
@@ -45,7 +45,7 @@ def answer(batch: "WindowBatch") -> Answers:
 
 
 def permuted_answers(batch: "WindowBatch") -> Answers:
-    """Answer with the Scorer, every candidate carrying the motion of another one."""
+    """Answer with the Scorer where every candidate has the motion of another one."""
     from trajpilot_core.training.scorer import queries_of
 
     strangers = batch.candidates().strangers
@@ -54,7 +54,7 @@ def permuted_answers(batch: "WindowBatch") -> Answers:
 
 
 def without(ablation: Ablation) -> "Callable[[WindowBatch], Answers | None]":
-    """Return how the Scorer that was trained without a part answers."""
+    """Return the answer function of the Scorer that was trained without a part."""
 
     def ablated(batch: "WindowBatch") -> Answers | None:
         retrieved, ready = batch.candidates(), batch.ready().ablated.get(ablation)

@@ -22,7 +22,7 @@ from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve, without_motion
+from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
@@ -117,7 +117,7 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
         view = with_query(chain.view, clips, horizon, take_id)
         windows = view.data.windows[horizon]
         if clips.motions is None:
-            batch, found = without_motion(view, windows.segments[-1:]), None
+            batch, found = WindowBatch(view, windows.segments[-1:]), None
         else:
             bank = build_bank(chain.view, horizon, chain.scorers.config.key)
             row = torch.tensor([len(windows.window_ids) - 1], device=view.data.features.device)

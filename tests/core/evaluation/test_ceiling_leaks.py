@@ -136,7 +136,7 @@ def test_test_takes_in_the_bank_break_the_ceiling_and_are_named(
 
     monkeypatch.setattr(rows_module, "load_planning_data", all_for_training)
     monkeypatch.setattr(candidates, "retrieve", own_take_too)
-    with pytest.raises(LeakError, match="says that it sees"):
+    with pytest.raises(LeakError, match="declares that it sees"):
         train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)
     monkeypatch.setattr(rows_module, "check_rows", lambda *_: None)  # a guard in front, so that the others are seen
     train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)

@@ -24,9 +24,8 @@ from trajpilot_core.evaluation.predictions import predict_rows
 from trajpilot_core.evaluation.tables import metric_rows, scored_on, take_clusters
 from trajpilot_core.methods import METHODS, anticipation, method, plans
 from trajpilot_core.methods.anticipation import NO_TRAJ, ORACLE, ROWS
-from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, retrieved
 from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.batch import WindowBatch
+from trajpilot_core.methods.batch import Anticipation, WindowBatch, at_horizon, retrieved_by_start
 from trajpilot_core.methods.sight import probe_rows, same
 from trajpilot_core.metrics import of_table
 from trajpilot_core.models.scorer import GateThenRankScorer
@@ -93,8 +92,8 @@ def batch_of_all(data: PlanningData, files: ModelFiles, scorer: ReadyScorer | No
     rows = (data.windows[4].split == 2).nonzero()[:, 0] if rows is None else rows
     segments = data.windows[4].segments[rows]
     models = Anticipation(without_goal(goal_dropout_view(view, files, 0, "cpu")), SCORER, scorer)
-    found = retrieved(at_horizon(models, 4), rows)
-    return WindowBatch(view, segments, fallback_plans(view, segments), anticipation=found)
+    found = retrieved_by_start(at_horizon(models, 4), rows)
+    return WindowBatch(view, segments, anticipation=found)
 
 
 @pytest.fixture(scope="module")

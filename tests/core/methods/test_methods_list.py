@@ -97,7 +97,7 @@ def test_a_row_that_sees_more_than_it_says_is_refused_by_name(made, subtests):
         for lie in said:
             with (
                 subtests.test(f"{lie}, {answer.__name__}"),
-                pytest.raises(LeakError, match=f"'Toy' says that it sees '{lie}'"),
+                pytest.raises(LeakError, match=f"'Toy' declares that it sees '{lie}'"),
             ):
                 rows_with(made, replace(TOY, sees=lie, ceiling="oracle", answer=answer))
     after = made[0].labels, made[0].features, made[0].motions

@@ -16,7 +16,7 @@ from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, grid_of
 from trajpilot_core.evaluation.predictions import predict_rows
-from trajpilot_core.methods import METHODS, hmm, knn_labels, method
+from trajpilot_core.methods import METHODS, method, retrieved, viterbi
 from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.methods.sequences import Knobs, SequenceModels, endpoint_vectors, fit_sequences, hmm_answers
@@ -144,7 +144,7 @@ def test_without_transitions_a_row_is_its_plain_row_and_with_them_others_are_dec
             if PLAIN[row].kind == "cosine":
                 assert torch.equal(plain.ids, joint.ids)
             else:
-                votes = knn_labels.votes(batch)
+                votes = retrieved.votes(batch)
                 behind = plain.scores[:, :, 0] - votes.gather(2, joint.ids[:, :, :1])[:, :, 0]
                 assert float(behind.max()) < 1 / SCORER.candidates, "frequencies decide between votes that are close"
             joint = method(row).answer(linked)
@@ -204,7 +204,7 @@ def test_the_choices_of_every_seed_and_horizon_are_kept(trained) -> None:
 
 
 def test_a_model_that_reads_motion_in_secret_is_refused(trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    liar = replace(hmm.HMM, id="liar", answer=hmm.answer(moving=True))
+    liar = replace(viterbi.HMM, id="liar", answer=viterbi.hmm_answer(moving=True))
     monkeypatch.setattr("trajpilot_core.evaluation.predictions.METHODS", [*METHODS, liar])
     with pytest.raises(LeakError, match="id liar"):
         list(predict_rows(*trained, CONFIG, "test", "cpu", quiet))
