@@ -17,7 +17,7 @@ from trajpilot_core.data.shots import Shots
 from trajpilot_core.errors import LeakError
 from trajpilot_core.models.outcome import MADE, ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.shots import OutcomeChain, find_shots, latents_of, vote
+from trajpilot_core.retrieval.events import OutcomeChain, find_shots, latents_of, vote
 from trajpilot_core.training.fit_outcome import PROBE
 from trajpilot_core.training.outcome_scorer import permuted, shot_queries
 from trajpilot_core.training.scorer import decide

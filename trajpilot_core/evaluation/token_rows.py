@@ -19,7 +19,7 @@ from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.action_token import ActionPredictor, TokenProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.actions import ActionChain, latents_of
+from trajpilot_core.retrieval.events import ActionChain, latents_of
 from trajpilot_core.training.action_scorer import scored
 from trajpilot_core.training.fit_probe import answers
 from trajpilot_core.training.scorer_fit import ScorerDecision

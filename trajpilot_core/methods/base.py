@@ -166,9 +166,7 @@ class Method:
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.predictions is None):
-            raise MethodError(
-                f"method {self.id} has both or neither; give either `answer` or `predictions`"
-            )
+            raise MethodError(f"method {self.id} has both or neither; give either `answer` or `predictions`")
         if self.ceiling is None and self.sees != "truth":
             raise MethodError(
                 f"method {self.id} declares no ceiling; name one of {', '.join(SHOWS)} that has seen at least what the "

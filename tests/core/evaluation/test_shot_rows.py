@@ -14,7 +14,7 @@ from trajpilot_core.data.shots import TEST, Shots, refuse_late
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, SaidOfShots, ShotMethod, check_sight, not_run
 from trajpilot_core.models.outcome import OutcomePredictor
-from trajpilot_core.retrieval.shots import find_shots
+from trajpilot_core.retrieval.events import find_shots
 from trajpilot_core.training.outcome_scorer import permuted
 
 SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)

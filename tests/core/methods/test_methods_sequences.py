@@ -212,5 +212,5 @@ def test_a_model_that_reads_motion_in_secret_is_refused(trained, monkeypatch: py
 
 def test_windows_without_moves_are_refused(trained) -> None:
     batch = replace(batch_of(trained, sequences_of(trained[0])), sequences=None)
-    with pytest.raises(MethodError, match="came without moves between labels"):
+    with pytest.raises(MethodError, match="have no moves between labels"):
         method("hmm").answer(batch)

@@ -62,7 +62,7 @@ def test_a_bank_that_holds_a_take_of_dev_is_refused(monkeypatch: pytest.MonkeyPa
     data = planning_data(WORLD)
     chain, keys = chains_of(data)[0], keys_of(data)
     monkeypatch.setattr(neighbours, "fit_takes", lambda data, chain: torch.arange(9))
-    with pytest.raises(LeakError, match="holds take toy:08"):
+    with pytest.raises(LeakError, match="contains take toy:08"):
         neighbour_bank(data, chain, keys, 3)
 
 

@@ -145,7 +145,7 @@ def some_models(events: ActionEvents) -> token_rows.TokenModels:
     from trajpilot_core.data.chains import load_e_tau
     from trajpilot_core.data.cross_fitting import FINAL
     from trajpilot_core.models.scorer import GateThenRankScorer
-    from trajpilot_core.retrieval.actions import ActionChain
+    from trajpilot_core.retrieval.events import ActionChain
     from trajpilot_core.training.action_scorer import shape_of
     from trajpilot_core.training.scorer_fit import ScorerDecision
 
