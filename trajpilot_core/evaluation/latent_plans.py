@@ -1,4 +1,4 @@
-"""Plans in the space of the video encoder: energies of head motion, the search, and what each row answers.
+"""Plans in the space of the video encoder: energies of head motion, the search, and the answers of each row.
 
 Shapes: B windows of one horizon H, S candidates, M middle steps, G tokens, D feature width, P directions of the search,
 U numbers of a motion, R ranked labels. Source: docs/decisions/latent-planning.md.
@@ -29,14 +29,14 @@ from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank, end_keys
 from trajpilot_core.store.tensors import Models
 
 SEARCHED_STEPS = 1 << 16
-"""Steps of all candidates of the windows that are searched together; those of one window are rolled out at a time."""
+"""Steps of all candidates of the windows that are searched together; windows are rolled out one by one."""
 EnergyName = str
 """One of schemas.latent.ENERGIES, or `goal_step_seen`."""
 
 
 @dataclass(frozen=True)
 class LatentModels:
-    """The frozen models of one seed, and how head motion is searched."""
+    """The frozen models of one seed, and the settings of the search."""
 
     cfg: LatentConfig
     seed: int
@@ -46,7 +46,7 @@ class LatentModels:
 
     @cached_property
     def planner(self) -> FoldedPredictor:
-        """`plan_trajectory`, arranged for candidates."""
+        """Return `plan_trajectory`, arranged for candidates."""
         return folded(self.of_variant["plan_trajectory"])
 
 
@@ -54,7 +54,7 @@ def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, dev
     """Build the models of one seed, in evaluation mode.
 
     Args:
-        data: on the device; the fitted takes decide the directions of the search.
+        data: on the device; the fitted takes determine the directions of the search.
     """
     cfg, shape = LatentConfig.model_validate_json(entry.about["config"]), LatentShape.from_json(entry.about["shape"])
     models: dict[LatentVariant, LatentPredictor] = {
@@ -80,17 +80,17 @@ class LatentWindows:
     goal: Tensor
     """(B, G, D)."""
     seen: list[KeysValues]
-    """With the goal."""
+    """Context with the goal."""
     blind: list[KeysValues]
-    """Without it."""
+    """Context without it."""
 
     @property
     def mids(self) -> int:
-        """M."""
+        """Return M."""
         return self.segments.shape[1] - 2
 
     def roll_out(self, motion_BSMU: Tensor, *, sees_goal: bool = True, with_goal: bool = False) -> Tensor:
-        """Return (B, S, M, G, D) latents under standardised motions; one step more, the goal's, where it is asked."""
+        """Return (B, S, M, G, D) latents under standardised motions; `with_goal` adds the goal's own step."""
         n_steps = self.mids + with_goal
         steps, is_moved = motion_BSMU, torch.ones(n_steps, dtype=torch.bool, device=motion_BSMU.device)
         if with_goal:
@@ -101,7 +101,7 @@ class LatentWindows:
         return out
 
     def energy(self, moves: Moves, name: EnergyName) -> Tensor:
-        """Return (B, S): the l1 distance between the goal's latent and what is predicted of it."""
+        """Return (B, S): the l1 distance between the goal's latent and its prediction."""
 
         def distance(latent_1NGD: Tensor, window: int) -> Tensor:
             return l1_between(latent_1NGD[0], self.goal[window])
@@ -116,8 +116,8 @@ class LatentWindows:
 
         def of_truth(latent_MNGD: Tensor, window: int) -> Tensor:
             logits_MNV = self.models.head(latent_MNGD)
-            own = logits_MNV.gather(-1, truth_BM[window, :, None, None].expand(-1, logits_MNV.shape[1], 1))[..., 0]
-            surprise: Tensor = (logits_MNV.logsumexp(-1) - own).mean(0)
+            true = logits_MNV.gather(-1, truth_BM[window, :, None, None].expand(-1, logits_MNV.shape[1], 1))[..., 0]
+            surprise: Tensor = (logits_MNV.logsumexp(-1) - true).mean(0)
             return surprise
 
         return values_of(self.models.planner, self.seen, moves, StepsAsked(self.mids + 2, self.mids, False), of_truth)
@@ -127,7 +127,7 @@ class LatentWindows:
         return self.models.controls.standardised(self.data.motions[segments_xH[..., 1:-1]])
 
     def answer(self, mids_BMGD: Tensor) -> Answers:
-        """Rank the labels of predicted middles; those of Start and Goal are read from their own latents."""
+        """Rank the labels of predicted middles; those of Start and Goal are read from their true latents."""
         whole = torch.cat([self.start[:, None], mids_BMGD, self.goal[:, None]], 1)
         shares = self.models.head(whole).softmax(-1)
         ids, scores = best(shares.flatten(0, 1), RANKED)
@@ -139,7 +139,7 @@ class LatentWindows:
         return self.answer(self.roll_out(motion_BMU[:, None])[:, 0])
 
     def search(self, energy: Callable[[Moves], Tensor]) -> Tensor:
-        """Return (B, M, U), the motion of the least energy that the cross-entropy method finds."""
+        """Return (B, M, U): the motion of least energy found by the cross-entropy method."""
         models = self.models
         directions = len(models.controls.directions)
         draw = 1_000_003 * models.cfg.seed + 1_009 * models.seed + self.mids
@@ -148,8 +148,8 @@ class LatentWindows:
         def of_controls(controls_BSMP: Tensor) -> Tensor:
             return energy(Moves(controls_BSMP, models.controls.directions))
 
-        found = cross_entropy_search(of_controls, len(self.segments), noise, models.cfg.search)
-        return models.controls.motions(found.controls)
+        best_found = cross_entropy_search(of_controls, len(self.segments), noise, models.cfg.search)
+        return models.controls.motions(best_found.controls)
 
 
 def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor) -> LatentWindows:
@@ -162,7 +162,7 @@ def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor
 
 
 def without_motion(windows: LatentWindows) -> Tensor:
-    """Return (B, M, G, D): what the predictor says that was trained without any trajectory."""
+    """Return (B, M, G, D): predictions of the predictor that was trained without any trajectory."""
     planner, horizon = windows.models.of_variant["plan_none"], windows.segments.shape[1]
     context = planner.encode(windows.start, windows.goal, horizon)
     out: Tensor = planner(context, StepInputs(None), windows.mids, horizon)
@@ -170,7 +170,7 @@ def without_motion(windows: LatentWindows) -> Tensor:
 
 
 def from_bank(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys) -> Tensor:
-    """Return (B, M, U): of retrieved motions that of the least energy; the mean motion where nothing is retrieved."""
+    """Return (B, M, U): the retrieved motion of least energy; the mean motion where nothing is retrieved."""
     data, cfg = windows.data, windows.models.cfg
     take_B = data.segment_take[windows.segments[:, 0]]
     entry_BK = find_neighbours(bank, end_keys(keys, data.features, windows.segments), take_B, cfg.candidates)
@@ -192,33 +192,33 @@ def random_entries(bank: NeighbourBank, take_N: Tensor, seed: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(max(1, len(bank.take)), generator=generator)
-    takes, mine = bank.take.cpu(), take_N.cpu()
-    found = torch.full((len(mine),), -1, dtype=torch.long)
-    drawn = torch.randint(max(1, len(takes)), (len(mine),), generator=generator)
+    takes, own_takes = bank.take.cpu(), take_N.cpu()
+    entries = torch.full((len(own_takes),), -1, dtype=torch.long)
+    first = torch.randint(max(1, len(takes)), (len(own_takes),), generator=generator)
     for step in range(len(takes)):
-        open_ = found < 0
+        open_ = entries < 0
         if not bool(open_.any()):
             break
-        entry = order[(drawn + step) % len(takes)]
-        found = torch.where(open_ & (takes[entry] != mine), entry, found)
-    return found.to(take_N.device)
+        entry = order[(first + step) % len(takes)]
+        entries = torch.where(open_ & (takes[entry] != own_takes), entry, entries)
+    return entries.to(take_N.device)
 
 
 def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, random_B: Tensor) -> dict[str, Answers]:
-    """Return row of the tables -> what it says of the windows.
+    """Return row of the tables -> its answers for the windows.
 
     Args:
         random_B: (B,) long, the random entry of each window.
     """
-    own, found = windows.motions_of(windows.segments), random_B.clamp_min(0)
-    some = len(bank.segments) > 0
-    stranger = windows.motions_of(bank.segments[found]) if some else torch.zeros_like(own)
+    own = windows.motions_of(windows.segments)
+    is_empty = len(bank.segments) == 0
+    other = torch.zeros_like(own) if is_empty else windows.motions_of(bank.segments[random_B.clamp_min(0)])
     motions = {
         ORACLE.id: own,
         CEM.id: windows.search(partial(windows.energy, name="last_mid")),
         CEM_GOAL.id: windows.search(partial(windows.energy, name="goal_step")),
         CEM_BANK.id: from_bank(windows, bank, keys),
-        RANDOM_BANK.id: stranger * (random_B >= 0)[:, None, None],
+        RANDOM_BANK.id: other * (random_B >= 0)[:, None, None],
         CEM_TRUTH.id: windows.search(windows.surprise),
     }
     return {NO_TRAJ.id: windows.answer(without_motion(windows))} | {

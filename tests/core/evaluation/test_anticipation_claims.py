@@ -61,7 +61,7 @@ def test_intervals_decide_where_models_have_learned_what_they_could() -> None:
 
 
 def test_a_row_far_below_what_can_be_known_decides_nothing() -> None:
-    """Planted: No-Traj at 48 % of the way to its ceiling, half of it is asked."""
+    """Planted: No-Traj at 48 % of the way to its ceiling, half of it is required."""
     low = REACHED | {NO_TRAJ.id: 39.0}
     found = {claim.check: verdict for claim, verdict in zip(CLAIMS, verdicts(evidence(1.0, 3.0), low), strict=True)}
     touched = {claim.check for claim in CLAIMS if NO_TRAJ.id in claim[1:3] or claim.variant == SCORER.id}
@@ -69,7 +69,7 @@ def test_a_row_far_below_what_can_be_known_decides_nothing() -> None:
     (said,) = [
         one.detail for one in anticipation_checks(evidence(1.0, 3.0), ceilings(low)) if "Oracle is above" in one.check
     ]
-    assert said.startswith("reached of the ceiling: No-Traj, no goal 48 % of 50 %; by the intervals: holds")
+    assert said.startswith("share of the ceiling: No-Traj, no goal 48 % (50 % required); by the intervals: holds")
 
 
 def test_rows_that_have_learned_unequally_much_are_confounded() -> None:

@@ -210,11 +210,11 @@ def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_w
         comparison.open_side(str(tmp_path / "a"), stages),
     )
     assert comparison.settings(before, now, stages) == {"features: batch": ("8", "3")}
-    with pytest.raises(InputError, match=r"one must; there are [0-9a-f]{8}, [0-9a-f]{8} "):
+    with pytest.raises(InputError, match=r"exactly one must; known evaluations: [0-9a-f]{8}, [0-9a-f]{8} "):
         comparison.open_side(f"{tmp_path / 'a'}@zz", stages)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         comparison.open_side(f"{tmp_path / 'a'}@", stages)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         comparison.open_side(str(tmp_path / "nowhere"), stages)
 
 
@@ -245,17 +245,17 @@ def test_runs_over_other_answers_are_refused_by_name(tmp_path: Path) -> None:
     ids = four["labels"]["label_id"].to_pylist()
     moved = {**four, "label_classes": pa.table({"label_id": ids, "class_id": [ids[0], ids[2], ids[2], ids[2]]})}
     said = refusal(tmp_path / "classes", {"answers": four}, {"answers": four, "config": CLASSES})
-    assert said.startswith("a answers with 4 labels, b with 2 classes of 4 labels: these are different questions")
+    assert said.startswith("a answers with 4 labels, b with 2 classes of 4 labels: these are different tasks")
     assert "--set evaluation.vocabulary=labels or classes" in said
     said = refusal(tmp_path / "gone", {}, {"config": CLASSES})
     assert said.startswith("a answers with labels, b with classes: these are")
     others = answering("cut", "peel", "fry")
     said = refusal(tmp_path / "labels", {"answers": answering("cut", "wash")}, {"answers": others})
-    assert said.startswith("a answers with 2 labels, b with 3 labels, and they are not the same: ")
+    assert said.startswith("a answers with 2 labels, b with 3 labels, and they differ: ")
     assert "only a has 'wash'; only b has 'fry', 'peel'; nothing is paired; give both the same" in said
     said = refusal(tmp_path / "moved", {"answers": four, "config": CLASSES}, {"answers": moved, "config": CLASSES})
-    assert "a answers with 2 classes of 4 labels, b with 2 classes of 4 labels, and they are not the same" in said
-    assert "another class has 'slice'" in said
+    assert "a answers with 2 classes of 4 labels, b with 2 classes of 4 labels, and they differ" in said
+    assert "the class differs for 'slice'" in said
 
 
 def test_classes_that_merge_nothing_are_the_labels_and_are_paired(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_sequence_above_its_ranking_is_a_fault_only_where_each_step_stands_for
     values = {("oracle", 0, 5, "none"): {"MSeq": 100.0, "M@1": 40.0, "M@5": 30.0}}
     found = {j.check: j for j in identity_checks(values, heads)}
     assert found[check].verdict == "holds"
-    assert found[check].detail == "0 rows looked at; not oracle: decoded together"
+    assert found[check].detail == "0 rows checked; not oracle: decoded together"
     assert found["identity: M@1 is at most M@5"].verdict == "fails", "both read the ranking"
     open_rows = decoded_together(linked, has_class_heads=False)
     assert open_rows == set(), "by texts a row has no such sequence: a differing one is a fault, and is bound"

@@ -285,9 +285,9 @@ def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     data, files, scorers, (whole, headroom, shuffles) = made
     result = predict_all(held(data, files, scorers), CONFIG, "cpu", quiet)
     assert pa.concat_tables(result.predictions).equals(whole)
-    assert table_of(Headroom, result.headroom).equals(headroom)
-    assert table_of(ShuffleScore, result.shuffles).equals(shuffles)
-    assert (result.samplings, result.coverage) == ([], []), "neither samples nor masks"
+    assert table_of(Headroom, result.figures.headroom).equals(headroom)
+    assert table_of(ShuffleScore, result.figures.shuffles).equals(shuffles)
+    assert (result.figures.samplings, result.coverage) == ([], []), "neither samples nor masks"
     assert (result.rejects, result.n_in) == ([], result.n_out)
 
 

@@ -142,7 +142,7 @@ def test_a_row_that_another_stage_answered_brings_its_predictions(made):
     elsewhere = replace(TOY, answer=None, predictions="toy_predictions")
     with with_method(elsewhere):
         assert brought(Entries(renamed), "toy_predictions").schema == arrow_schema(Prediction)
-        with pytest.raises(EvaluationError, match="predictions of no_traj, but it is declared for toy"):
+        with pytest.raises(EvaluationError, match="contains predictions of no_traj, but it is declared for toy"):
             brought(Entries(own), "toy_predictions")
         with pytest.raises(EvaluationError, match="has the columns window_id"):
             brought(Entries(own.select(["window_id"])), "toy_predictions")

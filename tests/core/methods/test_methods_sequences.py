@@ -15,7 +15,7 @@ from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, grid_of
-from trajpilot_core.evaluation.predictions import predict_rows
+from trajpilot_core.evaluation.predictions import RowFigures, predict_rows
 from trajpilot_core.methods import METHODS, method, retrieved, viterbi
 from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement
@@ -198,8 +198,9 @@ def test_few_of_many_dev_windows_meet_all_takes() -> None:
 
 
 def test_the_choices_of_every_seed_and_horizon_are_kept(trained) -> None:
-    parts = list(predict_rows(*trained, CONFIG, "test", "cpu", quiet))
-    choices = [choice for part in parts for choice in part.decoding]
+    figures = RowFigures()
+    list(predict_rows(*trained, CONFIG, "test", "cpu", quiet, figures=figures))
+    choices = figures.decoding
     assert [(c.variant, c.horizon) for c in choices] == [(row, h) for h in (3, 4) for row in PLAIN]
 
 

@@ -74,7 +74,7 @@ def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = fro
             Value(one.floor),
             Value(one.ceiling),
             Value(100 * one.share, digits=0),
-            Value(100 * one.asked, digits=0),
+            Value(100 * one.required, digits=0),
         )
         for one in reached_shares(ceilings)
     ]
