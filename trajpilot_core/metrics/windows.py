@@ -1,8 +1,8 @@
 """The metrics of planning windows: recall of ranked answers, exact sequences, accuracies, overlap.
 
 M metrics read the steps between Start and Goal, F metrics all steps. A metrics read all steps after Start, including
-the place of a masked Goal, and only for rows without a goal: the paper prints M@1, M@5, MSeq ("Future") and F@1, F@5, FSeq
-("Full") for anticipation as well, and A metrics are the other reading of its text (docs/decisions/anticipation.md,
+the place of a masked Goal, and only for rows without a goal: the paper prints M@1, M@5, MSeq ("Future") and F@1, F@5,
+FSeq ("Full") for anticipation as well, and A metrics are the other reading of its text (docs/decisions/anticipation.md,
 D 48). The paper's closed tables print Mid mAcc as mAcc, its table of poses has both.
 """
 

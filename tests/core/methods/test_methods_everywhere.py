@@ -150,7 +150,7 @@ def test_it_answers_a_video_of_ones_own_in_its_place(made: Made, monkeypatch: py
 
 def test_its_gate_is_told_in_its_own_words(made: Made) -> None:
     row: Any = SimpleNamespace(row="toy", gate=0.25, threshold=0.5, opened=False)
-    closed = "gate closed: 0.250, opens from 0.500; the No-Traj answer stands"
+    closed = "gate closed: 0.250, opens from 0.500; the answer is that of No-Traj"
     assert gate_said(row) == closed
     row.opened = True
     assert gate_said(row).endswith("; the toy stands")

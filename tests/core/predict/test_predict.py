@@ -181,7 +181,7 @@ def test_poses_whose_times_nothing_relates_to_the_video_are_refused(
     motion_of(soak_root, tmp_path, **asked, trajectory_offset_s=0.0)
     monkeypatch.undo()
     without_timesync = replace(soak_root, trained=replace(soak_root.trained, data_root=str(tmp_path)))
-    with pytest.raises(InputError, match="it is unknown which second of the video"):
+    with pytest.raises(InputError, match="cannot be related to the video"):
         motion_of(without_timesync, tmp_path, **asked)
 
 
@@ -314,7 +314,7 @@ def test_a_root_without_scorers_says_which_stage_to_run(soak_root: Ready, tmp_pa
 
 def test_a_query_that_cannot_be_answered_is_refused_with_the_reason(soak_root: Ready) -> None:
     for changes, said in (
-        ({"video": "/nowhere/at/all.mp4"}, "video /nowhere/at/all.mp4 is not there"),
+        ({"video": "/nowhere/at/all.mp4"}, "video /nowhere/at/all.mp4 does not exist"),
         ({"video": __file__}, "give a video that plays"),
         ({"start": "3.0-2.0"}, "--start 3-2 ends before it begins"),
         ({"start": "1.0-1.05"}, "at least 0.2 s are needed"),
@@ -322,11 +322,11 @@ def test_a_query_that_cannot_be_answered_is_refused_with_the_reason(soak_root: R
         ({"start": "1-3", "goal": "2-4"}, "--goal begins at 2 s, before --start ends at 3 s"),
         ({"horizon": 12}, "--horizon 12: the models were trained for 3, 4"),
         ({"seed": 7}, "--seed 7: there are models of the seeds 0"),
-        ({"trajectory": "/nowhere.csv"}, "trajectory /nowhere.csv is not there"),
+        ({"trajectory": "/nowhere.csv"}, "trajectory /nowhere.csv does not exist"),
         ({"trajectory": __file__, "poses": "odometry"}, "exclude each other"),
-        ({"poses": "pi3"}, "head motion by pi3 cannot be had|needs the package pi3"),
+        ({"poses": "pi3"}, "no head motion from pi3|needs the package pi3"),
         ({"weights": "/nowhere"}, "--weights belongs to --poses pi3"),
-        ({"trajectory": __file__}, "no closed-loop pose file"),
+        ({"trajectory": __file__}, "not a closed-loop pose file"),
     ):
         with pytest.raises(InputError, match=said):
             soak_root.predict(soak_root.window("test"), **changes)
