@@ -106,7 +106,8 @@ def unseen_parts(view: ChainView, segments_PH: Tensor, seen: Seen) -> ExchangedR
     def hidden_rows(shown: frozenset[WindowStep]) -> Tensor:
         """Return the segments, long of shape (n,), of the steps that are not shown."""
         hidden_steps = [segments_PH[:, steps[step]].flatten() for step in STEPS if step not in shown]
-        return torch.unique(torch.cat([every[:0], *hidden_steps]))
+        segments: Tensor = torch.unique(torch.cat([every[:0], *hidden_steps]))
+        return segments
 
     data, looks, moves = view.data, hidden_rows(seen.pixels), hidden_rows(seen.motion)
     parts = [(data.labels, every), (data.features, looks)]

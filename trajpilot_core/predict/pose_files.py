@@ -113,8 +113,8 @@ def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: 
     else:
         raise InputError(
             f"the times in {poses.name} cannot be related to the video, which is not a take of the models' corpus or "
-            "of an Ego-Exo4D download with its timesync file; give --timesync timesync.csv, or with --trajectory-offset "
-            "the second of the video at which the first pose was taken (0: with the first frame)"
+            "of an Ego-Exo4D download with its timesync; give --timesync timesync.csv, or with --trajectory-offset the "
+            "second of the video at which the first pose was taken (0: with the first frame)"
         )
     take = query_take(
         footage,

@@ -75,7 +75,7 @@ def test_rows_and_ceilings_over_different_answers_are_refused_and_over_the_same_
         if of_rows == of_ceilings:
             assert {row.variant for row in compare(predictions, known)} == {"no_traj"}
         else:
-            with pytest.raises(InputError, match="one of them is over labels and the other over classes"):
+            with pytest.raises(InputError, match="one is over labels and the other over classes"):
                 compare(predictions, known)
 
 
