@@ -1,4 +1,4 @@
-"""compare: what two runs were asked, what they read, and their metrics, paired over takes."""
+"""compare: settings and inputs of two runs, and their metrics, paired over takes."""
 
 import sys
 from dataclasses import replace
@@ -42,7 +42,7 @@ def figures(found: Pairing) -> dict[str, tuple[float, float, float]]:
 
 
 def expected() -> dict[str, tuple[float, float, float]]:
-    """The paired difference of the two rows as the evaluation itself draws it."""
+    """The paired difference of the two rows as the evaluation computes it."""
     blocks = predictions_of(PREDICTIONS)
     rows = metric_rows(blocks, "simulated", take_clusters(blocks), CFG)
     kept = [row for row in rows if (row.variant, row.reference, row.pooling) == ("endpoint_traj", "no_traj", "plain")]
@@ -50,7 +50,7 @@ def expected() -> dict[str, tuple[float, float, float]]:
 
 
 def test_the_difference_of_two_runs_is_the_paired_difference_of_the_evaluation() -> None:
-    """The planted fault, takes of one run held against other takes of the other, gives another interval."""
+    """The planted fault, takes paired with other takes of the other run, gives another interval."""
     second = only("endpoint_traj")
     paired = pair(only("no_traj"), second, CFG)
     assert paired.n_takes == 14
@@ -64,7 +64,7 @@ def test_the_difference_of_two_runs_is_the_paired_difference_of_the_evaluation()
     assert abs(found[1] - expected()["M@1"][1]) > 0.05
 
 
-def test_takes_of_one_run_only_or_with_other_windows_are_left_out_and_named() -> None:
+def test_takes_of_one_run_only_or_with_other_windows_are_omitted_and_listed() -> None:
     first, second = only("no_traj"), only("endpoint_traj")
     takes = sorted(set(first["take_id"].to_pylist()))
     second = second.filter(pc.not_equal(second["take_id"], takes[0]))
@@ -145,7 +145,7 @@ def make(
     return stages
 
 
-def test_settings_inputs_and_metrics_of_two_roots_are_told_apart(tmp_path: Path) -> None:
+def test_differences_of_settings_inputs_and_metrics_of_two_roots_are_listed(tmp_path: Path) -> None:
     stages = make(tmp_path / "a")
     takes = TABLES["takes"]
     splits = ["dev" if n == 0 else split for n, split in enumerate(takes["split"].to_pylist())]
@@ -193,7 +193,7 @@ def test_takes_with_as_many_but_other_windows_or_labels_are_not_paired(tmp_path:
     assert (found.unpaired, found.n_takes) == ((shifted, relabelled), 12)
 
 
-def test_horizons_of_one_run_only_are_left_out_and_told() -> None:
+def test_horizons_of_one_run_only_are_omitted_and_listed() -> None:
     short = SCORES.filter(pc.less(SCORES["horizon"], pc.max(SCORES["horizon"])))
     found = pair(SCORES, short, CFG)
     assert found.horizons_left == (pc.max(SCORES["horizon"]).as_py(),)
@@ -201,7 +201,7 @@ def test_horizons_of_one_run_only_are_left_out_and_told() -> None:
     assert {row[:3] for row in figures(found).values()} == {(0.0, 0.0, 0.0)}
 
 
-def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_was_made_from(tmp_path: Path) -> None:
+def test_an_earlier_evaluation_is_opened_by_the_beginning_of_its_key_with_its_inputs(tmp_path: Path) -> None:
     stages = make(tmp_path / "a")
     old = comparison.open_side(str(tmp_path / "a"), stages).outputs["evaluation"].key
     make(tmp_path / "a", config=PipelineConfig(features=FeatureConfig(batch=3)))
