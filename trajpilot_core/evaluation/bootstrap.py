@@ -86,8 +86,8 @@ def resampled(weights: Array, sums: Array, counts: Array) -> Array:
         counts: (T, H) windows per cluster.
     """
     n_clusters, n_horizons, n_metrics = sums.shape
-    drawn = (weights @ sums.reshape(n_clusters, -1)).reshape(-1, n_horizons, n_metrics)
-    return pooled(drawn, weights @ counts)
+    draws = (weights @ sums.reshape(n_clusters, -1)).reshape(-1, n_horizons, n_metrics)
+    return pooled(draws, weights @ counts)
 
 
 @lru_cache(maxsize=256)

@@ -131,11 +131,11 @@ def energy_rows(
     if n < 2:
         return [], []
     generator = torch.Generator().manual_seed(1_000_003 * cfg.seed + horizon)
-    drawn = torch.randperm(n, generator=generator)[: cfg.correlation_windows].sort().values.to(bank.segments.device)
-    strangers = random_entries(bank, bank.take[drawn], cfg.seed + horizon).clamp_min(0)
+    sampled = torch.randperm(n, generator=generator)[: cfg.correlation_windows].sort().values.to(bank.segments.device)
+    strangers = random_entries(bank, bank.take[sampled], cfg.seed + horizon).clamp_min(0)
     found: dict[tuple[str, str, str], list[Tensor]] = {}
     spreads: dict[str, list[Tensor]] = {}
-    for rows, others in zip(torch.split(drawn, ROLLED_AT_ONCE), torch.split(strangers, ROLLED_AT_ONCE), strict=True):
+    for rows, others in zip(torch.split(sampled, ROLLED_AT_ONCE), torch.split(strangers, ROLLED_AT_ONCE), strict=True):
         windows = latent_windows(models, data, bank.segments[rows])
         for motion, followed in (("bank", bank.segments[others]), ("own", bank.segments[rows])):
             for key, value in energies_and_accuracy(windows, followed).items():
@@ -144,7 +144,7 @@ def energy_rows(
         for name in (*ENERGIES, "goal_step_seen"):
             energy_BS = windows.energy(Moves(windows.motions_of(several)), name)
             spreads.setdefault(name, []).append(relative_spread(windows, energy_BS))
-    common = {"seed": models.seed, "horizon": horizon, "n_windows": len(drawn)}
+    common = {"seed": models.seed, "horizon": horizon, "n_windows": len(sampled)}
     means = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}
     varied = [EnergySpread.model_validate(common | {"energy": name, "spread": mean}) for name, mean in means.items()]
     return correlations(found, models.seed, horizon), varied

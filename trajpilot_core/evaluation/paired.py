@@ -122,9 +122,9 @@ def _metrics(
     name: str, one: RowScores, other: RowScores, common: NDArray[np.bool_], weights: Array, cfg: EvaluationConfig
 ) -> list[PairedMetric]:
     """Return the paired differences of one row over the (T,) common takes; horizons without windows are omitted."""
-    held = one.counts[common].sum(axis=0) > 0
-    counts = one.counts[common][:, held]
-    first, second = (scores.values[common][:, held] for scores in (one, other))
+    scored = one.counts[common].sum(axis=0) > 0
+    counts = one.counts[common][:, scored]
+    first, second = (scores.values[common][:, scored] for scores in (one, other))
     draws = bootstrap.resampled(weights, second - first, counts)[:, -2]
     low, high, n_takes = bootstrap.ends_of(draws, int((counts > 0).sum(axis=0).min()), cfg.confidence)
     points = [bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[-2] for values in (first, second)]

@@ -46,7 +46,7 @@ OVER_CLASSES = (
     "over classes that merge the alternatives of a step head motion can add little to both ends at a short H "
     "(docs/decisions/classes.md)"
 )
-"""What the demo's check says where it fails and answers are classes."""
+"""Detail of the demo's check where it fails and answers are classes."""
 ClaimVerdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
 
 

@@ -164,19 +164,20 @@ def _contrast(
     return contrasts
 
 
-def fitted_judgements(said: Sequence[Mapping[str, str]], shots: Shots) -> list[Judgement]:
+def fitted_judgements(metadata: Sequence[Mapping[str, str]], shots: Shots) -> list[Judgement]:
     """Judge that no training was fitted on a take of dev or test.
 
     Args:
-        said: metadata of the model of each training, which name the takes of its tensors.
+        metadata: of the model of each training, which name the takes of its tensors.
     """
     held_out = {shots.take_ids[int(take)] for take, split in zip(shots.take, shots.split, strict=True) if int(split)}
     seen: dict[str, set[str]] = {}
-    for about in said:
+    for about in metadata:
         for chain, takes in noted_fitted(about).items():
             seen.setdefault(chain, set()).update(takes)
     wrong = sorted({f"{take} ({chain})" for chain, takes in seen.items() for take in takes & held_out})
-    detail = f"fitted on {shown(wrong)}" if wrong else f"{len(said)} trainings, {len(held_out)} takes of dev and test"
+    detail = f"{len(metadata)} trainings, {len(held_out)} takes of dev and test"
+    detail = f"fitted on {shown(wrong)}" if wrong else detail
     check = "takes: none of dev or test is fitted"
     return [Judgement(check=check, verdict="fails" if wrong else "holds", detail=detail)]
 

@@ -181,16 +181,16 @@ def _rows(
     Horizons without windows are omitted, and then the means over the horizons too: their windows would differ from
     those of the other rows.
     """
-    held = sums.counts.sum(axis=0) > 0
-    values, counts = sums.values[:, held], sums.counts[:, held]
+    scored = sums.counts.sum(axis=0) > 0
+    values, counts = sums.values[:, scored], sums.counts[:, scored]
     value = bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))
     takes = (counts > 0).sum(axis=0)
     n_takes = np.array([*takes, takes.min(), (counts.sum(axis=1) > 0).sum()])
     low, high = bootstrap.interval(bootstrap.resampled(weights, values, counts), n_takes, cfg.confidence)
     per_horizon = counts.sum(axis=0)
     n_windows = [*per_horizon, per_horizon.sum(), per_horizon.sum()]
-    kept = [horizon for horizon, is_held in zip(horizons, held, strict=True) if is_held]
-    places = [*((horizon, "none") for horizon in kept), *([(None, "plain"), (None, "sample")] if held.all() else [])]
+    kept = [horizon for horizon, is_scored in zip(horizons, scored, strict=True) if is_scored]
+    places = [*((horizon, "none") for horizon in kept), *([(None, "plain"), (None, "sample")] if scored.all() else [])]
     return [
         Metric.model_validate(
             {
@@ -227,10 +227,10 @@ def growth(predictions: Predictions, variant: str, cfg: EvaluationConfig) -> Gro
     if not all(rows) or not all(same_windows(rows[0][0], sums) for row in rows for sums in row):
         return None
     lead = difference(averaged(rows[0]), averaged(rows[1]))
-    held = np.flatnonzero(lead.counts.sum(axis=0) > 0)
-    if len(held) < 2:
+    scored = np.flatnonzero(lead.counts.sum(axis=0) > 0)
+    if len(scored) < 2:
         return None
-    ends, metric = [held[0], held[-1]], list(METRICS).index("M@1")
+    ends, metric = [scored[0], scored[-1]], list(METRICS).index("M@1")
     values, counts = lead.values[:, ends, metric][..., None], lead.counts[:, ends]
     weights = bootstrap.draw_weights(clusters.n, cfg.bootstrap, cfg.seed)
     draws = bootstrap.resampled(weights, values, counts)

@@ -53,7 +53,7 @@ METHODS: list[Method] = [
     *vlm.GOAL_FREE,
 ]
 
-BUILT_IN = frozenset(one.id for one in METHODS)
+BUILT_IN = frozenset(row.id for row in METHODS)
 """All other listed rows are from plugins (`methods.plugged`)."""
 
 
@@ -74,20 +74,20 @@ def method(id_: str) -> Method:
 
 def with_role(*roles: str) -> list[str]:
     """Return the ids of the rows that have one of the roles, in order."""
-    return [one.id for one in METHODS if one.role in roles]
+    return [row.id for row in METHODS if row.role in roles]
 
 
 def charted() -> list[str]:
     """Return the ids of the main rows and of those of plugins, in order, as charts over the horizon show them."""
-    return [one.id for one in METHODS if one.role == "main" or (one.id not in BUILT_IN and not one.anticipates)]
+    return [row.id for row in METHODS if row.role == "main" or (row.id not in BUILT_IN and not row.anticipates)]
 
 
 def examined() -> Method:
     """Return the row whose gate is shown window by window: the first with a gate that the gallery keeps."""
-    return next(one for one in METHODS if one.gate is not None and one.in_gallery)
+    return next(row for row in METHODS if row.gate is not None and row.in_gallery)
 
 
 def in_order(ids: Iterable[str]) -> list[str]:
     """Sort ids of rows as the tables print them. Raises MethodError for an unknown id."""
-    place = {one.id: index for index, one in enumerate(METHODS)}
+    place = {row.id: index for index, row in enumerate(METHODS)}
     return sorted({method(id_).id for id_ in ids}, key=place.__getitem__)

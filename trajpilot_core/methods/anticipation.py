@@ -1,7 +1,7 @@
 """Rows to which no goal is given, and their floor (paper, 4.4; docs/decisions/anticipation.md).
 
 Rows of runs whose goal-dropout twins anticipate (`predictor.anticipates`); elsewhere they are absent. The predictors
-that were trained with every goal answer without one, too: the gain of the twins is measured against them.
+that were trained with every goal also answer without one: the gain of the twins is measured against them.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PREFIX = "anticipation_"
 WITHOUT_DROPOUT = "_no_dropout"
 PREDICTORS = ("traj", "no_traj", "folds/traj", "folds/no_traj")
-"""Predictors whose twins the Scorer without a goal rests on."""
+"""Predictors whose twins are behind the Scorer without a goal."""
 
 
 def twin_view(batch: "WindowBatch") -> "ChainView | None":
@@ -76,7 +76,7 @@ ENDPOINT_TRAJ = Method(
     role="anticipation",
     models=(twin_of("endpoint_traj"),),
     answer=ranked_by(lambda batch: batch.endpoint_plan, start_view),
-    against={NO_TRAJ.id: "what the motion of Start tells by itself"},
+    against={NO_TRAJ.id: "what the motion of Start adds"},
     style=RowStyle("triangle", "#9a6400", "#d9a441", dash="2 2.5"),
 )
 ORACLE = Method(
@@ -88,7 +88,7 @@ ORACLE = Method(
     role="anticipation",
     models=(twin_of("traj"),),
     answer=ranked_by(lambda batch: batch.true_plan, twin_view),
-    against={goal_dropout.ORACLE.id: "what is lost without a goal", NO_TRAJ.id: "what the motion tells"},
+    against={goal_dropout.ORACLE.id: "what is lost without a goal", NO_TRAJ.id: "what the motion adds"},
     style=RowStyle("diamond", "#009e73", "#2fcf9f"),
 )
 SCORER = Method(

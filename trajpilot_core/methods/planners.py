@@ -106,7 +106,7 @@ DDPM = replace(
     row(PDPP),
     id="pdpp_ddpm",
     name="PDPP, DDPM",
-    knows="as PDPP; the sample is drawn with DDPM at all times of the diffusion",
+    knows="as PDPP; the sample is made with DDPM at all times of the diffusion",
     role="ablation",
     part_of=PDPP.id,
     in_gallery=False,

@@ -57,7 +57,7 @@ def derangement(n: int, seed: int) -> Tensor:
 
 
 def donors_of(segments_NH: Tensor, seed: int, shuffle: int) -> Tensor:
-    """Return (N, M) long: the middle segments that each window gets in one shuffle, -1 for none.
+    """Return (N, M) long: the middle segments of each window's donor in one shuffle, -1 for none.
 
     The derangement depends on the seed of the evaluation, the shuffle and the horizon only.
     """

@@ -75,8 +75,8 @@ SCORER = Method(
     answer=answer,
     against={
         "no_traj": "the whole gain",
-        "endpoint_traj": "beyond what its own motion during Start and Goal tells",
-        "scorer_permuted": "what it matters that a candidate carries its own motion",
+        "endpoint_traj": "beyond its own motion during Start and Goal",
+        "scorer_permuted": "what the own motion of a candidate adds",
         "scorer_no_labels": "what reading the candidates' labels adds",
         "scorer_no_motion": "what reading their motion, and the plans under it, adds",
         "knn_labels": "beyond a vote of the candidates' labels",
@@ -92,7 +92,7 @@ SCORER = Method(
 PERMUTED = Method(
     id="scorer_permuted",
     name="Scorer, permuted",
-    knows="as Scorer, but every candidate carries the middle motion of another training window",
+    knows="as Scorer, but every candidate has the middle motion of another training window",
     sees="end_motion",
     ceiling="endpoint_traj",
     role="ablation",

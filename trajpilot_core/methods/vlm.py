@@ -68,4 +68,4 @@ def goal_free(row: Method) -> Method:
     )
 
 
-GOAL_FREE = tuple(goal_free(one) for one in PLANNING)
+GOAL_FREE = tuple(goal_free(row) for row in PLANNING)

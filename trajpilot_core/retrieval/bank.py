@@ -273,9 +273,9 @@ def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: S
     exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
     if config.strict:
         exclude = (*exclude, Exclusion(person, bank.person))
-    found = top_k(key_QK, bank.key, config.candidates, config.prefetch, exclude=exclude)
-    check_pool(found.index, exclude)
-    return found
+    nearest = top_k(key_QK, bank.key, config.candidates, config.prefetch, exclude=exclude)
+    check_pool(nearest.index, exclude)
+    return nearest
 
 
 def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
@@ -286,8 +286,8 @@ def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
     for group in exclude:
         if not len(group.bank):
             continue
-        own = (group.bank[index_QK.clamp_min(0)] == group.query[:, None]) & (group.query[:, None] >= 0)
-        leaked = (own & (index_QK >= 0)).nonzero()
+        forbidden = (group.bank[index_QK.clamp_min(0)] == group.query[:, None]) & (group.query[:, None] >= 0)
+        leaked = (forbidden & (index_QK >= 0)).nonzero()
         if len(leaked):
             query, place = leaked[0].tolist()
             raise LeakError(

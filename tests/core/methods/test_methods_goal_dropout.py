@@ -1,4 +1,4 @@
-"""Rows of goal-dropout twins: present where twins were trained, answered by their weights, refused for a false sight."""
+"""Rows of goal-dropout twins: present where twins were trained, answered by their weights, refused for wrong sight."""
 
 from dataclasses import replace
 
