@@ -358,7 +358,7 @@ def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_r
 
 
 def test_compare_says_what_it_needs(made: tuple[Path, Path]) -> None:
-    with pytest.raises(InputError, match="holds no evaluation"):
+    with pytest.raises(InputError, match="has no evaluation"):
         ask("compare", made[1], made[1])
     with pytest.raises(InputError, match="no such metric"):
         ask("compare", made[1], made[1], "--metric", "accuracy")

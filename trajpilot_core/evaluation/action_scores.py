@@ -1,4 +1,4 @@
-"""Scores of anticipated actions with intervals over videos, and what is checked of them.
+"""Scores of anticipated actions with intervals over videos, and their checks.
 
 Shapes: N tested clips, T videos, C classes that occur, B resamples. Source: docs/decisions/epic-probe.md.
 """
@@ -11,7 +11,7 @@ import numpy as np
 from schemas.probe import ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
-from trajpilot_core.evaluation.bootstrap import draw_weights, interval
+from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of
 from trajpilot_core.evaluation.trained_rows import judge_events
 from trajpilot_core.metrics.epic_kitchens import (
     ACTION,
@@ -28,6 +28,8 @@ from trajpilot_core.metrics.epic_kitchens import (
 )
 
 BOOTSTRAP_SEED = 0
+JUDGED_ON = (ACTION.id, "overall", "challenge")
+"""Metric, set and label space by which rows are judged."""
 
 
 class TestedClips(NamedTuple):
@@ -39,7 +41,7 @@ class TestedClips(NamedTuple):
 
 
 class AnsweredRow(NamedTuple):
-    """What one row of the table answered."""
+    """Answers of one row of the table."""
 
     row: str
     seed: int
@@ -49,7 +51,7 @@ class AnsweredRow(NamedTuple):
 
 
 def action_scores(answered: AnsweredRow, tested: TestedClips, cfg: ProbeConfig) -> list[ProbeScore]:
-    """Return every metric on every set under both label spaces; the same videos are drawn for each."""
+    """Return every metric on every set under both label spaces; all with the same resampled videos."""
     weights = draw_weights(int(tested.take.max()) + 1, cfg.bootstrap, BOOTSTRAP_SEED)
     return [
         _score(answered, tested, metric, subset, space, weights, cfg.confidence)
@@ -68,7 +70,7 @@ def _score(
     weights: Array,
     confidence: float,
 ) -> ProbeScore:
-    found = score(metric, tested.clips, answered.rankings, subset, space)
+    scored = score(metric, tested.clips, answered.rankings, subset, space)
     kept = tested.clips.kept(subset, space, metric.part)
     classes, takes = tested.clips.classes(metric.part)[kept], tested.take[kept]
     hits = hits_of(classes, answered.rankings[metric.part][kept], metric.k)
@@ -77,35 +79,36 @@ def _score(
     if len(classes):
         groups = classes if metric.over == "classes" else np.zeros_like(classes)
         draws = resampled_means(groups, hits, takes, weights)
-        low, high = (float(end[0, 0]) for end in interval(draws[:, None, None], np.array([n_takes]), confidence))
+        ends = ends_of(draws[:, None], n_takes, confidence)
+        low, high = float(ends.low[0]), float(ends.high[0])
     return ProbeScore(
         row=answered.row,
         seed=answered.seed,
         metric=metric.id,
         subset=subset,
         space=space,
-        value=found.value if found.n_clips else None,
+        value=scored.value if scored.n_clips else None,
         low=low,
         high=high,
-        n_clips=found.n_clips,
-        n_classes=found.n_classes,
+        n_clips=scored.n_clips,
+        n_classes=scored.n_classes,
         n_takes=n_takes,
         trial=answered.trial,
     )
 
 
 def resampled_means(groups_N: Codes, hits_N: Mask, take_N: Codes, weights_BT: Array) -> Array:
-    """Return (B,): the mean over the groups that a resample holds of their shares of hits, percent; NaN without one.
+    """Return (B,): the mean share of hits over the groups in a resample, percent; NaN without a group.
 
     Args:
         groups_N: class of each clip; one group for all gives the share of the clips.
-        weights_BT: how often each resample holds each video.
+        weights_BT: how often each video is in each resample.
     """
-    present, of = np.unique(groups_N, return_inverse=True)
+    present, group = np.unique(groups_N, return_inverse=True)
     counts = np.zeros((weights_BT.shape[1], len(present)))
     hits = np.zeros_like(counts)
-    np.add.at(counts, (take_N, of), 1.0)
-    np.add.at(hits, (take_N, of), hits_N.astype(np.float64))
+    np.add.at(counts, (take_N, group), 1.0)
+    np.add.at(hits, (take_N, group), hits_N.astype(np.float64))
     drawn, right = weights_BT @ counts, weights_BT @ hits
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(drawn > 0, right / drawn, 0.0)
@@ -114,37 +117,39 @@ def resampled_means(groups_N: Codes, hits_N: Mask, take_N: Codes, weights_BT: Ar
 
 
 def judge_actions(scores: Sequence[ProbeScore], learned: Sequence[str], floor: str) -> list[Judgement]:
-    """Judge the learned rows of a table of actions by the metric of actions on every tested clip; of several seeds the
-    lowest end counts.
+    """Judge the learned rows of a table of actions by the metric of actions on every tested clip; the lowest end of all
+    seeds counts.
     """
-    held = [one for one in scores if (one.metric, one.subset, one.space) == (ACTION.id, "overall", "challenge")]
-    floors = [one.value for one in held if one.row == floor and one.value is not None]
-    of_floor = {"the most frequent": max(floors)} if floors else {}
-    lows = {row: [one.low for one in held if one.row == row] for row in learned}
-    return judge_events({row: min(found) for row, found in lows.items() if found}, of_floor, f"{ACTION.id} on test")
+    overall = [score for score in scores if (score.metric, score.subset, score.space) == JUDGED_ON]
+    floors = [score.value for score in overall if score.row == floor and score.value is not None]
+    lows = {row: [score.low for score in overall if score.row == row] for row in learned}
+    floor_of = {"the most frequent": max(floors)} if floors else {}
+    return judge_events({row: min(ends) for row, ends in lows.items() if ends}, floor_of, f"{ACTION.id} on test")
 
 
 def check_choice(scores: Sequence[ProbeScore], curve: Sequence[CurvePoint], name: str, seed: int) -> Judgement:
-    """Judge that one trial answers every metric, and that it is the one that dev chose.
+    """Judge that one trial answers every metric, and that it is the best one on dev.
 
     Args:
-        curve: of all trials; that of the chosen one is called `name`, that of another `<name>, <trial>`.
+        curve: of all trials; the chosen one is named `name`, any other `<name>, <trial>`.
     """
     check = f"choice: {name}, seed {seed}"
     best: dict[str, float] = {}
     for point in curve:
         if point.split == "dev" and point.quantity == ACTION.id:
             best[point.model] = max(best.get(point.model, 0.0), point.value)
-    trials = sorted({one.trial for one in scores})
+    trials = sorted({score.trial for score in scores})
     if len(trials) != 1:
-        said = f"{len(trials)} trainings of the grid answer one row ({'; '.join(trials)}); one is for all metrics"
-        return Judgement(check=check, verdict="fails", detail=said)
+        detail = (
+            f"{len(trials)} trainings of the grid answer one row ({'; '.join(trials)}); one must answer all metrics"
+        )
+        return Judgement(check=check, verdict="fails", detail=detail)
     other = max(best.values(), default=0.0)
     if best.get(name, 0.0) < other:
-        said = f"{trials[0]} has {100 * best.get(name, 0.0):.2f} on dev, another trial {100 * other:.2f}"
-        return Judgement(check=check, verdict="fails", detail=said)
-    said = f"{trials[0]}, of {len(best)} trials the highest {ACTION.id} on dev, {100 * other:.2f}"
-    return Judgement(check=check, verdict="holds", detail=said)
+        detail = f"{trials[0]} has {100 * best.get(name, 0.0):.2f} on dev, another trial {100 * other:.2f}"
+        return Judgement(check=check, verdict="fails", detail=detail)
+    detail = f"{trials[0]} has the highest {ACTION.id} on dev of {len(best)} trials, {100 * other:.2f}"
+    return Judgement(check=check, verdict="holds", detail=detail)
 
 
 def check_anticipation(too_late: Mask, gap_s: float | None, protocol_s: float) -> Judgement:
@@ -152,22 +157,21 @@ def check_anticipation(too_late: Mask, gap_s: float | None, protocol_s: float) -
 
     Args:
         too_late: (N,) the last frame is later than `protocol_s` before the action.
-        gap_s: what the run demands; None: nothing.
+        gap_s: gap that the run demands; None: none.
         protocol_s: the gap of the corpus' protocol, seconds.
     """
-    late, of = int(too_late.sum()), len(too_late)
-    said = f"the last frame of {late:,} of {of:,} clips is later than {protocol_s:g} s before the action"
+    late = int(too_late.sum())
+    detail = f"the last frame of {late:,} of {len(too_late):,} clips is later than {protocol_s:g} s before the action"
     if gap_s is None or gap_s < protocol_s:
-        said += "; this run allows it, so it is another task than the corpus' protocol"
-    return Judgement(check="leak: clips end before their actions", verdict="fails" if late else "holds", detail=said)
+        detail += "; this run allows that, so its task differs from the corpus' protocol"
+    return Judgement(check="leak: clips end before their actions", verdict="fails" if late else "holds", detail=detail)
 
 
 def check_splits(tested_takes: Sequence[str], fitted_takes: Sequence[str]) -> Judgement:
-    """Judge that no video is both fitted (or chosen) on and scored."""
+    """Judge that no scored video was used for fitting or for a choice."""
     shared = sorted(set(tested_takes) & set(fitted_takes))
-    said = f"{len(set(tested_takes))} videos are scored, {len(set(fitted_takes))} fitted or chosen on"
+    detail = f"{len(set(tested_takes))} videos are scored, {len(set(fitted_takes))} used for fitting or choices"
     if shared:
-        said += f"; {len(shared)} are both, such as {shared[0]}"
-    return Judgement(
-        check="leak: no scored video was learned from", verdict="fails" if shared else "holds", detail=said
-    )
+        detail += f"; {len(shared)} are in both sets, such as {shared[0]}"
+    check = "leak: no scored video was learned from"
+    return Judgement(check=check, verdict="fails" if shared else "holds", detail=detail)

@@ -6,19 +6,46 @@ docs/decisions/metrics.md.
 
 import math
 from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trajpilot_core.arrays import Array
+from trajpilot_core.arrays import Array, Codes
 
 MIN_CLUSTERS = 6
 """Below this many clusters no interval is given: with 2, 3, 4 and 5 clusters the nominal 95 % interval covers 55, 72,
 89 and 92 % of the time, from 6 on 93 to 94 %. Measured: docs/decisions/metrics.md."""
 
 
+class BootstrapConfig(Protocol):
+    """Settings of the bootstrap; every configuration with intervals has them."""
+
+    @property
+    def bootstrap(self) -> int:
+        """Number of draws."""
+
+    @property
+    def confidence(self) -> float:
+        """Nominal level."""
+
+    @property
+    def seed(self) -> int:
+        """Seed of the draws."""
+
+
+class Ends(NamedTuple):
+    """Ends of the intervals of M figures; infinite where too few takes allow no interval."""
+
+    low: Array
+    """(M,)."""
+    high: Array
+    """(M,)."""
+    n_takes: int
+
+
 def draw_weights(n_clusters: int, n_draws: int, seed: int) -> Array:
-    """Return (B, T): how often each cluster stands in each resample of T clusters with replacement."""
+    """Return (B, T): how often each cluster is in each resample of T clusters with replacement."""
     generator = np.random.default_rng(seed)
     return generator.multinomial(n_clusters, np.full(n_clusters, 1.0 / n_clusters), size=n_draws).astype(np.float64)
 
@@ -55,12 +82,12 @@ def resampled(weights: Array, sums: Array, counts: Array) -> Array:
 
     Args:
         weights: (B, T) of `draw_weights`.
-        sums: (T, H, M) sums per cluster. For a paired difference: the difference of the two rows' sums.
+        sums: (T, H, M) sums per cluster. For a paired difference: the difference of the sums of the two rows.
         counts: (T, H) windows per cluster.
     """
     n_clusters, n_horizons, n_metrics = sums.shape
-    drawn = (weights @ sums.reshape(n_clusters, -1)).reshape(-1, n_horizons, n_metrics)
-    return pooled(drawn, weights @ counts)
+    draws = (weights @ sums.reshape(n_clusters, -1)).reshape(-1, n_horizons, n_metrics)
+    return pooled(draws, weights @ counts)
 
 
 @lru_cache(maxsize=256)
@@ -72,7 +99,7 @@ def tail(confidence: float, n_clusters: int) -> float:
     """
     if n_clusters < 2:
         return 0.0
-    from scipy.stats import norm, t  # a second of loading that a command which only reads tables is spared
+    from scipy.stats import norm, t  # loads for a second, which commands that only read tables do not need
 
     wider = math.sqrt(n_clusters / (n_clusters - 1)) * float(t.ppf(0.5 + confidence / 2, n_clusters - 1))
     return float(norm.cdf(-wider))
@@ -82,8 +109,8 @@ def interval(draws: Array, n_clusters: NDArray[np.int64], confidence: float) -> 
     """Return the (R, M) lower and upper ends of the intervals of R rows and M metrics.
 
     Args:
-        draws: (B, R, M) resampled values; NaN where a resample held no window of the row.
-        n_clusters: (R,) clusters that hold a window of the row. Below MIN_CLUSTERS the ends are infinite: no interval.
+        draws: (B, R, M) resampled values; NaN where a resample has no window of the row.
+        n_clusters: (R,) clusters with a window of the row. Below MIN_CLUSTERS the ends are infinite: no interval.
         confidence: nominal level, for example 0.95.
     """
     low, high = np.full(draws.shape[1:], -np.inf), np.full(draws.shape[1:], np.inf)
@@ -95,3 +122,18 @@ def interval(draws: Array, n_clusters: NDArray[np.int64], confidence: float) -> 
         outside = tail(confidence, count)
         low[row], high[row] = np.quantile(kept, [outside, 1 - outside], axis=1)
     return low, high
+
+
+def ends_of(draws_BM: Array, n_takes: int, confidence: float) -> Ends:
+    """Return the ends of the intervals of M figures from their resampled values."""
+    low, high = interval(draws_BM[:, None], np.array([n_takes]), confidence)
+    return Ends(low[0], high[0], n_takes)
+
+
+def ends_of_means(values_NM: Array, takes_N: Codes, cfg: BootstrapConfig) -> Ends:
+    """Return the ends of the intervals over takes of the means of N values."""
+    _, take = np.unique(takes_N, return_inverse=True)
+    n_takes = int(take.max()) + 1
+    sums, counts = cluster_sums(values_NM, take.astype(np.int64), n_takes)
+    weights = draw_weights(n_takes, cfg.bootstrap, cfg.seed)
+    return ends_of((weights @ sums) / (weights @ counts)[:, None], n_takes, cfg.confidence)

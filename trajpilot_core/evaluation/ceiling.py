@@ -1,8 +1,8 @@
-"""Every row of the tables against the best that anybody could do with a superset of what the row sees.
+"""Exact ceilings: the best possible score for a superset of what a row of the tables sees.
 
 Exact inference on the simulated world's own generative model; a recorded corpus has none, nor has a layout that does
 not show the steps of its world. Shapes: T takes, H horizons, N windows, M metrics in the order of
-`bounded_metrics`: a row that is given no goal is bounded after Start, too.
+`bounded_metrics`: a row that is given no goal is also bounded after Start.
 Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from schemas.arrow import arrow_schema, table_of
 from schemas.results import Ceiling, TakeScore
@@ -22,7 +21,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS, cluster_sums
-from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
+from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.incoming import parse_json
 from trajpilot_core.methods import method
 from trajpilot_core.metrics import METRICS, window_values, with_ceiling
@@ -33,22 +32,22 @@ from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.store.corpus_files import open_corpus, read_whole
 
 WORLD_FILE = "world.json"
-"""What a simulated corpus says of itself, relative to the data root."""
+"""Description of a simulated corpus, relative to the data root."""
 BINDING = ("M@1", "MSeq")
-"""Over all horizons these fail an evaluation, everything else warns."""
+"""Metrics that fail an evaluation over all horizons; others warn."""
 BINDING_AFTER_START = ("A@1", "ASeq")
-"""These, too, of rows without a goal: the others do not look at the place of the Goal."""
+"""The same for rows without a goal: the others do not read the place of the Goal."""
 ERRORS = 3.0
-"""A row is above its ceiling from this many standard errors of the paired difference on."""
+"""Standard errors of the paired difference from which on a row is above its ceiling."""
 CEILING_SEED = -1
-"""Seed of the ceilings' take scores: nothing is drawn."""
+"""Seed of the ceilings' take scores: nothing is random."""
 DIGITS = 9
 SCORES = arrow_schema(TakeScore)
 
 
 @dataclass(frozen=True)
 class ExactCeilings:
-    """What can be known of N windows, for every kind of input that a row has."""
+    """Exact decisions for N windows, for every kind of input of rows."""
 
     window_ids: tuple[str, ...]
     take_ids: tuple[str, ...]
@@ -56,33 +55,18 @@ class ExactCeilings:
     horizons: NDArray[np.int64]
     """(N,)."""
     values: Mapping[InputKind, Array]
-    """(N, M) percent, M metrics of the kind: what the optimal decisions get. A sequence that is not proven the best
+    """(N, M) percent, M metrics of the kind: scores of the optimal decisions. A sequence that is not proven the best
     counts as right."""
     expected: Mapping[InputKind, Array]
-    """(N, M) percent: what they get on average, by their own probabilities."""
+    """(N, M) percent: their expected scores, by their own probabilities."""
     n_unproven: int
-    """Sequences that are not proven the best."""
+    """Number of sequences that are not proven the best."""
     truth: tuple[tuple[str, ...], ...]
-    """(N,) the answers of every window, label ids or class ids: predictions of other answers are not comparable."""
+    """(N,) true answers of every window, label ids or class ids; predictions of others are not comparable."""
 
 
 def read_world(data_root: str) -> World | None:
-    """Return the simulated world that lies at the data root, in whatever layout; None where the corpus is recorded.
-
-    None, too, where nothing lies there.
-
-    Raises:
-        InputError: there is a world.json that does not describe a world.
-    """
-    config = read_world_config(data_root)
-    try:
-        return None if config is None else sample_world(config)
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world again") from error
-
-
-def read_world_config(data_root: str) -> WorldConfig | None:
-    """Return what describes the simulated world at the data root, of which nothing is sampled; None as `read_world`.
+    """Return the simulated world at the data root, in any layout; None where the corpus is recorded or absent.
 
     Raises:
         InputError: there is a world.json that does not describe a world.
@@ -94,13 +78,13 @@ def read_world_config(data_root: str) -> WorldConfig | None:
     except (FileNotFoundError, InputError):
         return None
     try:
-        return WorldConfig.model_validate(parse_json(content, WORLD_FILE)["config"])
-    except (InputError, KeyError, TypeError, ValidationError) as error:
+        return sample_world(WorldConfig.model_validate(parse_json(content, WORLD_FILE)["config"]))
+    except (InputError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{data_root}/{WORLD_FILE} describes no world: {error}; write the world again") from error
 
 
 def bounded_metrics(kind: InputKind | None) -> tuple[str, ...]:
-    """Return the ids of the M metrics in which what sees `kind` is bounded; None: it is told the truth, and has all."""
+    """Return the ids of the M metrics that are bounded for inputs of `kind`; None, a row given the truth, has all."""
     return with_ceiling(has_goal=kind not in KINDS_WITHOUT_GOAL)
 
 
@@ -111,7 +95,7 @@ def known_values(
     classes: Mapping[str, str] | None = None,
     kinds: Sequence[InputKind] = KINDS,
 ) -> ExactCeilings:
-    """State what can be known of windows of any split.
+    """Compute the exact decisions for windows of any split.
 
     Args:
         classes: label id -> class id, where answers are classes.
@@ -150,16 +134,16 @@ def known_of_predictions(
     windows: pa.Table,
     classes: Mapping[str, str] | None = None,
 ) -> ExactCeilings:
-    """State what can be known of the windows that were predicted.
+    """Compute the exact decisions for the windows that were predicted.
 
     Args:
-        windows: the windows table; windows that were not predicted are left out.
+        windows: the windows table; windows that were not predicted are ignored.
         classes: label id -> class id, where answers are classes.
     """
     scored = sorted({index for block in predictions.blocks for index in block.windows.tolist()})
     ids = pa.array([predictions.window_ids[index] for index in scored], pa.string())
-    asked = {method(variant).ceiling for variant in predictions.variants()}
-    kinds = (*KINDS, *(kind for kind in KINDS_WITHOUT_GOAL if kind in asked))
+    bounds = {method(variant).ceiling for variant in predictions.variants()}
+    kinds = (*KINDS, *(kind for kind in KINDS_WITHOUT_GOAL if kind in bounds))
     return known_values(world, segments, windows.filter(pc.is_in(windows["window_id"], value_set=ids)), classes, kinds)
 
 
@@ -181,45 +165,41 @@ def row_scores(predictions: Predictions) -> pa.Table:
     parts = []
     for block in predictions.blocks:
         metrics = bounded_metrics(method(block.variant).ceiling)
-        sums, counts = cluster_sums(_values(block, metrics), block.takes, len(predictions.take_ids))
+        values = window_values(block.labels, block.decoded, block.rankings, metrics)
+        sums, counts = cluster_sums(values, block.takes, len(predictions.take_ids))
         takes = predictions.take_ids
         parts.append(take_scores(block.variant, block.seed, block.horizon, takes, sums, counts, metrics))
     return pa.concat_tables([SCORES.empty_table(), *parts])
 
 
-def _values(block: PredictionBlock, metrics: tuple[str, ...]) -> Array:
-    """Return (N, M): the values of a block's windows."""
-    return window_values(block.labels, block.decoded, block.rankings, metrics)
-
-
 def take_scores(
     variant: str, seed: int, horizon: int, takes: Sequence[str], sums: Array, counts: Array, metrics: Sequence[str]
 ) -> pa.Table:
-    """Return one row per take that has windows and of the M metrics, from (T, M) sums and (T,) counts."""
-    held = np.flatnonzero(counts)
-    n = len(held) * len(metrics)
+    """Return one row per take with windows and per metric, from (T, M) sums and (T,) counts."""
+    scored = np.flatnonzero(counts)
+    n = len(scored) * len(metrics)
     columns = {
         "variant": pa.array([variant] * n, pa.string()),
         "seed": np.full(n, seed),
-        "take_id": pa.array(list(takes), pa.string()).take(pa.array(np.repeat(held, len(metrics)))),
+        "take_id": pa.array(list(takes), pa.string()).take(pa.array(np.repeat(scored, len(metrics)))),
         "horizon": np.full(n, horizon),
-        "metric": pa.array(list(metrics) * len(held), pa.string()),
-        "n_windows": np.repeat(counts[held].astype(np.int64), len(metrics)),
-        "total": np.round(sums[held], DIGITS).ravel(),
+        "metric": pa.array(list(metrics) * len(scored), pa.string()),
+        "n_windows": np.repeat(counts[scored].astype(np.int64), len(metrics)),
+        "total": np.round(sums[scored], DIGITS).ravel(),
     }
     return pa.table({name: columns[name] for name in SCORES.names}, schema=SCORES)
 
 
 def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
-    """Hold every row, averaged over its seeds, against its ceiling on the same windows.
+    """Compare every row, averaged over its seeds, with its ceiling on the same windows.
 
     Returns:
         Rows per variant, then horizon (ascending, the plain mean over horizons last), then metric.
 
     Raises:
-        InputError: a predicted window is not among those of which something is known, or its true answers are others:
-            labels on one side and classes on the other.
-        MethodError: a row that was predicted is no declared one, so that its bound is unknown.
+        InputError: a predicted window has no ceiling, or its true answers differ: labels on one side and classes on the
+            other.
+        MethodError: a predicted row is not declared, so its bound is unknown.
     """
     place = {window: i for i, window in enumerate(known.window_ids)}
     row_of = np.array([place.get(window, -1) for window in predictions.window_ids])
@@ -228,18 +208,18 @@ def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
         window = predictions.window_ids[scored[row_of[scored] < 0][0]]
         raise InputError(f"window {window} was predicted, but is not in the windows table; run the pipeline again")
     _check_answers(predictions, known, row_of)
-    found: list[Ceiling] = []
+    rows: list[Ceiling] = []
     for variant in predictions.variants():
         kind = method(variant).ceiling
         if kind is not None:
-            found += _compare_row(predictions, variant, known.values[kind], row_of, bounded_metrics(kind))
-    return found
+            rows += _compare_row(predictions, variant, known.values[kind], row_of, bounded_metrics(kind))
+    return rows
 
 
 def _check_answers(predictions: Predictions, known: ExactCeilings, row_of: NDArray[np.int64]) -> None:
-    """Raise InputError where a predicted window has other true answers here than there; `row_of` as in `_compare_row`.
+    """Raise InputError where the true answers of predictions and ceilings differ; `row_of` as in `_compare_row`.
 
-    A ceiling over labels is none over classes: classes are known more often than their labels.
+    A ceiling over labels is no ceiling over classes: classes are right more often than their labels.
     """
     code = {name: i for i, name in enumerate(predictions.label_ids)}
     truth = np.full((len(known.truth), max(map(len, known.truth), default=0)), -1)
@@ -253,33 +233,34 @@ def _check_answers(predictions: Predictions, known: ExactCeilings, row_of: NDArr
             raise InputError(
                 f"window {predictions.window_ids[block.windows[window]]}, position {position}: {block.variant} was "
                 f"scored against {predictions.label_ids[block.labels[window, position]]!r}, its ceiling against "
-                f"{there!r}: one of them is over labels and the other over classes; run evaluation again"
+                f"{there!r}: one is over labels and the other over classes; run evaluation again"
             )
 
 
 def _compare_row(
     predictions: Predictions, variant: str, ceilings: Array, row_of: NDArray[np.int64], metrics: tuple[str, ...]
 ) -> list[Ceiling]:
-    """Compare one row; `row_of` leads from the windows of the predictions to the (N, M) ceilings."""
+    """Compare one row; `row_of` maps windows of the predictions to rows of the (N, M) ceilings."""
     shape = (2, len(predictions.take_ids), len(predictions.horizons()), len(metrics))
     sums, counts = np.zeros(shape), np.zeros(shape[1:3])
     for block in predictions.of(variant):
         at = predictions.horizons().index(block.horizon)
-        values = np.concatenate([_values(block, metrics), ceilings[row_of[block.windows]]], axis=1)
+        own = window_values(block.labels, block.decoded, block.rankings, metrics)
+        values = np.concatenate([own, ceilings[row_of[block.windows]]], axis=1)
         summed, counted = cluster_sums(values, block.takes, shape[1])
         sums[:, :, at] += np.moveaxis(summed.reshape(shape[1], 2, -1), 1, 0)
         counts[:, at] += counted
-    held = counts.sum(axis=0) > 0
-    horizons = [horizon for horizon, is_held in zip(predictions.horizons(), held, strict=True) if is_held]
+    scored = counts.sum(axis=0) > 0
+    horizons = [horizon for horizon, is_scored in zip(predictions.horizons(), scored, strict=True) if is_scored]
     n_seeds = max(1, len(predictions.seeds(variant)))
-    return _ceiling_rows(variant, horizons, sums[:, :, held], counts[:, held], n_seeds, metrics)
+    return _ceiling_rows(variant, horizons, sums[:, :, scored], counts[:, scored], n_seeds, metrics)
 
 
 def _ceiling_rows(
     variant: str, horizons: Sequence[int], sums: Array, counts: Array, n_seeds: int, metrics: Sequence[str]
 ) -> list[Ceiling]:
     """Build the rows of one variant from (2, T, H, M) sums of row and ceiling and (T, H) counts, over all seeds."""
-    found = []
+    rows = []
     parts = [([i], horizon) for i, horizon in enumerate(horizons)] + [(list(range(len(horizons))), None)]
     for columns, horizon in parts:
         value, ceiling, error = paired(sums[:, :, columns], counts[:, columns])
@@ -287,7 +268,7 @@ def _ceiling_rows(
         n_takes = int((counts[:, columns].sum(axis=1) > 0).sum())
         for m, metric in enumerate(metrics):
             difference = round(float(value[m] - ceiling[m]), DIGITS)
-            found.append(
+            rows.append(
                 Ceiling(
                     variant=variant,
                     horizon=horizon,
@@ -302,14 +283,14 @@ def _ceiling_rows(
                     above=bool(difference > 0 and difference > ERRORS * error[m]),
                 )
             )
-    return found
+    return rows
 
 
 def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
     """Average over windows, then plainly over horizons, with the standard error of the difference over takes.
 
-    The error is that of a mean of ratios, linearised (every take's pull on the mean), with n / (n - 1) for n takes;
-    infinite below `bootstrap.MIN_CLUSTERS` takes.
+    The error is that of a mean of ratios, linearised (every take's influence on the mean), with n / (n - 1) for n
+    takes; infinite below `bootstrap.MIN_CLUSTERS` takes.
 
     Args:
         sums: (2, T, H, M) sums over windows of one row and of another.
@@ -321,18 +302,18 @@ def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
     n = counts.sum(axis=0)
     ratios = sums.sum(axis=1) / n[:, None]
     difference = ratios[0] - ratios[1]
-    pull = ((sums[0] - sums[1] - counts[..., None] * difference) / n[:, None]).mean(axis=1)
+    influence = ((sums[0] - sums[1] - counts[..., None] * difference) / n[:, None]).mean(axis=1)
     n_takes = int((counts.sum(axis=1) > 0).sum())
     averages = ratios.mean(axis=1)
     if n_takes < MIN_CLUSTERS:
         return averages[0], averages[1], np.full(sums.shape[3], np.inf)
-    error = np.sqrt((pull**2).sum(axis=0) * n_takes / (n_takes - 1))
+    error = np.sqrt((influence**2).sum(axis=0) * n_takes / (n_takes - 1))
     return averages[0], averages[1], error
 
 
 def score_tables(
     scores: pa.Table, known: ExactCeilings | str | None, ceilings: Sequence[Ceiling]
 ) -> dict[str, pa.Table]:
-    """Return the tables `take_scores` (of the rows, then of the ceilings, where there are any) and `ceilings`."""
+    """Return the tables `take_scores` (rows, then ceilings, if there are any) and `ceilings`."""
     whole = pa.concat_tables([scores, ceiling_scores(known)]) if isinstance(known, ExactCeilings) else scores
     return {"take_scores": whole, "ceilings": table_of(Ceiling, ceilings)}

@@ -1,8 +1,8 @@
-"""The checks that every evaluation makes of itself; each returns judgements, none raises.
+"""The checks of every evaluation on itself; each returns judgements, none raises.
 
-Check names begin with their group: `identity` (what must hold by definition), `leak` (nothing of the test is seen in
-training), `trained`, `demo` (what the simulated demo must show), `claim` (what the paper says, printed as it falls).
-Only a failed `identity`, `leak` or `demo` speaks of a fault. Source: docs/decisions/metrics.md.
+Check names begin with their group: `identity` (true by definition), `leak` (training sees nothing of the test),
+`trained`, `demo` (must hold in the simulated demo), `claim` (claims of the paper, with any verdict). Only a failed
+`identity`, `leak` or `demo` is a fault. Source: docs/decisions/metrics.md.
 """
 
 import re
@@ -42,7 +42,7 @@ MetricValues = dict[MetricKey, dict[str, float]]
 
 
 def _values(metrics: Iterable[Metric]) -> MetricValues:
-    """Group the values that are no differences: (variant, seed, horizon, pooling) -> metric -> value."""
+    """Group the values that are not differences: (variant, seed, horizon, pooling) -> metric -> value."""
     grouped: MetricValues = {}
     for row in metrics:
         if row.reference is None and row.cluster == "take":
@@ -50,10 +50,10 @@ def _values(metrics: Iterable[Metric]) -> MetricValues:
     return grouped
 
 
-def _verdict(check: str, faults: Sequence[str], holds: str) -> Judgement:
+def _verdict(check: str, faults: Sequence[str], detail: str) -> Judgement:
     """Return `fails` with the first three faults, else `holds`."""
     if not faults:
-        return Judgement(check=check, verdict="holds", detail=holds)
+        return Judgement(check=check, verdict="holds", detail=detail)
     more = f"; and {len(faults) - 3} more" if len(faults) > 3 else ""
     return Judgement(check=check, verdict="fails", detail="; ".join(faults[:3]) + more)
 
@@ -66,9 +66,9 @@ def _where(key: MetricKey) -> str:
 
 
 def decoded_together(predictions: Predictions, *, has_class_heads: bool) -> set[str]:
-    """Return the rows whose sequence is not the best label of every step, because a transition prior links the steps.
+    """Return the rows whose sequence is not the best label of every step because a transition prior links the steps.
 
-    Only rows of class heads and those that declare it may differ so; any other that does is bound, and found out.
+    Only rows of class heads and those that declare it may differ; any other such row fails the identities below.
 
     Args:
         has_class_heads: plans are class scores, which every row decodes under the prior.
@@ -80,31 +80,31 @@ def decoded_together(predictions: Predictions, *, has_class_heads: bool) -> set[
 
 
 def identity_checks(values: MetricValues, together: Collection[str] = ()) -> list[Judgement]:
-    """Check what the definitions of the metrics imply, in every row of the tables.
+    """Check identities that follow from the definitions of the metrics, in every row of the tables.
 
     Args:
-        together: rows that are not bound where one metric reads the ranking and the other the sequence.
+        together: rows exempt where one metric reads the ranking and the other the sequence.
     """
 
     def is_bound(variant: str, smaller: str, larger: str) -> bool:
         return variant not in together or METRICS[smaller].reads == METRICS[larger].reads
 
     def faults(smaller: str, larger: str, equal: bool = False, horizon: int | None = None) -> list[str]:
-        found = []
+        wrong = []
         for key, row in values.items():
             if smaller not in row or larger not in row or not is_bound(key[0], smaller, larger):
                 continue
             gap = row[smaller] - row[larger]
-            wrong = abs(gap) > TOLERANCE if equal else gap > TOLERANCE
-            if wrong and (horizon is None or key[2] == horizon):
-                found.append(f"{_where(key)}: {smaller} {row[smaller]:.2f}, {larger} {row[larger]:.2f}")
-        return found
+            is_wrong = abs(gap) > TOLERANCE if equal else gap > TOLERANCE
+            if is_wrong and (horizon is None or key[2] == horizon):
+                wrong.append(f"{_where(key)}: {smaller} {row[smaller]:.2f}, {larger} {row[larger]:.2f}")
+        return wrong
 
     def count(smaller: str, larger: str) -> str:
-        asked = [key for key, row in values.items() if smaller in row and larger in row]
-        bound = [key for key in asked if is_bound(key[0], smaller, larger)]
-        free = sorted({key[0] for key in asked} - {key[0] for key in bound})
-        return f"{len(bound)} rows looked at" + (f"; not {', '.join(free)}: decoded together" if free else "")
+        scored = [key for key, row in values.items() if smaller in row and larger in row]
+        bound = [key for key in scored if is_bound(key[0], smaller, larger)]
+        exempt = sorted({key[0] for key in scored} - {key[0] for key in bound})
+        return f"{len(bound)} rows checked" + (f"; not {', '.join(exempt)}: decoded together" if exempt else "")
 
     scored = set().union(*values.values())
     ordered = [(spec.id, other) for spec in METRICS.values() if spec.id in scored for other in spec.at_most]
@@ -115,12 +115,12 @@ def identity_checks(values: MetricValues, together: Collection[str] = ()) -> lis
             count("MSeq", "M@1"),
         ),
         *(_verdict(f"identity: {a} is at most {b}", faults(a, b), count(a, b)) for a, b in ordered),
-        _verdict("identity: ED lies between 0 and H", _edit_faults(values), f"{len(values)} rows looked at"),
+        _verdict("identity: ED lies between 0 and H", _edit_faults(values), f"{len(values)} rows checked"),
     ]
 
 
 def _edit_faults(values: MetricValues) -> list[str]:
-    """Rows whose edit distance is negative or above the horizon (above the longest horizon for pooled rows)."""
+    """Return rows whose edit distance is negative or above the horizon (for pooled rows: the longest horizon)."""
     longest = max((horizon for _, _, horizon, _ in values if horizon is not None), default=0)
     return [
         f"{_where(key)}: ED {row['ED']:.2f}"
@@ -132,7 +132,7 @@ def _edit_faults(values: MetricValues) -> list[str]:
 def same_windows_check(predictions: Predictions) -> Judgement:
     """Check that all rows were scored on the identical windows with the identical truth.
 
-    A row with a model for each horizon may lack one, with every seed: that is said, and is no fault.
+    A row with a model per horizon may lack one for every seed: the detail names it, and it is no fault.
     """
     faults: list[str] = []
     n = 0
@@ -146,49 +146,49 @@ def same_windows_check(predictions: Predictions) -> Judgement:
                 faults.append(f"{name}: {len(block.windows)} windows, {first.variant} has {len(first.windows)}")
             elif not np.array_equal(block.labels, first.labels):
                 faults.append(f"{name}: the truth differs from {first.variant}'s")
-    there = {(block.variant, block.horizon) for block in predictions.blocks}
-    lacking = [(v, h) for v in predictions.variants() for h in predictions.horizons() if (v, h) not in there]
-    expected = {(v, s, h) for v, h in there for s in predictions.seeds(v)}
+    present = {(block.variant, block.horizon) for block in predictions.blocks}
+    lacking = [(v, h) for v in predictions.variants() for h in predictions.horizons() if (v, h) not in present]
+    expected = {(v, s, h) for v, h in present for s in predictions.seeds(v)}
     absent = expected - {(block.variant, block.seed, block.horizon) for block in predictions.blocks}
     faults += [f"{variant}, seed {seed}: no window of H={horizon}" for variant, seed, horizon in sorted(absent)]
     without = [f"{v} at H={h}" for v, h in lacking if method(v).has_model_per_horizon]
     faults += [f"{v}: no window of H={h}" for v, h in lacking if not method(v).has_model_per_horizon]
-    said = f"{len(predictions.variants())} rows on {n} windows each"
+    detail = f"{len(predictions.variants())} rows on {n} windows each"
     if without:
-        said += f"; no model, so no mean over the horizons: {', '.join(without)}"
-    return _verdict("identity: all rows are scored on the same windows", faults, said)
+        detail += f"; no model, so no mean over the horizons: {', '.join(without)}"
+    return _verdict("identity: all rows are scored on the same windows", faults, detail)
 
 
 def gate_check(predictions: Predictions) -> Judgement:
     """Check that a closed gate answers with the fallback, and overall gain = open rate x gain on the opened windows."""
     check = "identity: overall gain = open rate x gain on the opened windows"
     faults, rates = [], []
-    gates = {one.id: one.gate.fallback for one in METHODS if one.gate and one.id in predictions.variants()}
+    gates = {row.id: row.gate.fallback for row in METHODS if row.gate and row.id in predictions.variants()}
     for variant, fallback in gates.items():
         others = {(block.seed, block.horizon): block for block in predictions.of(fallback)}
         n_open, n = 0, 0
         for block in predictions.of(variant):
             other = others.get((block.seed, block.horizon))
             if other is None or not np.array_equal(other.windows, block.windows):
-                faults.append(f"{_block_name(block)}: no {fallback} row on the same windows")
+                faults.append(f"{_where_gate(block)}: no {fallback} row on the same windows")
                 continue
             faults += _gate_faults(block, other)
             n_open, n = n_open + int((block.opened == 1).sum()), n + len(block.windows)
         rates.append(f"{method(variant).name} on {n_open} of {n} windows")
     if not rates:
-        return Judgement(check=check, verdict="not run", detail="there is no row with a gate")
+        return Judgement(check=check, verdict="not run", detail="no row has a gate")
     repeated = ", ".join(dict.fromkeys(method(row).name for row in gates.values()))
-    return _verdict(check, faults, f"gates opened: {', '.join(rates)}; the others repeat {repeated}")
+    return _verdict(check, faults, f"gates opened: {', '.join(rates)}; other windows repeat {repeated}")
 
 
-def _block_name(block: PredictionBlock) -> str:
+def _where_gate(block: PredictionBlock) -> str:
     """Name a block of a row with a gate."""
     return f"{block.variant}, H={block.horizon}, seed {block.seed}"
 
 
 def _gate_faults(block: PredictionBlock, other: PredictionBlock) -> list[str]:
-    """Windows of a scorer that have no gate, or are closed and differ from the fallback; and the arithmetic."""
-    name = _block_name(block)
+    """Return faults of a scorer: windows without a gate, closed gates that change the fallback, wrong arithmetic."""
+    name = _where_gate(block)
     closed = block.opened != 1
     changed = (block.decoded != other.decoded).any(axis=1) | (block.rankings != other.rankings).any(axis=(1, 2))
     faults = []
@@ -215,7 +215,7 @@ def scored_takes_check(evidence: CheckInputs) -> Judgement:
 
 
 def bank_check(evidence: CheckInputs) -> Judgement:
-    """Check that every candidate that was used comes from a training take, and in the cheap mode from a fitted one."""
+    """Check that every used candidate is from a training take, and in the cheap mode from a fitted one."""
     used: set[int] = set()
     for block in evidence.predictions.blocks:
         used.update(np.unique(block.candidates[block.candidates >= 0]).tolist())
@@ -225,10 +225,9 @@ def bank_check(evidence: CheckInputs) -> Judgement:
         window = evidence.predictions.window_ids[index]
         take = evidence.window_take.get(window, "unknown")
         takes.add(take)
-        if evidence.take_split.get(take) != "train":
-            faults.append(
-                f"candidate {window} belongs to a take of the split {evidence.take_split.get(take, 'unknown')}"
-            )
+        split = evidence.take_split.get(take, "unknown")
+        if split != "train":
+            faults.append(f"candidate {window} belongs to a take of the split {split}")
         elif fitted_only and evidence.folds.get(take) != -1:
             faults.append(f"candidate {window} belongs to a take held out from the fit")
     both = takes & set(evidence.predictions.take_ids)
@@ -240,14 +239,14 @@ def bank_check(evidence: CheckInputs) -> Judgement:
 
 
 def is_cheap(evidence: CheckInputs) -> bool:
-    """Return whether there is one chain, with fold 0 held out (D 28); with more folds -1 marks takes in none."""
+    """Return whether there is one chain, with fold 0 held out (D 28); with more folds -1 marks takes of no fold."""
     return max(evidence.folds.values(), default=-1) == 0
 
 
 def folds_check(evidence: CheckInputs) -> Judgement:
-    """Check that folds and fits hold training takes only, and that no chain was fitted on takes that it leaves out.
+    """Check that folds and fits contain training takes only, and that no chain was fitted on takes that it leaves out.
 
-    Where a model's metadata name no takes, nothing is known about its fits: `not run`, unless a fault is seen.
+    Where a model's metadata name no takes, its fits are unknown: `not run`, unless there is a fault elsewhere.
     """
     check = "leak: only training takes are fitted"
     splits = evidence.take_split
@@ -261,13 +260,13 @@ def folds_check(evidence: CheckInputs) -> Judgement:
         names = ", ".join(silent) or "the models"
         return Judgement(check=check, verdict="not run", detail=f"{names}: no record of the takes that were fitted")
     n_chains = sum(map(len, recorded.values()))
-    return _verdict(check, faults, f"{len(evidence.folds)} takes in the folds, {n_chains} fits looked at")
+    return _verdict(check, faults, f"{len(evidence.folds)} takes in the folds, {n_chains} fits checked")
 
 
 def _fit_faults(chain: str, takes: Sequence[str], evidence: CheckInputs) -> list[str]:
-    """Takes of a fit that are no training takes, or that the chain leaves out.
+    """Return the takes of a fit that are not training takes, or that the chain leaves out.
 
-    `foldK` leaves out fold K; `final` leaves out nothing, in the cheap mode fold 0.
+    `foldK` leaves out fold K; `final` leaves out nothing, or fold 0 in the cheap mode.
     """
     named = re.fullmatch(r"fold(\d+)", chain)
     if named is None and chain != "final":

@@ -1,4 +1,4 @@
-"""Two runs against each other: what they were asked, what they were made from, what came out."""
+"""Comparison of two runs: their settings, inputs and metrics."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ SCORES = "take_scores"
 BY_TAKE = {"motions": "trajectories", "features": "features"}
 """Tables that are compared take by take -> the stage that writes them."""
 SHOWN = 5
-"""Labels or classes that an error spells out."""
+"""Labels or classes that an error lists."""
 OF_RUN = ("report: config_digest", "report: corpus", "report: is_closed", "report: heads")
-"""Settings of the report that repeat others, by how they begin."""
+"""Prefixes of settings of the report that repeat others."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Side:
 
 @dataclass(frozen=True)
 class AnswerSpace:
-    """What a run answers with."""
+    """The answers among which a run chooses."""
 
     kind: str
     """labels or classes, as `EvaluationConfig.vocabulary` has it."""
     answer_of: Mapping[str, str]
-    """Label id -> id of the answer that is right for it; empty where the run no longer has these tables."""
+    """Label id -> id of its right answer; empty where the run no longer has these tables."""
     text_of: Mapping[str, str]
-    """Label id -> text; of a class that of the label whose id it has."""
+    """Label id -> text; a class has the text of the label with its id."""
 
     @property
     def answers(self) -> set[str]:
@@ -64,21 +64,21 @@ class AnswerSpace:
         return set(self.answer_of.values())
 
     def words(self) -> str:
-        """Return how many answers there are, and of what kind."""
+        """Return the number and the kind of the answers as text."""
         if not self.answer_of:
             return self.kind
-        of = f" of {len(self.answer_of):,} labels" if self.kind == "classes" else ""
-        return f"{len(self.answers):,} {self.kind}{of}"
+        labels = f" of {len(self.answer_of):,} labels" if self.kind == "classes" else ""
+        return f"{len(self.answers):,} {self.kind}{labels}"
 
     def named(self, ids: Collection[str]) -> str:
         """Return the texts of the first few labels or classes."""
-        texts = sorted(repr(self.text_of.get(one, one)) for one in ids)
+        texts = sorted(repr(self.text_of.get(id_, id_)) for id_ in ids)
         return ", ".join(texts[:SHOWN]) + (", ..." if len(texts) > SHOWN else "")
 
 
 @dataclass(frozen=True)
 class InputDifference:
-    """What two runs read that was not the same."""
+    """Differences between the inputs of two runs."""
 
     only_first: tuple[str, ...]
     """Takes that the second run did not use, sorted."""
@@ -92,58 +92,58 @@ class InputDifference:
 
 
 def open_side(name: str, stages: Mapping[str, AnyStage]) -> Side:
-    """Find a run: a root (its evaluation that counts), or `ROOT@KEY` (an earlier one, by the front of its key).
+    """Open a run: a root (its current evaluation), or `ROOT@KEY` (an earlier one, by the beginning of its key).
 
     Raises:
-        InputError: there is no evaluation, or the key names none or several.
-        StoreError: what is there is damaged.
+        InputError: there is no evaluation, or the key matches none or several.
+        StoreError: the store is damaged.
     """
     root, key = (name, None) if "://" in name or Path(name).is_dir() else _split(name)
     folder = open_folder(root if "://" in root else str(resolved(root)))
     if key is not None:
-        keys = [found for found in keys_of(folder, EVALUATION) if found.startswith(key)]
+        known = keys_of(folder, EVALUATION)
+        keys = [candidate for candidate in known if candidate.startswith(key)]
         if len(keys) != 1:
-            there = ", ".join(found[:8] for found in keys_of(folder, EVALUATION)) or "none"
             raise InputError(
-                f"{name}: {len(keys)} evaluations below {root} begin with {key!r}, one must; there are {there} "
-                "(`gc` removes those that count no longer)"
+                f"{name}: {len(keys)} evaluations below {root} match {key!r}, exactly one must; known evaluations: "
+                f"{', '.join(one[:8] for one in known) or 'none'} (`gc` removes outdated ones)"
             )
         evaluation = read_manifest(folder, EVALUATION, keys[0])
     else:
         evaluation = current_manifest(folder, EVALUATION)
     if evaluation is None:
-        raise InputError(f"{name} holds no evaluation; give the --root of a run that got so far")
+        raise InputError(f"{name} has no evaluation; give the --root of a run that has evaluated its models")
     return Side(name, folder, made_from(folder, evaluation, producers(stages)))
 
 
 def _split(name: str) -> tuple[str, str]:
     root, at, key = name.rpartition("@")
     if not at or not key or not Path(root).is_dir():
-        raise InputError(f"{name} is no folder; give the root of a run, or ROOT@KEY")
+        raise InputError(f"{name} is not a folder; give the root of a run, or ROOT@KEY")
     return root, key
 
 
 def settings(first: Side, second: Side, stages: Mapping[str, AnyStage]) -> dict[str, tuple[str, str]]:
-    """Return what the two runs were asked differently: setting, code version or library -> (first, second)."""
-    found: dict[str, tuple[str, str]] = {}
+    """Return the settings, code versions and libraries that differ between two runs: name -> (first, second)."""
+    different: dict[str, tuple[str, str]] = {}
     for stage in stages:
         one, other = first.outputs.get(stage), second.outputs.get(stage)
         if one is None or other is None:
             continue
         changed = changed_settings(one.config, other.config)
-        said = {f"{stage}: {name}": pair_ for name, pair_ in changed.items()}
-        found |= {name: pair_ for name, pair_ in said.items() if not name.startswith(OF_RUN)}
+        named = {f"{stage}: {name}": pair_ for name, pair_ in changed.items()}
+        different |= {name: pair_ for name, pair_ in named.items() if not name.startswith(OF_RUN)}
         if one.version != other.version:
-            found[f"{stage}: code version"] = (str(one.version), str(other.version))
+            different[f"{stage}: code version"] = (str(one.version), str(other.version))
         for library in sorted({*one.libraries, *other.libraries}):
             versions = one.libraries.get(library, "-"), other.libraries.get(library, "-")
             if versions[0] != versions[1]:
-                found[f"library {library}"] = versions
-    return found
+                different[f"library {library}"] = versions
+    return different
 
 
 def inputs(first: Side, second: Side) -> InputDifference:
-    """Return in which takes the two runs rest on different data."""
+    """Return the takes for which the two runs read different data."""
     splits = [_splits(side) for side in (first, second)]
     both = set(splits[0]) & set(splits[1])
     changed: dict[str, tuple[str, ...]] = {}
@@ -158,8 +158,8 @@ def inputs(first: Side, second: Side) -> InputDifference:
         if one is None or other is None:
             unknown.append(entry)
         else:
-            found = differing(content_by_take(one, entry), content_by_take(other, entry))
-            changed[entry] = tuple(take for take in found if take in both)
+            takes = differing(content_by_take(one, entry), content_by_take(other, entry))
+            changed[entry] = tuple(take for take in takes if take in both)
     return InputDifference(
         tuple(sorted(set(splits[0]) - both)),
         tuple(sorted(set(splits[1]) - both)),
@@ -179,17 +179,16 @@ def metrics(first: Side, second: Side) -> Pairing:
     """Compare the metrics of the two runs on the takes that both scored on the same windows and labels.
 
     Raises:
-        InputError: a run has no scores by take, one is simulated and the other is not, or they answer with other
-            labels or classes.
+        InputError: a run has no scores by take, the corpora differ, or the labels or classes of the answers do.
     """
     corpora = [corpora_of(side) for side in (first, second)]
     if all(corpora) and corpora[0] != corpora[1]:
         names = " and ".join(", ".join(sorted(corpus)) for corpus in corpora)
-        raise InputError(f"{first.name} and {second.name} are of different corpora ({names}); nothing can be paired")
+        raise InputError(f"{first.name} and {second.name} are of different corpora ({names}), so nothing can be paired")
     refuse_other_answers(first, second)
     tables = [side.table(EVALUATION, SCORES) for side in (first, second)]
     if tables[0] is None or tables[1] is None:
-        raise InputError(f"an evaluation without {SCORES}: it is of an older version; run it again")
+        raise InputError(f"an evaluation has no {SCORES}: it is of an older version; run it again")
     return pair(tables[0], tables[1], EvaluationConfig(), takes_apart(first, second))
 
 
@@ -208,7 +207,7 @@ def answers_of(side: Side) -> AnswerSpace:
 
 
 def refuse_other_answers(first: Side, second: Side) -> None:
-    """Refuse two runs that choose among different answers: a metric of one is another question than that of the other.
+    """Refuse two runs that choose among different answers: their metrics measure different tasks.
 
     Raises:
         InputError: labels against classes, other labels, or other classes.
@@ -221,10 +220,10 @@ def refuse_other_answers(first: Side, second: Side) -> None:
             return
     elif one.kind == other.kind:
         return
-    said = f"{first.name} answers with {one.words()}, {second.name} with {other.words()}"
+    spaces = f"{first.name} answers with {one.words()}, {second.name} with {other.words()}"
     if one.kind != other.kind:
         raise InputError(
-            f"{said}: these are different questions, so nothing is paired; evaluate one of them as the other "
+            f"{spaces}: these are different tasks, so nothing is paired; evaluate one of them as the other "
             f"(--set evaluation.vocabulary={one.kind} or {other.kind}, --from evaluation), then compare again"
         )
     lacking = [
@@ -235,21 +234,21 @@ def refuse_other_answers(first: Side, second: Side) -> None:
         )
         if ids
     ]
-    lacking = lacking or [f"another class has {one.named(moved)}"]
+    lacking = lacking or [f"the class differs for {one.named(moved)}"]
     raise InputError(
-        f"{said}, and they are not the same: {'; '.join(lacking)}; nothing is paired; give both the same annotations "
-        "and settings of ingest, run both, then compare again"
+        f"{spaces}, and they differ: {'; '.join(lacking)}; nothing is paired; give both the same annotations and "
+        "settings of ingest, run both, then compare again"
     )
 
 
 def takes_apart(first: Side, second: Side) -> set[str]:
-    """Return the takes whose segments, labels or windows (of the horizons that both have) are not the same.
+    """Return the takes whose segments, labels or windows (of the common horizons) differ.
 
-    Empty where a run no longer has these tables (`inputs` says so): then windows are known by their number alone.
+    Empty where a run no longer has these tables (`inputs` lists them as unknown): then only window counts are compared.
     """
-    asked = [side.table(INGEST, name) for name in ("segments", "windows") for side in (first, second)]
-    tables = [table for table in asked if table is not None]
-    if len(tables) < len(asked):
+    read = [side.table(INGEST, name) for name in ("segments", "windows") for side in (first, second)]
+    tables = [table for table in read if table is not None]
+    if len(tables) < len(read):
         return set()
     segments, windows = tables[:2], tables[2:]
     both = pa.array(set.intersection(*(set(table["horizon"].to_pylist()) for table in windows)), pa.int64())

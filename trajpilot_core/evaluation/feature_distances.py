@@ -1,4 +1,4 @@
-"""What distances between features say: of four kinds of pairs, and whether true plans come closer to the goal.
+"""Distances between features: of four kinds of pairs, and whether true plans come closer to the goal step by step.
 
 Source: paper, appendices on diagnostics and on goal progress; docs/decisions/diagnostics.md. Axes: S segments with a
 feature, D its width, P pairs, N windows of one horizon H, M = H - 2 middle steps.
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from schemas.config import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.arrays import Array, Codes, Mask
-from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, interval
+from trajpilot_core.evaluation.bootstrap import ends_of_means
 
 ADJACENT, FAR = "adjacent_same_recording", "far_same_recording"
 SAME_ACTION, RANDOM = "same_action_other_recording", "random_other_recording"
 KINDS = (ADJACENT, FAR, SAME_ACTION, RANDOM)
 """In the order of the paper's table. Another recording is another capture: two takes of one share the room."""
 TRIES = 32
-"""Draws of a partner before a segment is left without one."""
+"""Attempts to sample a partner before a segment is left without one."""
 
 
 @dataclass(frozen=True)
 class SegmentPlaces:
-    """Where S segments lie, each (S,): take, capture, run within the take, position in the take, label."""
+    """Places of S segments, each (S,): take, capture, run within the take, position in the take, label."""
 
     take: Codes
     capture: Codes
@@ -38,7 +38,7 @@ class SegmentPlaces:
 
 @dataclass(frozen=True)
 class Choice:
-    """For each anchor the places of `order` from `begin` to `end` without those from `hole` to `hole_end`."""
+    """Candidates of each anchor: places of `order` from `begin` to `end` except those from `hole` to `hole_end`."""
 
     order: Codes
     """(R,) rows of segments."""
@@ -47,8 +47,8 @@ class Choice:
     hole: Codes
     hole_end: Codes
 
-    def drawn(self, fits: Callable[[Codes, Codes], Mask], anchors: Codes, generator: np.random.Generator) -> Codes:
-        """Return (A,) one row each, drawn among those that fit; -1 where none was found."""
+    def sampled(self, fits: Callable[[Codes, Codes], Mask], anchors: Codes, generator: np.random.Generator) -> Codes:
+        """Return (A,) one row each, sampled among those that fit; -1 where none was found."""
         n_hole = self.hole_end - self.hole
         n_left = self.end - self.begin - n_hole
         partner, left = np.full(len(anchors), -1, np.int64), np.flatnonzero(n_left > 0)
@@ -66,24 +66,24 @@ def drawn_pairs(
 ) -> dict[str, tuple[Codes, Codes]]:
     """Return kind -> (P,) rows of the first and (P,) rows of the second segments of pairs.
 
-    adjacent: the next segment of the run. far: a later one of the take, `far_steps` places on or more, of another
+    adjacent: the next segment of the run. far: a later one of the take, at least `far_steps` places on, with another
     label. same action: another capture, the same label. random: another capture, another label.
 
     Args:
         rows: (R,) of one split; no pair leaves it.
-        cfg: at most `pairs` segments are drawn.
-        generator: draws them and their partners.
+        cfg: at most `pairs` segments are sampled.
+        generator: samples them and their partners.
     """
     anchors = np.sort(generator.permutation(rows)[: cfg.pairs])
     nowhere = np.zeros(len(anchors), np.int64)
     whole = Choice(rows, nowhere, np.full_like(nowhere, len(rows)), nowhere, nowhere)
     partners = {
         ADJACENT: _next(at, rows, anchors),
-        FAR: _later(at, rows, anchors, cfg.far_steps).drawn(
+        FAR: _later(at, rows, anchors, cfg.far_steps).sampled(
             lambda one, two: at.label[one] != at.label[two], anchors, generator
         ),
-        SAME_ACTION: _same_label(at, rows, anchors).drawn(lambda one, two: one != two, anchors, generator),
-        RANDOM: whole.drawn(
+        SAME_ACTION: _same_label(at, rows, anchors).sampled(lambda one, two: one != two, anchors, generator),
+        RANDOM: whole.sampled(
             lambda one, two: (at.capture[one] != at.capture[two]) & (at.label[one] != at.label[two]), anchors, generator
         ),
     }
@@ -95,12 +95,12 @@ def _next(at: SegmentPlaces, rows: Codes, anchors: Codes) -> Codes:
     keys, order = _sorted(at.take, at.position, rows)
     wanted = _key(at.take[anchors], at.position[anchors] + 1)
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found = (keys[place] == wanted) & (at.run[order[place]] == at.run[anchors])
-    return np.where(found, order[place], -1)
+    is_next = (keys[place] == wanted) & (at.run[order[place]] == at.run[anchors])
+    return np.where(is_next, order[place], -1)
 
 
 def _later(at: SegmentPlaces, rows: Codes, anchors: Codes, steps: int) -> Choice:
-    """Choose among the segments of the take that begin `steps` places later or more."""
+    """Return as candidates the segments of the take at least `steps` places later."""
     keys, order = _sorted(at.take, at.position, rows)
     begin = np.searchsorted(keys, _key(at.take[anchors], at.position[anchors] + steps))
     end = np.searchsorted(at.take[order], at.take[anchors], side="right")
@@ -109,11 +109,11 @@ def _later(at: SegmentPlaces, rows: Codes, anchors: Codes, steps: int) -> Choice
 
 
 def _same_label(at: SegmentPlaces, rows: Codes, anchors: Codes) -> Choice:
-    """Choose among the segments of the label that are of another capture."""
+    """Return as candidates the segments of the same label in another capture."""
     keys, order = _sorted(at.label, at.capture, rows)
-    own = _key(at.label[anchors], at.capture[anchors])
+    key = _key(at.label[anchors], at.capture[anchors])
     begin, end = (np.searchsorted(at.label[order], at.label[anchors], side=side) for side in ("left", "right"))
-    hole, hole_end = (np.searchsorted(keys, own, side=side) for side in ("left", "right"))
+    hole, hole_end = (np.searchsorted(keys, key, side=side) for side in ("left", "right"))
     return Choice(order, begin, end, hole, hole_end)
 
 
@@ -125,7 +125,7 @@ def _sorted(first: Codes, second: Codes, rows: Codes) -> tuple[Codes, Codes]:
 
 
 def _key(first: Codes, second: Codes) -> Codes:
-    """Join two numbers below 2^31 to one that sorts by the first, then by the second."""
+    """Combine two numbers below 2^31 into one that sorts by the first, then by the second."""
     return (first << 32) + second
 
 
@@ -134,12 +134,12 @@ SPACES = ("raw", "standardised")
 CHUNK = 1_024
 """Pairs or windows that are compared at once."""
 FLOOR = 1e-3
-"""A component that varies less than this share of the average one is divided by that bound (models.predictor)."""
+"""Least deviation of a component, as a share of the average deviation (models.predictor)."""
 
 
 @dataclass(frozen=True)
 class PooledFeatures:
-    """Features as they are stored, pooled over their tokens where they are read."""
+    """Features as they are stored; they are pooled over their tokens when they are read."""
 
     vectors: NDArray[np.generic]
     """(S, C * D)."""
@@ -160,7 +160,7 @@ def pooled(vectors: NDArray[np.generic], tokens: int) -> NDArray[np.float32]:
 
 
 def standard_deviation(vectors: NDArray[np.generic], tokens: int, rows: Codes) -> NDArray[np.float32]:
-    """Return the deviation over some rows of (S, C * D) features, of shape (D,), read in parts."""
+    """Return the (D,) deviations over some rows of (S, C * D) features, read in parts."""
     width = vectors.shape[1] // tokens
     total, squares, n = np.zeros(width), np.zeros(width), max(1, len(rows))
     for part in _parts(len(rows)):
@@ -181,20 +181,20 @@ def pair_distances(
     Args:
         splits: split -> rows; no pair leaves its split.
     """
-    found = []
-    for number, (split, rows) in enumerate(splits.items()):
-        pairs = drawn_pairs(at, rows, cfg, np.random.default_rng((cfg.seed, number)))
+    rows = []
+    for number, (split, segments) in enumerate(splits.items()):
+        pairs = drawn_pairs(at, segments, cfg, np.random.default_rng((cfg.seed, number)))
         for kind in KINDS:
             first, second = pairs[kind]
             if not len(first):
                 continue
             measured = np.concatenate([_compared(features, first[p], second[p]) for p in _parts(len(first))])
-            means, lows, highs, n_takes = over_takes(measured, at.take[first], cfg)
+            low, high, n_takes = ends_of_means(measured, at.take[first], cfg)
             common = {"split": split, "pairs": kind, "n_pairs": len(first), "n_takes": n_takes}
-            for one in zip(QUANTITIES, means, lows, highs, strict=True):
-                own = dict(zip(("quantity", "value", "low", "high"), one, strict=True))
-                found.append(PairDistance.model_validate(common | own))
-    return found
+            for q, quantity in enumerate(QUANTITIES):
+                figure = {"quantity": quantity, "value": measured.mean(axis=0)[q], "low": low[q], "high": high[q]}
+                rows.append(PairDistance.model_validate(common | figure))
+    return rows
 
 
 def _compared(features: PooledFeatures, first: Codes, second: Codes) -> Array:
@@ -209,28 +209,29 @@ def _compared(features: PooledFeatures, first: Codes, second: Codes) -> Array:
 def progress_shares(
     features: PooledFeatures, windows: Mapping[tuple[str, int], tuple[Codes, Codes]], cfg: DiagnosticsConfig
 ) -> list[ProgressShare]:
-    """Return the share of windows whose middle steps come closer to the goal one by one, and that of random orders.
+    """Return the share of windows whose middle steps come ever closer to the goal, and that of random orders.
 
     Args:
         windows: (split, H) -> (N, H) rows of features, and (N,) takes.
         cfg: draws.
     """
-    found = []
+    rows = []
     for (split, horizon), (rows_NH, take_N) in sorted(windows.items()):
         counted = [_approaching(features, rows_NH[part]) for part in _parts(len(rows_NH))]
         if not counted:
             continue
-        means, lows, highs, n_takes = over_takes(100.0 * np.concatenate(counted), take_N, cfg)
+        shares = 100.0 * np.concatenate(counted)
+        low, high, n_takes = ends_of_means(shares, take_N, cfg)
         common = {"split": split, "horizon": horizon, "n_windows": len(rows_NH), "n_takes": n_takes}
         common |= {"chance": 100 / math.factorial(horizon - 2)}
-        for one in zip(SPACES, means, lows, highs, strict=True):
-            own = dict(zip(("space", "share", "low", "high"), one, strict=True))
-            found.append(ProgressShare.model_validate(common | own))
-    return found
+        for s, space in enumerate(SPACES):
+            figure = {"space": space, "share": shares.mean(axis=0)[s], "low": low[s], "high": high[s]}
+            rows.append(ProgressShare.model_validate(common | figure))
+    return rows
 
 
 def _approaching(features: PooledFeatures, rows_NH: Codes) -> Array:
-    """Return (N, 2): 1 where the raw, and the standardised, l1 distance to the Goal falls at every middle step."""
+    """Return (N, 2): 1 where the raw or standardised l1 distance to the Goal falls at every middle step."""
     values_NHD = features.of(rows_NH)
     far_NMD = np.abs(values_NHD[:, 1:-1] - values_NHD[:, -1:])
     distances = (far_NMD.mean(axis=-1), (far_NMD / features.scale).mean(axis=-1))
@@ -240,19 +241,6 @@ def _approaching(features: PooledFeatures, rows_NH: Codes) -> Array:
 def falls(distance_NM: Array) -> Mask:
     """Return (N,): true where (N, M) distances to the goal fall at every middle step; one step always counts."""
     return np.asarray((np.diff(distance_NM, axis=1) < 0).all(axis=1))
-
-
-def over_takes(
-    values: Array, takes: Codes, cfg: DiagnosticsConfig
-) -> tuple[list[float], list[float], list[float], int]:
-    """Return means of (N, Q) values, both ends of their intervals over (N,) takes, and the number of takes."""
-    _, take = np.unique(takes, return_inverse=True)
-    n_takes = int(take.max()) + 1
-    sums, counts = cluster_sums(values, take.astype(np.int64), n_takes)
-    weights = draw_weights(n_takes, cfg.bootstrap, cfg.seed)
-    drawn = (weights @ sums) / (weights @ counts)[:, None]
-    low, high = interval(drawn[:, None], np.array([n_takes]), cfg.confidence)
-    return values.mean(axis=0).tolist(), low[0].tolist(), high[0].tolist(), n_takes
 
 
 def _parts(n: int) -> Iterator[slice]:

@@ -1,4 +1,4 @@
-"""What the retrieved pool could give at most: recall, cosines, and the best candidate by utility.
+"""Upper bounds of the retrieved pool: recall, cosines, and the best candidate by utility.
 
 Axes: B windows of one horizon, K candidates, M middle steps, E text space. Source: paper, appendix on headroom;
 docs/decisions/paper-gaps.md (37) and docs/decisions/scorer.md (both readings of its cosine column).
@@ -23,10 +23,10 @@ PoolSums = dict[str, float]
 def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, pool: int, seed: int) -> PoolSums:
     """Return sums over B windows of the quantities of `Headroom` for the first `pool` candidates.
 
-    A window without a candidate counts as wrong in the shares and not at all in the two cosines of the pool.
+    A window without a candidate counts as wrong in the shares and is ignored in the two cosines of the pool.
 
     Args:
-        bank: of the windows' horizon; the random pool is drawn from it with replacement, by `seed`.
+        bank: of the windows' horizon; the random pool is sampled from it with replacement, by `seed`.
     """
     labels_BM = truth_of(view.data, found.segments)
     mids_BPM = found.pool[:, :pool, 1:-1]
@@ -58,13 +58,13 @@ def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, 
 
 
 N_WITH_POOL = "n_with_pool"
-"""Windows with a candidate: what the means of POOL_COSINES are computed over."""
+"""Windows with a candidate, over which the means of POOL_COSINES are computed."""
 POOL_COSINES = ("endpoint_cosine", "best_mid_cosine")
 PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
 
 
 def headroom_row(seed: int, horizon: int, pool: int, parts: Iterable[PoolSums]) -> Headroom:
-    """Turn the sums of all parts of one horizon into a row; a cosine is 0 where no window has a candidate."""
+    """Make a row of the sums of all parts of one horizon; a cosine is 0 where no window has a candidate."""
     total: PoolSums = defaultdict(float)
     for part in parts:
         for name, value in part.items():
@@ -85,14 +85,14 @@ def _best_mid_cosine(own_BME: Tensor, other_BPME: Tensor, valid_BP: Tensor | Non
 
 def mask_coverage(masks: ScenarioMasks, data: PlanningData) -> list[MaskCoverage]:
     """Count, for every horizon, the steps of the test windows whose true label the mask of their scenario allows."""
-    found = []
+    rows_of_horizon = []
     for horizon, windows in data.windows.items():
         rows = (windows.split == SPLITS.index("test")).nonzero()[:, 0]
         if not len(rows):
             continue
         take_B = windows.take[rows]
         allowed_BH = masks.of_windows(take_B).gather(1, data.labels[windows.segments[rows]])
-        found.append(
+        rows_of_horizon.append(
             MaskCoverage(
                 horizon=horizon,
                 n_windows=len(rows),
@@ -103,4 +103,4 @@ def mask_coverage(masks: ScenarioMasks, data: PlanningData) -> list[MaskCoverage
                 n_middle_allowed=int(allowed_BH[:, 1:-1].sum()),
             )
         )
-    return found
+    return rows_of_horizon

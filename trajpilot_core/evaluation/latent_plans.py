@@ -1,10 +1,10 @@
-"""Plans in the space of the video encoder: energies of head motion, the search, and what each row answers.
+"""Plans in the space of the video encoder: energies of head motion, the search, and the answers of each row.
 
 Shapes: B windows of one horizon H, S candidates, M middle steps, G tokens, D feature width, P directions of the search,
 U numbers of a motion, R ranked labels. Source: docs/decisions/latent-planning.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,12 +16,10 @@ from schemas.latent import LATENT_VARIANTS, LatentConfig, LatentVariant
 from trajpilot_core.data.chains import fit_takes, frozen
 from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
-from trajpilot_core.errors import LeakError
 from trajpilot_core.memory import in_parts
-from trajpilot_core.methods.base import SEEN, Answers
+from trajpilot_core.methods.base import RANKED, SEEN, Answers, Method
 from trajpilot_core.methods.latent import CEM, CEM_BANK, CEM_GOAL, CEM_TRUTH, NO_TRAJ, ORACLE, RANDOM_BANK, ROWS
-from trajpilot_core.methods.plans import RANKED
-from trajpilot_core.methods.sight import STRIDE, same
+from trajpilot_core.methods.sight import exchanged, refuse_leaks, same, spread
 from trajpilot_core.models.blocks import KeysValues
 from trajpilot_core.models.latent import LatentHead, LatentPredictor, LatentShape, StepInputs, l1_between, targets_of
 from trajpilot_core.models.latent_search import Controls, cross_entropy_search, fit_controls, noise_of
@@ -30,7 +28,7 @@ from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank, end_keys
 from trajpilot_core.store.tensors import Models
 
 SEARCHED_STEPS = 1 << 16
-"""Steps of all candidates of the windows that are searched together; one window is rolled out at a time."""
+"""Steps of all candidates of the windows that are searched together; windows are rolled out one by one."""
 EVERY_WINDOW = slice(None)
 EnergyName = str
 """One of schemas.latent.ENERGIES, or `goal_step_seen`."""
@@ -38,7 +36,7 @@ EnergyName = str
 
 @dataclass(frozen=True)
 class LatentModels:
-    """The frozen models of one seed, and how head motion is searched."""
+    """The frozen models of one seed, and the settings of the search."""
 
     cfg: LatentConfig
     seed: int
@@ -51,7 +49,7 @@ def load_latents(entry: Models, data: PlanningData, chain: Chain, seed: int, dev
     """Build the models of one seed, in evaluation mode.
 
     Args:
-        data: on the device; the fitted takes decide the directions of the search.
+        data: on the device; the fitted takes determine the directions of the search.
     """
     cfg, shape = LatentConfig.model_validate_json(entry.about["config"]), LatentShape.from_json(entry.about["shape"])
     models: dict[LatentVariant, LatentPredictor] = {
@@ -77,13 +75,13 @@ class LatentWindows:
     goal: Tensor
     """(B, G, D)."""
     seen: list[KeysValues]
-    """With the goal."""
+    """Context with the goal."""
     blind: list[KeysValues]
-    """Without it."""
+    """Context without it."""
 
     @property
     def mids(self) -> int:
-        """M."""
+        """Return M."""
         return self.segments.shape[1] - 2
 
     def roll_out(
@@ -132,7 +130,7 @@ class LatentWindows:
         return self.models.controls.standardised(self.data.motions[segments_xH[..., 1:-1]])
 
     def answer(self, mids_BMGD: Tensor) -> Answers:
-        """Rank the labels of predicted middles; those of Start and Goal are read from their own latents."""
+        """Rank the labels of predicted middles; those of Start and Goal are read from their true latents."""
         whole = torch.cat([self.start[:, None], mids_BMGD, self.goal[:, None]], 1)
         shares = self.models.head(whole).softmax(-1)
         ids, scores = best(shares.flatten(0, 1), RANKED)
@@ -144,7 +142,7 @@ class LatentWindows:
         return self.answer(self.roll_out(motion_BMU[:, None])[:, 0])
 
     def search(self, energy: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return (B, M, U), the motion of the least energy that the cross-entropy method finds."""
+        """Return (B, M, U): the motion of least energy found by the cross-entropy method."""
         models = self.models
         directions = len(models.controls.directions)
         draw = 1_000_003 * models.cfg.seed + 1_009 * models.seed + self.mids
@@ -153,8 +151,8 @@ class LatentWindows:
         def of_controls(controls_BSMP: Tensor) -> Tensor:
             return energy(models.controls.motions(controls_BSMP))
 
-        found = cross_entropy_search(of_controls, len(self.segments), noise, models.cfg.search)
-        return models.controls.motions(found.controls)
+        best_found = cross_entropy_search(of_controls, len(self.segments), noise, models.cfg.search)
+        return models.controls.motions(best_found.controls)
 
 
 def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor) -> LatentWindows:
@@ -167,7 +165,7 @@ def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor
 
 
 def without_motion(windows: LatentWindows) -> Tensor:
-    """Return (B, M, G, D): what the predictor says that was trained without any trajectory."""
+    """Return (B, M, G, D): predictions of the predictor that was trained without any trajectory."""
     planner, horizon = windows.models.of_variant["plan_none"], windows.segments.shape[1]
     context = planner.encode(windows.start, windows.goal, horizon)
     out: Tensor = planner(context, StepInputs(None), windows.mids, horizon)
@@ -175,7 +173,7 @@ def without_motion(windows: LatentWindows) -> Tensor:
 
 
 def from_bank(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys) -> Tensor:
-    """Return (B, M, U): of retrieved motions that of the least energy; the mean motion where nothing is retrieved."""
+    """Return (B, M, U): the retrieved motion of least energy; the mean motion where nothing is retrieved."""
     data, cfg = windows.data, windows.models.cfg
     take_B = data.segment_take[windows.segments[:, 0]]
     entry_BK = find_neighbours(bank, end_keys(keys, data.features, windows.segments), take_B, cfg.candidates)
@@ -197,33 +195,33 @@ def random_entries(bank: NeighbourBank, take_N: Tensor, seed: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(max(1, len(bank.take)), generator=generator)
-    takes, mine = bank.take.cpu(), take_N.cpu()
-    found = torch.full((len(mine),), -1, dtype=torch.long)
-    drawn = torch.randint(max(1, len(takes)), (len(mine),), generator=generator)
+    takes, own_takes = bank.take.cpu(), take_N.cpu()
+    entries = torch.full((len(own_takes),), -1, dtype=torch.long)
+    first = torch.randint(max(1, len(takes)), (len(own_takes),), generator=generator)
     for step in range(len(takes)):
-        open_ = found < 0
+        open_ = entries < 0
         if not bool(open_.any()):
             break
-        entry = order[(drawn + step) % len(takes)]
-        found = torch.where(open_ & (takes[entry] != mine), entry, found)
-    return found.to(take_N.device)
+        entry = order[(first + step) % len(takes)]
+        entries = torch.where(open_ & (takes[entry] != own_takes), entry, entries)
+    return entries.to(take_N.device)
 
 
 def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, random_B: Tensor) -> dict[str, Answers]:
-    """Return row of the tables -> what it says of the windows.
+    """Return row of the tables -> its answers for the windows.
 
     Args:
         random_B: (B,) long, the random entry of each window.
     """
-    own, found = windows.motions_of(windows.segments), random_B.clamp_min(0)
-    some = len(bank.segments) > 0
-    stranger = windows.motions_of(bank.segments[found]) if some else torch.zeros_like(own)
+    own = windows.motions_of(windows.segments)
+    is_empty = len(bank.segments) == 0
+    other = torch.zeros_like(own) if is_empty else windows.motions_of(bank.segments[random_B.clamp_min(0)])
     motions = {
         ORACLE.id: own,
         CEM.id: windows.search(partial(windows.energy, name="last_mid")),
         CEM_GOAL.id: windows.search(partial(windows.energy, name="goal_step")),
         CEM_BANK.id: from_bank(windows, bank, keys),
-        RANDOM_BANK.id: stranger * (random_B >= 0)[:, None, None],
+        RANDOM_BANK.id: other * (random_B >= 0)[:, None, None],
         CEM_TRUTH.id: windows.search(windows.surprise),
     }
     return {NO_TRAJ.id: windows.answer(without_motion(windows))} | {
@@ -257,38 +255,26 @@ def answer_windows(
 def check_latent_sight(
     models: LatentModels, data: PlanningData, segments_PH: Tensor, bank: NeighbourBank, keys: EndKeys, fitted: Tensor
 ) -> None:
-    """Ask every row about (P, H) windows again after what it says it does not see was exchanged.
+    """Check on (P, H) windows that every row sees no more than it declares.
 
     Args:
-        data: its tensors are changed for the moment of the second question.
+        data: its tensors are changed during the check.
         segments_PH: windows of as many takes.
         fitted: (n,) long, training segments that stand in.
 
     Raises:
-        LeakError: a row answers otherwise: it sees more than it declares.
+        LeakError: a row sees more.
     """
     random_P = random_entries(bank, data.segment_take[segments_PH[:, 0]], 0)
-    ask = partial(answer_windows, models, data, segments_PH, bank, keys, random_P)
-    whole = ask()
-    for sees in dict.fromkeys(row.sees for row in ROWS if row.sees != "truth"):
-        shown = SEEN[sees]
-        mids, every = torch.unique(segments_PH[:, 1:-1]), torch.unique(segments_PH)
-        ends = torch.unique(segments_PH[:, [0, -1]])
-        looks = mids[~torch.isin(mids, ends)]
-        moves = looks if "mids" not in shown.motion else every[:0]
+    mids, every = torch.unique(segments_PH[:, 1:-1]), torch.unique(segments_PH)
+    looks = mids[~torch.isin(mids, torch.unique(segments_PH[:, [0, -1]]))]
+
+    def answers(rows: Sequence[Method], is_blind: bool) -> dict[str, Answers]:
+        moves = every[:0] if "mids" in SEEN[rows[0].sees].motion else looks
         parts = [(data.labels, every), (data.features, looks), (data.motions, moves)]
-        kept = [tensor[rows].clone() for tensor, rows in parts]
-        for tensor, rows in parts:
-            others = fitted[(torch.arange(len(rows), device=rows.device) * STRIDE) % len(fitted)]
-            tensor[rows] = tensor[others]
-        try:
-            second = ask()
-        finally:
-            for (tensor, rows), before in zip(parts, kept, strict=True):
-                tensor[rows] = before
-        for row in ROWS:
-            if row.sees == sees and not same(whole[row.id], second[row.id]):
-                raise LeakError(
-                    f"the row {row.name!r} says that it sees {sees!r} of a window, but it answers otherwise when what "
-                    f"that leaves out is exchanged (H={segments_PH.shape[1]}); correct evaluation/latent_plans.py"
-                )
+        with exchanged(parts if is_blind else [], partial(spread, fitted)):
+            return answer_windows(models, data, segments_PH, bank, keys, random_P)
+
+    bounded = [row for row in ROWS if row.sees != "truth"]
+    what = f"H={segments_PH.shape[1]}, {len(segments_PH)} windows checked"
+    refuse_leaks(bounded, answers, same, what, "trajpilot_core/evaluation/latent_plans.py")

@@ -1,4 +1,4 @@
-"""What is measured of predictors of latents: conditions, and the energy against step accuracy.
+"""Measurements of predictors of latents: conditions, and the energy against step accuracy.
 
 Shapes: N pairs or windows, T takes, H horizon, G tokens, D feature width. Source: docs/decisions/latent-planning.md.
 """
@@ -16,7 +16,7 @@ from schemas.latent import ENERGIES, Condition, ConditionScore, EnergyCorrelatio
 from schemas.results import CurvePoint, Judgement, Metric
 from trajpilot_core.arrays import Array
 from trajpilot_core.data.planning import PlanningData
-from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, interval, resampled
+from trajpilot_core.evaluation.bootstrap import ends_of_means
 from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows, random_entries
 from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.methods.latent import CEM, CEM_BANK, NO_TRAJ
@@ -35,7 +35,7 @@ TRAININGS: Mapping[Condition, str] = {
     "shuffled_text": "next_both",
     "shuffled_trajectory": "next_both",
 }
-"""Condition -> the training that is asked."""
+"""Condition -> the training that answers it."""
 
 
 class NextPairs(NamedTuple):
@@ -45,13 +45,13 @@ class NextPairs(NamedTuple):
     segments: Tensor
     """(N, 2) long."""
     other: Tensor
-    """(N,) long, the segment of another pair whose text or motion stands in."""
+    """(N,) long, the segment of another pair whose text or motion is the replacement."""
     take: NDArray[np.int64]
     """(N,) int64, codes from 0 on."""
 
 
 def next_pairs(data: PlanningData, pairs_N2: Tensor, split: str, seed: int) -> NextPairs:
-    """Return pairs with, for each, the second segment of another one: a random cycle, so that none keeps its own."""
+    """Return pairs, each with the second segment of another pair: a random cycle, so that none keeps its own."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(pairs_N2), generator=generator).to(pairs_N2.device)
     other = torch.empty_like(pairs_N2[:, 1])
@@ -63,22 +63,22 @@ def next_pairs(data: PlanningData, pairs_N2: Tensor, split: str, seed: int) -> N
 @torch.inference_mode()
 def condition_distances(models: LatentModels, data: PlanningData, pairs: NextPairs) -> dict[Condition, Array]:
     """Return condition -> (N,) l1 distances of predicted and true next latents."""
-    found: dict[Condition, list[Tensor]] = {}
+    distances: dict[Condition, list[Tensor]] = {}
     for segments, other in zip(torch.split(pairs.segments, AT_ONCE), torch.split(pairs.other, AT_ONCE), strict=True):
         start, true = (targets_of(data.features[segments[:, at]], models.cfg.target) for at in (0, 1))
-        found.setdefault("copy", []).append(l1_between(start, true))
+        distances.setdefault("copy", []).append(l1_between(start, true))
         for condition, variant in TRAININGS.items():
-            model = next(one for name, one in models.of_variant.items() if name == variant)
+            model = next(net for name, net in models.of_variant.items() if name == variant)
             steps = next_inputs(models, data, condition, segments[:, 1], other)
             predicted: Tensor = model(model.encode(start, None, NEXT), steps, 1, NEXT)
-            found.setdefault(condition, []).append(l1_between(predicted[:, 0, 0], true))
-    return {condition: torch.cat(parts).double().cpu().numpy() for condition, parts in found.items()}
+            distances.setdefault(condition, []).append(l1_between(predicted[:, 0, 0], true))
+    return {condition: torch.cat(parts).double().cpu().numpy() for condition, parts in distances.items()}
 
 
 def next_inputs(
     models: LatentModels, data: PlanningData, condition: Condition, next_B: Tensor, other_B: Tensor
 ) -> StepInputs:
-    """Return what a condition is told of the next segments, or of others in their place."""
+    """Return the inputs of a condition: of the next segments, or of others in their place."""
     texts = other_B if condition == "shuffled_text" else next_B
     moves = other_B if condition == "shuffled_trajectory" else next_B
     has_text = condition not in ("none", "trajectory")
@@ -92,54 +92,49 @@ def condition_scores(
     of_seed: Mapping[int, Mapping[Condition, Array]], pairs: NextPairs, cfg: LatentConfig
 ) -> list[ConditionScore]:
     """Return the rows of a split for each seed and for their mean, gains with intervals over takes."""
-    mean = {name: np.mean([one[name] for one in of_seed.values()], 0) for name in next(iter(of_seed.values()))}
+    mean = {
+        name: np.mean([distances[name] for distances in of_seed.values()], 0) for name in next(iter(of_seed.values()))
+    }
     rows: list[ConditionScore] = []
     for seed, distances in [(None, mean), *of_seed.items()]:
         for condition, values in distances.items():
-            low, high = paired_interval(values - distances["none"], pairs.take, cfg)
+            gain = values - distances["none"]
+            low, high, n_takes = ends_of_means(gain[:, None], pairs.take, cfg)
             rows.append(
                 ConditionScore(
                     condition=condition,
                     split="dev" if pairs.split == "dev" else "test",
                     seed=seed,
                     l1=float(values.mean()),
-                    gain=float((values - distances["none"]).mean()),
-                    low=low,
-                    high=high,
+                    gain=float(gain.mean()),
+                    low=float(low[0]),
+                    high=float(high[0]),
                     n_pairs=len(values),
-                    n_takes=int(pairs.take.max()) + 1,
+                    n_takes=n_takes,
                 )
             )
     return rows
-
-
-def paired_interval(values_N: Array, take_N: NDArray[np.int64], cfg: LatentConfig) -> tuple[float, float]:
-    """Return the interval over takes of the mean of (N,) values; infinite where too few takes allow none."""
-    n_takes = int(take_N.max()) + 1
-    sums, counts = cluster_sums(values_N[:, None], take_N, n_takes)
-    draws = resampled(draw_weights(n_takes, cfg.bootstrap, cfg.seed), sums[:, None], counts[:, None])[:, :1]
-    low, high = interval(draws, np.array([n_takes]), cfg.confidence)
-    return float(low[0, 0]), float(high[0, 0])
 
 
 @torch.inference_mode()
 def energy_rows(
     models: LatentModels, data: PlanningData, bank: NeighbourBank, horizon: int
 ) -> tuple[list[EnergyCorrelation], list[EnergySpread]]:
-    """Return how energies go with step accuracy over drawn training windows, and how far they vary among candidates.
+    """Return the correlation of energies with step accuracy over sampled training windows, and the spread of energies
+    among candidates.
 
     Args:
-        bank: windows of the horizon of the fitted takes: both those that are drawn and those whose motion they follow.
+        bank: windows of the horizon of the fitted takes: both the sampled ones and those whose motion they follow.
     """
     cfg, n = models.cfg, len(bank.segments)
     if n < 2:
         return [], []
     generator = torch.Generator().manual_seed(1_000_003 * cfg.seed + horizon)
-    drawn = torch.randperm(n, generator=generator)[: cfg.correlation_windows].sort().values.to(bank.segments.device)
-    strangers = random_entries(bank, bank.take[drawn], cfg.seed + horizon).clamp_min(0)
+    sampled = torch.randperm(n, generator=generator)[: cfg.correlation_windows].sort().values.to(bank.segments.device)
+    strangers = random_entries(bank, bank.take[sampled], cfg.seed + horizon).clamp_min(0)
     found: dict[tuple[str, str, str], list[Tensor]] = {}
     spreads: dict[str, list[Tensor]] = {}
-    for rows, others in zip(torch.split(drawn, ROLLED_AT_ONCE), torch.split(strangers, ROLLED_AT_ONCE), strict=True):
+    for rows, others in zip(torch.split(sampled, ROLLED_AT_ONCE), torch.split(strangers, ROLLED_AT_ONCE), strict=True):
         windows = latent_windows(models, data, bank.segments[rows])
         for motion, followed in (("bank", bank.segments[others]), ("own", bank.segments[rows])):
             for key, value in energies_and_accuracy(windows, followed).items():
@@ -148,20 +143,20 @@ def energy_rows(
         for name in (*ENERGIES, "goal_step_seen"):
             energy_BS = windows.energy(windows.motions_of(several), name)
             spreads.setdefault(name, []).append(relative_spread(windows, energy_BS))
-    common = {"seed": models.seed, "horizon": horizon, "n_windows": len(drawn)}
+    common = {"seed": models.seed, "horizon": horizon, "n_windows": len(sampled)}
     means = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}
     varied = [EnergySpread.model_validate(common | {"energy": name, "spread": mean}) for name, mean in means.items()]
     return correlations(found, models.seed, horizon), varied
 
 
 def relative_spread(windows: LatentWindows, energy_BS: Tensor) -> Tensor:
-    """Return (B,) deviations of energies over the candidates, as shares of the distance between goals of windows."""
+    """Return (B,) deviations of energies over the candidates, relative to the distance between goals of windows."""
     between = l1_between(windows.goal, windows.goal.roll(1, 0)).mean()
     return energy_BS.std(1) / between.clamp_min(torch.finfo(torch.float32).tiny)
 
 
 def energies_and_accuracy(windows: LatentWindows, followed_BH: Tensor) -> dict[tuple[str, str], Tensor]:
-    """Return (energy, distance) -> (B,) energies of plans under the middles of other windows; `right` is accuracy."""
+    """Return (energy, distance) -> (B,) energies of plans under the middles of given windows; `right` is accuracy."""
     motion = windows.motions_of(followed_BH)[:, None]
     plan = windows.roll_out(motion)[:, 0]
     truth = windows.data.labels[windows.segments[:, 1:-1]]
@@ -185,8 +180,8 @@ def correlations(
             continue
         r = pearson(energy, values[motion, "right", ""])
         place = {"seed": seed, "horizon": horizon, "energy": name, "distance": distance, "motion": motion}
-        own = {"pearson": r, "explained": None if r is None else 100 * r * r, "deviation": float(energy.std())}
-        rows.append(EnergyCorrelation.model_validate({**place, **own, "n_windows": len(energy)}))
+        figures = {"pearson": r, "explained": None if r is None else 100 * r * r, "deviation": float(energy.std())}
+        rows.append(EnergyCorrelation.model_validate({**place, **figures, "n_windows": len(energy)}))
     return rows
 
 
@@ -199,13 +194,13 @@ def pearson(one_N: Array, other_N: Array) -> float | None:
 
 HARMED = "Full mAcc"
 FLAT = 0.02
-"""Least spread of the energies of real motions; below it an energy chooses by noise."""
+"""Least spread of the energies of real motions; below it the choice by energy is noise."""
 
 
 def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
     """Judge every training by the one rule (`training.convergence`).
 
-    The floor of a predictor is the l1 of copying the current latent, that of the classifier the commonest label.
+    The floor of a predictor is the l1 of copying the current latent, that of the classifier the most common label.
     """
     judged = []
     for model, seed in sorted({(row.model, row.seed) for row in curve}):
@@ -219,24 +214,24 @@ def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
 
 
 def judge_energies(spreads: Sequence[EnergySpread]) -> list[Judgement]:
-    """Judge whether energies tell candidates apart: one that hardly varies cannot choose, as where the goal is seen."""
+    """Judge whether energies differ among candidates: one that hardly varies (a seen goal) cannot choose."""
     judged = []
     for name in ENERGIES:
         mine = [row for row in spreads if row.energy == name]
         if mine:
             least = min(mine, key=lambda row: row.spread)
-            said = f"least spread {100 * least.spread:.2f} % of the distance between goals (H={least.horizon})"
+            detail = f"least spread {100 * least.spread:.2f} % of the distance between goals (H={least.horizon})"
             flat = least.spread < FLAT
-            why = "; a predictor that sees the goal, or ignores head motion, has such an energy" if flat else ""
+            detail += "; typical of a predictor that sees the goal or ignores head motion" if flat else ""
             check = f"latent planning: the energy {name} varies among candidates"
-            judged.append(Judgement(check=check, verdict="fails" if flat else "holds", detail=said + why))
+            judged.append(Judgement(check=check, verdict="fails" if flat else "holds", detail=detail))
     return judged
 
 
 def judge_harm(metrics: Sequence[Metric]) -> Judgement:
-    """Judge whether the search harms: at every horizon CEM and CEM-bank both lie below No-Traj, intervals and all.
+    """Judge whether the search harms: at every horizon the intervals of CEM and CEM-bank are both below No-Traj.
 
-    CEM alone below it may be the fault of motions that nobody makes; CEM-bank follows real ones.
+    CEM alone may be below it because of unrealistic motions; CEM-bank follows real ones.
     """
     check = "latent planning: the search by energy harms (CEM and CEM-bank below Latent No-Traj)"
     ends: dict[str, list[tuple[int, float, float]]] = {}
@@ -246,13 +241,13 @@ def judge_harm(metrics: Sequence[Metric]) -> Judgement:
             ends.setdefault(row.variant, []).append((row.horizon, row.low, row.high))
     if set(ends) != {CEM.id, CEM_BANK.id}:
         return Judgement(check=check, verdict="not run", detail="no paired differences of both rows")
-    below = {row: all(high < 0 for _, _, high in found) for row, found in ends.items()}
-    above = {row: any(low > 0 for _, low, _ in found) for row, found in ends.items()}
-    said = "; ".join(
-        f"{row}: " + ", ".join(f"H={h} [{low:.1f}, {high:.1f}]" for h, low, high in sorted(found))
-        for row, found in sorted(ends.items())
+    intervals = [place for places in ends.values() for place in places]
+    figures = "; ".join(
+        f"{row}: " + ", ".join(f"H={h} [{low:.1f}, {high:.1f}]" for h, low, high in sorted(places))
+        for row, places in sorted(ends.items())
     )
-    if any(not math.isfinite(low) for found in ends.values() for _, low, _ in found):
-        return Judgement(check=check, verdict="undecided", detail=f"too few takes for an interval; {said}")
-    verdict = "holds" if all(below.values()) else "fails" if any(above.values()) else "undecided"
-    return Judgement(check=check, verdict=verdict, detail=f"{HARMED}, points: {said}")
+    if any(not math.isfinite(low) for _, low, _ in intervals):
+        return Judgement(check=check, verdict="undecided", detail=f"too few takes for an interval; {figures}")
+    is_above = any(low > 0 for _, low, _ in intervals)
+    verdict = "holds" if all(high < 0 for _, _, high in intervals) else "fails" if is_above else "undecided"
+    return Judgement(check=check, verdict=verdict, detail=f"{HARMED}, points: {figures}")

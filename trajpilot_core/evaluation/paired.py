@@ -38,13 +38,13 @@ class PairedMetric:
 
 @dataclass(frozen=True)
 class Pairing:
-    """What two evaluations have in common, and the metrics on it."""
+    """Common takes and horizons of two evaluations, and the metrics on them."""
 
     metrics: tuple[PairedMetric, ...]
     n_takes: int
-    """Takes that are compared: scored by both on the same windows of every horizon that both have."""
+    """Number of compared takes: scored by both on the same windows of every common horizon."""
     unpaired: tuple[str, ...]
-    """Other takes that one of them scored, sorted."""
+    """Other takes that at least one of them scored, sorted."""
     horizons_left: tuple[int, ...]
     """Horizons that only one of them has."""
     only_first: tuple[str, ...]
@@ -68,7 +68,7 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
     Args:
         first: columns of `schemas.results.TakeScore`.
         cfg: draws, level and seed of the bootstrap.
-        apart: takes whose windows are not the same in both, although they may be as many.
+        apart: takes whose windows differ, even if their number is the same.
     """
     tables = [table.filter(pc.invert(pc.starts_with(table["variant"], CEILING))) for table in (first, second)]
     takes = sorted({take for table in tables for take in pc.unique(table["take_id"]).to_pylist()})
@@ -85,11 +85,11 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
         weights = bootstrap.draw_weights(int(common.sum()), cfg.bootstrap, cfg.seed)
         for name, (one, other) in scored.items():
             metrics += _metrics(name, one, other, common, weights, cfg)
-    left = tuple(take for take, is_common in zip(takes, common.tolist(), strict=True) if not (is_common and scored))
+    others = tuple(take for take, is_common in zip(takes, common.tolist(), strict=True) if not (is_common and scored))
     return Pairing(
         tuple(metrics),
-        len(takes) - len(left),
-        left,
+        len(takes) - len(others),
+        others,
         tuple(sorted(ranges[0] ^ ranges[1])),
         tuple(sorted(rows[0] - rows[1])),
         tuple(sorted(rows[1] - rows[0])),
@@ -105,8 +105,8 @@ def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Seq
         horizons: (H) sorted.
     """
     metrics = with_ceiling()
-    is_own = pc.and_(pc.equal(table["variant"], variant), pc.is_in(table["metric"], value_set=pa.array(metrics)))
-    rows = table.filter(is_own)
+    is_row = pc.and_(pc.equal(table["variant"], variant), pc.is_in(table["metric"], value_set=pa.array(metrics)))
+    rows = table.filter(is_row)
     at_take = pc.index_in(rows["take_id"], value_set=pa.array(takes, pa.string())).to_numpy()
     at_horizon = np.searchsorted(np.array(horizons), rows["horizon"].to_numpy())
     n_seeds = max(1, len(pc.unique(rows["seed"])))
@@ -121,13 +121,12 @@ def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Seq
 def _metrics(
     name: str, one: RowScores, other: RowScores, common: NDArray[np.bool_], weights: Array, cfg: EvaluationConfig
 ) -> list[PairedMetric]:
-    """Draw the paired differences of one row over the (T,) common takes; horizons without windows are left out."""
-    held = one.counts[common].sum(axis=0) > 0
-    counts = one.counts[common][:, held]
-    first, second = (scores.values[common][:, held] for scores in (one, other))
-    n_takes = np.array([(counts > 0).sum(axis=0).min()])
-    draws = bootstrap.resampled(weights, second - first, counts)[:, [-2]]
-    low, high = bootstrap.interval(draws, n_takes, cfg.confidence)
+    """Return the paired differences of one row over the (T,) common takes; horizons without windows are omitted."""
+    scored = one.counts[common].sum(axis=0) > 0
+    counts = one.counts[common][:, scored]
+    first, second = (scores.values[common][:, scored] for scores in (one, other))
+    draws = bootstrap.resampled(weights, second - first, counts)[:, -2]
+    low, high, n_takes = bootstrap.ends_of(draws, int((counts > 0).sum(axis=0).min()), cfg.confidence)
     points = [bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[-2] for values in (first, second)]
     return [
         PairedMetric(
@@ -136,9 +135,9 @@ def _metrics(
             float(points[0][m]),
             float(points[1][m]),
             float(points[1][m] - points[0][m]),
-            float(low[0, m]),
-            float(high[0, m]),
-            int(n_takes[0]),
+            float(low[m]),
+            float(high[m]),
+            n_takes,
             int(counts.sum()),
         )
         for m, metric in enumerate(with_ceiling())

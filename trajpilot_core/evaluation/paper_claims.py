@@ -1,6 +1,6 @@
-"""What the paper says and what the demo must show: signs of paired differences, judged by their intervals.
+"""Claims of the paper and requirements of the demo: signs of paired differences, judged by their intervals.
 
-A claim is printed as it falls; only a failed `demo` speaks of a fault. Source: docs/decisions/metrics.md.
+A claim may have any verdict; only a failed `demo` is a fault. Source: docs/decisions/metrics.md.
 """
 
 import math
@@ -20,7 +20,7 @@ FittedTakes = Mapping[str, Sequence[str]]
 
 @dataclass(frozen=True)
 class CheckInputs:
-    """Everything that the checks look at."""
+    """Inputs of the checks."""
 
     predictions: Predictions
     metrics: Sequence[Metric]
@@ -35,7 +35,7 @@ class CheckInputs:
     growth: Growth | None = None
     """Oracle's lead over No-Traj, longest horizon against shortest."""
     fitted: Mapping[str, FittedTakes | None] = field(default_factory=dict)
-    """Model entry -> what its metadata say it was fitted on; None where they say nothing."""
+    """Model entry -> takes that it was fitted on, by its metadata; None where they name none."""
     has_class_heads: bool = False
     """Plans are class scores, which are decoded under a transition prior."""
     over_classes: bool = False
@@ -46,7 +46,7 @@ OVER_CLASSES = (
     "over classes that merge the alternatives of a step head motion can add little to both ends at a short H "
     "(docs/decisions/classes.md)"
 )
-"""What the demo's check says where it fails and answers are classes."""
+"""Detail of the demo's check where it fails and answers are classes."""
 ClaimVerdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
 
 
@@ -87,13 +87,13 @@ CLAIMS: tuple[ClaimedSign, ...] = (
     ),
     ClaimedSign("claim: Shuffled is below Oracle at every H", "shuffled", "oracle", -1),
 )
-"""The demo's own, then what the paper says (arXiv 2605.20388, experiments and appendix), with two controls of ours.
-They name rows because they are statements about these rows."""
+"""The demo's requirement, then claims of the paper (arXiv 2605.20388, experiments and appendix), and two controls of
+ours. They name rows because they are statements about these rows."""
 
 
 def _differences(metrics: Iterable[Metric], claim: ClaimedSign) -> list[Metric]:
     """Return the paired differences of a claim per horizon, rising."""
-    found = [
+    rows = [
         row
         for row in metrics
         if row.variant == claim.variant
@@ -103,33 +103,32 @@ def _differences(metrics: Iterable[Metric], claim: ClaimedSign) -> list[Metric]:
         and row.horizon is not None
         and row.horizon >= claim.first_horizon
     ]
-    return sorted(found, key=lambda row: row.horizon or 0)
+    return sorted(rows, key=lambda row: row.horizon or 0)
 
 
 def _untrained(evidence: CheckInputs, claim: ClaimedSign) -> list[str]:
-    """Models behind the rows of a claim, and these rows, that do not count as trained.
+    """Return the rows of a claim, and the models behind them, that do not count as trained.
 
-    A row with a part taken away may well be at its floor, which is then what is claimed.
+    A row with a part removed may be at its floor, as the claim then predicts.
     """
-    rows = [f"{ROW}{one}" for one in (claim.variant, claim.reference) if method(one).part_of is None]
+    rows = [f"{ROW}{row}" for row in (claim.variant, claim.reference) if method(row).part_of is None]
     return [
-        row.check.removeprefix(TRAINED)
-        for row in evidence.trained
-        if row.verdict != "holds" and (row.check in rows or model_of(row.check) in claim.models)
+        judged.check.removeprefix(TRAINED)
+        for judged in evidence.trained
+        if judged.verdict != "holds" and (judged.check in rows or model_of(judged.check) in claim.models)
     ]
 
 
 def claim_check(claim: ClaimedSign, evidence: CheckInputs) -> Judgement:
     """Check that a paired difference excludes zero on the claimed side at every horizon, with trained models.
 
-    A claim fails where an interval excludes zero on the other side, and is undecided otherwise; what the demo must show
-    either holds or fails.
+    A claim fails where an interval excludes zero on the other side, and is undecided otherwise; a requirement of the
+    demo either holds or fails.
     """
     rows = _differences(evidence.metrics, claim)
     if not rows:
-        return Judgement(
-            check=claim.check, verdict="not run", detail=f"no difference {claim.variant} - {claim.reference}"
-        )
+        detail = f"no difference {claim.variant} - {claim.reference}"
+        return Judgement(check=claim.check, verdict="not run", detail=detail)
     verdict = sign_verdict(rows, claim.sign)
     if verdict == "undecided" and claim.check.startswith("demo: "):
         verdict = "fails"
@@ -140,7 +139,7 @@ def claim_check(claim: ClaimedSign, evidence: CheckInputs) -> Judgement:
 
 
 def _claimed(claim: ClaimedSign, evidence: CheckInputs, verdict: ClaimVerdict, detail: str, n_takes: int) -> Judgement:
-    """Word the verdict of a claim: models that are not trained prove nothing, and neither do too few takes."""
+    """Return the judgement of a claim, which untrained models or too few takes make void."""
     weak = _untrained(evidence, claim)
     if verdict == "not run":
         detail = f"too few takes ({n_takes})"
@@ -162,7 +161,7 @@ class Interval(Protocol):
 
 
 def sign_verdict(rows: Sequence[Interval], sign: int) -> ClaimVerdict:
-    """Judge whether all intervals lie on the side of `sign` (holds), one on the other side (fails), or neither."""
+    """Judge whether all intervals are on the side of `sign` (holds), one is on the other side (fails), or neither."""
     if not all(math.isfinite(row.low) and math.isfinite(row.high) for row in rows):
         return "not run"
     if all(_excludes_zero(row, sign) for row in rows):
@@ -171,18 +170,18 @@ def sign_verdict(rows: Sequence[Interval], sign: int) -> ClaimVerdict:
 
 
 def _excludes_zero(row: Interval, sign: int) -> bool:
-    """Return whether the whole interval lies on the side of `sign`."""
+    """Return whether the whole interval is on the side of `sign`."""
     return row.low > 0 if sign > 0 else row.high < 0
 
 
 def widening_check(evidence: CheckInputs) -> Judgement:
     """Check that Oracle's lead over No-Traj is larger at the longest horizon than at the shortest, paired by take."""
     claim = CLAIMS[0]._replace(check="claim: Oracle's lead over No-Traj grows with the horizon")
-    found = evidence.growth
-    if found is None:
+    growth = evidence.growth
+    if growth is None:
         return Judgement(check=claim.check, verdict="not run", detail="no such lead at two horizons")
     detail = (
-        f"M@1 in points, lead at H={found.last} minus lead at H={found.first}: "
-        f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
+        f"M@1 in points, lead at H={growth.last} minus lead at H={growth.first}: "
+        f"{growth.value:+.1f} [{growth.low:+.1f}, {growth.high:+.1f}]"
     )
-    return _claimed(claim, evidence, sign_verdict([found], 1), detail, found.n_takes)
+    return _claimed(claim, evidence, sign_verdict([growth], 1), detail, growth.n_takes)

@@ -1,4 +1,4 @@
-"""Rows of the table of pose sources, their scores, and what is claimed of them (paper; docs/decisions/poses.md).
+"""Rows of the table of pose sources, their scores, and the claims about them (paper; docs/decisions/poses.md).
 
 Shapes: N windows, S seeds, T takes.
 """
@@ -14,7 +14,7 @@ from schemas.poses import POSE_METRICS, PoseScore, PoseSourcesConfig
 from schemas.results import Judgement
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.planning import PlanningData
-from trajpilot_core.evaluation.bootstrap import cluster_sums, draw_weights, interval
+from trajpilot_core.evaluation.bootstrap import ends_of_means
 from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.readout import Readout
@@ -24,18 +24,18 @@ TEST, BATCH, DIGITS = 2, 512, 9
 
 
 class PoseRow(NamedTuple):
-    """One row: which of `POSE_MODELS`, which trajectories it is asked with, and which row it is compared with."""
+    """One row: its model of `POSE_MODELS`, its trajectories, and the row that it is compared with."""
 
     name: str
     model: str
     asked: str
     against: str | None
     published: str | None = None
-    """Row of the paper's table, which has Aria and Pi3 alone: that of another source is in none."""
+    """Row of the paper's table, which has Aria and Pi3 only; rows of other sources are not in it."""
 
 
 NONE = "no trajectory"
-"""The row that is given none."""
+"""The row without trajectories."""
 
 
 class PoseRows(NamedTuple):
@@ -51,10 +51,10 @@ class PoseRows(NamedTuple):
 
 
 def trained_on(sources: Sequence[str]) -> dict[str, str]:
-    """Return predictor of `POSE_MODELS` -> what it is trained on, named after the sources that ran.
+    """Return predictor of `POSE_MODELS` -> its training data, named after the sources of the run.
 
     Args:
-        sources: of the head motion of `trajectories` and of `video_motions`; equal ones are counted.
+        sources: of the head motion of `trajectories` and of `video_motions`; equal ones are numbered.
     """
     first, second = sources if len(set(sources)) == 2 else [f"{name} {n}" for n, name in enumerate(sources, 1)]
     both = f"{first} + {second}"
@@ -62,7 +62,7 @@ def trained_on(sources: Sequence[str]) -> dict[str, str]:
 
 
 def pose_rows(sources: Sequence[str]) -> PoseRows:
-    """Return the rows, named after the sources that ran (`trained_on`)."""
+    """Return the rows, named after the sources of the run (`trained_on`)."""
     first, second, mixture, *_ = trained_on(sources).values()
     same, video, both = f"{first} -> {first}", f"{second} -> {second}", f"{mixture} -> {second}"
     return PoseRows(
@@ -104,7 +104,7 @@ def tested_takes(data: PlanningData) -> Codes:
 def scores_of(
     scores: Mapping[tuple[str, int], Array], sources: Sequence[str], take_N: Codes, cfg: PoseSourcesConfig
 ) -> list[PoseScore]:
-    """Return every row, and its difference to the row that it is compared with, by seed and in the mean over the seeds.
+    """Return every row, and its difference to the row of its comparison, for each seed and the mean over the seeds.
 
     Args:
         scores: (row, seed) -> (N, 2) per window.
@@ -126,21 +126,17 @@ def scores_of(
 
 
 def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: PoseSourcesConfig) -> list[PoseScore]:
-    """Return both metrics of (N, 2) values per window, with intervals over takes; `where`: what else a score has."""
-    cluster = np.unique(take_N, return_inverse=True)[1].astype(np.int64)
-    n_takes = int(cluster.max()) + 1
-    sums, counts = cluster_sums(100 * values_N2, cluster, n_takes)
-    weights = draw_weights(n_takes, cfg.bootstrap, cfg.seed)
-    draws = (weights @ sums) / (weights @ counts)[:, None]
-    low, high = interval(draws[:, None], np.array([n_takes]), cfg.confidence)
+    """Return both metrics of (N, 2) values per window, with intervals over takes; `where`: other fields of a score."""
+    points_N2 = 100 * values_N2
+    low, high, n_takes = ends_of_means(points_N2, take_N, cfg)
     return [
         PoseScore.model_validate(
             {
                 **where,
                 "metric": metric,
-                "value": round(float(sums[:, at].sum() / counts.sum()), DIGITS),
-                "low": round(float(low[0, at]), DIGITS),
-                "high": round(float(high[0, at]), DIGITS),
+                "value": round(float(points_N2[:, at].mean()), DIGITS),
+                "low": round(float(low[at]), DIGITS),
+                "high": round(float(high[at]), DIGITS),
                 "n_windows": len(values_N2),
                 "n_takes": n_takes,
             }
@@ -152,13 +148,13 @@ def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: P
 def judge_poses(
     scores: Sequence[PoseScore], cfg: PoseSourcesConfig, trained: Sequence[Judgement] = ()
 ) -> list[Judgement]:
-    """Judge the paper's claim: poses from video serve as well if trained on, and a mismatch costs accuracy.
+    """Judge the paper's claim: poses from video are as good if trained on, and a mismatch costs accuracy.
 
     A verdict is withheld where a predictor behind it is not trained, and where the row without trajectories is not
-    below that of the pose files, so that motion tells nothing that could be lost.
+    below that of the pose files, so that motion carries no information that could be lost.
 
     Args:
-        trained: one judgement a training, `trained: <what it is trained on>, seed N`.
+        trained: one judgement per training, `trained: <training data>, seed N`.
     """
     if not scores:
         return []
@@ -169,9 +165,9 @@ def judge_poses(
     if rows.video.name in found:
         one = found[rows.video.name]
         inside, outside = -cfg.margin <= one.low and one.high <= cfg.margin, one.high < -cfg.margin
-        said = f"{words(one)} points of the middles; as well means within {cfg.margin:g}"
+        detail = f"{words(one)} points of the middles; as well means within {cfg.margin:g}"
         check = f"claim: poses from video serve as well where they were trained on ({one.row})"
-        judged.append(_judged(check, inside, outside, said))
+        judged.append(_judged(check, inside, outside, detail))
         models[check] = (first, second)
     for row in (rows.raw.name, rows.rule.name):
         if row in found:
@@ -184,15 +180,15 @@ def judge_poses(
 def _withheld(
     judged: Judgement, models: Sequence[str], trained: Sequence[Judgement], nothing: PoseScore | None
 ) -> Judgement:
-    """Withhold a verdict that rests on predictors that are not trained, or on motion that tells nothing."""
+    """Withhold a verdict that depends on untrained predictors, or on uninformative motion."""
     names = [f"{TRAINED}{model}," for model in models]
     weak = [row.check for row in trained if row.verdict != "holds" and row.check.startswith(tuple(names))]
-    said = f"by the intervals: {judged.verdict}; {judged.detail}"
+    detail = f"by the intervals: {judged.verdict}; {judged.detail}"
     if weak:
         which = ", ".join(one.removeprefix(TRAINED) for one in weak)
-        return judged.replace(verdict="undertrained", detail=f"UNDERTRAINED: {which}; {said}")
+        return judged.replace(verdict="undertrained", detail=f"UNDERTRAINED: {which}; {detail}")
     if nothing is not None and not nothing.high < 0:
-        return judged.replace(verdict="underpowered", detail=f"without trajectories {words(nothing)}; {said}")
+        return judged.replace(verdict="underpowered", detail=f"without trajectories {words(nothing)}; {detail}")
     return judged
 
 

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from trajpilot_core.arrays import Codes
 from trajpilot_core.errors import TrajPilotError
+from trajpilot_core.methods.base import RANKED
 
-RANKED = 5
 ROWS_AT_ONCE = 1 << 17
 Narrow = NDArray[np.int32]
 Columns = dict[str, NDArray[Any]]
@@ -54,10 +54,10 @@ class PredictionBlock:
 
 @dataclass(frozen=True)
 class Predictions:
-    """All blocks and the ids that their codes stand for, each sorted."""
+    """All blocks and the ids of their codes, each sorted."""
 
     window_ids: tuple[str, ...]
-    """Windows predicted, and windows of the bank that were used."""
+    """Predicted windows, and windows of the bank that were used."""
     take_ids: tuple[str, ...]
     label_ids: tuple[str, ...]
     blocks: tuple[PredictionBlock, ...]
@@ -93,7 +93,7 @@ def _encode(column: pa.ChunkedArray | pa.Array) -> tuple[Codes, list[str]]:
 
 
 class IdNumbers:
-    """Numbers ids as they come; at the end they stand for places in the sorted list."""
+    """Numbers ids in order of appearance; `sorted` maps the numbers to places in the sorted list."""
 
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
@@ -105,7 +105,7 @@ class IdNumbers:
         return np.array([*numbers, -1], dtype=np.int32)[codes]
 
     def sorted(self) -> tuple[tuple[str, ...], Codes]:
-        """Return all ids, sorted, and (numbers + 1,) the place of each number; its last, which -1 reads, is -1."""
+        """Return all ids, sorted, and (numbers + 1,) the place of each number; the last, for -1, is -1."""
         ids = tuple(sorted(self._number))
         places = np.full(len(ids) + 1, -1, dtype=np.int64)
         places[[self._number[name] for name in ids]] = np.arange(len(ids))
@@ -113,7 +113,7 @@ class IdNumbers:
 
 
 class PredictionCollector:
-    """Takes tables with the columns of `schemas.results.Prediction` one after the other and keeps integers only.
+    """Collects tables with the columns of `schemas.results.Prediction` and keeps integers only.
 
     A row needs about 50 bytes here, 300 as a row of the table.
     """
@@ -121,11 +121,11 @@ class PredictionCollector:
     def __init__(self) -> None:
         self._windows, self._takes, self._labels = IdNumbers(), IdNumbers(), IdNumbers()
         self._parts: dict[tuple[str, int, int], list[Columns]] = defaultdict(list)
-        """Variant, seed and horizon -> rows in the order of their coming."""
+        """Variant, seed and horizon -> rows in the order of their tables."""
         self._used: set[int] = set()
 
     def passing(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the tables again, each after it was added."""
+        """Add tables and yield them again, one after the other."""
         for table in tables:
             self.add(table)
             yield table
@@ -160,10 +160,10 @@ class PredictionCollector:
         return [window_ids[index] for index in sorted(places[list(self._used - {-1})].tolist())]
 
     def predictions(self) -> Predictions:
-        """Return the blocks of all rows, and keep none of them.
+        """Return the blocks of all rows, and drop the rows.
 
         Raises:
-            EvaluationError: there is no row, or a window lacks a position or holds one twice.
+            EvaluationError: there is no row, or a window lacks a position or has one twice.
         """
         if not self._parts:
             raise EvaluationError(
@@ -188,7 +188,7 @@ def predictions_of(table: pa.Table) -> Predictions:
     """Turn a table with the columns of `schemas.results.Prediction` into integer blocks.
 
     Raises:
-        EvaluationError: the table is empty, or a window lacks a position or holds one twice.
+        EvaluationError: the table is empty, or a window lacks a position or has one twice.
     """
     collected = PredictionCollector()
     collected.add(table)
@@ -197,8 +197,8 @@ def predictions_of(table: pa.Table) -> Predictions:
 
 def _integers(table: pa.Table, name: str) -> Codes:
     """Return a column, (rows,)."""
-    found: Codes = table[name].to_numpy().astype(np.int64)
-    return found
+    values: Codes = table[name].to_numpy().astype(np.int64)
+    return values
 
 
 def _padded(lists: pa.ChunkedArray, codes: Narrow) -> Narrow:
@@ -228,8 +228,8 @@ def _block(head: tuple[str, int, int], columns: Columns, window_ids: tuple[str, 
     if not whole or (window.reshape(-1, horizon) != window[::horizon, None]).any():
         at = int(np.flatnonzero(position != wanted)[0]) if (position != wanted).any() else len(position) - 1
         raise EvaluationError(
-            f"window {window_ids[window[at]]} of variant {variant}, seed {seed}: position {position[at]} stands where "
-            f"{wanted[at]} was expected; every window needs the positions 0 to {horizon - 1} exactly once"
+            f"window {window_ids[window[at]]} of variant {variant}, seed {seed}: position {position[at]} follows "
+            f"where {wanted[at]} must; every window needs the positions 0 to {horizon - 1} exactly once"
         )
     first = slice(None, None, horizon)
     return PredictionBlock(

@@ -1,11 +1,12 @@
-"""The predictions of every row of the tables, as Arrow columns, and the tables next to them.
+"""The predictions of every row of the tables, as Arrow columns, and the figures next to them.
 
 Axes: B windows of one horizon H, R ranked answers. Every row sees the same windows in the same order: seed, horizon,
 part, variant, window, position. Source: docs/decisions/scorer.md.
 """
 
+import itertools
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +29,17 @@ from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
 from trajpilot_core.methods import METHODS
-from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, load_anticipation, retrieved
 from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
+from trajpilot_core.methods.batch import (
+    Anticipation,
+    Scorers,
+    WindowBatch,
+    at_horizon,
+    load_anticipation,
+    load_scorers,
+    retrieve,
+    retrieved_by_start,
+)
 from trajpilot_core.methods.planner_models import PlannerRows, PlannerTables, open_planners, planner_rows
 from trajpilot_core.methods.plans import derangement, donors_of
 from trajpilot_core.methods.sequences import Knobs, SequenceModels, fit_sequences
@@ -46,20 +55,20 @@ WINDOWS_AT_ONCE = 768
 SCHEMA = arrow_schema(Prediction)
 
 
-class RowsPart(NamedTuple):
-    """Some of what the models say: predictions of a batch of windows, or the figures of a whole horizon."""
+@dataclass(frozen=True)
+class RowFigures:
+    """Figures of rows next to their predictions; complete once all predictions were read."""
 
-    predictions: list[pa.Table]
-    """Columns of `Prediction`."""
-    headroom: list[Headroom]
-    shuffles: list[ShuffleScore]
-    """Every shuffle; the first one is the row `shuffled` of the predictions."""
-    samplings: list[SamplingScore]
-    decoding: list[DecodingChoice]
+    headroom: list[Headroom] = field(default_factory=list)
+    shuffles: list[ShuffleScore] = field(default_factory=list)
+    """Scores of every shuffle; the first one is the row `shuffled` of the predictions."""
+    samplings: list[SamplingScore] = field(default_factory=list)
+    decoding: list[DecodingChoice] = field(default_factory=list)
+    """Choices on dev for rows that decode steps together."""
 
 
 class RowModels(NamedTuple):
-    """What rows answer with, next to the chain's models, on windows of one seed and horizon."""
+    """Models of rows, next to those of the chain, for windows of one seed and horizon."""
 
     ready: Scorers
     sequences: SequenceModels
@@ -69,18 +78,13 @@ class RowModels(NamedTuple):
 
 
 class RowsResult(NamedTuple):
-    """Everything that the evaluation needs of the models."""
+    """Everything that the evaluation needs from the models."""
 
     predictions: Iterator[pa.Table]
-    """Columns of `Prediction`, predicted as they are read; what was read is not kept."""
-    headroom: list[Headroom]
-    """Complete once all predictions were read, as the three below are."""
-    shuffles: list[ShuffleScore]
-    samplings: list[SamplingScore]
-    decoding: list[DecodingChoice]
-    """What dev chose for rows that decode steps together."""
+    """Columns of `Prediction`, predicted as they are read and not kept."""
+    figures: RowFigures
     coverage: list[MaskCoverage]
-    """How many true labels the masks allow; none where no row is masked."""
+    """Numbers of true labels that the masks allow; none where no row is masked."""
     rejects: list[Reject]
     """Test windows that lack a feature or a trajectory."""
     n_in: int
@@ -94,13 +98,12 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     Args:
         inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank, descriptions,
             folds, e_tau, predictors, scorers, planner_models.
-        config: what an answer is, shuffles, their seed, the pool sizes of the headroom table, and how steps are decoded
-            together.
+        config: vocabulary, shuffles, their seed, pool sizes of the headroom table, joint decoding.
         progress: called with (done, total, what) after every horizon.
 
     Raises:
         LeakError: a row sees more than it declares (while the predictions are read).
-        EvaluationError: predictions that another stage brought are none of the row that they are for.
+        EvaluationError: predictions of another stage are of a row that they are not declared for.
     """
     files, scorers = open_model_files(inputs), inputs.models("scorers")
     data = load_planning_data(inputs, STAGE)
@@ -111,60 +114,49 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
         data = on_subset(data, config.windows_per_horizon, config.subset_seed)
     split_of = dict(zip(data.take_ids, data.take_split.tolist(), strict=True))
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
-    headroom: list[Headroom] = []
-    shuffles: list[ShuffleScore] = []
-    samplings: list[SamplingScore] = []
-    decoding: list[DecodingChoice] = []
+    figures = RowFigures()
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
     planners = open_planners(inputs, data, chains_of(data)[0], device)
     is_masked = planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
     coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
-    parts = predict_rows(data.to(device), files, scorers, config, "test", device, progress, planners)
-
-    def tables() -> Iterator[pa.Table]:
-        for part in on_one_thread(parts, device):
-            headroom.extend(part.headroom)
-            shuffles.extend(part.shuffles)
-            samplings.extend(part.samplings)
-            decoding.extend(part.decoding)
-            yield from part.predictions
-        yield from (with_these_answers(brought(inputs, entry), entry, data) for entry in config.brought)
-
+    ours = predict_rows(data.to(device), files, scorers, config, "test", device, progress, planners, figures)
+    others = (with_these_answers(brought(inputs, entry), entry, data) for entry in config.brought)
+    tables = itertools.chain(on_one_thread(ours, device), others)
     n_in = n_out + sum(row.n_units for row in rejects)
-    return RowsResult(tables(), headroom, shuffles, samplings, decoding, coverage, rejects, n_in, n_out)
+    return RowsResult(tables, figures, coverage, rejects, n_in, n_out)
 
 
-def on_one_thread(parts: Iterator[RowsPart], device: str) -> Iterator[RowsPart]:
-    """Yield the parts; each is made under `one_thread`, and whoever reads them has the threads of before."""
+def on_one_thread(tables: Iterator[pa.Table], device: str) -> Iterator[pa.Table]:
+    """Yield the tables; each is computed under `one_thread`, and their reader keeps its own number of threads."""
     while True:
         with one_thread(device):
-            part = next(parts, None)
-        if part is None:
+            table = next(tables, None)
+        if table is None:
             return
-        yield part
+        yield table
 
 
 def brought(inputs: Inputs, entry: str) -> pa.Table:
     """Return the predictions of the rows that another stage answered.
 
     Raises:
-        EvaluationError: other columns, or rows of the tables that this entry is not for.
+        EvaluationError: other columns, or rows that this entry is not declared for.
     """
-    table, own = inputs.table(entry), {one.id for one in METHODS if one.predictions == entry}
+    table, declared = inputs.table(entry), {row.id for row in METHODS if row.predictions == entry}
     if table.schema.names != SCHEMA.names:
         raise EvaluationError(f"{entry} has the columns {', '.join(table.schema.names)}, not those of Prediction")
-    strangers = set(pc.unique(table["variant"]).to_pylist()) - own
-    if strangers:
-        named = ", ".join(sorted(strangers))
-        raise EvaluationError(f"{entry} holds predictions of {named}, but it is declared for {', '.join(sorted(own))}")
+    others = sorted(set(pc.unique(table["variant"]).to_pylist()) - declared)
+    if others:
+        known = ", ".join(sorted(declared))
+        raise EvaluationError(f"{entry} contains predictions of {', '.join(others)}, but it is declared for {known}")
     return table.cast(SCHEMA)
 
 
 def with_these_answers(table: pa.Table, entry: str, data: PlanningData) -> pa.Table:
-    """Return the predictions of an entry, each of which was scored against the answers of `data`, on the CPU.
+    """Check that the predictions of an entry were scored against the answers of `data`, on the CPU, and return them.
 
     Raises:
-        EvaluationError: one was scored against another answer: a label where classes are scored, or a class of labels.
+        EvaluationError: one was scored against another answer: a label where classes are scored, or the reverse.
     """
     if not table.num_rows or not data.windows:
         return table
@@ -183,8 +175,8 @@ def with_these_answers(table: pa.Table, entry: str, data: PlanningData) -> pa.Ta
         row = table.slice(int(wrong[0]), 1).to_pylist()[0]
         raise EvaluationError(
             f"{entry}: {row['variant']} was scored against {row['label_id']!r} at position {row['position']} of "
-            f"{row['window_id']}, where the answer is {data.label_ids[int(truth[wrong[0]])]!r}: labels and classes do "
-            "not mix; run that stage with the vocabulary of the evaluation"
+            f"{row['window_id']}, where the answer is {data.label_ids[int(truth[wrong[0]])]!r}: labels and classes "
+            "do not mix; run that stage with the vocabulary of the evaluation"
         )
     return table
 
@@ -198,8 +190,10 @@ def predict_rows(
     device: str,
     progress: Progress,
     planners: PlannerTables | None = None,
-) -> Iterator[RowsPart]:
-    """Yield predictions, headroom and shuffles of one split, part by part; `data` lie on `device`."""
+    figures: RowFigures | None = None,
+) -> Iterator[pa.Table]:
+    """Yield predictions of one split, table by table, and add to `figures`; `data` is on `device`."""
+    figures = figures or RowFigures()
     done, total = 0, len(files.seeds) * len(data.windows)
     chain = chains_of(data)[0]
     fitted = fit_sequences(data, chain)
@@ -207,7 +201,7 @@ def predict_rows(
         view = chain_view(data, files, chain, seed, device, scorer_config(scorers).decoding)
         ready = load_scorers(scorers, seed, device)
         twins = goal_dropout_view(view, files, seed, device)
-        ahead = load_anticipation(files, scorers, twins, seed, device)
+        blind = load_anticipation(files, scorers, twins, seed, device)
         for horizon, windows in data.windows.items():
             rows = (windows.split == SPLITS.index(split)).nonzero()[:, 0]
             if not len(rows):
@@ -215,20 +209,22 @@ def predict_rows(
             bank = build_bank(view, horizon, ready.config.key)
             planning = planner_rows(planners, seed, horizon, device)
             undecided = SequenceModels(fitted, config.joint)
-            models = RowModels(ready, undecided, planning, twins, at_horizon(ahead, horizon))
+            models = RowModels(ready, undecided, planning, twins, at_horizon(blind, horizon))
             choices = decoding_choices(view, bank, models, seed)
             knobs = {choice.variant: Knobs(choice.temperature, choice.weight) for choice in choices}
             models = models._replace(sequences=SequenceModels(fitted, config.joint, knobs))
             if seed == files.seeds[0]:
                 check_rows(view, bank, models, rows)
             sums: list[dict[int, PoolSums]] = []
-            for part in predict_parts(view, models, bank, rows, seed, config):
-                yield RowsPart(part[0], [], [], [], [])
-                sums.append(part[1])
-            headroom = [headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]]
-            shuffles = shuffle_scores(view, windows.segments[rows], seed, config)
-            samplings = sampling_scores(models.planners, data, windows.segments[rows])
-            yield RowsPart([], headroom, shuffles, samplings, choices)
+            for tables, pools in predict_parts(view, models, bank, rows, seed, config):
+                yield from tables
+                sums.append(pools)
+            figures.headroom.extend(
+                headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]
+            )
+            figures.shuffles.extend(shuffle_scores(view, windows.segments[rows], seed, config))
+            figures.samplings.extend(sampling_scores(models.planners, data, windows.segments[rows]))
+            figures.decoding.extend(choices)
             done += 1
             progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
 
@@ -246,12 +242,12 @@ def batch_of(
 ) -> WindowBatch:
     """Return windows (long of shape (B,)) of the bank's horizon with everything that rows are made from."""
     batch = retrieve(view, bank, rows, models.ready, strangers, donors, models.sequences)
-    ahead = retrieved(models.anticipation, rows)
-    return replace(batch, planners=models.planners, goal_dropout=models.goal_dropout, anticipation=ahead)
+    blind = retrieved_by_start(models.anticipation, rows)
+    return replace(batch, planners=models.planners, goal_dropout=models.goal_dropout, anticipation=blind)
 
 
 def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> None:
-    """Check on a few windows of one horizon that every row sees what it declares, and no more.
+    """Check on a few windows of one horizon that every row sees no more than it declares.
 
     Args:
         rows: long of shape (n,), windows that are scored.
@@ -263,7 +259,7 @@ def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> 
     n_mids = bank.horizon - 2
 
     def make(some: Tensor) -> WindowBatch:
-        """Retrieve for windows of shape (P,), with training segments in the place of shuffled middles."""
+        """Retrieve for windows of shape (P,), with training segments in place of shuffled middles."""
         donors = stand_ins(view, len(some) * n_mids).view(len(some), n_mids)
         return batch_of(view, bank, models, some, strangers, donors)
 
@@ -283,8 +279,9 @@ def predict_parts(
         found, queries = batch.candidates().found, batch.candidates().queries
         pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]
         draw = 1_000_003 * config.seed + int(part[0])
-        given = {one.id: one.answer(batch) for one in METHODS if one.answer is not None}
-        tables = [prediction_table(id_, a, view.data, windows, part, seed) for id_, a in given.items() if a is not None]
+        answers = {row.id: row.answer(batch) for row in METHODS if row.answer is not None}
+        known = [(id_, answer) for id_, answer in answers.items() if answer is not None]
+        tables = [prediction_table(id_, answer, view.data, windows, part, seed) for id_, answer in known]
         yield tables, {pool: pool_sums(view, bank, found, queries, pool, draw) for pool in pools}
 
 
@@ -329,13 +326,13 @@ def _repeated(value_B: Tensor | None, horizon: int, n: int, type_: pa.DataType) 
 
 
 def on_subset(data: PlanningData, per_horizon: int, seed: int) -> PlanningData:
-    """Return the data with so many test windows of each horizon, those that vision-language models were asked for."""
+    """Return the data with the subset of the test windows of each horizon that vision-language models answer."""
     windows = {}
-    for horizon, one in data.windows.items():
-        is_test = (one.split == SPLITS.index("test")).tolist()
-        tested = [(id_, horizon) for id_, test in zip(one.window_ids, is_test, strict=True) if test]
+    for horizon, known in data.windows.items():
+        is_test = (known.split == SPLITS.index("test")).tolist()
+        tested = [(id_, horizon) for id_, test in zip(known.window_ids, is_test, strict=True) if test]
         kept = subset(tested, per_horizon, seed)
-        rows = [row for row, id_ in enumerate(one.window_ids) if not is_test[row] or id_ in kept]
-        at, ids = torch.tensor(rows, dtype=torch.long), tuple(one.window_ids[row] for row in rows)
-        windows[horizon] = WindowSet(ids, one.take[at], one.split[at], one.segments[at])
+        rows = [row for row, id_ in enumerate(known.window_ids) if not is_test[row] or id_ in kept]
+        at, ids = torch.tensor(rows, dtype=torch.long), tuple(known.window_ids[row] for row in rows)
+        windows[horizon] = WindowSet(ids, known.take[at], known.split[at], known.segments[at])
     return replace(data, windows=windows)

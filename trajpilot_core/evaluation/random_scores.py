@@ -1,4 +1,4 @@
-"""Scores of what is drawn at random, once for every draw: foreign middle trajectories, samples of a diffusion.
+"""Scores of random choices, one per draw: middle trajectories of other windows, samples of a diffusion.
 
 Shapes: N windows of one horizon H, M = H - 2 middle steps. Source: docs/decisions/paper-gaps.md, D 40;
 docs/decisions/planners.md.
@@ -34,7 +34,7 @@ def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: Eval
 
 
 def sampling_scores(planners: PlannerRows | None, data: PlanningData, segments_NH: Tensor) -> list[SamplingScore]:
-    """Score every sampling of PDPP's plans of one horizon's (N, H) windows, as its row samples; none without PDPP."""
+    """Score every sampling of PDPP's plans of one horizon's (N, H) windows; none without PDPP."""
     if planners is None or PDPP.id not in planners.of_method:
         return []
     truth_NM = truth_of(data, segments_NH)

@@ -1,12 +1,11 @@
-"""The rows of the table of shots: who answers, and what each may see of the shot that it answers.
+"""The rows of the table of shots, and what each may see of the shot that it answers.
 
-They are no `Method`: those rank labels at every position of a plan, these say yes or no (docs/decisions/outcome.md).
-Shapes: n shots that are asked, N shots.
+They are not of the type `Method`, which ranks labels at every position of a plan (docs/decisions/outcome.md).
+Shapes: n shots that are answered, N shots.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,36 +13,35 @@ from torch import Tensor
 
 from schemas.outcome import OutcomeConfig, OutcomeRow
 from trajpilot_core.data.shots import Shots
-from trajpilot_core.errors import LeakError
 from trajpilot_core.models.outcome import MADE, ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.shots import OutcomeChain, find_shots, latents_of, vote
+from trajpilot_core.retrieval.events import OutcomeChain, find_shots, latents_of, vote
 from trajpilot_core.training.fit_outcome import PROBE
 from trajpilot_core.training.outcome_scorer import permuted, shot_queries
 from trajpilot_core.training.scorer import decide
 from trajpilot_core.training.scorer_fit import ScorerDecision
 
 ShotSight = Literal["nothing", "context", "context_motion", "shot_motion"]
-"""What a row sees of a shot: nothing; the pixels before it; the head motion before it, too; that of the shot, too."""
+"""What a row sees of a shot: nothing; the pixels before it; the head motion before it too; that during it too."""
 PROBES = 64
-"""Shots that the guard on sight asks again."""
+"""Shots for the check of sight."""
 
 
 @dataclass(frozen=True)
 class OutcomeModels:
-    """What the rows of one seed answer with."""
+    """Models of the rows of one seed."""
 
     chain: OutcomeChain
-    """`final`."""
+    """Models of the chain `final`."""
     scorer: GateThenRankScorer
     decision: ScorerDecision
     cfg: OutcomeConfig
     probe: ShotProbe | None = None
-    """None where features hold one vector a clip."""
+    """None where features have one vector per clip."""
 
 
 class SaidOfShots(NamedTuple):
-    """What one row says of n shots."""
+    """Answers of one row for n shots."""
 
     p_made: Tensor
     """(n,) float32."""
@@ -62,15 +60,15 @@ class ShotMethod:
     id: OutcomeRow
     name: str
     given: str
-    """What it is given, in words."""
+    """Its inputs, in words."""
     sees: ShotSight
     answer: Callable[[OutcomeModels, Shots, Tensor], SaidOfShots | None]
-    """(models, all shots, (n,) long numbers of those that are asked) -> what it says; None where it was not trained."""
+    """(models, all shots, (n,) long numbers of the answered ones) -> answers; None where it was not trained."""
 
 
 @torch.no_grad()
 def no_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer by the pixels before the shot alone; `rows` of shape (n,), as of every row."""
+    """Answer shots `rows`, shape (n,), by the pixels before them alone."""
     start_nE = latents_of(models.chain, shots, rows, 0)
     none_n2E = torch.zeros_like(start_nE)[:, None].expand(-1, 2, -1)
     return SaidOfShots(p_made(models.chain.no_traj(shots.context[rows], none_n2E)))
@@ -99,12 +97,12 @@ def oracle(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
 
 
 def scorer(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer shots `rows`, shape (n,), under the head motion of a retrieved one, or none where the gate stays shut."""
+    """Answer shots `rows`, shape (n,), under the head motion of a retrieved one, or none where the gate is closed."""
     return _scored(models, shots, rows, None)
 
 
 def permuted_candidates(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """The same scorer of shots `rows`, shape (n,), when candidates have the head motion of other training shots."""
+    """Answer shots `rows`, shape (n,), by the same scorer where candidates have the motion of other training shots."""
     return _scored(models, shots, rows, permuted(models.chain.bank, len(shots), models.cfg.shuffle_seed))
 
 
@@ -129,7 +127,7 @@ def knn_outcome(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShot
 
 
 def majority(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
-    """Answer shots `rows`, shape (n,), by the share of made shots that were fitted."""
+    """Answer shots `rows`, shape (n,), by the share of made shots among the fitted ones."""
     return SaidOfShots(shots.made[models.chain.bank].float().mean().expand(len(rows)))
 
 
@@ -167,25 +165,24 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "oracle": ("traj",),
     "endpoint_traj": ("endpoint_traj",),
 }
-"""Learned row -> the models behind it; floors, and controls of a row, are none."""
+"""Learned row -> the models behind it; floors and controls are not learned."""
 WANTS: Mapping[OutcomeRow, str] = {
-    "attentive_probe": "it reads tokens, and the features hold one vector a clip; set features.tokens=temporal"
+    "attentive_probe": "it reads tokens, and the features have one vector per clip; set features.tokens=temporal"
 }
-"""Row that a run may lack -> why, and what to do."""
+"""Row that a run may lack -> reason and remedy."""
 
 
-def not_run(held: Iterable[OutcomeRow]) -> list[str]:
-    """Return a sentence for each row that a run lacks, which has the rows `held`."""
-    there = set(held)
-    return [f"{SHOT_NAMES[row]}: not run; {why}" for row, why in WANTS.items() if row not in there]
+def not_run(present: Iterable[OutcomeRow]) -> list[str]:
+    """Return a sentence for each row that a run lacks; `present`: its rows."""
+    known = set(present)
+    return [f"{SHOT_NAMES[row]}: not run; {why}" for row, why in WANTS.items() if row not in known]
 
 
-@contextmanager
-def hidden(shots: Shots, rows: Tensor, sees: ShotSight) -> Iterator[Shots]:
+def hidden(shots: Shots, rows: Tensor, sees: ShotSight) -> Shots:
     """Return the shots with everything exchanged, at `rows`, that a row of this sight must not see.
 
-    `rows` is long, of shape (n,). Outcomes are turned round; pixels, durations, texts, moments of evidence and head
-    motion are those of other shots.
+    `rows` is long, of shape (n,). Outcomes are inverted; pixels, durations, texts, moments of evidence and head motion
+    are those of other shots.
     """
     other = rows.roll(1)
     changed = {name: getattr(shots, name).clone() for name in ("shot", "seconds", "labels", "evidence", "motions")}
@@ -198,28 +195,28 @@ def hidden(shots: Shots, rows: Tensor, sees: ShotSight) -> Iterator[Shots]:
         changed["motions"][rows, part] = shots.motions[other, part]
     if sees == "nothing":
         context[rows] = shots.context[other]
-    yield Shots(**{**vars(shots), **changed, "made": made, "context": context})
+    return replace(shots, **changed, made=made, context=context)
 
 
 def check_sight(methods: Sequence[ShotMethod], models: OutcomeModels, shots: Shots, rows: Tensor) -> None:
-    """Ask every row twice: as the shots are, and without what it says it does not see; the answers must be equal.
+    """Check that the answer of every row depends on no more than it declares.
 
     Args:
         rows: long, of shape (n,): shots that no model was fitted on.
 
     Raises:
-        LeakError: names a row that sees more than it declares.
+        LeakError: names a row that sees more.
     """
-    asked = rows[:PROBES]
-    for one in methods:
-        whole = one.answer(models, shots, asked)
-        with hidden(shots, asked, one.sees) as blind:
-            again = one.answer(models, blind, asked)
-        if whole is None or again is None:
-            continue
-        if not torch.equal(whole.p_made, again.p_made):
-            raise LeakError(
-                f"the row {one.name!r} says that it sees {one.sees!r} of a shot, but it answers otherwise when only "
-                f"what that leaves out is exchanged ({len(asked)} shots looked at); correct `sees`, or what it reads: "
-                f"trajpilot_core/evaluation/shot_rows.py, id {one.id}"
-            )
+    from trajpilot_core.methods.sight import refuse_leaks
+
+    probed = rows[:PROBES]
+
+    def answers(group: Sequence[ShotMethod], is_blind: bool) -> dict[str, SaidOfShots | None]:
+        seen = hidden(shots, probed, group[0].sees) if is_blind else shots
+        return {row.id: row.answer(models, seen, probed) for row in group}
+
+    def are_equal(one: SaidOfShots | None, other: SaidOfShots | None) -> bool:
+        return one is None or other is None or torch.equal(one.p_made, other.p_made)
+
+    file = "trajpilot_core/evaluation/shot_rows.py"
+    refuse_leaks(methods, answers, are_equal, f"{len(probed)} shots checked", file)

@@ -1,4 +1,4 @@
-"""From predictions to the rows of the metrics, gate and outcomes tables.
+"""Rows of the metrics, gate and outcomes tables, made from predictions.
 
 Shapes: T takes (or captures), N windows, H horizons, M metrics.
 """
@@ -22,12 +22,12 @@ from trajpilot_core.metrics import METRICS, window_values
 from trajpilot_core.metrics.values import mid_recall
 
 DIGITS = 9
-"""Numbers are rounded to this many places, so that equal inputs give equal bytes whatever the order of a sum."""
+"""Decimal places of numbers, so that equal inputs give equal bytes for any order of a sum."""
 
 
 @dataclass(frozen=True)
 class ClusterSums:
-    """What one variant and seed got per cluster, and on which windows."""
+    """Sums of one variant and seed per cluster, and their windows."""
 
     values: NDArray[np.float64]
     """(T, H, M) sums over windows."""
@@ -52,7 +52,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Clusters:
-    """Which clusters the intervals resample."""
+    """The clusters that intervals resample."""
 
     kind: str
     """`take` or `capture`."""
@@ -62,13 +62,13 @@ class Clusters:
 
 
 def take_clusters(predictions: Predictions) -> Clusters:
-    """Every take is its own cluster."""
+    """Return clusters of one take each."""
     n = len(predictions.take_ids)
     return Clusters("take", np.arange(n), n)
 
 
 def capture_clusters(predictions: Predictions, captures: Mapping[str, str]) -> Clusters | None:
-    """Takes of one capture are one cluster; None where every capture holds one take. `captures`: take id -> capture."""
+    """Cluster takes by capture; None where every capture has one take. `captures`: take id -> capture."""
     names = sorted({captures[take] for take in predictions.take_ids})
     if len(names) == len(predictions.take_ids):
         return None
@@ -77,7 +77,7 @@ def capture_clusters(predictions: Predictions, captures: Mapping[str, str]) -> C
 
 
 def sums_of(predictions: Predictions, variant: str, seed: int, clusters: Clusters) -> ClusterSums:
-    """Sum the metrics of one variant and seed per cluster and horizon; a horizon without windows holds zeros."""
+    """Sum the metrics of one variant and seed per cluster and horizon; a horizon without windows has zeros."""
     blocks = {block.horizon: block for block in predictions.of(variant) if block.seed == seed}
     values, counts, windows = [], [], []
     for horizon in predictions.horizons():
@@ -114,7 +114,7 @@ def difference(row: ClusterSums, reference: ClusterSums) -> ClusterSums:
         EvaluationError: the two rows were not scored on identical windows.
     """
     if not same_windows(row, reference):
-        raise EvaluationError("two rows were scored on different windows: no difference is drawn between them")
+        raise EvaluationError("two rows were scored on different windows: they have no paired difference")
     return ClusterSums(row.values - reference.values, row.counts, row.windows)
 
 
@@ -123,7 +123,7 @@ def _contrasts(
 ) -> Iterator[tuple[str, str | None, int | None, ClusterSums]]:
     """Yield (variant, reference, seed, sums): every seed, the average over seeds, and the paired differences.
 
-    A difference between rows with different windows is left out; the check `same windows` then fails.
+    A difference between rows with different windows is omitted; the check `same windows` then fails.
     """
     means: dict[str, ClusterSums] = {}
     for variant in predictions.variants():
@@ -152,16 +152,16 @@ def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: 
     for variant, reference, seed, sums in _contrasts(predictions, clusters):
         kept = scored_on(variant) & scored_on(reference or variant)
         head = {"corpus": corpus, "variant": variant, "reference": reference, "seed": seed, "cluster": clusters.kind}
-        found = _rows(head, sums, weights, predictions.horizons(), cfg)
-        rows += [row for row in found if row.metric in kept and _is_defined(row, predictions.horizons())]
+        scored = _rows(head, sums, weights, predictions.horizons(), cfg)
+        rows += [row for row in scored if row.metric in kept and _is_defined(row, predictions.horizons())]
     return rows
 
 
 def scored_on(variant: str) -> set[str]:
     """Return the metrics that a row can be scored on; those of anticipation are for rows without a goal."""
-    one = method(variant)
-    own = METRICS if one.anticipates else (id_ for id_, spec in METRICS.items() if spec.table != "anticipation")
-    return set(own if one.metrics is None else one.metrics)
+    row = method(variant)
+    known = METRICS if row.anticipates else (id_ for id_, spec in METRICS.items() if spec.table != "anticipation")
+    return set(known if row.metrics is None else row.metrics)
 
 
 def _is_defined(row: Metric, horizons: tuple[int, ...]) -> bool:
@@ -178,19 +178,19 @@ def _rows(
 ) -> list[Metric]:
     """Build the rows of one contrast: (H + 2) x M numbers.
 
-    Horizons without windows are left out, and means over the horizons where one is: they would be of other windows than
+    Horizons without windows are omitted, and then the means over the horizons too: their windows would differ from
     those of the other rows.
     """
-    held = sums.counts.sum(axis=0) > 0
-    values, counts = sums.values[:, held], sums.counts[:, held]
+    scored = sums.counts.sum(axis=0) > 0
+    values, counts = sums.values[:, scored], sums.counts[:, scored]
     value = bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))
     takes = (counts > 0).sum(axis=0)
     n_takes = np.array([*takes, takes.min(), (counts.sum(axis=1) > 0).sum()])
     low, high = bootstrap.interval(bootstrap.resampled(weights, values, counts), n_takes, cfg.confidence)
     per_horizon = counts.sum(axis=0)
     n_windows = [*per_horizon, per_horizon.sum(), per_horizon.sum()]
-    kept = [horizon for horizon, is_held in zip(horizons, held, strict=True) if is_held]
-    places = [*((horizon, "none") for horizon in kept), *([(None, "plain"), (None, "sample")] if held.all() else [])]
+    kept = [horizon for horizon, is_scored in zip(horizons, scored, strict=True) if is_scored]
+    places = [*((horizon, "none") for horizon in kept), *([(None, "plain"), (None, "sample")] if scored.all() else [])]
     return [
         Metric.model_validate(
             {
@@ -227,25 +227,25 @@ def growth(predictions: Predictions, variant: str, cfg: EvaluationConfig) -> Gro
     if not all(rows) or not all(same_windows(rows[0][0], sums) for row in rows for sums in row):
         return None
     lead = difference(averaged(rows[0]), averaged(rows[1]))
-    held = np.flatnonzero(lead.counts.sum(axis=0) > 0)
-    if len(held) < 2:
+    scored = np.flatnonzero(lead.counts.sum(axis=0) > 0)
+    if len(scored) < 2:
         return None
-    ends, metric = [held[0], held[-1]], list(METRICS).index("M@1")
+    ends, metric = [scored[0], scored[-1]], list(METRICS).index("M@1")
     values, counts = lead.values[:, ends, metric][..., None], lead.counts[:, ends]
     weights = bootstrap.draw_weights(clusters.n, cfg.bootstrap, cfg.seed)
     draws = bootstrap.resampled(weights, values, counts)
-    n_takes = (counts > 0).sum(axis=0).min()
-    low, high = bootstrap.interval(draws[:, 1:2] - draws[:, :1], np.array([n_takes]), cfg.confidence)
+    n_takes = int((counts > 0).sum(axis=0).min())
+    low, high, _ = bootstrap.ends_of(draws[:, 1] - draws[:, 0], n_takes, cfg.confidence)
     point = bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[:, 0]
     first, last = (predictions.horizons()[index] for index in ends)
-    value, lowest, highest = (round(float(number), DIGITS) for number in (point[1] - point[0], low[0, 0], high[0, 0]))
-    return Growth(first, last, value, lowest, highest, int(n_takes))
+    value, lowest, highest = (round(float(number), DIGITS) for number in (point[1] - point[0], low[0], high[0]))
+    return Growth(first, last, value, lowest, highest, n_takes)
 
 
 def gate_rows(predictions: Predictions) -> list[GateRow]:
-    """Report per seed and horizon, and over all windows, how often the gate of `examined` opened and what that gained.
+    """Return per seed and horizon, and over all windows, how often the gate of `examined` opened and the gain.
 
-    Its blocks without `REFERENCE` on the identical windows are left out.
+    Blocks without `REFERENCE` on the identical windows are omitted.
     """
     gated = examined().id
     fallback = {(block.seed, block.horizon): block for block in predictions.of(REFERENCE)}
@@ -322,6 +322,6 @@ def _outcomes(block: PredictionBlock, predictions: Predictions, names: pa.Array)
 
 
 def _lists(values: pa.Array, n: int) -> pa.ListArray:
-    """Cut (n x H,) values into n lists of H."""
+    """Split (n x H,) values into n lists of H."""
     width = len(values) // n if n else 0
     return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * width, pa.int32()), values)

@@ -1,38 +1,39 @@
-"""The rows next to the visual probe: which token each appends, and what each may see of the action that it answers.
+"""The rows next to the visual probe: the token that each appends, and what each may see of the action that it answers.
 
-They are no `Method`: those rank labels at every position of a plan (docs/decisions/epic-token.md).
-Shapes: n clips that are asked, N clips, E text width.
+They are not of the type `Method`, which ranks labels at every position of a plan (docs/decisions/epic-token.md).
+Shapes: n clips that are answered, N clips, E text width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from schemas.action_token import ActionTokenConfig, TokenRow
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_events import ACTION, BEFORE, ActionEvents
-from trajpilot_core.errors import LeakError
+from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.action_token import ActionPredictor, TokenProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.actions import ActionChain, latents_of
+from trajpilot_core.retrieval.events import ActionChain, latents_of
 from trajpilot_core.training.action_scorer import scored
 from trajpilot_core.training.fit_probe import answers
 from trajpilot_core.training.scorer_fit import ScorerDecision
 
 TokenSight = Literal["pixels", "pixels_motion", "action_motion"]
-"""What a row sees: the pixels before the action; the head motion then, too; that of the action, too."""
+"""What a row sees: the pixels before the action; the head motion then as well; that of the action as well."""
 PROBES = 64
-"""Clips that the guard on sight asks again."""
+"""Clips for the check of sight."""
 AT_ONCE = 2048
 """Clips that are predicted at once."""
 
 
 class TokenMaker(NamedTuple):
-    """What tokens are made with: the models of one chain, and the scorer of its seed."""
+    """Models that make tokens: those of one chain, and the scorer of its seed."""
 
     chain: ActionChain
     scorer: GateThenRankScorer
@@ -47,17 +48,17 @@ class TokenMethod:
     id: TokenRow
     name: str
     given: str
-    """What it appends, in words."""
+    """The token that it appends, in words."""
     sees: TokenSight
     token: Callable[[TokenMaker, ActionEvents, Tensor], Tensor]
-    """(maker, all clips, (n,) long numbers of those that are asked) -> (n, E) float32."""
+    """(maker, all clips, (n,) long numbers of the answered ones) -> (n, E) float32."""
 
 
 class TokenModels(NamedTuple):
-    """What the rows of one seed answer with."""
+    """Models of the rows of one seed."""
 
     maker: TokenMaker
-    """Of the chain `final`."""
+    """Models of the chain `final`."""
     probes: Mapping[TokenRow, TokenProbe]
     classes: dict[ActionPart, Codes]
     """Part -> (C,) the class of each column."""
@@ -82,12 +83,12 @@ def oracle(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
 
 
 def scorer(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
-    """Predict (n, E) under the head motion of a retrieved training action, or without any where the gate stays shut."""
+    """Predict (n, E) under the head motion of a retrieved training action, or without any where the gate is closed."""
     return scored(maker.chain, maker.scorer, maker.decision, events, rows, maker.cfg)[0]
 
 
 def shuffled(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
-    """Return the token (n, E) of No-Traj for another one of the clips that are asked, by a random cycle."""
+    """Return the token (n, E) of No-Traj for another one of the answered clips, by a random cycle."""
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(maker.cfg.shuffle_seed)).to(rows.device)
     other = torch.empty_like(rows)
     other[order] = rows[order.roll(1)]
@@ -107,7 +108,7 @@ def predicted(model: ActionPredictor, events: ActionEvents, rows: Tensor, latent
 METHODS: tuple[TokenMethod, ...] = (
     TokenMethod("visual", "visual probe, fine-tuned equally long", "no token", "pixels", nothing),
     TokenMethod("constant", "constant token", "a learned token, the same for every clip", "pixels", nothing),
-    TokenMethod("zero", "zero token", "zeros, which take attention all the same", "pixels", nothing),
+    TokenMethod("zero", "zero token", "zeros, which still receive attention", "pixels", nothing),
     TokenMethod("shuffled", "shuffled token", "No-Traj’s prediction of another clip", "pixels", shuffled),
     TokenMethod("no_traj", "No-Traj", "the prediction by the pixels before the action", "pixels", no_traj),
     TokenMethod(
@@ -129,21 +130,21 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "scorer": ("no_traj", "traj"),
     "oracle": ("traj",),
 }
-"""Row -> the predictors behind its token; its own probe is judged by its level."""
+"""Row -> the predictors behind its token; its probe is judged by its level."""
 TOKEN_NAMES: Mapping[str, str] = {one.id: one.name for one in METHODS}
 """Row -> its printed name, in the order of the table."""
 
 
-def answer(models: TokenModels, events: ActionEvents, rows: Tensor, one: TokenMethod) -> dict[ActionPart, Codes]:
+def answer(models: TokenModels, events: ActionEvents, rows: Tensor, row: TokenMethod) -> dict[ActionPart, Codes]:
     """Return part -> (n, K) ranked classes of a row for the clips `rows` (n,), long."""
-    token_nE = one.token(models.maker, events, rows).half()
-    return answers(models.probes[one.id], events.tokens[rows], models.classes, token_nE)
+    token_nE = row.token(models.maker, events, rows).half()
+    return answers(models.probes[row.id], events.tokens[rows], models.classes, token_nE)
 
 
 def hidden(events: ActionEvents, rows: Tensor, sees: TokenSight) -> ActionEvents:
     """Return the clips with everything exchanged, at `rows`, that a row of this sight must not see.
 
-    The action, its text and how long it lasts, and head motion that is not seen, are those of another clip.
+    The action, its text and duration, and unseen head motion are those of another clip.
     """
     other = rows.roll(1)
     changed = {
@@ -159,22 +160,22 @@ def hidden(events: ActionEvents, rows: Tensor, sees: TokenSight) -> ActionEvents
 
 
 def check_sight(methods: Sequence[TokenMethod], models: TokenModels, events: ActionEvents, rows: Tensor) -> None:
-    """Ask every row twice: as the clips are, and without what it says it does not see; the answers must be equal.
+    """Check that the token and the answer of every row depend on no more than it declares.
 
     Args:
         rows: (n,) long, clips that no model was fitted on.
 
     Raises:
-        LeakError: names a row that sees more than it declares.
+        LeakError: names a row that sees more.
     """
-    asked = rows[:PROBES]
-    for one in methods:
-        blind = hidden(events, asked, one.sees)
-        both = [one.token(models.maker, some, asked) for some in (events, blind)]
-        whole, again = (answer(models, some, asked, one) for some in (events, blind))
-        if not torch.equal(*both) or any((whole[part] != again[part]).any() for part in whole):
-            raise LeakError(
-                f"the row {one.name!r} says that it sees {one.sees!r} of a clip, but its token or its answer changes "
-                f"when only what that leaves out is exchanged ({len(asked)} clips looked at); correct `sees`, or what "
-                f"it reads: trajpilot_core/evaluation/token_rows.py, id {one.id}"
-            )
+    probed = rows[:PROBES]
+
+    def answers(group: Sequence[TokenMethod], is_blind: bool) -> dict[str, tuple[Tensor, dict[ActionPart, Codes]]]:
+        seen = hidden(events, probed, group[0].sees) if is_blind else events
+        return {row.id: (row.token(models.maker, seen, probed), answer(models, seen, probed, row)) for row in group}
+
+    def are_equal(one: tuple[Tensor, dict[ActionPart, Codes]], other: tuple[Tensor, dict[ActionPart, Codes]]) -> bool:
+        return torch.equal(one[0], other[0]) and all(np.array_equal(one[1][part], other[1][part]) for part in one[1])
+
+    file = "trajpilot_core/evaluation/token_rows.py"
+    refuse_leaks(methods, answers, are_equal, f"{len(probed)} clips checked", file)

@@ -1,7 +1,8 @@
-"""Differences between the rows of the probe with a token, and what is concluded from them.
+"""Differences between the rows of the probe with a token, and their judgements.
 
-Whether a token tells anything is read off the row that was fine-tuned equally long without one, and off the tokens that
-tell nothing; never off the visual probe before its fine-tuning. Source: docs/decisions/epic-token.md.
+A token is informative if its row is above the row that was fine-tuned equally long without one, and above those with
+uninformative tokens; the visual probe before its fine-tuning is never the reference.
+Source: docs/decisions/epic-token.md.
 
 Shapes: N tested clips, T videos, B resamples.
 """
@@ -16,14 +17,14 @@ from schemas.action_token import TOKEN_CONTROLS, TOKENS_READ, ActionTokenConfig,
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.action_scores import BOOTSTRAP_SEED, AnsweredRow, TestedClips, resampled_means
-from trajpilot_core.evaluation.bootstrap import draw_weights, interval
+from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of
 from trajpilot_core.evaluation.trained_rows import judge_models
 from trajpilot_core.metrics.epic_kitchens import ACTION, EPIC_METRICS, ActionMetric, hits_of, score
 
 LENGTH: TokenRow = "visual"
-"""The row that gains are counted from: it was fine-tuned exactly as long."""
+"""Reference of the gains: it was fine-tuned exactly as long."""
 MOST = 0.9
-"""Share of the tested actions that must have head motion, so that the rows that are given it say what it is worth."""
+"""Share of the tested actions that must have head motion for the rows that are given it to measure its value."""
 PAIRS_OF_ROWS: tuple[tuple[TokenRow, TokenRow], ...] = (
     *product(TOKENS_READ, TOKEN_CONTROLS),
     *product(TOKEN_CONTROLS[1:], (LENGTH,)),
@@ -36,15 +37,17 @@ PAIRS_OF_ROWS: tuple[tuple[TokenRow, TokenRow], ...] = (
 def contrasts_of(answered: Sequence[AnsweredRow], tested: TestedClips, cfg: ActionTokenConfig) -> list[TokenContrast]:
     """Return the differences of every metric on every tested clip, means over the seeds, with paired intervals."""
     weights = draw_weights(int(tested.take.max()) + 1, cfg.tuned.bootstrap, BOOTSTRAP_SEED)
-    found = []
+    contrasts = []
     for metric in EPIC_METRICS.values():
-        of_row = {row: _of_seeds(answered, row, metric, tested, weights) for row in {one.row for one in answered}}
-        found += [
-            _contrast(of_row[row], of_row[against], (row, against), metric, tested, cfg)
+        by_row = {
+            row: _of_seeds(answered, row, metric, tested, weights) for row in {answers.row for answers in answered}
+        }
+        contrasts += [
+            _contrast(by_row[row], by_row[against], (row, against), metric, tested, cfg)
             for row, against in PAIRS_OF_ROWS
-            if row in of_row and against in of_row
+            if row in by_row and against in by_row
         ]
-    return found
+    return contrasts
 
 
 def _of_seeds(
@@ -54,10 +57,10 @@ def _of_seeds(
     values, draws = [], []
     classes = tested.clips.classes(metric.part)
     groups = classes if metric.over == "classes" else np.zeros_like(classes)
-    for one in answered:
-        if one.row == row:
-            values.append(score(metric, tested.clips, one.rankings).value)
-            hits = hits_of(classes, one.rankings[metric.part], metric.k)
+    for answers in answered:
+        if answers.row == row:
+            values.append(score(metric, tested.clips, answers.rankings).value)
+            hits = hits_of(classes, answers.rankings[metric.part], metric.k)
             draws.append(resampled_means(groups, hits, tested.take, weights))
     return mean(values), np.mean(draws, axis=0)
 
@@ -70,115 +73,105 @@ def _contrast(
     tested: TestedClips,
     cfg: ActionTokenConfig,
 ) -> TokenContrast:
-    n_takes = len(np.unique(tested.take))
-    draws = (row[1] - against[1])[:, None, None]
-    low, high = (float(end[0, 0]) for end in interval(draws, np.array([n_takes]), cfg.tuned.confidence))
+    ends = ends_of((row[1] - against[1])[:, None], len(np.unique(tested.take)), cfg.tuned.confidence)
     return TokenContrast(
         row=names[0],
         against=names[1],
         metric=metric.id,
         difference=row[0] - against[0],
-        low=low,
-        high=high,
+        low=float(ends.low[0]),
+        high=float(ends.high[0]),
         n_clips=len(tested.take),
-        n_takes=n_takes,
+        n_takes=ends.n_takes,
     )
 
 
 def judge_tokens(contrasts: Sequence[TokenContrast], names: Mapping[str, str]) -> list[Judgement]:
-    """Judge by class-mean recall of actions whether each token tells anything, and that no control gains.
+    """Judge by class-mean recall of actions whether each token is informative, and that no control gains.
 
-    A token tells something where it lies above the probe that was fine-tuned equally long and above every token that
-    tells nothing, by its intervals; where one of these intervals excludes zero on the other side it does not.
+    A token is informative where the intervals of its differences to all controls are above zero, and is not where one
+    of these intervals is below zero.
 
     Args:
         names: row -> its printed name.
     """
-    own = {(one.row, one.against): one for one in contrasts if one.metric == ACTION.id}
-    found = []
+    of_pair = {(contrast.row, contrast.against): contrast for contrast in contrasts if contrast.metric == ACTION.id}
+    judged = []
     for row in TOKENS_READ:
-        pairs = [own[row, control] for control in TOKEN_CONTROLS if (row, control) in own]
+        pairs = [of_pair[row, control] for control in TOKEN_CONTROLS if (row, control) in of_pair]
         if len(pairs) == len(TOKEN_CONTROLS):
-            verdict = "holds" if all(one.low > 0 for one in pairs) else "undecided"
-            verdict = "fails" if any(one.high < 0 for one in pairs) else verdict
-            found.append(_judged(f"token: {names[row]} tells more than any control", verdict, pairs, names))
+            verdict = "holds" if all(pair.low > 0 for pair in pairs) else "undecided"
+            verdict = "fails" if any(pair.high < 0 for pair in pairs) else verdict
+            judged.append(_judged(f"token: {names[row]} tells more than any control", verdict, pairs, names))
     for row in TOKEN_CONTROLS[1:]:
-        if (row, LENGTH) in own:
-            one = own[row, LENGTH]
-            verdict = "fails" if one.low > 0 else "holds" if np.isfinite(one.low) else "undecided"
-            found.append(_judged(f"control: {names[row]} gains nothing", verdict, [one], names))
-    return found
+        if (row, LENGTH) in of_pair:
+            contrast = of_pair[row, LENGTH]
+            verdict = "fails" if contrast.low > 0 else "holds" if np.isfinite(contrast.low) else "undecided"
+            judged.append(_judged(f"control: {names[row]} gains nothing", verdict, [contrast], names))
+    return judged
 
 
 def _judged(check: str, verdict: str, pairs: Sequence[TokenContrast], names: Mapping[str, str]) -> Judgement:
-    def said(one: TokenContrast) -> str:
-        ends = f"[{one.low:.2f}, {one.high:.2f}]" if np.isfinite(one.low) else "no interval, too few videos"
-        return f"{one.difference:+.2f} {ends} to {names[one.against]}"
+    def figure(pair: TokenContrast) -> str:
+        ends = f"[{pair.low:.2f}, {pair.high:.2f}]" if np.isfinite(pair.low) else "no interval, too few videos"
+        return f"{pair.difference:+.2f} {ends} to {names[pair.against]}"
 
-    return Judgement.model_validate(
-        {"check": check, "verdict": verdict, "detail": f"{ACTION.id}, points: {'; '.join(map(said, pairs))}"}
-    )
+    detail = f"{ACTION.id}, points: {'; '.join(map(figure, pairs))}"
+    return Judgement.model_validate({"check": check, "verdict": verdict, "detail": detail})
 
 
-def check_length(curve: Sequence[CurvePoint], asked: int) -> Judgement:
-    """Judge that every row was fine-tuned in as many trainings, each of as many epochs, as the row gains are counted
-    from.
+def check_length(curve: Sequence[CurvePoint], n_epochs: int) -> Judgement:
+    """Judge that every row was fine-tuned in as many trainings and epochs as the reference of the gains.
 
     Args:
-        asked: epochs of each.
+        n_epochs: epochs of each training.
     """
     epochs: dict[str, dict[tuple[str, int], int]] = {}
     for point in curve:
         row = point.model.split("/")[-1].split(",")[0]
-        one = epochs.setdefault(row, {})
+        last = epochs.setdefault(row, {})
         key = (point.model, point.seed)
-        one[key] = max(one.get(key, 0), point.epoch)
-    lengths = {row: sorted(one.values()) for row, one in epochs.items()}
+        last[key] = max(last.get(key, 0), point.epoch)
+    lengths = {row: sorted(last.values()) for row, last in epochs.items()}
     base = lengths.get(LENGTH, [])
-    other = sorted(row for row, one in lengths.items() if one != base)
-    said = f"{len(lengths)} rows, each {len(base)} trainings of {asked} epochs"
-    if not base or other or set(base) != {asked}:
-        said = "; ".join(f"{row}: epochs {', '.join(map(str, one))}" for row, one in sorted(lengths.items()))
-        return Judgement(check=LENGTH_CHECK, verdict="fails", detail=said)
-    return Judgement(check=LENGTH_CHECK, verdict="holds", detail=said)
+    if set(base) != {n_epochs} or any(length != base for length in lengths.values()):
+        detail = "; ".join(f"{row}: epochs {', '.join(map(str, last))}" for row, last in sorted(lengths.items()))
+        return Judgement(check=LENGTH_CHECK, verdict="fails", detail=detail)
+    detail = f"{len(lengths)} rows, each {len(base)} trainings of {n_epochs} epochs"
+    return Judgement(check=LENGTH_CHECK, verdict="holds", detail=detail)
 
 
 LENGTH_CHECK = "length: every row was fine-tuned as long as the visual probe that it is held against"
 
 
 def check_motion(has_motion: Mask, opened: int) -> Judgement:
-    """Judge that rows of head motion were given it; where many lack it, Oracle is mostly No-Traj.
+    """Judge that rows of head motion were given it; where many actions lack it, Oracle is mostly No-Traj.
 
     Args:
-        has_motion: (N, 2) of the tested actions, before them and of them.
+        has_motion: (N, 2) of the tested actions, before and during them.
     """
-    n, (before, own) = len(has_motion), has_motion.sum(axis=0).tolist()
-    said = (
-        f"{own} of {n} tested actions have head motion, {before} before them; without it a row is given none; the gate "
-        f"opened for {opened}"
-    )
-    verdict = "holds" if min(before, own) >= MOST * n else "undecided"
-    return Judgement.model_validate(
-        {"check": f"head motion: {100 * MOST:g} % of the tested actions have it", "verdict": verdict, "detail": said}
-    )
+    n, (before, during) = len(has_motion), has_motion.sum(axis=0).tolist()
+    check = f"head motion: {100 * MOST:g} % of the tested actions have it"
+    detail = f"{n} tested actions: head motion during {during}, before {before}; the gate opened for {opened}"
+    return Judgement(check=check, verdict="holds" if min(before, during) >= MOST * n else "undecided", detail=detail)
 
 
 def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgement]:
-    """Judge every predictor of the chain `final` by how often its text is the nearest on dev, against the commonest
+    """Judge every predictor of the chain `final` by how often its text is the nearest on dev, against the most common
     label (D 51).
 
     Args:
         labels_dev: (n,) labels of the dev actions.
     """
-    floors = {"the commonest label": float(np.bincount(labels_dev).max() / len(labels_dev))}
+    floors = {"the most common label": float(np.bincount(labels_dev).max() / len(labels_dev))}
     return judge_models(curve, ("final/traj", "final/no_traj"), "action", floors)
 
 
 def check_unseen(tokens_of: Mapping[str, Sequence[str]], fitted: Mapping[str, Sequence[str]]) -> Judgement:
-    """Judge that no clip that a probe is fine-tuned on has a token of a model that was fitted on its video.
+    """Judge that no clip in the fine-tuning of a probe has a token of a model that was fitted on its video.
 
     Args:
-        tokens_of: chain -> videos whose clips have its tokens.
+        tokens_of: chain -> videos of the clips that have its tokens.
         fitted: chain -> videos that its models were fitted on.
     """
     check = "leak: tokens are made by models that have not seen the video"
@@ -186,7 +179,7 @@ def check_unseen(tokens_of: Mapping[str, Sequence[str]], fitted: Mapping[str, Se
         f"{take} ({chain})" for chain, takes in tokens_of.items() for take in set(takes) & set(fitted.get(chain, ()))
     )
     if wrong:
-        said = f"{len(wrong)} videos have tokens of a model that was fitted on them, such as {wrong[0]}"
-        return Judgement(check=check, verdict="fails", detail=said)
-    said = "; ".join(f"{chain}: {len(set(takes))} videos" for chain, takes in tokens_of.items())
-    return Judgement(check=check, verdict="holds", detail=said)
+        detail = f"{len(wrong)} videos have tokens of a model that was fitted on them, such as {wrong[0]}"
+        return Judgement(check=check, verdict="fails", detail=detail)
+    detail = "; ".join(f"{chain}: {len(set(takes))} videos" for chain, takes in tokens_of.items())
+    return Judgement(check=check, verdict="holds", detail=detail)

@@ -1,23 +1,24 @@
 """Which rows of the tables count as trained: the same answer for every page (docs/decisions/training.md).
 
-A row does not where a model behind it is not, or where it is a learned row and the lower end of its interval over takes
-is not above every floor of its table. Names of checks: `trained: <chain>/<model>, seed N` and `trained: row <row>`.
+A row does not count where a model behind it does not, or where it is a learned row and the lower end of its interval
+over takes is not above every floor of its table. Names of checks: `trained: <chain>/<model>, seed N` and
+`trained: row <row>`.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from schemas.results import CurvePoint, Judgement, Metric
-from trajpilot_core.methods import METHODS, anticipation, floors, knn_labels, method
+from trajpilot_core.methods import METHODS, anticipation, floors, method, retrieved
 from trajpilot_core.methods.base import Method
 from trajpilot_core.training.convergence import judge_row, judge_scores
 
 TRAINED = "trained: "
-"""Begins the names of checks of trainings and of learned rows."""
+"""Prefix of the names of checks of trainings and of learned rows."""
 ROW = f"{TRAINED}row "
 JUDGED, JUDGED_BY_HEADS = "M@1", "Mid mAcc"
-"""The metric that decides, and the one where class heads rank the labels."""
-FLOORS = (floors.MAJORITY.id, floors.PREVIOUS.id, knn_labels.METHOD.id, anticipation.MAJORITY.id)
-"""Rows that a learned one must lie above; without a goal the last is the only one."""
+"""The deciding metric, and the one for class heads."""
+FLOORS = (floors.MAJORITY.id, floors.PREVIOUS.id, retrieved.KNN_LABELS.id, anticipation.MAJORITY.id)
+"""Rows that a learned one must exceed; without a goal only the last."""
 
 
 def judge_models(
@@ -29,15 +30,15 @@ def judge_models(
         if (point.split, point.quantity) == ("dev", quantity) and point.model in models:
             scores.setdefault((point.model, point.seed), []).append(point.value)
     return [
-        judge_scores(f"{TRAINED}{model}, seed {seed}", found, floors, "right")
-        for (model, seed), found in sorted(scores.items())
+        judge_scores(f"{TRAINED}{model}, seed {seed}", values, floors, "right")
+        for (model, seed), values in sorted(scores.items())
     ]
 
 
 def is_learned(row: Method) -> bool:
     """Return whether a row is judged by its level: it has models, and is no floor.
 
-    A control that asks the models of another row under a change is not: what it is at says nothing of its training.
+    A control that uses the models of another row is not: its level is no evidence about their training.
     """
     if not row.models or row.id in FLOORS:
         return False
@@ -48,31 +49,31 @@ def is_learned(row: Method) -> bool:
 def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
     """Judge every learned row by one metric, mean over horizons and seeds, against the floors of its table.
 
-    A row without that mean, whose models lack a horizon, is judged at each horizon that it has; the first that does not
-    hold is what is returned of it.
+    A row without that mean, whose models lack a horizon, is judged at each horizon that it has; the first judgement
+    that does not hold is returned.
     """
-    held: dict[tuple[str, int | None], Metric] = {
+    means: dict[tuple[str, int | None], Metric] = {
         (m.variant, m.horizon): m
         for m in metrics
         if (m.reference, m.metric, m.seed, m.cluster) == (None, metric, None, "take") and m.pooling != "sample"
     }
     judged = []
-    for one in METHODS:
-        places = [horizon for row, horizon in held if row == one.id]
-        if not places or not is_learned(one):
+    for row in METHODS:
+        horizons = [horizon for id_, horizon in means if id_ == row.id]
+        if not horizons or not is_learned(row):
             continue
-        at_horizons: list[int | None] = [*sorted(horizon for horizon in places if horizon is not None)]
-        found = [_judged(one, at, held, metric) for at in ([None] if None in places else at_horizons)]
-        judged.append(next((each for each in found if each.verdict != "holds"), found[0]))
+        known: list[int | None] = [*sorted(horizon for horizon in horizons if horizon is not None)]
+        candidates = [_judged(row, at, means, metric) for at in ([None] if None in horizons else known)]
+        judged.append(next((one for one in candidates if one.verdict != "holds"), candidates[0]))
     return judged
 
 
-def _judged(row: Method, horizon: int | None, held: Mapping[tuple[str, int | None], Metric], metric: str) -> Judgement:
+def _judged(row: Method, horizon: int | None, means: Mapping[tuple[str, int | None], Metric], metric: str) -> Judgement:
     """Judge a row at one horizon, or by its mean over them."""
-    floors_there = [f for f in FLOORS if (f, horizon) in held and method(f).anticipates == row.anticipates]
-    of_floors = {method(f).name: held[f, horizon].value for f in floors_there}
+    known = [f for f in FLOORS if (f, horizon) in means and method(f).anticipates == row.anticipates]
+    floor_values = {method(f).name: means[f, horizon].value for f in known}
     what = f"test {metric}" + (f" at H={horizon}" if horizon is not None else "")
-    return judge_row(f"{ROW}{row.id}", held[row.id, horizon].low, of_floors, what)
+    return judge_row(f"{ROW}{row.id}", means[row.id, horizon].low, floor_values, what)
 
 
 def judge_events(lows: Mapping[str, float], floors: Mapping[str, float], what: str) -> list[Judgement]:
@@ -86,7 +87,7 @@ def judge_events(lows: Mapping[str, float], floors: Mapping[str, float], what: s
 
 
 def model_of(check: str) -> str:
-    """Name the model of a check `trained: <chain>/<model>, seed <seed>`: its model, or `folds/<model>` of any fold."""
+    """Return the model of a check `trained: <chain>/<model>, seed <seed>`; of a fold `folds/<model>`."""
     chain, _, model = check.removeprefix(TRAINED).split(",")[0].partition("/")
     return model if chain == "final" else f"folds/{model}"
 
@@ -98,9 +99,9 @@ def undertrained_rows(
 
     Args:
         models_of: row -> the models behind it, as `model_of` names them.
-        seed: only trainings of this one count; None: of all.
+        seed: only trainings of this seed count; None: all.
     """
-    weak = [one.check for one in judgements if one.check.startswith(TRAINED) and one.verdict != "holds"]
+    weak = [judged.check for judged in judgements if judged.check.startswith(TRAINED) and judged.verdict != "holds"]
     rows = {check.removeprefix(ROW) for check in weak if check.startswith(ROW)}
     models = {model_of(check) for check in weak if seed is None or check.endswith(f", seed {seed}")}
-    return frozenset(row for row, own in models_of.items() if row in rows or models & set(own))
+    return frozenset(row for row, behind in models_of.items() if row in rows or models & set(behind))

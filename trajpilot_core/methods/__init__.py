@@ -1,7 +1,7 @@
 """The rows of the tables, in the order in which they are printed: the only list. Imports no torch.
 
-A new row is one file with its `Method` and one line here; tables, report, LaTeX, JSON, ceilings, checks and gallery
-follow.
+A new row is a `Method` in a file of this folder and one line here; tables, report, LaTeX, JSON, ceilings, checks and
+gallery use this list.
 """
 
 from collections.abc import Iterable
@@ -10,29 +10,23 @@ from trajpilot_core.errors import MethodError
 from trajpilot_core.methods import (
     anticipation,
     closed_controls,
-    endpoint_traj,
     floors,
     goal_dropout,
-    hmm,
-    knn_labels,
     latent,
-    no_traj,
-    oracle,
     planners,
-    pool_mean,
+    predictors,
+    retrieved,
     scorer,
-    shuffled,
-    top1,
     viterbi,
     vlm,
 )
 from trajpilot_core.methods.base import Method
 
 METHODS: list[Method] = [
-    no_traj.METHOD,
-    endpoint_traj.METHOD,
+    predictors.NO_TRAJ,
+    predictors.ENDPOINT_TRAJ,
     scorer.SCORER,
-    oracle.METHOD,
+    predictors.ORACLE,
     *planners.ROWS,
     vlm.ZERO_SHOT,
     vlm.TUNED,
@@ -45,12 +39,12 @@ METHODS: list[Method] = [
     closed_controls.GRAPH_ONLY,
     goal_dropout.NO_TRAJ,
     goal_dropout.ORACLE,
-    hmm.HMM,
-    hmm.HMM_MOTION,
-    pool_mean.METHOD,
-    knn_labels.METHOD,
-    top1.METHOD,
-    shuffled.METHOD,
+    viterbi.HMM,
+    viterbi.HMM_MOTION,
+    retrieved.POOL_MEAN,
+    retrieved.KNN_LABELS,
+    retrieved.TOP1,
+    predictors.SHUFFLED,
     floors.PREVIOUS,
     floors.MAJORITY,
     vlm.UNTUNED,
@@ -59,19 +53,19 @@ METHODS: list[Method] = [
     *vlm.GOAL_FREE,
 ]
 
-BUILT_IN = frozenset(one.id for one in METHODS)
-"""What is listed beyond these are rows of plugins (`methods.plugged`)."""
+BUILT_IN = frozenset(row.id for row in METHODS)
+"""All other listed rows are from plugins (`methods.plugged`)."""
 
 
 def method(id_: str) -> Method:
     """Return the row of that id.
 
     Raises:
-        MethodError: there is none: nothing is known of what it may see, nor what bounds it.
+        MethodError: there is none, so its sight and its upper bound are unknown.
     """
-    for one in METHODS:
-        if one.id == id_:
-            return one
+    for row in METHODS:
+        if row.id == id_:
+            return row
     raise MethodError(
         f"no row of the tables is called {id_!r}; the rows are {', '.join(m.id for m in METHODS)} "
         "(trajpilot_core/methods)"
@@ -80,20 +74,20 @@ def method(id_: str) -> Method:
 
 def with_role(*roles: str) -> list[str]:
     """Return the ids of the rows that have one of the roles, in order."""
-    return [one.id for one in METHODS if one.role in roles]
+    return [row.id for row in METHODS if row.role in roles]
 
 
 def charted() -> list[str]:
-    """Return the ids of the main rows and of those of plugins, in order: what charts over the horizon show."""
-    return [one.id for one in METHODS if one.role == "main" or (one.id not in BUILT_IN and not one.anticipates)]
+    """Return the ids of the main rows and of those of plugins, in order, as charts over the horizon show them."""
+    return [row.id for row in METHODS if row.role == "main" or (row.id not in BUILT_IN and not row.anticipates)]
 
 
 def examined() -> Method:
-    """Return the row whose gate is looked at window by window: the first with a gate that the gallery keeps."""
-    return next(one for one in METHODS if one.gate is not None and one.in_gallery)
+    """Return the row whose gate is shown window by window: the first with a gate that the gallery keeps."""
+    return next(row for row in METHODS if row.gate is not None and row.in_gallery)
 
 
 def in_order(ids: Iterable[str]) -> list[str]:
-    """Sort ids of rows as the tables print them. Raises MethodError if one is no row."""
-    place = {one.id: index for index, one in enumerate(METHODS)}
+    """Sort ids of rows as the tables print them. Raises MethodError for an unknown id."""
+    place = {row.id: index for index, row in enumerate(METHODS)}
     return sorted({method(id_).id for id_ in ids}, key=place.__getitem__)

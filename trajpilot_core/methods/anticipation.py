@@ -1,16 +1,18 @@
 """Rows to which no goal is given, and their floor (paper, 4.4; docs/decisions/anticipation.md).
 
 Rows of runs whose goal-dropout twins anticipate (`predictor.anticipates`); elsewhere they are absent. The predictors
-that were trained with all their goals answer without one, too: what the twins gain is against them.
+that were trained with every goal also answer without one: the gain of the twins is measured against them.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, twin_of
-from trajpilot_core.methods import goal_dropout, no_traj, oracle
+from trajpilot_core.methods import goal_dropout, predictors
 from trajpilot_core.methods.base import Answers, Gate, Method, RowStyle
+from trajpilot_core.methods.floors import majority_answers
+from trajpilot_core.methods.predictors import ranked_by
+from trajpilot_core.methods.scorer import scorer_answers
 
 if TYPE_CHECKING:
     from trajpilot_core.methods.batch import WindowBatch
@@ -19,60 +21,29 @@ if TYPE_CHECKING:
 PREFIX = "anticipation_"
 WITHOUT_DROPOUT = "_no_dropout"
 PREDICTORS = ("traj", "no_traj", "folds/traj", "folds/no_traj")
-"""Whose twins the Scorer rests on."""
+"""Predictors whose twins are behind the Scorer without a goal."""
 
 
-def blind_view(batch: "WindowBatch", *, is_twin: bool) -> "ChainView | None":
-    """Return the chain that answers without a goal, with its twins or its originals; None where nothing anticipates."""
+def twin_view(batch: "WindowBatch") -> "ChainView | None":
+    """Return the chain with its goal-dropout twins, no goal given; None where nothing anticipates."""
+    return None if batch.anticipation is None else batch.anticipation.view
+
+
+def start_view(batch: "WindowBatch") -> "ChainView | None":
+    """Return `twin_view` where it has a twin that was trained with the motion of the ends alone."""
+    view = twin_view(batch)
+    return None if view is None or view.models.endpoint_traj is None else view
+
+
+def original_view(batch: "WindowBatch") -> "ChainView | None":
+    """Return the chain that was trained with every goal, no goal given; None where nothing anticipates."""
     from trajpilot_core.retrieval.bank import without_goal
 
-    if batch.anticipation is None:
-        return None
-    return batch.anticipation.view if is_twin else without_goal(batch.view)
-
-
-def without_motion(*, is_twin: bool) -> "Callable[[WindowBatch], Answers | None]":
-    """Return how No-Traj answers when it sees Start alone."""
-
-    def answer(batch: "WindowBatch") -> Answers | None:
-        from trajpilot_core.methods.plans import rank_plan
-        from trajpilot_core.retrieval.candidates import fallback_plans
-
-        view = blind_view(batch, is_twin=is_twin)
-        return None if view is None else rank_plan(fallback_plans(view, batch.segments), view, batch.segments)
-
-    return answer
-
-
-def with_motion(*, is_twin: bool) -> "Callable[[WindowBatch], Answers | None]":
-    """Return how the predictor with trajectories answers under the true motion of Start and of every middle step."""
-
-    def answer(batch: "WindowBatch") -> Answers | None:
-        from trajpilot_core.methods.plans import own_plan, rank_plan
-
-        view = blind_view(batch, is_twin=is_twin)
-        if view is None:
-            return None
-        return rank_plan(own_plan(view, view.models.traj, batch.segments, with_mids=True), view, batch.segments)
-
-    return answer
-
-
-def with_start_motion(batch: "WindowBatch") -> Answers | None:
-    """Answer by the twin that was trained with the motion of the ends alone, of which Start's is given."""
-    from trajpilot_core.methods.plans import own_plan, rank_plan
-
-    view = blind_view(batch, is_twin=True)
-    if view is None or view.models.endpoint_traj is None:
-        return None
-    plan_BHP = own_plan(view, view.models.endpoint_traj, batch.segments, with_mids=False)
-    return rank_plan(plan_BHP, view, batch.segments)
+    return None if batch.anticipation is None else without_goal(batch.view)
 
 
 def by_scorer(batch: "WindowBatch") -> Answers | None:
-    """Answer as the Scorer does, by windows that begin alike, under the motion of Start alone."""
-    from trajpilot_core.methods.scorer import scorer_answers
-
+    """Answer as the Scorer does, from windows with a similar Start, given the motion of Start alone."""
     models = batch.anticipation
     if models is None or models.scorer is None or models.found is None or models.queries is None:
         return None
@@ -81,8 +52,6 @@ def by_scorer(batch: "WindowBatch") -> Answers | None:
 
 def majority(batch: "WindowBatch") -> Answers | None:
     """Answer every position with the most frequent middle labels of the fitted windows, as the floor of planning."""
-    from trajpilot_core.methods.floors import majority_answers
-
     return None if batch.anticipation is None else majority_answers(batch)
 
 
@@ -94,7 +63,7 @@ NO_TRAJ = Method(
     ceiling="start",
     role="anticipation",
     models=(twin_of("no_traj"),),
-    answer=without_motion(is_twin=True),
+    answer=ranked_by(lambda batch: batch.fallback, twin_view),
     against={goal_dropout.NO_TRAJ.id: "what is lost without a goal", f"{PREFIX}majority": "beyond the label alone"},
     style=RowStyle("circle", "#5b6470", "#a9b2be", dash="2 2.5"),
 )
@@ -106,8 +75,8 @@ ENDPOINT_TRAJ = Method(
     ceiling="start_motion",
     role="anticipation",
     models=(twin_of("endpoint_traj"),),
-    answer=with_start_motion,
-    against={NO_TRAJ.id: "what the motion of Start tells by itself"},
+    answer=ranked_by(lambda batch: batch.endpoint_plan, start_view),
+    against={NO_TRAJ.id: "what the motion of Start adds"},
     style=RowStyle("triangle", "#9a6400", "#d9a441", dash="2 2.5"),
 )
 ORACLE = Method(
@@ -118,8 +87,8 @@ ORACLE = Method(
     ceiling="motion_to_goal",
     role="anticipation",
     models=(twin_of("traj"),),
-    answer=with_motion(is_twin=True),
-    against={goal_dropout.ORACLE.id: "what is lost without a goal", NO_TRAJ.id: "what the motion tells"},
+    answer=ranked_by(lambda batch: batch.true_plan, twin_view),
+    against={goal_dropout.ORACLE.id: "what is lost without a goal", NO_TRAJ.id: "what the motion adds"},
     style=RowStyle("diamond", "#009e73", "#2fcf9f"),
 )
 SCORER = Method(
@@ -147,8 +116,11 @@ NO_TRAJ_NO_DROPOUT = replace(
     name="No-Traj, no goal, no dropout",
     knows="Start's clip alone; trained with every goal, which is masked when it answers",
     models=("no_traj",),
-    answer=without_motion(is_twin=False),
-    against={no_traj.METHOD.id: "what is lost without a goal", NO_TRAJ.id: "what training without goal dropout costs"},
+    answer=ranked_by(lambda batch: batch.fallback, original_view),
+    against={
+        predictors.NO_TRAJ.id: "what is lost without a goal",
+        NO_TRAJ.id: "what training without goal dropout costs",
+    },
     part_of=NO_TRAJ.id,
     style=RowStyle("circle", "#7a5c7e", "#c3a3c8", dash="6 2 1 2"),
 )
@@ -158,8 +130,11 @@ ORACLE_NO_DROPOUT = replace(
     name="Oracle, no goal, no dropout",
     knows="as Oracle without a goal; trained with every goal, which is masked when it answers",
     models=("traj",),
-    answer=with_motion(is_twin=False),
-    against={oracle.METHOD.id: "what is lost without a goal", ORACLE.id: "what training without goal dropout costs"},
+    answer=ranked_by(lambda batch: batch.true_plan, original_view),
+    against={
+        predictors.ORACLE.id: "what is lost without a goal",
+        ORACLE.id: "what training without goal dropout costs",
+    },
     part_of=ORACLE.id,
     style=RowStyle("diamond", "#5f7d3a", "#a9c77e", dash="6 2 1 2"),
 )

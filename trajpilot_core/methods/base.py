@@ -1,4 +1,4 @@
-"""What a row of the tables is: who answers, what it may see, what bounds it, and what is printed of it.
+"""The record of a row of the tables: how it answers, what it may see, its upper bound, and how it is printed.
 
 Imports no torch: pages and plans are made from these records. Axes: B windows of one horizon H, R ranked answers.
 """
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from trajpilot_core.methods.batch import WindowBatch
 
 Role = Literal["main", "control", "ablation", "floor", "anticipation"]
-"""main: the paper's rows; control: what must not help, or helps without training; ablation: a row
-with a part taken away or changed; floor: untrained; anticipation: no goal is given, in tables of its own."""
+"""main: the paper's rows; control: what must not help, or helps without training; ablation: a row with a part removed
+or changed; floor: untrained; anticipation: no goal is given, in separate tables."""
 Sight = Literal["start", "start_motion", "motion_to_goal", "ends", "end_motion", "all_motion", "truth"]
 """What a row sees of a window besides training data: the pixels of Start; its head motion too; the head motion of every
 step before the Goal too; the pixels of Start and Goal; their head motion too; the head motion of every step too; or its
@@ -27,7 +27,7 @@ STEPS: tuple[WindowStep, ...] = ("start", "mids", "goal")
 
 
 class Seen(NamedTuple):
-    """Of which steps a row sees what."""
+    """Steps of which a row sees the pixels, and those of which it sees the head motion."""
 
     pixels: frozenset[WindowStep]
     motion: frozenset[WindowStep]
@@ -50,11 +50,13 @@ SHOWS: Mapping[InputKind, Sight] = {
     "start_motion": "start_motion",
     "motion_to_goal": "motion_to_goal",
 }
-"""Exact ceiling -> what the best decision that it stands for has seen."""
+"""Exact ceiling -> what its best decision has seen."""
 REFERENCE = "no_traj"
-"""The row that every other one is compared with, and that rows with a gate fall back on."""
+"""The row that every other one is compared with, and the fallback of rows with a gate."""
+RANKED = 5
+"""Answers that are kept per step."""
 SCORER_MODELS = ("traj", "no_traj", "scorer", "folds/traj", "folds/no_traj")
-"""What the Scorer rests on: its own training queries come from the chains of the folds, where there are any."""
+"""Models behind the Scorer: its training queries come from the chains of the folds, where there are any."""
 
 
 def covers(bound: Sight, sees: Sight) -> bool:
@@ -66,7 +68,7 @@ def covers(bound: Sight, sees: Sight) -> bool:
 
 @dataclass(frozen=True)
 class Answers:
-    """What one row of the tables says about B windows of one horizon."""
+    """Answers of one row of the tables for B windows of one horizon."""
 
     ids: "Tensor"
     """(B, H, R) long, best labels per position, descending, ties by smaller index."""
@@ -77,23 +79,23 @@ class Answers:
     opened: "Tensor | None" = None
     """(B,) bool."""
     threshold: float | None = None
-    """From where on the gate opens."""
+    """The gate opens from here on."""
     window: "Tensor | None" = None
     """(B,) long, row of the retrieved window that was used, -1 for the fallback."""
     decoded: "Tensor | None" = None
-    """(B, H) long, the sequence that the row stands for; None: the best labels."""
+    """(B, H) long, the predicted sequence; None: the best labels."""
     opened_scores: Literal["cosine", "probability"] = "cosine"
-    """What the scores are where the gate is open, or where there is none."""
+    """Kind of the scores where the gate is open, or where there is none."""
     fallback_scores: Literal["cosine", "probability"] = "cosine"
-    """What they are where the gate is closed."""
+    """Kind of the scores where the gate is closed."""
 
 
 @dataclass(frozen=True)
 class Gate:
-    """What lets a row answer with more than a fallback, window by window, in words for people."""
+    """Decision of a row, window by window, to answer with more than a fallback; texts are for people."""
 
     open_means: str
-    """What stands where it is open; the answer of `fallback` stands where it is closed."""
+    """What answers where it is open; `fallback` answers where it is closed."""
     fallback: str = REFERENCE
     """The row that answers where it is closed."""
 
@@ -117,8 +119,8 @@ class RowStyle:
 class Method:
     """One row of the tables.
 
-    A row that a model here answers has `answer`; one that is trained elsewhere brings `predictions`, the entry of a
-    stage with columns of `schemas.results.Prediction`. What it claims to see is checked by changing the rest
+    A row that a model here answers has `answer`; one that is trained elsewhere has `predictions`, the entry of a stage
+    with columns of `schemas.results.Prediction`. The sight that it declares is checked by changing the rest
     (`methods.sight`), and its ceiling must have seen at least as much.
 
     Raises:
@@ -129,46 +131,46 @@ class Method:
     name: str
     """As printed."""
     knows: str
-    """What it is given in addition to the Start and Goal clips, for people."""
+    """Its inputs beyond the Start and Goal clips, for people."""
     sees: Sight
     ceiling: InputKind | None
-    """Which exact ceiling of the simulated world bounds it; None for a row that is told the truth, and for no other."""
+    """Exact ceiling of the simulated world that bounds it; None for a row that is given the truth, and for no other."""
     role: Role
     models: tuple[str, ...]
     """Models that must be trained for the row to mean anything, as `evaluation.trained_rows.model_of` names them."""
     answer: "Callable[[WindowBatch], Answers | None] | None" = None
-    """Answer a batch; None where the run has not trained what it needs: the row is absent then."""
+    """Answer a batch; returns None where the run has not trained what it needs: the row is absent then."""
     predictions: str | None = None
     """Entry with its predictions, where no model here answers."""
     metrics: tuple[str, ...] | None = None
     """Metrics that it can be scored on; None: all."""
     against: Mapping[str, str] = field(default_factory=dict)
-    """Row -> what the paired difference to it means, empty where that needs no words. Every row is compared with
-    `REFERENCE` anyway."""
+    """Row -> meaning of the paired difference to it, empty where it needs no words. Every row is also compared with
+    `REFERENCE`."""
     part_of: str | None = None
-    """Of an ablation: the row whose part it takes away or changes."""
+    """For an ablation: the row of which it removes or changes a part."""
     gate: Gate | None = None
     """Where it is closed the row answers with the gate's fallback."""
     follows: str | None = None
-    """What a window is called whose motion it follows; None: it follows that of no single window."""
+    """Name of the window whose motion it follows; None: it follows no single window."""
     decodes_together: bool = False
-    """Its sequence is the best one under transitions of its own, Start and Goal included, and need not be made of the
-    best labels of its ranking."""
+    """Its sequence is the best one under its own transitions, Start and Goal included, and need not consist of the best
+    labels of its ranking."""
     has_model_per_horizon: bool = False
-    """It is absent at a horizon that it has no model for, and then has no means over the horizons."""
+    """It is absent at a horizon without a model, and then has no means over the horizons."""
     in_gallery: bool = False
-    """Its answers are kept window by window, for the gallery: main rows, and others that stand next to them there."""
+    """Its answers are kept window by window, for the gallery: main rows, and others shown next to them."""
     plans: int | None = None
-    """Its place among the rows that answer a video of one's own, the smallest decides; None: it does not."""
+    """Its place among the rows that answer a user's video, where the smallest decides; None: it does not answer one."""
     style: RowStyle = RowStyle()
 
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.predictions is None):
-            raise MethodError(f"method {self.id}: give either `answer` or `predictions`; it has both or neither")
+            raise MethodError(f"method {self.id} has both or neither; give either `answer` or `predictions`")
         if self.ceiling is None and self.sees != "truth":
             raise MethodError(
-                f"method {self.id} declares no ceiling; name the one of {', '.join(SHOWS)} that has seen at least what "
-                f"the method sees ({self.sees})"
+                f"method {self.id} declares no ceiling; name one of {', '.join(SHOWS)} that has seen at least what the "
+                f"method sees ({self.sees})"
             )
         if self.ceiling is not None and not covers(SHOWS[self.ceiling], self.sees):
             raise MethodError(
@@ -178,10 +180,10 @@ class Method:
 
     @property
     def uses_the_truth(self) -> bool:
-        """It sees the window's own middle motion or its true labels: never bold, never a method to deploy."""
+        """Return whether it sees the window's own middle motion or its true labels: never bold, never deployed."""
         return self.sees == "truth" or "mids" in SEEN[self.sees].motion
 
     @property
     def anticipates(self) -> bool:
-        """No goal is given to it."""
+        """Return whether it is given no goal."""
         return self.role == "anticipation"

@@ -1,27 +1,28 @@
-"""The windows that a row of the tables is asked about, and everything that rows are made from.
+"""The windows that a row of the tables answers, and everything that rows are made from.
 
 Axes: B windows of one horizon H, M middle steps, P width of a plan (models/readout.py).
-Source: docs/decisions/scorer.md.
+Source: docs/decisions/scorer.md; of windows without a goal: docs/decisions/anticipation.md, D 33 and 42.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from torch import Tensor
 
 from schemas.training import Ablation, ScorerConfig
+from trajpilot_core.data.chains import ModelFiles, predictor_config
 from trajpilot_core.errors import MethodError, StoreError
-from trajpilot_core.methods.anticipation_models import Anticipation
+from trajpilot_core.methods import plans
 from trajpilot_core.methods.planner_models import PlannerRows
-from trajpilot_core.methods.plans import own_plan
 from trajpilot_core.methods.sequences import SequenceModels
-from trajpilot_core.retrieval.bank import Bank, ChainView
-from trajpilot_core.retrieval.candidates import Candidates, fallback_plans, find_candidates, permuted
+from trajpilot_core.retrieval import candidates
+from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, without_goal
+from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer import Queries, queries_of
-from trajpilot_core.training.scorer_file import ReadyScorer, load_scorer, scorer_config
+from trajpilot_core.training.scorer_file import ReadyScorer, load_scorer, load_scorer_without_goal, scorer_config
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Scorers:
 
 
 class Retrieved(NamedTuple):
-    """What the bank gave for the windows."""
+    """What was retrieved from the bank for the windows."""
 
     found: Candidates
     """Candidate plans."""
@@ -45,6 +46,23 @@ class Retrieved(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Anticipation:
+    """Models of one seed that are given no goal; for windows of one horizon with what was retrieved for them."""
+
+    view: ChainView
+    """The final chain with its goal-dropout twins, no goal given."""
+    config: ScorerConfig
+    """How candidates are retrieved."""
+    scorer: ReadyScorer | None = None
+    """The scorer that sees no goal; None: none was fitted."""
+    bank: Bank | None = None
+    """Bank of one horizon, keyed by Start alone; None where there is no scorer."""
+    found: Candidates | None = None
+    queries: Queries | None = None
+    """The windows as the scorer reads them; the truth is in none of them."""
+
+
+@dataclass(frozen=True)
 class WindowBatch:
     """B windows of one horizon."""
 
@@ -52,25 +70,30 @@ class WindowBatch:
     """The final chain."""
     segments: Tensor
     """(B, H) long."""
-    fallback: Tensor
-    """(B, H, P), what no_traj predicts."""
     scorers: Scorers | None = None
     retrieved: Retrieved | None = None
     """None where the windows have no head motion to retrieve by."""
     donors: Tensor | None = None
-    """(B, M) long, segments whose trajectories stand in for the middles in the row `shuffled`, -1 for none."""
+    """(B, M) long, segments whose trajectories replace the middles in the row `shuffled`, -1 for none."""
     sequences: SequenceModels | None = None
-    """What rows need that decode steps together."""
+    """Models of rows that decode steps together."""
     planners: PlannerRows | None = None
-    """Planners of other papers; None: the run has trained none, or they are not asked."""
+    """Planners of other papers; None: the run has trained none, or they do not answer here."""
     goal_dropout: ChainView | None = None
     """The final chain with the goal-dropout twins of its predictors; None: likewise."""
     anticipation: Anticipation | None = None
     """None: the run has no twins that anticipate."""
 
     @cached_property
+    def fallback(self) -> Tensor:
+        """Return (B, H, P): the plan of no_traj."""
+        if self.retrieved is not None:
+            return self.retrieved.found.fallback
+        return candidates.fallback_plans(self.view, self.segments)
+
+    @cached_property
     def endpoint_plan(self) -> Tensor:
-        """Return (B, H, P): what is predicted under the windows' own endpoint motion alone.
+        """Return (B, H, P): the plan under the windows' own endpoint motion alone.
 
         Raises:
             StoreError: the chain has no such checkpoint; only the final one has it.
@@ -79,29 +102,33 @@ class WindowBatch:
         if model is None:
             name = self.view.chain.name
             raise StoreError(f"chain {name} has no endpoint_traj checkpoint; rows are made with the final chain")
-        return own_plan(self.view, model, self.segments, with_mids=False)
+        return plans.own_plan(self.view, model, self.segments, with_mids=False)
 
     @cached_property
     def true_plan(self) -> Tensor:
-        """Return (B, H, P): what is predicted under the windows' own motion, middle included."""
-        return own_plan(self.view, self.view.models.traj, self.segments, with_mids=True)
+        """Return (B, H, P): the plan under the windows' own motion, middle included."""
+        return plans.own_plan(self.view, self.view.models.traj, self.segments, with_mids=True)
+
+    def under(self, view: ChainView) -> "WindowBatch":
+        """Return the same windows for the models of a view; of another view than the batch's, without candidates."""
+        return self if view is self.view else WindowBatch(view, self.segments)
 
     def candidates(self) -> Retrieved:
         """Return what was retrieved. Raises MethodError if nothing was."""
         if self.retrieved is None:
-            raise MethodError("these windows came without candidates; a row that needs them cannot answer")
+            raise MethodError("these windows have no candidates; a row that needs them cannot answer")
         return self.retrieved
 
     def ready(self) -> Scorers:
         """Return the scorers. Raises MethodError if there are none."""
         if self.scorers is None:
-            raise MethodError("these windows came without scorers; a row that needs them cannot answer")
+            raise MethodError("these windows have no scorers; a row that needs them cannot answer")
         return self.scorers
 
     def joint(self) -> SequenceModels:
         """Return what decoding steps together needs. Raises MethodError if nothing was fitted."""
         if self.sequences is None:
-            raise MethodError("these windows came without moves between labels; a row that needs them cannot answer")
+            raise MethodError("these windows have no moves between labels; a row that needs them cannot answer")
         return self.sequences
 
 
@@ -127,14 +154,34 @@ def retrieve(
         rows: (B,) long, rows of the horizon's windows.
         strangers: (N,) long, for every bank window another one.
         donors: (B, M) long, see `WindowBatch`.
-        sequences: of the chain, the view's seed and the horizon; None: no row that needs them is asked.
+        sequences: for the chain, the view's seed and the horizon; None: no row that needs them answers.
     """
     found = find_candidates(view, bank, rows, scorers.config)
     queries = queries_of(view, found, scorers.config)
     retrieved = Retrieved(found, queries, permuted(view, bank, found, strangers))
-    return WindowBatch(view, found.segments, found.fallback, scorers, retrieved, donors, sequences)
+    return WindowBatch(view, found.segments, scorers, retrieved, donors, sequences)
 
 
-def without_motion(view: ChainView, segments_BH: Tensor) -> WindowBatch:
-    """Return windows that have no head motion: nothing can be retrieved for them."""
-    return WindowBatch(view, segments_BH, fallback_plans(view, segments_BH))
+def load_anticipation(
+    files: ModelFiles, scorers: Models, twins: ChainView | None, seed: int, device: str
+) -> Anticipation | None:
+    """Read the models of one seed that answer without a goal; None where no twins were selected for it."""
+    if twins is None or not predictor_config(files.predictors).anticipates:
+        return None
+    return Anticipation(without_goal(twins), scorer_config(scorers), load_scorer_without_goal(scorers, seed, device))
+
+
+def at_horizon(models: Anticipation | None, horizon: int) -> Anticipation | None:
+    """Return the models with the bank of a horizon."""
+    if models is None or models.scorer is None:
+        return models
+    return replace(models, bank=build_bank(models.view, horizon, models.config.key))
+
+
+def retrieved_by_start(models: Anticipation | None, rows: Tensor) -> Anticipation | None:
+    """Return the models with what is retrieved for windows (B,), long, of the bank's horizon."""
+    if models is None or models.scorer is None or models.bank is None:
+        return models
+    found = find_candidates(models.view, models.bank, rows, models.config)
+    queries = queries_of(models.view, found, models.config, with_truth=False)
+    return replace(models, found=found, queries=queries)

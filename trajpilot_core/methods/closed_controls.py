@@ -1,4 +1,4 @@
-"""What the transition prior does for class heads: No-Traj without it, and the prior with the class scores of both ends
+"""Controls of the transition prior of class heads: No-Traj without it, and the prior with the class scores of both ends
 alone. Rows of closed vocabularies; elsewhere they are absent. Source: docs/decisions/closed-vocabulary.md.
 
 Axes: B windows of one horizon H, P width of a plan.
@@ -32,15 +32,15 @@ def ranked(batch: "WindowBatch", plan_BHP: "Tensor", readout: "ClassReadout") ->
 
 
 def without_prior(batch: "WindowBatch") -> Answers | None:
-    """Answer with No-Traj's class scores, each step by itself; masks stay."""
+    """Answer with No-Traj's class scores, each step by itself; masks are kept."""
     readout = class_readout(batch)
     return None if readout is None else ranked(batch, batch.fallback, replace(readout, weight=0.0))
 
 
 def by_graph(batch: "WindowBatch") -> Answers | None:
-    """Answer with the class scores of Start and Goal and the transitions between; the middles say nothing.
+    """Answer with the class scores of Start and Goal and the transitions between; the middles have no scores.
 
-    The transitions weigh as the recipe says, or 1 where it switches them off.
+    The transitions have the weight of the recipe, or 1 where it switches them off.
     """
     readout = class_readout(batch)
     if readout is None:

@@ -5,35 +5,28 @@ Axes: B windows of one horizon H, V labels, R ranked answers.
 
 from typing import TYPE_CHECKING
 
-from trajpilot_core.methods.base import Answers, Method, RowStyle
+from trajpilot_core.methods.base import RANKED, Answers, Method, RowStyle
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trajpilot_core.data.cross_fitting import Chain
-    from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.methods.batch import WindowBatch
     from trajpilot_core.retrieval.bank import ChainView
 
 
 def label_order(view: "ChainView") -> "tuple[Tensor, Tensor]":
-    """Return the RANKED + 1 most frequent mid labels of the fitted windows and their shares; ties by smaller index.
+    """Return the RANKED + 1 most frequent middle labels of the fitted windows and their shares; ties by smaller index.
 
     Returns:
         Long labels and float32 shares, both of shape (min(RANKED + 1, V),), most frequent first.
     """
-    return mid_label_order(view.data, view.chain)
-
-
-def mid_label_order(data: "PlanningData", chain: "Chain") -> "tuple[Tensor, Tensor]":
-    """Return the same of the takes that a chain was fitted on."""
     import torch
 
     from trajpilot_core.data.chains import fit_takes
-    from trajpilot_core.methods.plans import RANKED
     from trajpilot_core.models.ranking import best
 
-    takes, labels = fit_takes(data, chain), data.labels
+    data = view.data
+    takes, labels = fit_takes(data, view.chain), data.labels
     mids = [labels[w.segments[torch.isin(w.take, takes)][:, 1:-1]].flatten() for w in data.windows.values()]
     counts = torch.bincount(torch.cat(mids), minlength=len(data.bank)).float()
     ids, values = best((counts / counts.sum().clamp_min(1))[None], RANKED + 1)
@@ -41,9 +34,7 @@ def mid_label_order(data: "PlanningData", chain: "Chain") -> "tuple[Tensor, Tens
 
 
 def majority_answers(batch: "WindowBatch") -> Answers:
-    """Answer every position with the most frequent mid labels of the fitted windows."""
-    from trajpilot_core.methods.plans import RANKED
-
+    """Answer every position with the most frequent middle labels of the fitted windows."""
     ids, shares = (values[:RANKED].expand(*batch.segments.shape, -1) for values in label_order(batch.view))
     return Answers(ids, shares)
 
@@ -51,11 +42,9 @@ def majority_answers(batch: "WindowBatch") -> Answers:
 def previous_answers(truth_BH: "Tensor", order: "tuple[Tensor, Tensor]") -> Answers:
     """Answer position t with the true label of t - 1, then the most frequent labels; position 0 as `majority`.
 
-    It reads the truth one step late, which no other row does: a yardstick for what is trivial, not a method (D 51).
+    It reads the truth one step late, which no other row does: a measure of what is trivial, not a method (D 51).
     """
     import torch
-
-    from trajpilot_core.methods.plans import RANKED
 
     ids, shares = order
     ranked = min(RANKED, len(ids))

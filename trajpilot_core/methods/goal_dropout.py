@@ -5,59 +5,35 @@ and its appendix on closed-vocabulary adaptation; docs/decisions/closed-vocabula
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from trajpilot_core.data.cross_fitting import twin_of
-from trajpilot_core.methods import no_traj, oracle
-from trajpilot_core.methods.base import Answers, RowStyle
-
-if TYPE_CHECKING:
-    from trajpilot_core.methods.batch import WindowBatch
-
-
-def without_motion(batch: "WindowBatch") -> Answers | None:
-    """Answer as No-Traj does, by its twin."""
-    from trajpilot_core.methods.plans import rank_plan
-    from trajpilot_core.retrieval.candidates import fallback_plans
-
-    view = batch.goal_dropout
-    return None if view is None else rank_plan(fallback_plans(view, batch.segments), view, batch.segments)
-
-
-def with_all_motion(batch: "WindowBatch") -> Answers | None:
-    """Answer as Oracle does, by the twin of its predictor."""
-    from trajpilot_core.methods.plans import own_plan, rank_plan
-
-    view = batch.goal_dropout
-    if view is None:
-        return None
-    plan_BHP = own_plan(view, view.models.traj, batch.segments, with_mids=True)
-    return rank_plan(plan_BHP, view, batch.segments)
-
+from trajpilot_core.methods import predictors
+from trajpilot_core.methods.base import RowStyle
+from trajpilot_core.methods.predictors import ranked_by
 
 NO_TRAJ = replace(
-    no_traj.METHOD,
+    predictors.NO_TRAJ,
     id="no_traj_goal_dropout",
     name="No-Traj, goal dropout",
     knows="no trajectory at all; trained with goals masked at random, the goal given",
     role="ablation",
     models=(twin_of("no_traj"),),
-    answer=without_motion,
-    part_of=no_traj.METHOD.id,
+    answer=ranked_by(lambda batch: batch.fallback, lambda batch: batch.goal_dropout),
+    part_of=predictors.NO_TRAJ.id,
     in_gallery=False,
     plans=None,
     style=RowStyle("circle", "#7a5c7e", "#c3a3c8", dash="6 2 1 2"),
 )
 ORACLE = replace(
-    oracle.METHOD,
+    predictors.ORACLE,
     id="oracle_goal_dropout",
     name="Oracle, goal dropout",
     knows="as Oracle; trained with goals masked at random, the goal given",
     role="ablation",
     models=(twin_of("traj"),),
-    answer=with_all_motion,
-    against={oracle.METHOD.id: "what goal dropout changes where the goal is given"},
-    part_of=oracle.METHOD.id,
+    answer=ranked_by(lambda batch: batch.true_plan, lambda batch: batch.goal_dropout),
+    against={predictors.ORACLE.id: "what goal dropout changes where the goal is given"},
+    part_of=predictors.ORACLE.id,
     in_gallery=False,
     style=RowStyle("diamond", "#5f7d3a", "#a9c77e", dash="6 2 1 2"),
 )

@@ -1,7 +1,7 @@
 """Planning in the space of the video encoder: rows that the stage `latent_plans` answers (paper, 3.1 and 3.2).
 
-All but No-Traj share one predictor; labels are read by a classifier of its own. Source:
-docs/decisions/latent-planning.md.
+All but No-Traj share one predictor; a separate classifier reads the labels.
+Source: docs/decisions/latent-planning.md.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ CEM = replace(
     NO_TRAJ,
     id="cem",
     name="CEM",
-    knows="searches head motion whose predicted last middle latent lies near the goal's",
+    knows="searches head motion whose predicted last middle latent is near the goal's",
     models=MODELS,
     against={NO_TRAJ.id: "what the search adds or takes away"},
     style=RowStyle("square", "#a33b3b", "#f09a9a"),
@@ -67,7 +67,7 @@ CEM_TRUTH = replace(
     CEM,
     id="cem_truth",
     name="CEM-truth",
-    knows="searches head motion under which the true labels are the likeliest: tells what the search could find",
+    knows="searches head motion under which the true labels are the most likely: an upper bound of the search",
     sees="truth",
     ceiling=None,
     style=RowStyle("plus", "#444488", "#c7918a", dash="1 3"),

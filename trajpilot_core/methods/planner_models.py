@@ -1,4 +1,4 @@
-"""The planners of other papers that a run has trained, and what they say of windows.
+"""The planners of other papers that a run has trained, and their plans of windows.
 
 Axes: B windows of one horizon H, A actions. Source: docs/decisions/planners.md.
 """
@@ -24,12 +24,12 @@ from trajpilot_core.training.fit_planners import AT_ONCE, variant_of
 from trajpilot_core.training.planner_task import PlannerTask, planner_task
 
 SEEDS_APART = 1_000_003
-"""Between the seeds of two samplings: more than there are seeds of trainings."""
+"""Distance between the seeds of two samplings: more than there are training seeds."""
 
 
 @dataclass(frozen=True)
 class PlannerTables:
-    """What planners read, whatever the seed and the horizon."""
+    """Inputs of planners that are the same for every seed and horizon."""
 
     models: Models
     config: PlannersConfig
@@ -49,7 +49,7 @@ class PlannerRows(NamedTuple):
 
 
 def open_planners(inputs: Inputs, data: PlanningData, chain: Chain, device: str) -> PlannerTables | None:
-    """Open what the stage `planners` has left; None where it has trained nothing, or on another vocabulary.
+    """Open the output of the stage `planners`; None where it has trained nothing, or on another vocabulary.
 
     Args:
         inputs: planner_models, descriptions, scenario_labels, segments and takes are read.
@@ -72,13 +72,13 @@ def planner_rows(tables: PlannerTables | None, seed: int, horizon: int, device: 
     if tables is None:
         return None
     shape = PlannerShape.from_json(tables.models.about["shape"])
-    found: dict[PlannerName, MatchedPlanner] = {}
+    planners: dict[PlannerName, MatchedPlanner] = {}
     for method in tables.config.methods:
         key = model_key(tables.chain, seed, variant_of(method, horizon))
         if key in tables.models.keys:
             model = MatchedPlanner(method, tables.config, shape, horizon)
-            found[method] = frozen(model, tables.models, key, device)
-    return PlannerRows(tables, found, seed) if found else None
+            planners[method] = frozen(model, tables.models, key, device)
+    return PlannerRows(tables, planners, seed) if planners else None
 
 
 @torch.inference_mode()
@@ -92,11 +92,11 @@ def planned(
     ddpm: bool = False,
     sampling: int = 0,
 ) -> DecodedPlan | None:
-    """Return what a planner answers; None where it was not trained, or is not asked so.
+    """Return the plans of a planner; None where it was not trained, or does not answer in this way.
 
     Args:
         segments_BH: windows; the features of their ends are read, and the scenario of their take where `masked`.
-        sampling: number of PDPP's sampling; its rows give the first, 0.
+        sampling: number of PDPP's sampling; its rows use the first, 0.
     """
     model, tables = rows.of_method.get(method), rows.tables
     if model is None or (ddpm and not tables.config.answers_ddpm):
@@ -109,4 +109,4 @@ def planned(
         parts.append(decode(method, model.plan(inputs, seed, ddpm=ddpm), tables.prior, allowed))
     if not parts:
         return None
-    return DecodedPlan(torch.cat([one.scores for one in parts]), torch.cat([one.decoded for one in parts]))
+    return DecodedPlan(torch.cat([part.scores for part in parts]), torch.cat([part.decoded for part in parts]))

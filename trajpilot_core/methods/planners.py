@@ -1,4 +1,4 @@
-"""SCHEMA, PDPP and ViterbiPlanNet, retrained on our features and windows; each also with the masks of the scenarios.
+"""SCHEMA, PDPP and ViterbiPlanNet, retrained on our features and windows; each also with scenario masks.
 
 Rows of closed vocabularies: they are absent where the stage `planners` has trained nothing. Source: paper, 4.1;
 docs/decisions/planners.md. Axes: B windows of one horizon H, A actions, R ranked answers.
@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.planners import PlannerName
-from trajpilot_core.methods.base import Answers, Method, RowStyle
+from trajpilot_core.methods.base import RANKED, Answers, Method, RowStyle
 
 if TYPE_CHECKING:
     from trajpilot_core.methods.batch import WindowBatch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MASKED = "_masked"
 
 
-class Named(NamedTuple):
+class Planner(NamedTuple):
     """How a planner is printed and drawn."""
 
     id: PlannerName
@@ -29,38 +29,37 @@ class Named(NamedTuple):
 def answer_of(
     method: PlannerName, *, masked: bool = False, ddpm: bool = False
 ) -> "Callable[[WindowBatch], Answers | None]":
-    """Return how a planner answers: its own decoding, and the ranking that goes with it."""
+    """Return the answer function of a planner: its own decoding, and the matching ranking."""
 
     def answer(batch: "WindowBatch") -> Answers | None:
         from trajpilot_core.methods.planner_models import planned
-        from trajpilot_core.methods.plans import RANKED
         from trajpilot_core.models.ranking import best
 
         if batch.planners is None:
             return None
-        found = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked, ddpm=ddpm)
-        if found is None:
+        plan = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked, ddpm=ddpm)
+        if plan is None:
             return None
-        ids, scores = best(found.scores.flatten(0, 1), RANKED)
+        ids, scores = best(plan.scores.flatten(0, 1), RANKED)
         shape = (*batch.segments.shape, ids.shape[1])
-        return Answers(ids.view(shape), scores.view(shape).float(), decoded=found.decoded)
+        return Answers(ids.view(shape), scores.view(shape).float(), decoded=plan.decoded)
 
     return answer
 
 
-SCHEMA = Named(
+SCHEMA = Planner(
     "schema",
     "SCHEMA",
     "features of Start and Goal, sentences about states, transitions of the training takes",
     RowStyle("triangle", "#7b3f00", "#d9a066"),
 )
-PDPP = Named(
+PDPP = Planner(
     "pdpp",
     "PDPP",
     "features of Start and Goal; a plan is one sample of a diffusion",
     RowStyle("square", "#4a4e9a", "#a3a6e8"),
 )
-VITERBI_PLAN_NET = Named(
+VITERBI_PLAN_NET = Planner(
     "viterbi_plan_net",
     "ViterbiPlanNet",
     "features of Start and Goal, transitions of the training takes inside the model",
@@ -69,37 +68,37 @@ VITERBI_PLAN_NET = Named(
 PLANNERS = (SCHEMA, PDPP, VITERBI_PLAN_NET)
 
 
-def row(one: Named) -> Method:
-    """Return the row of a planner as its original decodes."""
+def row(planner: Planner) -> Method:
+    """Return the row of a planner with the decoding of its original."""
     return Method(
-        id=one.id,
-        name=one.name,
-        knows=one.knows,
+        id=planner.id,
+        name=planner.name,
+        knows=planner.knows,
         sees="ends",
         ceiling="no_traj",
         role="main",
-        models=(one.id,),
+        models=(planner.id,),
         decodes_together=True,
         has_model_per_horizon=True,
-        answer=answer_of(one.id),
+        answer=answer_of(planner.id),
         against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},
         in_gallery=True,
-        style=one.style,
+        style=planner.style,
     )
 
 
-def masked_row(one: Named) -> Method:
-    """Return the same planner, which answers only labels that the scenario of the take has in training."""
+def masked_row(planner: Planner) -> Method:
+    """Return the row of the same planner that answers only labels seen in training for the scenario of the take."""
     return replace(
-        row(one),
-        id=f"{one.id}{MASKED}",
-        name=f"{one.name}, masked",
-        knows=f"as {one.name}, and the scenario of the take: only its labels are answered",
+        row(planner),
+        id=f"{planner.id}{MASKED}",
+        name=f"{planner.name}, masked",
+        knows=f"as {planner.name}, and the scenario of the take: only its labels are answered",
         role="ablation",
-        part_of=one.id,
+        part_of=planner.id,
         in_gallery=False,
-        answer=answer_of(one.id, masked=True),
-        style=RowStyle(one.style.mark, "#2a7f9e", "#7fc8e8", dash="5 2"),
+        answer=answer_of(planner.id, masked=True),
+        style=RowStyle(planner.style.mark, "#2a7f9e", "#7fc8e8", dash="5 2"),
     )
 
 
@@ -107,12 +106,12 @@ DDPM = replace(
     row(PDPP),
     id="pdpp_ddpm",
     name="PDPP, DDPM",
-    knows="as PDPP; the sample is drawn with DDPM at all times of the diffusion",
+    knows="as PDPP; the sample is made with DDPM at all times of the diffusion",
     role="ablation",
     part_of=PDPP.id,
     in_gallery=False,
     answer=answer_of(PDPP.id, ddpm=True),
     style=RowStyle(PDPP.style.mark, "#c2601c", "#ffb080", dash="1 3"),
 )
-"""Absent where `PlannersConfig.answers_ddpm` says so."""
+"""Absent where `PlannersConfig.answers_ddpm` is off."""
 ROWS: list[Method] = [*map(row, PLANNERS), *map(masked_row, PLANNERS), DDPM]

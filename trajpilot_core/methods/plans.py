@@ -1,4 +1,4 @@
-"""From plans to ranked labels, and the plans that several rows share.
+"""Ranked labels of plans, and the plans that several rows share.
 
 Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answers, P width of a plan.
 Source: paper, 4 and its appendix; docs/decisions/paper-gaps.md (15, 29, 40, 47).
@@ -9,12 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from trajpilot_core.methods.base import Answers
+from trajpilot_core.methods.base import RANKED, Answers
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.retrieval.bank import ChainView
 from trajpilot_core.retrieval.candidates import Candidates, roll_out
-
-RANKED = 5
 
 
 def rank_plan(plan_BHP: Tensor, view: ChainView, segments_BH: Tensor) -> Answers:
@@ -59,7 +57,7 @@ def derangement(n: int, seed: int) -> Tensor:
 
 
 def donors_of(segments_NH: Tensor, seed: int, shuffle: int) -> Tensor:
-    """Return (N, M) long: the middle segments that each window gets in one shuffle, -1 for none.
+    """Return (N, M) long: the middle segments of each window's donor in one shuffle, -1 for none.
 
     The derangement depends on the seed of the evaluation, the shuffle and the horizon only.
     """

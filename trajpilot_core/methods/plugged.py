@@ -1,9 +1,10 @@
-"""Rows and metrics of plugins, in the lists for as long as something of a run that names them is computed or shown."""
+"""Rows and metrics of plugins, listed while a stage or page of a run that names them is computed or shown."""
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 
 from schemas.config import EvaluationConfig, ReportConfig
 from trajpilot_core.errors import InputError
@@ -16,8 +17,8 @@ from trajpilot_core.plugins import METRICS as METRICS_GROUP
 from trajpilot_core.plugins import find, load, refuse_clash
 
 _LOCK = threading.Lock()
-_HELD: Counter[str] = Counter()
-"""Plugin with its version -> how many blocks hold it; stages of one run may do so at the same time."""
+_IN_USE: Counter[str] = Counter()
+"""Plugin with its version -> number of blocks that use it; stages of one run may do so at the same time."""
 
 
 @contextmanager
@@ -27,45 +28,40 @@ def listed(config: EvaluationConfig | ReportConfig) -> Iterator[None]:
     Raises:
         InputError: a plugin is not installed, cannot be loaded, is of another kind, or has the id of another one.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for name in config.plugin_rows:
-            held.enter_context(_row(name))
+            plugin, row = find(name, ROWS_GROUP), load(name, ROWS_GROUP, Method)
+            if row.answer is None:
+                raise InputError(f"{plugin} has predictions of a stage, and a plugin has no stages; give it `answer`")
+            stack.enter_context(_in_list(plugin.pinned, partial(_add_row, name, row), partial(METHODS.remove, row)))
         for name in config.plugin_metrics:
-            held.enter_context(_metric(name))
+            plugin, metric = find(name, METRICS_GROUP), load(name, METRICS_GROUP, MetricSpec)
+            add, remove = partial(_add_metric, name, metric), partial(METRICS.pop, metric.id)
+            stack.enter_context(_in_list(plugin.pinned, add, remove))
         yield
 
 
+def _add_row(name: str, row: Method) -> None:
+    refuse_clash(name, ROWS_GROUP, row.id, {known.id for known in METHODS})
+    METHODS.append(row)
+
+
+def _add_metric(name: str, metric: MetricSpec) -> None:
+    refuse_clash(name, METRICS_GROUP, metric.id, METRICS)
+    METRICS[metric.id] = metric
+
+
 @contextmanager
-def _row(name: str) -> Iterator[None]:
-    plugin, one = find(name, ROWS_GROUP), load(name, ROWS_GROUP, Method)
-    if one.answer is None:
-        raise InputError(f"{plugin} brings predictions of a stage, and a plugin has no stages; give it `answer`")
+def _in_list(plugin: str, add: Callable[[], None], remove: Callable[[], object]) -> Iterator[None]:
+    """Add what a plugin brings with the first block that uses it, and remove it with the last."""
     with _LOCK:
-        if not _HELD[plugin.pinned]:
-            refuse_clash(name, ROWS_GROUP, one.id, {known.id for known in METHODS})
-            METHODS.append(one)
-        _HELD[plugin.pinned] += 1
+        if not _IN_USE[plugin]:
+            add()
+        _IN_USE[plugin] += 1
     try:
         yield
     finally:
         with _LOCK:
-            _HELD[plugin.pinned] -= 1
-            if not _HELD[plugin.pinned]:
-                METHODS.remove(one)
-
-
-@contextmanager
-def _metric(name: str) -> Iterator[None]:
-    plugin, one = find(name, METRICS_GROUP), load(name, METRICS_GROUP, MetricSpec)
-    with _LOCK:
-        if not _HELD[plugin.pinned]:
-            refuse_clash(name, METRICS_GROUP, one.id, METRICS)
-            METRICS[one.id] = one
-        _HELD[plugin.pinned] += 1
-    try:
-        yield
-    finally:
-        with _LOCK:
-            _HELD[plugin.pinned] -= 1
-            if not _HELD[plugin.pinned]:
-                del METRICS[one.id]
+            _IN_USE[plugin] -= 1
+            if not _IN_USE[plugin]:
+                remove()

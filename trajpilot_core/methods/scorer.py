@@ -1,4 +1,4 @@
-"""The paper's gate-then-rank Scorer (paper, 3.5), and the same without parts (docs/decisions/scorer.md).
+"""The paper's gate-then-rank Scorer (paper, 3.5), and its ablations (docs/decisions/scorer.md).
 
 Axes: B windows of one horizon H.
 """
@@ -45,7 +45,7 @@ def answer(batch: "WindowBatch") -> Answers:
 
 
 def permuted_answers(batch: "WindowBatch") -> Answers:
-    """Answer with the Scorer, every candidate carrying the motion of another one."""
+    """Answer with the Scorer where every candidate has the motion of another one."""
     from trajpilot_core.training.scorer import queries_of
 
     strangers = batch.candidates().strangers
@@ -54,7 +54,7 @@ def permuted_answers(batch: "WindowBatch") -> Answers:
 
 
 def without(ablation: Ablation) -> "Callable[[WindowBatch], Answers | None]":
-    """Return how the Scorer that was trained without a part answers."""
+    """Return the answer function of the Scorer that was trained without a part."""
 
     def ablated(batch: "WindowBatch") -> Answers | None:
         retrieved, ready = batch.candidates(), batch.ready().ablated.get(ablation)
@@ -75,8 +75,8 @@ SCORER = Method(
     answer=answer,
     against={
         "no_traj": "the whole gain",
-        "endpoint_traj": "beyond what its own motion during Start and Goal tells",
-        "scorer_permuted": "what it matters that a candidate carries its own motion",
+        "endpoint_traj": "beyond its own motion during Start and Goal",
+        "scorer_permuted": "what the own motion of a candidate adds",
         "scorer_no_labels": "what reading the candidates' labels adds",
         "scorer_no_motion": "what reading their motion, and the plans under it, adds",
         "knn_labels": "beyond a vote of the candidates' labels",
@@ -92,7 +92,7 @@ SCORER = Method(
 PERMUTED = Method(
     id="scorer_permuted",
     name="Scorer, permuted",
-    knows="as Scorer, but every candidate carries the middle motion of another training window",
+    knows="as Scorer, but every candidate has the middle motion of another training window",
     sees="end_motion",
     ceiling="endpoint_traj",
     role="ablation",

@@ -1,4 +1,4 @@
-"""What several rows share that decode their steps together: moves between labels, the hidden Markov model, shortlists.
+"""Shared by rows that decode their steps together: moves between labels, the hidden Markov model, shortlists.
 
 Everything is counted or fitted in closed form on the takes of the final chain; no seed changes it.
 Axes: B windows of one horizon H, V labels, P labels kept per step, R ranked answers.
@@ -17,8 +17,7 @@ from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import MethodError
-from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.plans import RANKED
+from trajpilot_core.methods.base import RANKED, Answers
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.discriminant import Discriminant, fit_discriminant
 from trajpilot_core.models.label_chain import (
@@ -38,17 +37,17 @@ from trajpilot_core.models.ranking import best, rows_at_once
 
 
 class FittedSequences(NamedTuple):
-    """What the takes of a chain say of the order of labels, and of how labels look and move."""
+    """Statistics of the takes of a chain: order of labels, and their features and head motion."""
 
     moves: LabelMoves
     looks: Discriminant
-    """On pooled features."""
+    """Reads pooled features."""
     looks_and_motion: Discriminant
-    """On pooled features and head motion."""
+    """Reads pooled features and head motion."""
 
 
 class Knobs(NamedTuple):
-    """What dev chooses for one row."""
+    """Choices on dev for one row."""
 
     temperature: float
     weight: float
@@ -57,16 +56,16 @@ class Knobs(NamedTuple):
 
 @dataclass(frozen=True)
 class SequenceModels:
-    """What rows need to decode steps together, for windows of one seed and horizon."""
+    """Models of rows that decode steps together, for windows of one seed and horizon."""
 
     fitted: FittedSequences
     config: JointDecodingConfig = field(default_factory=JointDecodingConfig)
     knobs: Mapping[str, Knobs] = field(default_factory=dict)
-    """Row -> what dev chose."""
+    """Row -> its choices on dev."""
 
 
 class Shortlist(NamedTuple):
-    """The labels that a row holds most probable, step by step."""
+    """The most probable labels of a row, step by step."""
 
     labels: Tensor
     """(B, H, P) long, ascending."""
@@ -109,7 +108,7 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
     """Answer with a hidden Markov model: rankings by its exact posterior, the sequence by Viterbi over a shortlist.
 
     Args:
-        data: pooled features and, where `moving`, motions of the ends are read, nothing else.
+        data: only pooled features and, where `moving`, motions of the ends are read.
     """
     fitted, horizon = sequences.fitted, segments_BH.shape[1]
     discriminant = fitted.looks_and_motion if moving else fitted.looks
@@ -129,16 +128,16 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
     return joined(parts)
 
 
-def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, score: Callable[[slice], Tensor]) -> Shortlist:
-    """Keep the best labels of every step; scores of all labels stand in memory for a part of the windows at a time.
+def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, scores_of: Callable[[slice], Tensor]) -> Shortlist:
+    """Keep the best labels of every step; scores of all labels are in memory for a part of the windows at a time.
 
     Args:
         bank_VE: (V, E) label embeddings.
-        score: from some of the windows to the row's scores of all labels, (b, H, V).
+        scores_of: some of the windows -> the row's scores of all labels, (b, H, V).
     """
     labels, scores = [], []
     for rows in slices(len(segments_BH), windows_at_once(segments_BH.shape[1], bank_VE)):
-        score_BHV = score(rows)
+        score_BHV = scores_of(rows)
         labels.append(probable_labels(score_BHV, keep))
         scores.append(score_BHV.gather(2, labels[-1]))
     return Shortlist(torch.cat(labels), torch.cat(scores))
@@ -146,9 +145,9 @@ def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, score: Callable
 
 @torch.inference_mode()
 def joint_answers(fitted: FittedSequences, short: Shortlist, knobs: Knobs) -> Answers:
-    """Answer with the posteriors among the shortlisted labels, and with the sequence that is most probable as a whole.
+    """Answer with the posteriors among the shortlisted labels, and with the most probable whole sequence.
 
-    A softmax over all labels would divide every score of a step by one number, which no sequence notices.
+    A softmax over all labels would divide every score of a step by one number, which changes no sequence.
     """
     known = kept_moves(fitted.moves, short.labels)
     kept = kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
@@ -160,23 +159,23 @@ def joint_answers(fitted: FittedSequences, short: Shortlist, knobs: Knobs) -> An
 
 
 def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: KeptChain) -> Answers:
-    """Return rankings with the decoded sequence; a single middle step is decoded as it is ranked."""
+    """Return rankings with the decoded sequence; a single middle step is decoded to its first ranked label."""
     decoded_BH = decoded_sequence(kept)
     if decoded_BH.shape[1] == 3:
         decoded_BH[:, 1] = ids_BHR[:, 1, 0]
     return Answers(ids_BHR, scores_BHR, decoded=decoded_BH, opened_scores="probability")
 
 
-def instead(answers: Answers, plain: Answers, stands_B: Tensor) -> Answers:
-    """Return the answers where they stand, (B,) bool, and those of a row that decodes step by step elsewhere."""
+def instead(answers: Answers, plain: Answers, keep_B: Tensor) -> Answers:
+    """Return the answers where `keep_B` (B,) is true, and those of a row that decodes step by step elsewhere."""
     if answers.decoded is None:
-        raise MethodError("answers without a decoded sequence stand for their rankings; there is nothing to exchange")
-    stands_B11 = stands_B[:, None, None]
+        raise MethodError("these answers have no decoded sequence, so there is nothing to replace")
+    keep_B11 = keep_B[:, None, None]
     return replace(
         answers,
-        ids=torch.where(stands_B11, answers.ids, plain.ids),
-        scores=torch.where(stands_B11, answers.scores, plain.scores),
-        decoded=torch.where(stands_B[:, None], answers.decoded, plain.ids[:, :, 0]),
+        ids=torch.where(keep_B11, answers.ids, plain.ids),
+        scores=torch.where(keep_B11, answers.scores, plain.scores),
+        decoded=torch.where(keep_B[:, None], answers.decoded, plain.ids[:, :, 0]),
     )
 
 
@@ -192,7 +191,7 @@ def joined(parts: list[Answers]) -> Answers:
 
 
 def windows_at_once(horizon: int, bank_VE: Tensor) -> int:
-    """Return how many windows are read together, so that a table of all their labels stays small."""
+    """Return the number of windows that are read together, so that a table of all their labels stays small."""
     return max(1, rows_at_once(len(bank_VE), bank_VE.device) // horizon)
 
 

@@ -1,23 +1,78 @@
-"""The guard on what a row sees: what it says it does not see is exchanged, and its answers must not change.
+"""The guard on what a row sees: everything outside its declared sight is exchanged, and its answers must not change.
 
 Axes: P windows of one horizon H, one a take; M middle steps. Source: docs/decisions/methods.md.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from trajpilot_core.errors import LeakError
-from trajpilot_core.methods.base import SEEN, STEPS, Answers, Method, Seen, Sight, WindowStep
+from trajpilot_core.methods.base import SEEN, STEPS, Answers, Method, Seen, WindowStep
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.retrieval.bank import TRAIN, ChainView
 
 PROBES = 16
-"""Windows that are looked at, of as many takes: those of one take share segments."""
+"""Windows that are checked, of as many takes: those of one take share segments."""
 STRIDE = 7919
-"""Between the training segments that stand in: prime, so that neighbours differ."""
+"""Distance between the training segments that stand in: prime, so that neighbours differ."""
+ExchangedRows = Sequence[tuple[Tensor, Tensor]]
+"""Tensors (S, ...) with the rows, long, that are exchanged."""
+
+
+class DeclaredSight(Protocol):
+    """A row of a table that declares what it sees."""
+
+    @property
+    def id(self) -> str:
+        """Id of the row."""
+
+    @property
+    def name(self) -> str:
+        """Name, as printed."""
+
+    @property
+    def sees(self) -> str:
+        """Declared sight."""
+
+
+RowT = TypeVar("RowT", bound=DeclaredSight)
+AnswerT = TypeVar("AnswerT")
+
+
+def refuse_leaks(
+    rows: Sequence[RowT],
+    answers: Callable[[Sequence[RowT], bool], Mapping[str, AnswerT]],
+    are_equal: Callable[[AnswerT, AnswerT], bool],
+    what: str,
+    file: str,
+) -> None:
+    """Compare every row's answers with those that it gives when everything outside its declared sight is exchanged.
+
+    Args:
+        answers: row id -> answer of some rows; where the second argument is true, all have one sight, and everything
+            outside of it is exchanged.
+        are_equal: of two answers of one row.
+        what: what is answered, for the error.
+        file: where the rows are declared, for the error.
+
+    Raises:
+        LeakError: the answers of a row differ: it sees more than it declares.
+    """
+    whole = answers(rows, False)
+    for sees in dict.fromkeys(row.sees for row in rows):
+        group = [row for row in rows if row.sees == sees]
+        blind = answers(group, True)
+        for row in group:
+            if not are_equal(whole[row.id], blind[row.id]):
+                raise LeakError(
+                    f"the row {row.name!r} declares that it sees {sees!r}, but its answer changes when everything else "
+                    f"is exchanged ({what}); correct `sees`, and the ceiling where it has one, or what the row reads: "
+                    f"{file}, id {row.id}"
+                )
 
 
 def probe_rows(take_N: Tensor, rows: Tensor) -> Tensor:
@@ -33,24 +88,28 @@ def probe_rows(take_N: Tensor, rows: Tensor) -> Tensor:
     return torch.tensor(list(seen.values())[:PROBES], dtype=torch.long, device=rows.device)
 
 
-def stand_ins(view: ChainView, n: int) -> Tensor:
-    """Return long of shape (n,): segments of training takes; none of a window that is scored."""
-    data = view.data
-    rows = (data.take_split[data.segment_take] == TRAIN).nonzero()[:, 0]
+def spread(rows: Tensor, n: int) -> Tensor:
+    """Return n of some rows, long of shape (n,), spread over them."""
     return rows[(torch.arange(n, device=rows.device) * STRIDE) % len(rows)]
 
 
-def unseen_parts(view: ChainView, segments_PH: Tensor, seen: Seen) -> list[tuple[Tensor, Tensor]]:
-    """Return what (P, H) windows do not show, as (S, ...) tensors of the view and long rows of them: labels never."""
+def stand_ins(view: ChainView, n: int) -> Tensor:
+    """Return long of shape (n,): segments of training takes; none of a window that is scored."""
+    data = view.data
+    return spread((data.take_split[data.segment_take] == TRAIN).nonzero()[:, 0], n)
+
+
+def unseen_parts(view: ChainView, segments_PH: Tensor, seen: Seen) -> ExchangedRows:
+    """Return the rows of the view's tensors that (P, H) windows do not show; labels are never shown."""
     every, steps = torch.unique(segments_PH), {"start": slice(0, 1), "mids": slice(1, -1), "goal": slice(-1, None)}
 
-    def rows(shown: frozenset[WindowStep]) -> Tensor:
+    def hidden_rows(shown: frozenset[WindowStep]) -> Tensor:
         """Return the segments, long of shape (n,), of the steps that are not shown."""
-        hidden_steps = [segments_PH[:, steps[one]].flatten() for one in STEPS if one not in shown]
-        found: Tensor = torch.unique(torch.cat([every[:0], *hidden_steps]))
-        return found
+        hidden_steps = [segments_PH[:, steps[step]].flatten() for step in STEPS if step not in shown]
+        segments: Tensor = torch.unique(torch.cat([every[:0], *hidden_steps]))
+        return segments
 
-    data, looks, moves = view.data, rows(seen.pixels), rows(seen.motion)
+    data, looks, moves = view.data, hidden_rows(seen.pixels), hidden_rows(seen.motion)
     parts = [(data.labels, every), (data.features, looks)]
     if data.own_labels is not None:
         parts.append((data.own_labels, every))
@@ -58,16 +117,16 @@ def unseen_parts(view: ChainView, segments_PH: Tensor, seen: Seen) -> list[tuple
 
 
 @contextmanager
-def hidden(view: ChainView, segments_PH: Tensor, sees: Sight) -> Iterator[None]:
-    """Exchange what `sees` does not show of the (P, H) windows for that of training segments, and put it back.
+def exchanged(parts: ExchangedRows, stand_in: Callable[[int], Tensor]) -> Iterator[None]:
+    """Replace rows of tensors by other rows for a block, in place: at paper scale copies would not fit the memory.
 
-    The tensors of the view are changed in place: at paper scale a copy for every row of the tables would not fit.
+    Args:
+        stand_in: number of rows -> the rows that stand in, long.
     """
-    parts = [] if sees == "truth" else unseen_parts(view, segments_PH, SEEN[sees])
     with torch.inference_mode():
         kept = [tensor[rows].clone() for tensor, rows in parts]
         for tensor, rows in parts:
-            tensor[rows] = tensor[stand_ins(view, len(rows))]
+            tensor[rows] = tensor[stand_in(len(rows))]
     try:
         yield
     finally:
@@ -79,29 +138,29 @@ def hidden(view: ChainView, segments_PH: Tensor, sees: Sight) -> Iterator[None]:
 def check_sight(
     methods: Sequence[Method], view: ChainView, make: Callable[[Tensor], WindowBatch], rows: Tensor
 ) -> None:
-    """Ask every row that a model here answers twice: with everything, and without what it says it does not see.
+    """Check that every row that a model here answers sees no more than it declares.
 
     Args:
-        view: the final chain; its tensors are changed for the moment of the second question.
-        make: from windows of shape (P,) to what rows are made from; asked afresh, so that retrieval is checked as well.
+        view: the final chain; its tensors are changed during the check.
+        make: windows (P,) -> the batch that rows answer; called again after the exchange, so that retrieval is checked
+            as well.
         rows: long of shape (P,), windows of one horizon, each of another take.
 
     Raises:
-        LeakError: a row answers otherwise: it sees more than it declares.
+        LeakError: a row sees more.
     """
     whole = make(rows)
-    asked = [one for one in methods if one.answer is not None]
-    for sees in dict.fromkeys(one.sees for one in asked):
-        with hidden(view, whole.segments, sees):
-            blind = make(rows)
-            second = {one.id: one.answer(blind) for one in asked if one.sees == sees and one.answer is not None}
-        for one in asked:
-            if one.sees == sees and one.answer is not None and not same(one.answer(whole), second[one.id]):
-                raise LeakError(
-                    f"the row {one.name!r} says that it sees {sees!r} of a window, but it answers otherwise when only "
-                    f"what that leaves out is exchanged (H={whole.segments.shape[1]}, {len(rows)} windows looked at); "
-                    f"correct `sees` and the ceiling in its file, or what it reads: trajpilot_core/methods, id {one.id}"
-                )
+
+    def answers(group: Sequence[Method], is_blind: bool) -> dict[str, Answers | None]:
+        sees = group[0].sees if is_blind else "truth"
+        parts = [] if sees == "truth" else unseen_parts(view, whole.segments, SEEN[sees])
+        with exchanged(parts, lambda n: stand_ins(view, n)):
+            batch = make(rows) if is_blind else whole
+            return {row.id: row.answer(batch) for row in group if row.answer is not None}
+
+    what = f"H={whole.segments.shape[1]}, {len(rows)} windows checked"
+    answered = [row for row in methods if row.answer is not None]
+    refuse_leaks(answered, answers, same, what, "trajpilot_core/methods")
 
 
 def same(one: Answers | None, other: Answers | None) -> bool:

@@ -1,8 +1,7 @@
 """Rows of vision-language models, which the stages `vlm` and `vlm_rows` answer (paper, 4.1; docs/decisions/vlm.md).
 
-Rows of runs that ask for them (`vlm.rows`); elsewhere they are absent. Made-up answers have rows of their own, which
-stand among the controls and say STUB; so have answers that rest on a recogniser that is not named by the digest of its
-tuned weights, which say UNTUNED.
+Rows of runs that set `vlm.rows`; elsewhere they are absent. Made-up answers have separate rows among the controls,
+marked STUB; so have answers of a recogniser that is not named by the digest of its tuned weights, marked UNTUNED.
 """
 
 from dataclasses import replace
@@ -55,18 +54,18 @@ STUB = replace(
 PLANNING = (ZERO_SHOT, TUNED, UNTUNED, STUB)
 
 
-def goal_free(one: Method) -> Method:
+def goal_free(row: Method) -> Method:
     """Return the same row where no goal is given."""
     return replace(
-        one,
-        id=f"{PREFIX}{one.id}",
-        name=f"{one.name}, no goal",
-        knows=one.knows.replace("Start and Goal", "Start"),
+        row,
+        id=f"{PREFIX}{row.id}",
+        name=f"{row.name}, no goal",
+        knows=row.knows.replace("Start and Goal", "Start"),
         sees="start",
         ceiling="start",
         role="anticipation",
-        against={f"{PREFIX}{other}": meaning for other, meaning in one.against.items()},
+        against={f"{PREFIX}{other}": meaning for other, meaning in row.against.items()},
     )
 
 
-GOAL_FREE = tuple(goal_free(one) for one in PLANNING)
+GOAL_FREE = tuple(goal_free(row) for row in PLANNING)

@@ -1,37 +1,19 @@
-"""The metrics of the tables, in their order: the only list, a family for each thing that is scored.
+"""The metrics of the tables, in their order: the only list, one for each thing that is scored.
 
-A new metric is one record in one file and one line here; tables, checks, ceilings, take scores, report and LaTeX
-follow. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388), experiments section, names them.
+A new metric is one record in `metrics/windows.py`; tables, checks, ceilings, take scores, report and LaTeX use this
+list. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388), experiments section, names them.
 """
 
 import numpy as np
 
 from trajpilot_core.arrays import Array, Codes
-from trajpilot_core.metrics import after_start, exact, overlap, recall
 from trajpilot_core.metrics.base import MetricSpec
+from trajpilot_core.metrics.windows import SPECS
 
-METRICS: dict[str, MetricSpec] = {
-    spec.id: spec
-    for spec in (
-        recall.M1,
-        recall.M5,
-        exact.MSEQ,
-        recall.F1,
-        recall.F5,
-        exact.FSEQ,
-        exact.SR,
-        exact.MID_MACC,
-        exact.FULL_MACC,
-        overlap.MIOU,
-        overlap.ED,
-        after_start.A1,
-        after_start.A5,
-        after_start.ASEQ,
-    )
-}
-"""Of planning windows: what METHODS, and rows of plugins, are scored on. Pose sources are, too (Mid and Full mAcc).
+METRICS: dict[str, MetricSpec] = {spec.id: spec for spec in SPECS}
+"""Metrics of planning windows, for METHODS and rows of plugins; pose sources have Mid and Full mAcc.
 
-Actions of EPIC-KITCHENS-100 and shots of basketball have lists of their own, `EPIC_METRICS` and `SHOT_METRICS`.
+Actions of EPIC-KITCHENS-100 and shots of basketball have separate lists, `EPIC_METRICS` and `SHOT_METRICS`.
 """
 
 
@@ -41,10 +23,10 @@ def of_table(table: str) -> tuple[str, ...]:
 
 
 def with_ceiling(*, has_goal: bool = True) -> tuple[str, ...]:
-    """Return the ids of the metrics of which the best decision is known exactly in the simulated world.
+    """Return the ids of the metrics whose best decision is known exactly in the simulated world.
 
     Args:
-        has_goal: of rows that are given a goal; those without one have the metrics of anticipation, too.
+        has_goal: of rows that are given a goal; others also have the metrics of anticipation.
     """
     known = (spec for spec in METRICS.values() if spec.reached is not None and spec.expected is not None)
     return tuple(spec.id for spec in known if not (has_goal and spec.table == "anticipation"))
@@ -55,9 +37,9 @@ def window_values(labels: Codes, decoded: Codes, rankings: Codes, ids: tuple[str
 
     Args:
         labels: (N, H) true codes, H >= 3.
-        decoded: (N, H) codes of the sequence that the row stands for.
+        decoded: (N, H) codes of the predicted sequence.
         rankings: (N, H, K) ranked codes.
-        ids: of metrics; None: all of `METRICS`, in their order.
+        ids: of metrics; None: all of `METRICS`, in order.
     """
     chosen = METRICS if ids is None else ids
     return np.stack([METRICS[id_].values(labels, decoded, rankings) for id_ in chosen], axis=1)

@@ -1,4 +1,4 @@
-"""What a metric of the tables is.
+"""The record of a metric of the tables.
 
 Shapes: N windows of one horizon, H positions, K ranked answers.
 """
@@ -13,10 +13,10 @@ from trajpilot_core.simworld.inference.bayes_optimal import Decisions
 
 @dataclass(frozen=True)
 class MetricSpec:
-    """How one metric is computed, read and checked.
+    """Computation, table and checks of one metric.
 
-    Its mean over windows is what the tables print. Where the decision that is best for it is known exactly, the
-    simulated world's ceilings are drawn for it, too.
+    The tables print its mean over windows. Where the best decision for it is known exactly, it has ceilings in the
+    simulated world.
     """
 
     id: str
@@ -26,16 +26,16 @@ class MetricSpec:
     """(labels (N, H), decoded (N, H), rankings (N, H, K)) -> (N,)."""
     table: Literal["open", "sequence", "anticipation"]
     """open: the paper's open-vocabulary table; sequence: decoded sequences, the paper's tables of closed
-    vocabularies; anticipation: rows without a goal, and no other, are scored on it."""
+    vocabularies; anticipation: only rows without a goal are scored on it."""
     reads: Literal["ranking", "sequence"] = "ranking"
-    """Which answers it scores: the ranked labels of each step, or the decoded sequence. Where steps are decoded
-    together these differ, and no metric of the one bounds one of the other."""
+    """The answers that it scores: the ranked labels of each step, or the decoded sequence. Where steps are decoded
+    together these differ, and a metric of one does not bound a metric of the other."""
     higher_is_better: bool = True
     shortest: int = 3
-    """Horizon from which on it is defined; shorter windows have no such value."""
+    """Shortest horizon for which it is defined."""
     at_most: tuple[str, ...] = ()
-    """Metrics that it cannot exceed, by their definitions; every evaluation checks it."""
+    """Metrics that it cannot exceed by definition; every evaluation checks this."""
     reached: Callable[[Codes, Decisions], Array] | None = None
-    """(labels (N, H), exact decisions) -> (N,): what the best decision gets."""
+    """(labels (N, H), exact decisions) -> (N,): value of the best decision."""
     expected: Callable[[Decisions], Array] | None = None
-    """Exact decisions -> (N,): what it gets on average, by its own probabilities."""
+    """Exact decisions -> (N,): its expected value, by its own probabilities."""

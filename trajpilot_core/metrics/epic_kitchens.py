@@ -1,6 +1,6 @@
 """Metrics of action anticipation on EPIC-KITCHENS-100: one action a clip, ranked as a verb, a noun and a pair of both.
 
-They are a list of their own: a mean over classes is no mean over windows.
+They form a separate list: a mean over classes is not a mean over windows.
 Shapes: N clips, C classes of a head, K ranked classes. Definitions: docs/decisions/epic-probe.md; paper, appendix on
 EPIC-KITCHENS-100.
 """
@@ -18,10 +18,10 @@ ActionPart = Literal["verb", "noun", "action"]
 PARTS: tuple[ActionPart, ...] = ("verb", "noun", "action")
 Subset = Literal["overall", "unseen", "tail"]
 SUBSETS: tuple[Subset, ...] = ("overall", "unseen", "tail")
-"""Of the challenge; EPIC-KITCHENS-100 has no many-shot set."""
+"""Sets of the challenge; EPIC-KITCHENS-100 has no many-shot set."""
 LabelSpace = Literal["challenge", "trained_pairs"]
 SPACES: tuple[LabelSpace, ...] = ("challenge", "trained_pairs")
-"""challenge: every row counts; trained_pairs: rows whose pair training lacks are dropped, as V-JEPA 2 does."""
+"""challenge: every clip counts; trained_pairs: clips whose pair is not in training are dropped, as in V-JEPA 2."""
 TOP = 5
 """Ranked classes that count. Source: protocol of the corpus."""
 PAIRS = 1_000_000
@@ -30,7 +30,7 @@ PAIRS = 1_000_000
 
 @dataclass(frozen=True)
 class ActionMetric:
-    """One column of the table: which class is asked for, and over what its hits are averaged."""
+    """One column of the table: the predicted class, and how its hits are averaged."""
 
     id: str
     """As printed."""
@@ -55,7 +55,7 @@ EPIC_METRICS = {spec.id: spec for spec in (VERB, NOUN, ACTION, ACTION_ACC, ACTIO
 
 
 class ActionClips(NamedTuple):
-    """What is true of the clips that are scored; every array is (N,)."""
+    """Ground truth of the scored clips; every array is (N,)."""
 
     verbs: Codes
     nouns: Codes
@@ -64,7 +64,7 @@ class ActionClips(NamedTuple):
     is_tail_verb: Mask
     is_tail_noun: Mask
     has_trained_pair: Mask
-    """Training has the pair of verb and noun."""
+    """The pair of verb and noun is in training."""
 
     def of(self, rows: Codes) -> "ActionClips":
         """Return the clips of some rows (M,), every array of which is (M,)."""
@@ -76,7 +76,7 @@ class ActionClips(NamedTuple):
         return {"verb": self.verbs, "noun": self.nouns, "action": pair_codes(self.verbs, self.nouns)}[part]
 
     def kept(self, subset: Subset, space: LabelSpace, part: ActionPart) -> Mask:
-        """Return (N,): true for the clips of a set under a label space; the tail is another one for each part."""
+        """Return (N,): true for the clips of a set under a label space; the tail differs for each part."""
         tail = {"verb": self.is_tail_verb, "noun": self.is_tail_noun, "action": self.is_tail_verb | self.is_tail_noun}
         everything = np.ones(len(self.verbs), dtype=bool)
         of_subset = {"overall": everything, "unseen": self.is_unseen, "tail": tail[part]}[subset]
@@ -85,7 +85,7 @@ class ActionClips(NamedTuple):
 
 
 def pair_codes(verbs: Codes, nouns: Codes) -> Codes:
-    """Return one code for each pair of verb and noun, whatever the shape of both."""
+    """Return one code for each pair of verb and noun; both have any one shape."""
     codes: Codes = np.asarray(verbs, np.int64) * PAIRS + np.asarray(nouns, np.int64)
     return codes
 
@@ -93,27 +93,26 @@ def pair_codes(verbs: Codes, nouns: Codes) -> Codes:
 def ranked(logits_NC: NDArray[np.floating], classes_C: Codes, k: int = TOP) -> Codes:
     """Return (N, K): the classes of the highest logits, best first, ties to the earlier column; -1 fills a small head.
 
-    Logits are ranked as they are: a float32 sigmoid is 1.0 from about 17 on, and what ties there is lost.
+    Logits are ranked directly: a float32 sigmoid is 1.0 from about 17 on, which would tie them.
     """
     order = np.argsort(-np.asarray(logits_NC, np.float64), axis=1, kind="stable")[:, :k]
-    found = np.asarray(classes_C, np.int64)[order]
-    return np.pad(found, ((0, 0), (0, k - found.shape[1])), constant_values=-1)
+    classes = np.asarray(classes_C, np.int64)[order]
+    return np.pad(classes, ((0, 0), (0, k - classes.shape[1])), constant_values=-1)
 
 
 def hits_of(classes_N: Codes, ranking_NK: Codes, k: int) -> Mask:
     """Return (N,): true where the class is among the first k ranked ones."""
-    found: Mask = (ranking_NK[:, :k] == classes_N[:, None]).any(axis=1)
-    return found
+    hits: Mask = (ranking_NK[:, :k] == classes_N[:, None]).any(axis=1)
+    return hits
 
 
 def class_mean(classes_N: Codes, hits_N: Mask) -> float:
-    """Return the unweighted mean over the classes that occur of the share of their clips that hit, percent; NaN without
-    a clip."""
+    """Return the mean over the present classes of the share of their clips that hit, percent; NaN without a clip."""
     if not len(classes_N):
         return float("nan")
-    present, of = np.unique(classes_N, return_inverse=True)
-    counts = np.bincount(of, minlength=len(present))
-    return float(100.0 * (np.bincount(of, hits_N, minlength=len(present)) / counts).mean())
+    present, class_of = np.unique(classes_N, return_inverse=True)
+    counts = np.bincount(class_of, minlength=len(present))
+    return float(100.0 * (np.bincount(class_of, hits_N, minlength=len(present)) / counts).mean())
 
 
 def clip_mean(hits_N: Mask) -> float:
@@ -128,7 +127,7 @@ class Score(NamedTuple):
     """Percent; NaN where the set has no clip."""
     n_clips: int
     n_classes: int
-    """That occur in the set."""
+    """Classes in the set."""
 
 
 def score(

@@ -13,9 +13,9 @@ from schemas.outcome import OutcomeMetric
 from trajpilot_core.arrays import Array, Mask
 
 ShotFigures = Callable[[Array, Mask, Array], Array]
-"""(p (n,), made (n,), weights (B, n)) -> (B,) figures in percent; NaN where one means nothing."""
+"""(p (n,), made (n,), weights (B, n)) -> (B,) figures in percent; NaN where undefined."""
 MADE_FROM = 0.5
-"""Probability from which on a shot is said to be made."""
+"""Least probability at which a shot is predicted as made."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class ShotMetric:
     description: str
     values: ShotFigures
     is_count: bool = True
-    """A share of shots, which has a count and Wilson's interval."""
+    """It is a share of shots, with a count and Wilson's interval."""
 
 
 def share(right_n: Mask, weight_Bn: Array) -> Array:
@@ -38,23 +38,23 @@ def share(right_n: Mask, weight_Bn: Array) -> Array:
 
 
 def recall(p_n: Array, made_n: Mask, weight_Bn: Array, *, of: Mask) -> Array:
-    """Return (B,) percent of the shots `of` (n,) that are answered right, made from one half on."""
+    """Return (B,) percent of the shots `of` (n,) whose outcome is right, where one half or more means made."""
     right_n: NDArray[np.bool_] = (p_n >= MADE_FROM) == made_n
     return 100 * share(right_n[of], weight_Bn[:, of])
 
 
 def accuracy(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
-    """Return (B,) percent of all shots that are answered right."""
+    """Return (B,) percent of all shots whose outcome is right."""
     return recall(p_n, made_n, weight_Bn, of=np.ones(len(made_n), dtype=bool))
 
 
 def made_recall(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
-    """Return (B,) percent of the made shots."""
+    """Return (B,) percent of the made shots whose outcome is right."""
     return recall(p_n, made_n, weight_Bn, of=made_n)
 
 
 def missed_recall(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
-    """Return (B,) percent of the missed shots."""
+    """Return (B,) percent of the missed shots whose outcome is right."""
     return recall(p_n, made_n, weight_Bn, of=~made_n)
 
 

@@ -1,9 +1,9 @@
 """The arithmetic of the metrics, one pure function each, as values per window.
 
-A metric of a table is the mean over windows of the values that these functions return, in percent, except the edit
-distance, which is in steps. Shapes: N windows of one horizon, H positions, K ranked answers. All arrays hold integer
-codes of labels; equal codes are the same answer. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388),
-experiments section, names them.
+A metric of a table is the mean of these values over windows, in percent, except the edit distance, which is in steps.
+Shapes: N windows of one horizon, H positions, K ranked answers. All arrays contain integer codes of labels; equal codes
+are the same answer. Definitions: docs/decisions/metrics.md; the paper (arXiv 2605.20388), experiments section, names
+them.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from trajpilot_core.arrays import Array, Codes
 
 
 def _percent(shares: NDArray[Any]) -> Array:
-    """Turn (N,) shares or truth values into percentages."""
+    """Convert (N,) shares or truth values to percentages."""
     return 100.0 * np.asarray(shares, dtype=np.float64)
 
 
@@ -68,7 +68,7 @@ def mid_accuracy(labels: Codes, decoded: Codes) -> Array:
 
 
 def _first_seen(codes: Codes) -> NDArray[np.bool_]:
-    """Return (N, H): true where a code stands for the first time in its row."""
+    """Return (N, H): true where a code is the first of its kind in its row."""
     earlier = np.tril(np.ones((codes.shape[1], codes.shape[1]), dtype=bool), k=-1)
     seen: NDArray[np.bool_] = ((codes[:, :, None] == codes[:, None, :]) & earlier).any(axis=2)
     return ~seen
@@ -77,8 +77,8 @@ def _first_seen(codes: Codes) -> NDArray[np.bool_]:
 def sequence_iou(labels: Codes, decoded: Codes) -> Array:
     """Return per window the intersection over union of its two label sets, (N,) percent.
 
-    Every row is scored on its own two sets only. Published code for this field scores the set of a whole batch, or sets
-    that are never cleared; both grow with the batch (docs/decisions/metrics.md).
+    Every row is scored on its own two sets. Some published code scores the set of a whole batch, or sets that are never
+    cleared; both grow with the batch (docs/decisions/metrics.md).
 
     Args:
         labels: (N, H) true codes.

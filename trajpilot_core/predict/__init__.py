@@ -1,1 +1,1 @@
-"""A plan for a video of one's own, from the models that a run has trained. No Prefect."""
+"""A plan for a user's own video, from the models that a run has trained. No Prefect."""

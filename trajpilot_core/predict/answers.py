@@ -1,9 +1,9 @@
 """The rows of the tables on one query: retrieval, roll-out and scorers are those of the evaluation.
 
-The query is one more planning window in addition to those of the corpus, with three segments: Start, Goal, and one
-without look or motion that represents every middle step, of which nothing is known. Rows of the corpus keep their
-numbers, so that a bank built from the corpus alone, before the query is there, serves it. Where the video is a take of
-the corpus, the query has that take's number, so that retrieval excludes it as it excludes every query's own take.
+The query is one more planning window after those of the corpus, with three segments: Start, Goal, and one without
+features or motion for every middle step. Rows of the corpus keep their numbers, so a bank built from the corpus alone
+fits the query. Where the video is a take of the corpus, the query has that take's number, so that retrieval excludes it
+as it excludes every query's own take.
 """
 
 from collections.abc import Collection
@@ -22,7 +22,7 @@ from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve, without_motion
+from trajpilot_core.methods.batch import Scorers, WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
@@ -32,11 +32,11 @@ from trajpilot_core.training.scorer_file import scorer_config
 
 QUERY = "query"
 NO_LABEL = 0
-"""Label of the query's segments; no row reads it, because the truth is not known."""
+"""Label of the query's segments; no row reads it, because the truth is unknown."""
 
 
 class Clips(NamedTuple):
-    """What was measured on the two clips."""
+    """Features and head motion of the two clips."""
 
     features: NDArray[np.float16]
     """(2, C x D)."""
@@ -49,15 +49,15 @@ class Given(NamedTuple):
 
     seed: int
     view: ChainView
-    """With the query's window as the last one of its horizon."""
+    """Its last window of the horizon is the query."""
     answers: dict[str, Answers]
-    """Row -> its answer; the row that decides first."""
+    """Row -> its answer; the deciding row is first."""
     found: Candidates | None
     """What was retrieved; None without head motion."""
 
 
 class LoadedChain(NamedTuple):
-    """Models of one seed and the corpus that they retrieve from, ready to answer any number of queries."""
+    """Models of one seed and the corpus that they retrieve from, for any number of queries."""
 
     seed: int
     view: ChainView
@@ -69,7 +69,7 @@ def refuse_horizon(horizon: int, known: Collection[int]) -> None:
     """Refuse a horizon that the models were not trained for.
 
     Raises:
-        InputError: it is none of the known ones.
+        InputError: it is not one of the known ones.
     """
     if horizon not in known:
         raise InputError(
@@ -79,12 +79,12 @@ def refuse_horizon(horizon: int, known: Collection[int]) -> None:
 
 
 def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
-    """Load what answers queries.
+    """Load the models that answer queries.
 
     Args:
         root: tables and models.
         seed: of the models; None: the first.
-        device: where they run.
+        device: for the models.
 
     Raises:
         InputError: there are no models of this seed.
@@ -105,19 +105,19 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
 
     Args:
         chain: the models.
-        clips: what was measured.
+        clips: their features and head motion.
         horizon: steps of the plan.
         take_id: the take of the corpus that the video is, or None.
 
     Raises:
-        InputError: the models know no such horizon.
+        InputError: the models were not trained for this horizon.
     """
     refuse_horizon(horizon, chain.view.data.windows)
     with one_thread(chain.device):
         view = with_query(chain.view, clips, horizon, take_id)
         windows = view.data.windows[horizon]
         if clips.motions is None:
-            batch, found = without_motion(view, windows.segments[-1:]), None
+            batch, found = WindowBatch(view, windows.segments[-1:]), None
         else:
             bank = build_bank(chain.view, horizon, chain.scorers.config.key)
             row = torch.tensor([len(windows.window_ids) - 1], device=view.data.features.device)
@@ -127,15 +127,15 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
 
 
 def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:
-    """Ask the rows that answer a video of one's own, the one that decides first.
+    """Return the answers of the rows for a user's video, the deciding one first.
 
     Args:
         batch: the query.
-        moving: its head motion is known; else only rows that need none are asked.
+        moving: its head motion is known; else only rows that need none answer.
     """
-    asked = sorted((one for one in METHODS if one.plans is not None), key=lambda one: one.plans or 0)
-    given = {one.id: one.answer(batch) for one in asked if one.answer and (moving or one.sees == "ends")}
-    return {id_: answers for id_, answers in given.items() if answers is not None}
+    rows = sorted((row for row in METHODS if row.plans is not None), key=lambda row: row.plans or 0)
+    answers = {row.id: row.answer(batch) for row in rows if row.answer and (moving or row.sees == "ends")}
+    return {id_: answer for id_, answer in answers.items() if answer is not None}
 
 
 def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None) -> ChainView:
@@ -145,7 +145,7 @@ def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None)
         view: the corpus as the chain sees it.
         clips: features, and motions where there is head motion.
         horizon: steps of the plan.
-        take_id: the take of the corpus that the video is; None: a take of its own.
+        take_id: the take of the corpus that the video is; None: a new take.
     """
     data = view.data
     looks = torch.from_numpy(clips.features).view(2, *data.features.shape[1:])
@@ -175,7 +175,7 @@ def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None)
 
 
 def _with_take(data: PlanningData) -> PlanningData:
-    """Add the query's take, which is none of the corpus."""
+    """Add the query as a take of its own."""
     return replace(
         data,
         take_ids=(*data.take_ids, QUERY),
@@ -187,5 +187,5 @@ def _with_take(data: PlanningData) -> PlanningData:
 
 
 def _grown(known: Tensor, more: Tensor) -> Tensor:
-    """Add rows below."""
+    """Append rows."""
     return torch.cat([known, more.to(known.device, known.dtype)])

@@ -1,4 +1,4 @@
-"""The video of a query: checked, recognised where it is a take of the corpus, and the vectors of its two clips."""
+"""The video of a query: its checks, its take of the corpus where it is one, and the features of its two clips."""
 
 import hashlib
 import math
@@ -31,7 +31,7 @@ ClipTimes = tuple[float, float]
 
 @dataclass(frozen=True)
 class Footage:
-    """A video that can be predicted from."""
+    """A video to predict from."""
 
     path: Path
     """Absolute, as given: links are not followed, because files are searched for next to it."""
@@ -40,30 +40,30 @@ class Footage:
     start_s: ClipTimes
     goal_s: ClipTimes
     own: Take | None
-    """The take of the corpus that it is."""
+    """The take of the corpus that it is, if any."""
     matched: str
-    """How that was found: `path`, `content` or empty."""
+    """How the take was identified: `path`, `content` or empty."""
 
     @property
     def segments(self) -> JsonValue:
-        """The clips as the stages read segments."""
+        """Return the clips as stages read segments."""
         return [[name, *span] for name, span in zip(CLIPS, (self.start_s, self.goal_s), strict=True)]
 
 
 def open_footage(query: PlanQuery, root: TrainedRoot) -> Footage:
-    """Probe the video of a query in a process of its own, check the intervals, and find its take.
+    """Probe the video of a query in a separate process, check the intervals, and find its take.
 
     Raises:
-        InputError: there is no such file, it is no video, or an interval cannot be used.
+        InputError: there is no such file, it is not a video, or an interval cannot be used.
     """
     path = local_file(query.video, "video")
-    (found,) = probe_many([str(path)], 1, root.ingest.probe_timeout_s)
-    if isinstance(found, VideoError):
-        raise InputError(f"{found}; give a video that plays")
-    check_spans(query.start_s, query.goal_s, found, root.ingest)
+    (probe,) = probe_many([str(path)], 1, root.ingest.probe_timeout_s)
+    if isinstance(probe, VideoError):
+        raise InputError(f"{probe}; give a video that plays")
+    check_spans(query.start_s, query.goal_s, probe, root.ingest)
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return Footage(path, found, digest, query.start_s, query.goal_s, *own_take(path, digest, root))
+    return Footage(path, probe, digest, query.start_s, query.goal_s, *own_take(path, digest, root))
 
 
 def local_file(place: str, what: str) -> Path:
@@ -76,39 +76,41 @@ def local_file(place: str, what: str) -> Path:
         raise InputError(f"{what} {place} is an address; copy the file to this machine and give its path")
     path = Path(place).absolute()
     if not path.is_file():
-        raise InputError(f"{what} {place} is {'a folder' if path.is_dir() else 'not there'}; give the path of a file")
+        raise InputError(
+            f"{what} {place} {'is a folder' if path.is_dir() else 'does not exist'}; give the path of a file"
+        )
     return path
 
 
 def check_spans(start_s: ClipTimes, goal_s: ClipTimes, video: VideoProbe, config: IngestConfig) -> None:
-    """Refuse intervals that are reversed, too short, overlap, or lie outside the video.
+    """Refuse intervals that are reversed, too short, overlapping, or outside the video.
 
     Raises:
-        InputError: which, and what was allowed.
+        InputError: names the interval and the limit.
     """
     for name, (begin, end) in (("start", start_s), ("goal", goal_s)):
         given = f"--{name} {begin:g}-{end:g}"
         if not (math.isfinite(begin) and math.isfinite(end) and begin < end):
-            raise InputError(f"{given} ends before it begins; write the earlier second first")
+            raise InputError(f"{given} ends before it begins; give the earlier time first")
         if end - begin < config.min_segment_s:
             raise InputError(f"{given} lasts {end - begin:.2f} s; at least {config.min_segment_s:g} s are needed")
         if end > video.duration_s + 0.5 / video.fps:
             raise InputError(f"{given} reaches past the end of the video, which lasts {video.duration_s:.2f} s")
     if goal_s[0] < start_s[1]:
         raise InputError(
-            f"--goal begins at {goal_s[0]:g} s, before --start ends at {start_s[1]:g} s; the Goal must come after "
-            "the Start, and the steps between them lie between the two"
+            f"--goal begins at {goal_s[0]:g} s, before --start ends at {start_s[1]:g} s; the Goal must come "
+            "after the Start, with the predicted steps between them"
         )
 
 
 def own_take(path: Path, sha256: str, root: TrainedRoot) -> tuple[Take | None, str]:
-    """Return the take of the corpus whose video this is, and by what it was known: its path or its content.
+    """Return the take of the corpus whose video this is, and how it was identified: by its path or its content.
 
-    A copy that was cut or encoded again is not known by either.
+    A copy that was cut or encoded again is not identified.
     """
     for take in root.takes if root.local_data is not None else ():
-        there = Path(str(root.local_data), take.video)
-        if there.exists() and there.samefile(path):
+        video = Path(str(root.local_data), take.video)
+        if video.exists() and video.samefile(path):
             return take, "path"
     notes = read_notes(root.folder, "features", root.manifests["features"].key)
     for take in root.takes:
@@ -119,7 +121,7 @@ def own_take(path: Path, sha256: str, root: TrainedRoot) -> tuple[Take | None, s
 
 @dataclass
 class CaughtShard:
-    """The one way into the store that the stage `features` uses, but nothing is written: the shard is kept."""
+    """A sink for the stage `features` that keeps the shard in memory instead of writing it."""
 
     tables: list[pa.Table] = field(default_factory=list)
     rejects: list[Reject] = field(default_factory=list)
@@ -133,11 +135,11 @@ class CaughtShard:
 def clip_features(
     footage: Footage, root: TrainedRoot, run: RunOptions, scratch: Path
 ) -> tuple[NDArray[np.float16], str]:
-    """Return (2, width) of the Start and the Goal clip, by the code of the stage `features`, and the encoder's digest.
+    """Return the (2, width) features of the Start and the Goal clip, by the stage `features`, and the encoder's digest.
 
     Raises:
-        InputError: the frames of a clip cannot be had.
-        CheckpointError: the encoder is not the one that the models were trained with.
+        InputError: the frames of a clip cannot be decoded.
+        CheckpointError: the models were trained with another encoder.
     """
     source = Source("query", (footage.path.name,), {"fps": footage.probe.fps, "segments": footage.segments})
     sink = CaughtShard()
@@ -145,15 +147,15 @@ def clip_features(
     features.run(Work(root.inputs, root.features, (source,), cast(Sink, sink), runtime))
     table = pa.concat_tables(sink.tables)
     if table.num_rows != len(CLIPS):
-        why = "; ".join(f"{row.code}: {row.detail}" for row in sink.rejects) or "no vector came back"
+        why = "; ".join(f"{row.code}: {row.detail}" for row in sink.rejects) or "no vector was returned"
         raise InputError(f"the clips of {footage.path} cannot be encoded: {why}")
     digest = str(table["encoder"][0].as_py())
     known = set(root.inputs.table("features", ("encoder",))["encoder"].to_pylist())
     if known != {digest}:
         raise CheckpointError(
             f"the video encoder here is {digest[:12]}, but the models under {root.folder.url} were trained on features "
-            f"of {', '.join(sorted(name[:12] for name in known))}: other weights or another preprocessing; put the "
-            f"checkpoint back that the root was made with ({root.features.checkpoint or 'the one of the demo'})"
+            f"of {', '.join(sorted(name[:12] for name in known))}: other weights or another preprocessing; restore "
+            f"the checkpoint of the root ({root.features.checkpoint or 'that of the demo'})"
         )
     vectors = dict(zip(table["segment_id"].to_pylist(), table["vector"].to_pylist(), strict=True))
     return np.array([vectors[name] for name in CLIPS], np.float16), digest

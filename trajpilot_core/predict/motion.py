@@ -1,7 +1,7 @@
-"""The head motion of the query's two clips: the best source there is, by the very code of the stage `trajectories`.
+"""The head motion of the query's two clips, from the best available source, by the code of the stage `trajectories`.
 
-Pose files that the query names come first. Else the kind of source that the models were trained with comes first: pose
-files of the take that the video is, or of the download that it lies in; or the video itself, by Pi3 or by odometry.
+Pose files that the query names come first, else the kind of source that the models were trained with: pose files of the
+take that the video is, or of the download that contains it; or the video itself, by Pi3 or by odometry.
 """
 
 from collections.abc import Iterator
@@ -37,26 +37,26 @@ class Moved(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The motion, or why there is none."""
+    """The motion, or the reasons why there is none."""
 
     moved: Moved | None
     notes: tuple[str, ...]
     is_unasked_mixture: bool = False
-    """It is not of the kind that the models were trained with, and the query did not ask for it by name."""
+    """It is of another kind than the training data, and the query did not name that kind."""
 
 
 class Estimate(NamedTuple):
-    """What a source made of the clips."""
+    """The result of a source for the clips."""
 
     what: str
-    """The source, for the message where a clip has no motion."""
+    """Name of the source, for messages."""
     done: Done
     files: tuple[str, ...]
     clock: str
 
 
 class Search(NamedTuple):
-    """What the sources are asked with."""
+    """Inputs of the sources."""
 
     query: PlanQuery
     footage: Footage
@@ -66,16 +66,16 @@ class Search(NamedTuple):
 
 
 def head_motion(search: Search) -> Found:
-    """Find and resample the head motion of both clips; a source that fails is named, and the next one is asked.
+    """Find and resample the head motion of both clips; a source that fails is noted, and the next one is tried.
 
     Raises:
-        InputError: what the query asks for by name cannot be used.
+        InputError: a source that the query names cannot be used.
     """
     query = search.query
     if query.poses == "none":
-        return Found(None, ("head motion was switched off (poses none)",))
+        return Found(None, ("head motion is switched off (poses none)",))
     if query.weights is not None and query.poses != "pi3":
-        raise InputError(f"--weights belongs to --poses pi3, and poses is {query.poses}; add the one or drop the other")
+        raise InputError(f"--weights belongs to --poses pi3, not {query.poses}; set --poses pi3 or drop --weights")
     if query.trajectory is not None and query.poses not in ("auto", "aria"):
         raise InputError(f"--trajectory and --poses {query.poses} exclude each other; leave one out")
     failed: list[str] = []
@@ -83,19 +83,19 @@ def head_motion(search: Search) -> Found:
         if isinstance(estimate, str):
             failed.append(estimate)
         elif (moved := moved_of(estimate)) is None:
-            why = "; ".join(f"{row.code}: {row.detail}" for row in estimate.done.rejects) or "no motion came back"
+            why = "; ".join(f"{row.code}: {row.detail}" for row in estimate.done.rejects) or "no motion was returned"
             failed.append(f"{estimate.what}: {why}")
         else:
             mixture = mixed(moved.motion, search.root)
             unasked = bool(mixture) and query.poses == "auto" and query.trajectory is None
             return Found(moved, (*failed, *mixture), unasked)
     if query.trajectory is not None or query.poses != "auto":
-        raise InputError(f"head motion by {query.trajectory or query.poses} cannot be had: {'; '.join(failed)}")
+        raise InputError(f"no head motion from {query.trajectory or query.poses}: {'; '.join(failed)}")
     return Found(None, tuple(failed))
 
 
 def estimates(search: Search) -> Iterator[Estimate | str]:
-    """Yield what each source makes of the clips, or why it is not asked; the best first, each when it is reached."""
+    """Yield the result of each source for the clips, or the reason why it cannot be tried; best first, lazily."""
     query, cfg = search.query, search.root.trajectories
     if query.trajectory is not None:
         yield by_files(given_files(query, search.footage, search.root, search.scratch), search)
@@ -151,14 +151,14 @@ def moved_of(estimate: Estimate) -> Moved | None:
 
 
 def mixed(motion: Motion, root: TrainedRoot) -> tuple[str, ...]:
-    """Return a warning where the query's motion is not of the kind that the models were trained on; else nothing."""
+    """Return a warning where the query's motion is of another kind than the training data; else nothing."""
     known = origins(root.inputs.table("motions", ORIGIN))
-    own = (motion.source, motion.frame, motion.scale)
-    if own in known:
+    kind = (motion.source, motion.frame, motion.scale)
+    if kind in known:
         return ()
     trained = "; ".join(", ".join(origin) for origin in known)
     return (
-        f"MIXED HEAD MOTION: this video's is {', '.join(own)}, the models and the bank have {trained} (source, axes, "
+        f"MIXED HEAD MOTION: this video's is {', '.join(kind)}, the models and the bank have {trained} (source, axes, "
         "scale). Every row but No-Traj may be misled",
     )
 
@@ -166,13 +166,13 @@ def mixed(motion: Motion, root: TrainedRoot) -> tuple[str, ...]:
 def for_video(name: VideoSourceName, root: TrainedRoot, device: str, weights: str | None) -> TrajectoryConfig:
     """Return the settings of a source that reads the video.
 
-    They are the root's where its models know the source. Else lengths, which such a source cannot know, are made those
-    of the root: the median step of its clips.
+    They are the root's where its models know the source. Else lengths, which such a source cannot measure, are scaled
+    to the median step of the root's clips.
 
     Args:
         name: the source.
-        root: what was trained.
-        device: `cpu`, `cuda` or `cuda:<number>`; arithmetic that a CPU lacks is not kept.
+        root: the training data.
+        device: `cpu`, `cuda` or `cuda:<number>`; a precision that a CPU lacks is replaced.
         weights: of Pi3; None: those of the root.
     """
     cfg = root.trajectories

@@ -1,4 +1,4 @@
-"""plan.html: one offline page, style and pictures inside; only the report's own script may run."""
+"""plan.html: one offline page with inline style and pictures; only the report's own script may run."""
 
 from dataclasses import dataclass
 from importlib import resources
@@ -21,35 +21,35 @@ from trajpilot_core.report.offline import render_offline
 
 SHOT_PX = 224
 ShownFrames = tuple[tuple[float, Thumbnail], ...]
-"""Frames, each behind its time in seconds of its video."""
+"""(time in seconds of the video, frame) of each frame."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What the page shows in addition to words: frames of the clips and of the retrieved take, and the head paths."""
+    """Pictures of the page: frames of the clips and of the retrieved take, and the head paths."""
 
     start: ShownFrames
     goal: ShownFrames
     aspect: float
     """Width by height of the video, upright."""
     shown: Retrieved | None
-    """The window whose motion a row trusted; where none was trusted, the nearest one."""
+    """The window whose motion a row trusted, else the nearest one."""
     is_trusted: bool
     shots: ShownFrames
     """One frame of each segment of that window."""
     paths: tuple[Path, ...]
     unit: str
     caption: str
-    """What the paths are, in words."""
+    """Description of the paths."""
 
 
 def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: TrainedRoot, workers: int) -> Scene:
     """Decode the frames and integrate the paths of a plan.
 
     Args:
-        plan: what was answered.
-        given: the tensors behind it.
-        clips: what was measured.
+        plan: the answers.
+        given: their tensors.
+        clips: features and head motion.
         footage: the video.
         root: corpus of the retrieved window.
         workers: decoders.
@@ -91,7 +91,7 @@ def _times(span: ClipTimes, footage: Footage) -> list[float]:
 
 
 def _shots(video: FilePath | None, times_s: list[float], plan: Plan, workers: int) -> ShownFrames:
-    """Decode frames in processes of their own; what is not decoded is its reason."""
+    """Decode frames in separate processes; a missing frame has its reason."""
     if not plan.query.frames or video is None or not video.is_file():
         reason = "its video is not on this machine" if plan.query.frames else "frames are switched off"
         return tuple((time_s, Thumbnail(None, reason)) for time_s in times_s)
@@ -102,10 +102,10 @@ def _shots(video: FilePath | None, times_s: list[float], plan: Plan, workers: in
 def head_paths(
     clips: Clips, middles: Array | None, shown: Retrieved | None, is_trusted: bool
 ) -> tuple[tuple[Path, ...], str]:
-    """Return the paths to draw, and what they are in words.
+    """Return the paths to draw, and their description.
 
-    A trusted motion is drawn between Start and Goal, as the predictor was given it. One that was not trusted, and the
-    ends without a middle, begin at one point each, because their relative position is unknown.
+    A trusted motion is drawn between Start and Goal, as the predictor received it. One that was not trusted, and ends
+    without a middle, all begin at one point, because their relative position is unknown.
 
     Args:
         clips: motion of Start and Goal, or none.
@@ -124,7 +124,7 @@ def head_paths(
             Path("chosen", f"middle steps of {shown.take}, trusted", whole[MOTIONS : last + 1]),
             Path("true", "Goal of this video", whole[last:]),
         ), (
-            "What the Scorer’s predictor was given: this video’s own motion at Start and Goal, and between them the "
+            "Input of the Scorer’s predictor: this video’s own motion at Start and Goal, and between them the "
             "middle steps of the trusted window, joined end to start. Pauses between the steps are not drawn."
         )
     ends = Path("true", "Start of this video", integrate(start)), Path("chosen", "Goal of this video", integrate(goal))
@@ -154,30 +154,30 @@ def render(plan: Plan, scene: Scene) -> bytes:
 
 
 def role(position: int, horizon: int) -> str:
-    """Name a position for people."""
+    """Return the printed name of a position."""
     return "Start" if position == 0 else "Goal" if position == horizon - 1 else f"step {position}"
 
 
 def gate_said(row: PlanRow) -> str:
-    """State in a sentence what the gate of a row did."""
+    """Return a sentence about the decision of a row's gate."""
     if row.gate is None or row.threshold is None:
         return "no gate"
     declared, fallback = method(row.row).gate, method(REFERENCE).name
     assert declared is not None
-    state, did = ("open", declared.open_means) if row.opened else ("closed", f"the {fallback} answer stands")
+    state, did = ("open", declared.open_means) if row.opened else ("closed", f"the answer is that of {fallback}")
     never = row.threshold > 1.0
     from_ = f"never opens (on dev no threshold beat {fallback})" if never else f"opens from {row.threshold:.3f}"
     return f"gate {state}: {row.gate:.3f}, {from_}; {did}"
 
 
 def sentences(plan: Plan) -> list[str]:
-    """Return a plan in lines of text: what to know before, every row, and what the gates did with whose trajectory."""
+    """Return a plan as lines of text: notes, the labels of every row, and the gates with the trusted trajectories."""
     lines = [f"note: {note}" for note in plan.notes]
     for row in plan.rows:
         marks = f"{' (decides)' if row.decides else ''}{' (UNDERTRAINED)' if row.undertrained else ''}"
         lines.append(f"{row.name}{marks}: {' > '.join(step.label for step in row.steps)}")
     for row in plan.rows:
         if row.gate is not None:
-            whose = f": that of {row.trusted.take} ({' > '.join(row.trusted.labels)})" if row.trusted else ""
-            lines.append(f"{row.name}: {gate_said(row)}{whose}")
+            trusted = f": that of {row.trusted.take} ({' > '.join(row.trusted.labels)})" if row.trusted else ""
+            lines.append(f"{row.name}: {gate_said(row)}{trusted}")
     return lines

@@ -1,4 +1,4 @@
-"""Tensors of answers -> the plan as a record: labels as texts, windows by their takes, and what to know before."""
+"""Tensors of answers -> the plan as a record: labels as texts, windows with their takes, and notes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ from trajpilot_core.stages.ingest import LATE_START_S
 NEAREST = 5
 """Retrieved windows that are shown."""
 LEARNED = {
-    "train": "the models were trained on it: the plan flatters",
-    "dev": "checkpoints and thresholds were chosen on it: the plan flatters",
+    "train": "the models were trained on it, so the plan is better than for a new video",
+    "dev": "checkpoints and thresholds were chosen on it, so the plan is better than for a new video",
     "test": "no model has seen it",
 }
-"""Split of the video's own take -> what that means for the plan."""
+"""Split of the video's take -> consequence for the plan."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """What ids mean under a root."""
+    """Labels, takes and segments of a root by their ids."""
 
     labels: Mapping[str, str]
     takes: Mapping[str, Take]
@@ -49,7 +49,7 @@ def texts_of(root: TrainedRoot) -> Texts:
 
 
 def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, found: Found, given: Given, encoder: str) -> Plan:
-    """Return the whole record; where the head motion is of another kind and was not asked for, No-Traj decides."""
+    """Return the whole record; No-Traj decides where the head motion is of a kind that nobody chose (`Found`)."""
     texts, corpora = texts_of(root), {take.corpus for take in root.takes}
     rows = plan_rows(given, texts, root.undertrained(given.seed), REFERENCE if found.is_unasked_mixture else None)
     shown = 0 if given.found is None else min(NEAREST, int(given.found.valid[0].sum()))
@@ -75,13 +75,13 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, found: Found,
 
 
 def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Variant | None = None) -> tuple[PlanRow, ...]:
-    """Return the rows, the one that decides first.
+    """Return the rows, the deciding one first.
 
     Args:
         given: the answers.
         texts: of labels and takes.
         weak: rows that do not count as trained.
-        deciding: the row that decides; None: the first of the answers.
+        deciding: the deciding row; None: the first of the answers.
     """
     first = deciding or next(iter(given.answers))
     rows = []
@@ -129,7 +129,7 @@ def _steps(answers: Answers, given: Given, texts: Texts) -> tuple[PlanStep, ...]
 
 
 def retrieved(place: int, given: Given, texts: Texts) -> Retrieved:
-    """Return the candidate at a place of the pool that was retrieved."""
+    """Return the candidate at a place of the retrieved pool."""
     found, data = given.found, given.view.data
     assert found is not None
     windows, row = data.windows[found.horizon], int(found.window[0, place])
@@ -147,57 +147,56 @@ def retrieved(place: int, given: Given, texts: Texts) -> Retrieved:
 
 
 def own_take(footage: Footage, texts: Texts) -> OwnTake | None:
-    """Return what the corpus knows of the video, if it is one of its takes: its annotations from Start to Goal."""
-    own = footage.own
-    if own is None:
+    """Return the annotations of the video from Start to Goal, if it is a take of the corpus."""
+    take = footage.own
+    if take is None:
         return None
-    segments = [row for row in texts.segments.values() if row["take_id"] == own.take_id]
+    segments = [row for row in texts.segments.values() if row["take_id"] == take.take_id]
     segments.sort(key=lambda row: float(row["start_s"]))
 
     def place(span_s: ClipTimes) -> int | None:
-        """Return the place of the segment that holds the middle of an interval."""
+        """Return the place of the segment that contains the middle of an interval."""
         middle = sum(span_s) / 2
         return next((i for i, row in enumerate(segments) if row["start_s"] <= middle < row["end_s"]), None)
 
     first, last = place(footage.start_s), place(footage.goal_s)
     annotated = [] if first is None or last is None else segments[first : last + 1]
     return OwnTake(
-        take_id=own.take_id,
-        name=own.name,
-        split=own.split,
+        take_id=take.take_id,
+        name=take.name,
+        split=take.split,
         matched="path" if footage.matched == "path" else "content",
         annotated=tuple(texts.label(row["label_id"]) for row in annotated),
     )
 
 
 def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, found: Found, weak: bool) -> tuple[str, ...]:
-    """State what must be known before the plan is believed."""
-    lines = [f"Rows of plugins are not asked: {', '.join(root.plugin_rows)}."] if root.plugin_rows else []
+    """Return what a reader must know before trusting the plan."""
+    lines = [f"Rows of plugins do not answer: {', '.join(root.plugin_rows)}."] if root.plugin_rows else []
     if found.moved is None:
         lines.append(f"No head motion, so only No-Traj answers: {'; '.join(found.notes)}.")
     else:
         motion = found.moved.motion
         lines += [f"{note}." for note in found.notes]
         if found.is_unasked_mixture:
-            lines.append(f"So No-Traj decides; --poses {motion.source} asks for the other rows all the same.")
+            lines.append(f"So No-Traj decides; --poses {motion.source} lets the other rows decide.")
         if query.trajectory is not None and query.trajectory_offset_s is not None:
-            lines.append(f"Without a timesync file: {motion.clock}. A wrong guess costs the Endpoint rows.")
+            lines.append(f"Without a timesync file: {motion.clock}. A wrong offset makes the Endpoint rows worse.")
     if footage.own is not None:
         lines.append(
             f"This video is the take {footage.own.name} of the models' own corpus, split {footage.own.split}: "
-            f"{LEARNED[footage.own.split]}. Nothing of it is retrieved."
+            f"{LEARNED[footage.own.split]}. Nothing is retrieved from it."
         )
     if footage.probe.start_s > LATE_START_S:
         lines.append(
-            f"The first picture is shown at {footage.probe.start_s:.2f} s of the file's own clock; here seconds count "
-            "from that picture."
+            f"The first frame is at {footage.probe.start_s:.2f} s of the file's clock; seconds count from it here."
         )
     cap_s = root.ingest.interval_cap_s
     longest = max(end - begin for begin, end in (footage.start_s, footage.goal_s))
     if cap_s is not None and longest > 2 * cap_s + 1 / footage.probe.fps:
-        lines.append(f"A clip lasts {longest:g} s; the models know clips of at most {2 * cap_s:g} s.")
+        lines.append(f"A clip lasts {longest:g} s; the models were trained on clips of at most {2 * cap_s:g} s.")
     if weak:
         lines.append(
-            "UNDERTRAINED: by the evaluation of this root, models of the rows marked so were not trained enough."
+            "UNDERTRAINED: according to the evaluation of this root, models of the marked rows were not trained enough."
         )
     return tuple(lines)

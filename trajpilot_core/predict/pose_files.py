@@ -1,7 +1,7 @@
-"""Which pose files belong to the video of a query, and which second of it is which time in them.
+"""Pose files of the video of a query, and the relation of their times to those of the video.
 
-Project Aria writes poses on the device clock. A timesync file gives the device time of every frame; without one, the
-second of the video at which the first pose was taken.
+Project Aria writes poses on the device clock. A timesync file contains the device time of every frame; without one, the
+query must give the second of the video at which the first pose was taken.
 """
 
 import csv
@@ -31,30 +31,30 @@ NS_PER_S = 1_000_000_000
 
 
 class PoseFiles(NamedTuple):
-    """Pose files of one recording, and how they were found."""
+    """Pose files of one recording."""
 
     data_root: str
     take: Take
     clock: str
-    """How times of poses and video are related, in words."""
+    """Relation of the times of poses and video, in words."""
 
 
 class QueryClock(NamedTuple):
-    """A timesync file and the rows of it that are the video."""
+    """A timesync file and its rows that are the video."""
 
     path: Path
     camera: str
     first: int
     end: int
     relation: str
-    """How times are related, in words."""
+    """Relation of the times, in words."""
 
 
 def refuse_idle(query: PlanQuery) -> None:
     """Refuse settings of a timesync file where none is named: they would change nothing.
 
     Raises:
-        InputError: which they are.
+        InputError: names them.
     """
     given = {"--camera": query.camera, "--timesync-start": query.timesync_start}
     idle = " and ".join(option for option, value in given.items() if value is not None)
@@ -63,7 +63,7 @@ def refuse_idle(query: PlanQuery) -> None:
 
 
 def found_files(footage: Footage, root: TrainedRoot) -> Iterator[PoseFiles]:
-    """Yield the files of the take that the video is, then those of the Ego-Exo4D download that it lies in."""
+    """Yield the files of the take that the video is, then those of the Ego-Exo4D download that contains it."""
     if footage.own is not None and root.data_root is not None:
         yield PoseFiles(root.data_root, footage.own, "the take's own timesync file")
     for folder in footage.path.parents:
@@ -71,28 +71,29 @@ def found_files(footage: Footage, root: TrainedRoot) -> Iterator[PoseFiles]:
             continue
         corpus = open_corpus(str(folder))
         for config in (IngestConfig(video="full"), IngestConfig(video="downscaled_448")):
-            for found in read_takes(corpus, config).usable.values():
-                if (folder / found.video).is_file() and (folder / found.video).samefile(footage.path):
-                    known = {name: getattr(found, name) for name in Take.model_fields if hasattr(found, name)}
+            for listed in read_takes(corpus, config).usable.values():
+                if (folder / listed.video).is_file() and (folder / listed.video).samefile(footage.path):
+                    known = {name: getattr(listed, name) for name in Take.model_fields if hasattr(listed, name)}
                     take = Take.model_validate({**known, **measured(footage), "split": "test"})
                     yield PoseFiles(str(folder), take, f"the timesync file of {folder}")
                     return
 
 
 def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: Path) -> PoseFiles:
-    """Return the files that a query names; what it does not name is that of the take which the video is known to be.
+    """Return the files that a query names; others are those of the take that the video is, where it is one.
 
     Raises:
-        InputError: a file is not there or no pose file, or it is unknown how the times are related.
+        InputError: a file does not exist or is not a pose file, or the relation of the times is unknown.
     """
     poses = local_file(query.trajectory or "", "trajectory")
     try:
         stamps_us = closed_loop.parse(read_bytes(HERE, str(poses), RejectCode.TRAJ_MALFORMED), str(poses)).stamp_us
     except (TakeFault, OSError) as error:
-        raise InputError(f"trajectory {poses} is no closed-loop pose file of Project Aria: {error}") from error
+        raise InputError(f"trajectory {poses} is not a closed-loop pose file of Project Aria: {error}") from error
     if not len(stamps_us):
-        raise InputError(f"trajectory {poses} has no row; give a whole file")
-    known = next(filter(_has_clock, found_files(footage, root)), None)
+        raise InputError(f"trajectory {poses} has no rows; give a complete file")
+    clocks = ((files, _clock_of(files)) for files in found_files(footage, root))
+    known, known_clock = next((pair for pair in clocks if pair[1] is not None), (None, None))
     calibration = poses.parent / CALIBRATION
     if query.calibration:
         calibration = local_file(query.calibration, "calibration")
@@ -104,17 +105,16 @@ def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: 
             f"{poses.name}; name {CALIBRATION} with --calibration"
         )
     if query.timesync is not None:
-        clock = named_clock(query, footage, known)
+        clock = named_clock(query, footage, known_clock)
     elif query.trajectory_offset_s is not None:
         clock = even_clock(query.trajectory_offset_s, int(stamps_us[0]), footage, scratch)
-    elif known is not None:
-        clock = _clock(known)
+    elif known_clock is not None:
+        clock = known_clock
     else:
         raise InputError(
-            f"it is unknown which second of the video is which time in {poses.name}: the video is no take of the "
-            "models' corpus or of an Ego-Exo4D download whose timesync file is there; give --timesync timesync.csv, or "
-            "with --trajectory-offset the second of the video at which the first pose was taken (0: with the first "
-            "frame)"
+            f"the times in {poses.name} cannot be related to the video, which is not a take of the models' corpus or "
+            "of an Ego-Exo4D download with its timesync; give --timesync timesync.csv, or with --trajectory-offset the "
+            "second of the video at which the first pose was taken (0: with the first frame)"
         )
     take = query_take(
         footage,
@@ -129,36 +129,28 @@ def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: 
     return PoseFiles(HERE, take, clock.relation)
 
 
-def _has_clock(files: PoseFiles) -> bool:
-    """Return whether the timesync file of a take is on this machine, and its rows are known."""
+def _clock_of(files: PoseFiles) -> QueryClock | None:
+    """Return the clock of files whose timesync file is on this machine and whose rows in it are known; else None."""
     take = files.take
-    has_rows = None not in (take.timesync, take.timesync_start, take.timesync_end)
-    return has_rows and "://" not in files.data_root and Path(files.data_root, str(take.timesync)).is_file()
+    if take.timesync is None or take.timesync_start is None or take.timesync_end is None or "://" in files.data_root:
+        return None
+    path = Path(files.data_root, take.timesync).absolute()
+    return (
+        QueryClock(path, take.camera, take.timesync_start, take.timesync_end, files.clock) if path.is_file() else None
+    )
 
 
-def _clock(known: PoseFiles) -> QueryClock:
-    """Return the clock of files that have one."""
-    take = known.take
-    assert take.timesync is not None
-    assert take.timesync_start is not None
-    assert take.timesync_end is not None
-    path = Path(known.data_root, take.timesync).absolute()
-    return QueryClock(path, take.camera, take.timesync_start, take.timesync_end, known.clock)
-
-
-def named_clock(query: PlanQuery, footage: Footage, known: PoseFiles | None) -> QueryClock:
-    """Return the clock of a query that names a timesync file.
+def named_clock(query: PlanQuery, footage: Footage, known: QueryClock | None) -> QueryClock:
+    """Return the clock of a query that names a timesync file; `known`: that of the take which the video is.
 
     Raises:
-        InputError: the file cannot be used or does not state which of its rows are the video, or settings contradict.
+        InputError: the file cannot be used, its rows for the video are unknown, or settings contradict each other.
     """
     if query.trajectory_offset_s is not None:
-        raise InputError("--timesync and --trajectory-offset exclude each other: the timesync file states the times")
+        raise InputError("--timesync and --trajectory-offset exclude each other: the timesync file contains the times")
     path = local_file(query.timesync or "", "timesync")
-    if known is not None and query.timesync_start is None and query.camera is None:
-        clock = _clock(known)
-        if path.samefile(clock.path):
-            return clock
+    if known is not None and query.timesync_start is None and query.camera is None and path.samefile(known.path):
+        return known
     camera = query.camera or _camera_of(path)
     try:
         rows = len(timesync.read_column(HERE, str(path), camera))
@@ -167,8 +159,8 @@ def named_clock(query: PlanQuery, footage: Footage, known: PoseFiles | None) -> 
     frames, first = footage.probe.n_frames, query.timesync_start
     if first is None and frames not in (rows, rows - 1):
         raise InputError(
-            f"{path.name} has {rows:,} rows and the video {frames:,} frames; say which row is the video's "
-            "first frame with --timesync-start (Ego-Exo4D's takes.json: timesync_start_idx)"
+            f"{path.name} has {rows:,} rows and the video {frames:,} frames; give the row of the video's first "
+            "frame with --timesync-start (Ego-Exo4D's takes.json: timesync_start_idx)"
         )
     first = first or 0
     return QueryClock(path, camera, first, first + frames, f"{path.name}, camera {camera}, from row {first} on")
@@ -184,18 +176,18 @@ def _camera_of(path: Path) -> str:
         with path.open(encoding="utf-8", errors="replace") as stream:
             names = next(csv.reader(stream), [])
     except csv.Error as error:
-        raise InputError(f"timesync {path} is no CSV: {error}; give the file as it was released") from error
+        raise InputError(f"timesync {path} is not a CSV file: {error}; give the file as it was released") from error
     suffix = timesync.capture_column("")
     cameras = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     chosen = [name for name in cameras if name.endswith(RGB)] or cameras
     if len(chosen) != 1:
-        found = ", ".join(cameras[:8]) or f"no column ...{suffix}"
-        raise InputError(f"timesync {path} has {len(chosen)} RGB cameras ({found}); name one with --camera")
+        listed = ", ".join(cameras[:8]) or f"no column ...{suffix}"
+        raise InputError(f"timesync {path} has {len(chosen)} RGB cameras ({listed}); name one with --camera")
     return chosen[0]
 
 
 def even_clock(offset_s: float, first_us: int, footage: Footage, scratch: Path) -> QueryClock:
-    """Write a timesync file whose clock runs evenly; the first pose, at `first_us`, is at `offset_s` of the video."""
+    """Write a timesync file with evenly spaced frames; the first pose, at `first_us`, is at `offset_s` of the video."""
     begin_ns, step_ns = first_us * 1000 - round(offset_s * NS_PER_S), NS_PER_S / footage.probe.fps
     n_frames, path = footage.probe.n_frames, scratch / "timesync.csv"
     times_ns = (str(begin_ns + round(k * step_ns)) for k in range(n_frames + 1))
@@ -204,7 +196,7 @@ def even_clock(offset_s: float, first_us: int, footage: Footage, scratch: Path) 
 
 
 def bare_take(footage: Footage, root: TrainedRoot) -> Take:
-    """Return the video as a take for sources that read it: its path, its clock, and the calibration that is known."""
+    """Return the video as a take for sources that read it, with the calibration if it is known."""
     known, calibration = next(found_files(footage, root), None), None
     if known is not None and known.take.calibration is not None:
         path = Path(known.data_root, known.take.calibration)
@@ -213,13 +205,13 @@ def bare_take(footage: Footage, root: TrainedRoot) -> Take:
 
 
 def query_take(footage: Footage, **files: object) -> Take:
-    """Return the video of a query as a take of no corpus; of its `files` (fields of Take) what is not given is none."""
+    """Return the video of a query as a take of no corpus; fields of Take that are not in `files` are None."""
     unknown = dict.fromkeys(("participant", "trajectory", "timesync", "calibration", "timesync_start", "timesync_end"))
     named = {"take_id": "query", "corpus": "query", "name": footage.path.stem, "split": "test", "capture": "query"}
     return Take.model_validate({**unknown, **named, "scenario": "", "camera": "", **measured(footage), **files})
 
 
 def measured(footage: Footage) -> dict[str, float]:
-    """Return the facts of a take that are measured on its video."""
+    """Return the fields of a take that are measured on its video."""
     probe = footage.probe
     return {"duration_s": probe.duration_s, "fps": probe.fps, "n_frames": probe.n_frames}

@@ -1,4 +1,4 @@
-"""From a query to plan.json and plan.html: the whole prediction, in the order in which it happens."""
+"""From a query to plan.json and plan.html: all steps of a prediction in order."""
 
 import re
 import tempfile
@@ -27,12 +27,12 @@ SCRATCH = "trajpilot-predict-"
 
 
 class WrittenPlan(NamedTuple):
-    """A plan, what its page shows in addition, and where it was written."""
+    """A plan, the pictures of its page, and its folder."""
 
     plan: Plan
     scene: Scene
     folder: str
-    """Holds plan.json and plan.html."""
+    """Contains plan.json and plan.html."""
 
 
 def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress) -> WrittenPlan:
@@ -46,7 +46,7 @@ def predict(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
 
 
 def name_of(plan: Plan) -> str:
-    """Return what the folder of a plan is called: the video, the intervals, the horizon."""
+    """Return the name of a plan's folder: the video, the intervals, the horizon."""
     video = plan.own_take.name if plan.own_take else Path(plan.query.video).stem
     (begin, _), (_, end) = plan.query.start_s, plan.query.goal_s
     text = f"predict-{video}-{begin:g}-{end:g}-h{plan.horizon}"
@@ -54,16 +54,16 @@ def name_of(plan: Plan) -> str:
 
 
 def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress) -> tuple[Plan, Scene]:
-    """Answer a query with what was trained under `run.root`; nothing is written below it.
+    """Answer a query with the models under `run.root`; nothing is written there.
 
     Args:
-        query: the video and what is asked.
+        query: the video and its settings.
         run: root, device, decoders.
         progress: called with (done, total, what).
 
     Raises:
         InputError: the video, an interval, the horizon or a file of the query cannot be used.
-        CheckpointError: the encoder is not the one that the models were trained with.
+        CheckpointError: the models were trained with another encoder.
         StoreError: a stage has not run under the root, or its outputs do not belong together.
     """
     refuse_idle(query)
@@ -71,24 +71,23 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         in_use(run.root, GC_WAIT_S, run.protocols),
         tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
     ):
-        progress(0, STEPS, "reads what was trained")
+        progress(0, STEPS, "reading models and tables")
         root = open_trained(run.root, run.protocols)
         refuse_horizon(query.horizon, {row["horizon"] for row in root.rows("windows", ("horizon",))})
         if root.features.source == "released":
             raise InputError(
-                f"the models under {root.folder.url} rest on released features ({root.features.released}), which "
-                "nothing here can make of a video; train on encoded ones (features.source=encoded) to plan a video of "
-                "your own"
+                f"the models under {root.folder.url} use released features ({root.features.released}), which cannot be "
+                "computed from a video here; train on encoded features (features.source=encoded) to plan your own video"
             )
-        progress(1, STEPS, "looks at the video")
+        progress(1, STEPS, "probing the video")
         footage = open_footage(query, root)
         found = head_motion(Search(query, footage, root, run, Path(scratch)))
-        progress(2, STEPS, "encodes the clips")
+        progress(2, STEPS, "encoding the clips")
         features, encoder = clip_features(footage, root, run, Path(scratch))
-        progress(3, STEPS, "plans")
+        progress(3, STEPS, "planning")
         clips = Clips(features, found.moved.motions if found.moved else None)
         chain = load_chain(root, query.seed, resolve_device(run.device))
         given = answer_with(chain, clips, query.horizon, footage.own.take_id if footage.own else None)
         plan = plan_of(query, root, footage, found, given, encoder)
-        progress(4, STEPS, "draws the page")
+        progress(4, STEPS, "rendering the page")
         return plan, scene_of(plan, given, clips, footage, root, run.workers)

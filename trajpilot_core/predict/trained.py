@@ -1,7 +1,7 @@
-"""What a run has left under its root, as far as a prediction needs it: tables, models, settings, and that they fit.
+"""The outputs of a run that a prediction needs: tables, models, settings, and a check that they match.
 
-The outputs that count now may be of several runs: a prediction with a scorer that was fitted on other features than
-those next to it would look like any other. So what every stage says that it read is compared with what is there.
+The current outputs may be of several runs, and a prediction with a scorer that was fitted on other features would look
+like any other. The inputs in the manifest of every stage are therefore compared with the current outputs.
 """
 
 from collections.abc import Mapping
@@ -34,33 +34,33 @@ READER = Stage(
     config=EvaluationConfig,
     run=lambda _: None,
     version=1,
-    summary="what a prediction reads; no stage of the pipeline",
+    summary="inputs of a prediction; not a stage of the pipeline",
 )
 
 
 @dataclass(frozen=True)
 class TrainedRoot:
-    """The outputs that count under a root."""
+    """The current outputs under a root."""
 
     folder: Folder
     inputs: StageInputs
     manifests: Mapping[str, Manifest]
-    """Stage -> output, for every stage that wrote something that a prediction reads."""
+    """Stage -> output, for every stage whose output a prediction reads."""
     takes: tuple[Take, ...]
     data_root: str | None
-    """Corpus of the last run; None where it was not noted."""
+    """Corpus of the last run; None where it was not recorded."""
     ingest: IngestConfig
     trajectories: TrajectoryConfig
     features: FeatureConfig
 
     @property
     def local_data(self) -> str | None:
-        """Corpus of the last run, where it lies on this machine."""
+        """Return the corpus of the last run, where it is on this machine."""
         return None if self.data_root is None or "://" in self.data_root else self.data_root
 
     @cached_property
     def plugin_rows(self) -> tuple[str, ...]:
-        """Rows of plugins that the run was evaluated with, as its manifest names them."""
+        """Return the rows of plugins in the evaluation of the run, by its manifest."""
         evaluation = current_manifest(self.folder, "evaluation")
         return () if evaluation is None else EvaluationConfig.model_validate(evaluation.config).plugin_rows
 
@@ -69,23 +69,23 @@ class TrainedRoot:
         return cast("list[dict[str, Any]]", self.inputs.table(table, columns).to_pylist())
 
     def undertrained(self, seed: int) -> frozenset[str]:
-        """Return the rows that do not count as trained, by the evaluation of the root; none where it has not run."""
+        """Return the rows that do not count as trained by the evaluation of the root; none where it has not run."""
         manifest = current_manifest(self.folder, "evaluation")
         if manifest is None or manifest.inputs.get("scorers") != self.inputs.entries["scorers"][1].fingerprint:
             return frozenset()
         checks = rows_of(Judgement, read_entry_table(self.folder, manifest, "judgements"))
-        return undertrained_rows(checks, {one.id: one.models for one in METHODS}, seed)
+        return undertrained_rows(checks, {row.id: row.models for row in METHODS}, seed)
 
 
 def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
-    """Find the outputs that count under a root, and check that they are made from each other.
+    """Find the current outputs under a root, and check that they belong together.
 
     Args:
-        root: of a run that has come as far as `scorer`.
+        root: of a run that has finished `scorer`.
         allowed: protocols that may be opened.
 
     Raises:
-        StoreError: a stage has not run, or one was made from another output than the one that counts now.
+        StoreError: a stage has not run, or one was made from another output than the current one.
     """
     folder = open_folder(root, allowed)
     inputs = resolve_inputs(folder, READER, STAGES)

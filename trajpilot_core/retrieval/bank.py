@@ -1,4 +1,4 @@
-"""The retrieval bank: every training window of one horizon, indexed by what is known of its two ends, or of its Start.
+"""The retrieval bank: every training window of one horizon, with a key made of its two ends, or of its Start alone.
 
 Axes: N windows, H positions, E text space, S segments. Source: paper, 3.5; docs/decisions/paper-gaps.md (25 to 28).
 """
@@ -49,49 +49,48 @@ class ChainView:
     models: ChainModels
     latents: Tensor
     """(S, E) trajectory latent of every segment under the chain's own E_tau."""
-
     readout: Readout
-    """How the predictors' plans become labels."""
+    """Turns the predictors' plans into labels."""
     sees_goal: bool = True
-    """False: nothing of the last segment of a window is read, neither by models nor by the search."""
+    """False: neither models nor the search read the last segment of a window."""
 
     def goal_features(self, segments_NH: Tensor) -> Tensor | None:
         """Return (N, C, D) raw features of the last segments of windows; None where no goal is given."""
         return self.data.features[segments_NH[:, -1]] if self.sees_goal else None
 
     def given_ends(self, segments_NH: Tensor) -> Tensor:
-        """Return (N, 2) long, the segments that a window is known by: Start and Goal; (N, 1), Start, without a goal."""
+        """Return (N, 2) long, the segments that identify a window: Start and Goal; without a goal (N, 1), Start."""
         return ends_of(segments_NH) if self.sees_goal else segments_NH[:, :1]
 
     @cached_property
     def latent_table(self) -> Tensor:
-        """Return, of shape (1 + S, E), a zero row for "none", then the latents."""
+        """Return (1 + S, E): a zero row for "none", then the latents."""
         return F.pad(self.latents, (0, 0, 1, 0))
 
     @cached_property
     def label_table(self) -> Tensor:
-        """Return, of shape (1 + V, E), a zero row for "none", then the texts that models read of labels."""
+        """Return (1 + V, E): a zero row for "none", then the text embeddings of labels that models read."""
         return F.pad(self.data.read_bank, (0, 0, 1, 0))
 
     @cached_property
     def states(self) -> Tensor:
-        """Return (S, W), what the head of E_tau reads of every segment's motion."""
+        """Return (S, W): the input of the head of E_tau for every segment's motion."""
         return trajectory_states(self.models.e_tau, self.data.motions)
 
     @cached_property
     def has_many_windows(self) -> bool:
-        """Return whether there are so many dev windows that their means hide the rounding of bf16."""
+        """Return whether there are enough dev windows for the rounding of bf16 to vanish in their means."""
         dev = SPLITS.index("dev")
         return sum(int((windows.split == dev).sum()) for windows in self.data.windows.values()) >= MANY_WINDOWS
 
     def plan_sources(self) -> dict[str, Tensor]:
-        """Return by name, on the CPU, what plans are made from: the latents (S, E), and the predictors' tensors."""
-        found = {"latents": self.latents.cpu()}
+        """Return by name, on the CPU, everything that plans depend on: latents (S, E) and the predictors' tensors."""
+        tensors = {"latents": self.latents.cpu()}
         for variant in variants_of(self.chain):
             model = getattr(self.models, variant)
-            held = {} if model is None else model.state_dict()  # twins have no endpoint_traj
-            found |= {f"{variant}/{name}": value.cpu() for name, value in held.items()}
-        return found
+            state = {} if model is None else model.state_dict()  # twins have no endpoint_traj
+            tensors |= {f"{variant}/{name}": value.cpu() for name, value in state.items()}
+        return tensors
 
 
 class Bank(NamedTuple):
@@ -115,7 +114,7 @@ def chain_view(
     """Load the models of one chain and seed and encode the trajectory of every segment.
 
     Args:
-        decoding: how the scores of class heads become labels; without such heads it is not read.
+        decoding: turns the scores of class heads into labels; without such heads it is not used.
     """
     models = load_chain_models(files, chain, seed, device)
     latents = trajectory_latents(models.e_tau, data.motions)
@@ -123,16 +122,16 @@ def chain_view(
 
 
 def goal_dropout_view(view: ChainView, files: ModelFiles, seed: int, device: str) -> ChainView | None:
-    """Return a chain with the goal-dropout twins in the place of its models; None where it has none.
+    """Return a chain with the goal-dropout twins in place of its models; None where it has none.
 
-    Everything else is shared with `view`, whose decoding of class scores stays.
+    Everything else is shared with `view`, including the decoding of class scores.
     """
-    chain, held = view.chain, files.predictors.keys
-    if not all(model_key(chain, seed, twin_of(variant)) in held for variant in TWINNED):
+    chain, keys = view.chain, files.predictors.keys
+    if not all(model_key(chain, seed, twin_of(variant)) in keys for variant in TWINNED):
         return None
     traj, no_traj, ends = (
         load_predictor(files.predictors, chain, seed, twin_of(variant), device)
-        if model_key(chain, seed, twin_of(variant)) in held
+        if model_key(chain, seed, twin_of(variant)) in keys
         else None
         for variant in VARIANTS
     )
@@ -151,7 +150,7 @@ def blind_chain_view(
     view = goal_dropout_view(chain_view(data, files, chain, seed, device, decoding), files, seed, device)
     if view is None:
         raise StoreError(
-            f"chain {chain.name}, seed {seed} has no goal-dropout twins, and without a goal they answer; run the stage "
+            f"chain {chain.name}, seed {seed} has no goal-dropout twins, which answer without a goal; run the stage "
             "predictor with predictor.anticipates=true and predictor.twin_goal_dropout"
         )
     return without_goal(view)
@@ -163,9 +162,9 @@ def without_goal(view: ChainView) -> ChainView:
 
 
 def readout_of(data: PlanningData, chain: Chain, model: CausalPredictor, decoding: ClosedDecodingConfig) -> Readout:
-    """Return how plans become labels: by cosine, or, with class heads, under the transitions of the chain's takes.
+    """Return the readout of plans: by cosine, or, with class heads, under the transitions of the chain's takes.
 
-    Raises StoreError: there are class heads, and nothing was read to decode them with.
+    Raises StoreError: there are class heads, and the tables for their decoding were not read.
     """
     if model.class_head is None:
         return CosineReadout(LabelBank(data.read_bank, data.class_of))
@@ -181,7 +180,7 @@ def readout_of(data: PlanningData, chain: Chain, model: CausalPredictor, decodin
 def build_bank(view: ChainView, horizon: int, key: Literal["action", "visual"]) -> Bank:
     """Collect all windows of the takes that the chain was fitted on.
 
-    Raises LeakError: a take that the chain must not have seen stands among them.
+    Raises LeakError: a take that the chain must not have seen is among them.
     """
     windows = view.data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(view.data, view.chain)).nonzero()[:, 0]
@@ -203,16 +202,16 @@ def check_takes(take_N: Tensor, horizon: int, data: PlanningData, chain: Chain) 
     if bool(foreign.any()):
         take = int(take_N[foreign.nonzero()[0, 0]])
         raise LeakError(
-            f"the bank of chain {chain.name}, H={horizon}, holds take {data.take_ids[take]}, which is dev, "
-            "test or held out of that chain; only takes that the chain was fitted on may enter: rebuild the folds"
+            f"the bank of chain {chain.name}, H={horizon}, contains take {data.take_ids[take]}, which is dev, test or "
+            "held out of that chain; only takes that the chain was fitted on may enter: rebuild the folds"
         )
 
 
 def many_plans(view: ChainView) -> AbstractContextManager[object]:
-    """Return the arithmetic of a bank's keys and of candidates' plans: fp32, or that of the predictors' training.
+    """Return the precision of a bank's keys and of candidates' plans: fp32, or that of the predictors' training.
 
-    The latter on a GPU where there are many windows, as for the dev measure (docs/decisions/training.md). Rows of the
-    tables that need no candidates are answered in fp32 everywhere.
+    The latter holds on a GPU with many windows, as for the dev measure (docs/decisions/training.md). Rows that need no
+    candidates are always computed in fp32.
     """
     in_bf16 = view.models.precision == "bf16" and view.has_many_windows
     device = view.latents.device.type
@@ -224,13 +223,13 @@ def endpoint_keys(
 ) -> Tensor:
     """Return the (N, 2 W) unit-norm keys of windows: both ends normalised, one after the other (D 25).
 
-    A view without a goal knows windows by their Start alone, (N, W) (D 33).
+    In a view without a goal the key is Start alone, (N, W) (D 33).
 
     Args:
-        view: whose no_traj model predicts the ends for `action`.
+        view: its no_traj model predicts the ends for `action`.
         segments_NH: (N, H) rows of segments.
         key: `action`, the predicted Start and Goal embeddings, or `visual`, the pooled features.
-        plan_NHE: what no_traj predicts for them, where it is known already.
+        plan_NHE: predictions of no_traj for them, where they are known already.
     """
     if key == "visual":
         ends = view.data.features[view.given_ends(segments_NH)].float().mean(2)
@@ -251,32 +250,32 @@ def no_traj_plans(view: ChainView, segments_NH: Tensor) -> Tensor:
 
 
 def batches(rows_N: Tensor, size: int = FORWARD_BATCH) -> Iterator[Tensor]:
-    """Cut tensors with N rows, shape (N, ...), into parts of at most `size` rows; none for none."""
+    """Cut tensors with N rows, shape (N, ...), into parts of at most `size` rows; no part for no rows."""
     return iter(torch.split(rows_N, size) if len(rows_N) else ())
 
 
 def person_codes(data: PlanningData) -> Tensor:
-    """Return long of shape (takes,): equal numbers for equal participants, -1 where the corpus names none."""
+    """Return long of shape (takes,): equal numbers for equal participants, -1 where the corpus has no name."""
     names = {name: i for i, name in enumerate(sorted(set(data.participants) - {""}))}
     return torch.tensor([names.get(name, -1) for name in data.participants], device=data.fold.device)
 
 
 def retrieve(bank: Bank, key_QK: Tensor, take: Tensor, person: Tensor, config: ScorerConfig) -> TopK:
-    """Search the `candidates` nearest entries of each query, never one of its own take (in `strict`: participant).
+    """Find the `candidates` nearest entries of each query, never one of its own take (with `strict`: participant).
 
     Args:
         key_QK: (Q, 2 E) keys of the queries.
         take: (Q,) long takes of the queries.
         person: (Q,) long participant codes of the queries.
 
-    Raises LeakError: a forbidden entry came back (a fault of the search).
+    Raises LeakError: a forbidden entry was returned (a fault of the search).
     """
     exclude: tuple[Exclusion, ...] = (Exclusion(take, bank.take),)
     if config.strict:
         exclude = (*exclude, Exclusion(person, bank.person))
-    found = top_k(key_QK, bank.key, config.candidates, config.prefetch, exclude=exclude)
-    check_pool(found.index, exclude)
-    return found
+    nearest = top_k(key_QK, bank.key, config.candidates, config.prefetch, exclude=exclude)
+    check_pool(nearest.index, exclude)
+    return nearest
 
 
 def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
@@ -287,8 +286,8 @@ def check_pool(index_QK: Tensor, exclude: tuple[Exclusion, ...]) -> None:
     for group in exclude:
         if not len(group.bank):
             continue
-        own = (group.bank[index_QK.clamp_min(0)] == group.query[:, None]) & (group.query[:, None] >= 0)
-        leaked = (own & (index_QK >= 0)).nonzero()
+        forbidden = (group.bank[index_QK.clamp_min(0)] == group.query[:, None]) & (group.query[:, None] >= 0)
+        leaked = (forbidden & (index_QK >= 0)).nonzero()
         if len(leaked):
             query, place = leaked[0].tolist()
             raise LeakError(

@@ -42,11 +42,11 @@ class Candidates:
     take: Tensor
     """(B,) long."""
     key: Tensor
-    """(B, 2 E) what the windows were retrieved by."""
+    """(B, 2 E) keys of the windows."""
     fallback: Tensor
-    """What no_traj predicts."""
+    """Plans of no_traj."""
     ends: Tensor
-    """Start and Goal as traj predicts them from the query's endpoints; no candidate changes them."""
+    """Start and Goal as traj predicts them from the query's endpoints, the same for every candidate."""
     plans: Tensor
     """Middle steps that traj predicts under each candidate's trajectories; zero where there is no candidate."""
     pool: Tensor
@@ -56,7 +56,7 @@ class Candidates:
     cosine: Tensor
     """Endpoint cosine, -inf where there is no candidate."""
     motion: Tensor
-    """Segments whose middle trajectories were rolled out: those of `pool`, but for permuted candidates; 0 for none."""
+    """Segments whose middle trajectories were rolled out: `pool`, except for permuted candidates; 0 for none."""
 
     @property
     def valid(self) -> Tensor:
@@ -65,14 +65,14 @@ class Candidates:
 
 
 class PlanScores(NamedTuple):
-    """How well plans meet the truth on the middle steps (paper, appendix on the scorer; D 30)."""
+    """Scores of plans against the truth on the middle steps (paper, appendix on the scorer; D 30)."""
 
     utility: Tensor
     """0.1 mean cosine + R@1 + 0.5 R@5 + exact sequence, with the weights of the configuration."""
     m1: Tensor
-    """Share of middle steps whose truth ranks first, 0 to 1."""
+    """Share of middle steps where the truth ranks first, 0 to 1."""
     exact: Tensor
-    """1 where it does so at all of them, else 0."""
+    """1 where it ranks first at all of them, else 0."""
 
 
 def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerConfig) -> Candidates:
@@ -105,10 +105,10 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
 def permuted(view: ChainView, bank: Bank, found: Candidates, donors_N: Tensor) -> Candidates:
     """Give every candidate the middle trajectories of another bank window, and roll out again.
 
-    Labels, cosines and windows stay; so what a scorer reads of a candidate no longer belongs together.
+    Labels, cosines and windows are kept, so the parts of a candidate that a scorer reads no longer match.
 
     Args:
-        donors_N: long, shape (N,), the entry whose trajectories an entry gets, -1 for none.
+        donors_N: long, shape (N,), for each entry the one whose trajectories it gets, -1 for none.
     """
     if not len(bank.take):
         return found
@@ -174,7 +174,7 @@ def scores_of(
 
 
 def unknown_scores(like_x: Tensor) -> PlanScores:
-    """Return scores that are not known: NaN, of a shape."""
+    """Return unknown scores, NaN, of the shape of a tensor."""
     nan_x = torch.full_like(like_x, torch.nan, dtype=torch.float32)
     return PlanScores(nan_x, nan_x, nan_x)
 

@@ -1,7 +1,7 @@
-"""Neighbours of windows by a key that nothing learned touches: both ends' features, in their principal directions.
+"""Neighbours of windows by a key without learned models: both ends' features, in their principal directions.
 
-A key that a model makes would know the bank's own windows, on which the model was fitted, better than those of the
-test: in training, neighbours would be far better than they are later.
+A key of a model would represent the bank's own windows, on which the model was fitted, better than test windows:
+neighbours would be far better in training than they are later.
 Axes: N windows of the bank, Q queries, H positions, S segments, C tokens and D numbers of a feature, P kept directions,
 K neighbours.
 """
@@ -22,11 +22,11 @@ from trajpilot_core.retrieval.search import Exclusion, top_k
 
 SEGMENTS_AT_ONCE, QUERIES_AT_ONCE = 8192, 1024
 PREFETCH = 1.5
-"""Entries that are scored again exactly, over those that are asked for, as in `ScorerConfig`."""
+"""Ratio of the entries that are scored again exactly to the requested ones, as in `ScorerConfig`."""
 
 
 class EndKeys(NamedTuple):
-    """What makes a key of a feature: standardise, then project."""
+    """Maps a feature to its key: standardise, then project."""
 
     mean: Tensor
     """(D,)."""
@@ -46,7 +46,7 @@ class NeighbourBank(NamedTuple):
 
 
 def fit_end_keys(features_SCD: Tensor, rows: Tensor, width: int) -> EndKeys:
-    """Return what makes keys, from the features of some segments.
+    """Fit the map to keys on the features of some segments.
 
     Args:
         rows: (n,) long, segments of the fitting takes.
@@ -74,7 +74,7 @@ def end_keys(keys: EndKeys, features_SCD: Tensor, segments_NH: Tensor) -> Tensor
 def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int) -> NeighbourBank:
     """Collect all windows of a horizon of the takes that the chain was fitted on.
 
-    Raises LeakError: a take that the chain must not have seen stands among them.
+    Raises LeakError: a take that the chain must not have seen is among them.
     """
     windows = data.windows[horizon]
     rows = torch.isin(windows.take, fit_takes(data, chain))  # in the order of `stages.predictor.make_task`
@@ -90,7 +90,7 @@ def find_neighbours(bank: NeighbourBank, key_QP: Tensor, take_Q: Tensor, k: int)
         key_QP: (Q, 2 P) keys of the queries.
         take_Q: (Q,) long, their takes.
 
-    Raises LeakError: a window of the query's own take came back (a fault of the search).
+    Raises LeakError: a window of the query's own take was returned (a fault of the search).
     """
     exclude = (Exclusion(take_Q, bank.take),)
     index_QK = top_k(key_QP, bank.key, k, round(PREFETCH * k), exclude=exclude).index

@@ -15,11 +15,11 @@ from trajpilot_core.errors import InputError
 
 QUERY_CHUNK = 256
 RESCORE_ELEMENTS = 1 << 20
-"""Numbers gathered at once: more does not fit a core's cache."""
+"""Numbers gathered at once; more do not fit a core's cache."""
 BANK_ROWS = 4096
-"""Keys that are made float64 at once."""
+"""Keys that are converted to float64 at once."""
 MARGIN = 2.0**-16
-"""More than a float32 sum of products of unit vectors is off."""
+"""Larger than the error of a float32 dot product of unit vectors."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Exclusion(NamedTuple):
 
     def hides(self, rows: slice) -> Tensor:
         """Return for (q,) of the queries, shape (q, N), which entries they must not see."""
-        own = self.query[rows, None]
-        return (own == self.bank) & (own >= 0)
+        group = self.query[rows, None]
+        return (group == self.bank) & (group >= 0)
 
 
 def top_k(
@@ -58,8 +58,8 @@ def top_k(
     """Return the K bank entries with the highest dot product for each query.
 
     A float32 product proposes `prefetch` entries, and float64 products rounded to float32 order them. Where the last
-    proposal is within rounding of the K-th result, as among many equal keys, every entry is scored in float64. So the
-    result does not depend on `chunk`. Excluded entries are masked before anything is selected.
+    proposal is within rounding of the K-th result, as among many equal keys, every entry is scored in float64. The
+    result therefore does not depend on `chunk`. Excluded entries are masked before anything is selected.
 
     Args:
         query_QD: (Q, D) float32, rows of unit norm.
@@ -76,7 +76,7 @@ def top_k(
     parts = []
     for start in range(0, len(query_QD), chunk):
         rows = slice(start, start + chunk)
-        hidden = [one.hides(rows) for one in exclude]
+        hidden = [group.hides(rows) for group in exclude]
         parts.append(_search(query_QD[rows], bank_ND, k, max(k, prefetch), hidden))
     index_QK, cosine_QK = (torch.cat(part) for part in zip(*parts, strict=True))
     missing = (0, k - index_QK.shape[1])
@@ -93,7 +93,7 @@ def _check(query_QD: Tensor, bank_ND: Tensor) -> None:
     for name, rows in (("query", query_QD), ("bank", bank_ND)):
         bad = (~torch.isfinite(rows.sum(dim=1))).nonzero()
         if len(bad):
-            raise InputError(f"{name} key {int(bad[0])} holds NaN or infinity; see the model that made the keys")
+            raise InputError(f"{name} key {int(bad[0])} contains NaN or infinity; check the model that made the keys")
 
 
 def _search(query_QD: Tensor, bank_ND: Tensor, k: int, prefetch: int, hidden: list[Tensor]) -> tuple[Tensor, Tensor]:
@@ -121,7 +121,7 @@ def _search(query_QD: Tensor, bank_ND: Tensor, k: int, prefetch: int, hidden: li
 def _exact(query_QD: Tensor, bank_ND: Tensor, index_QP: Tensor) -> Tensor:
     """Return (Q, P) float32 dot products of each query with its proposals.
 
-    Sums run in float64: their order depends on the block's shape, the float32 result then practically does not.
+    Sums run in float64: their order depends on the block's shape, the float32 result practically does not.
     """
     step = max(1, RESCORE_ELEMENTS // (index_QP.shape[1] * query_QD.shape[1]))
     parts = zip(torch.split(query_QD, step), torch.split(index_QP, step), strict=True)

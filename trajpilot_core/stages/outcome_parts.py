@@ -21,7 +21,7 @@ from trajpilot_core.errors import TrainingError
 from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, check_sight
 from trajpilot_core.models.outcome import ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.shots import OutcomeChain
+from trajpilot_core.retrieval.events import OutcomeChain
 from trajpilot_core.stages.outcome import ENTRY, PROBE
 from trajpilot_core.training.fit_outcome import OutcomeTask, new_outcome_predictor, new_shot_probe
 from trajpilot_core.training.jobs import TrainingJob, chain_job, put_task

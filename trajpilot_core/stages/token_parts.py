@@ -30,7 +30,7 @@ from trajpilot_core.evaluation.token_scores import check_motion, check_unseen
 from trajpilot_core.metrics.epic_kitchens import PARTS
 from trajpilot_core.models.action_token import ActionPredictor
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.actions import ActionChain, latents_of
+from trajpilot_core.retrieval.events import ActionChain, latents_of
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
 from trajpilot_core.stages.trained import Trainings, variants_by_chain

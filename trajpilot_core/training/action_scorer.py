@@ -15,7 +15,7 @@ from schemas.action_token import ActionTokenConfig
 from trajpilot_core.data.action_events import ACTION, BEFORE, ActionEvents
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
-from trajpilot_core.retrieval.actions import ActionChain, find_actions, latents_of
+from trajpilot_core.retrieval.events import ActionChain, find_actions, latents_of
 from trajpilot_core.training.scorer import Queries, decide, in_blocks, joined
 from trajpilot_core.training.scorer_fit import FittedScorer, ScorerDecision, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet

@@ -15,7 +15,7 @@ from trajpilot_core.data.shots import Shots
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.models.outcome import MADE
 from trajpilot_core.models.scorer import ScorerShape
-from trajpilot_core.retrieval.shots import FoundShots, OutcomeChain, find_shots, latents_of, vote
+from trajpilot_core.retrieval.events import FoundShots, OutcomeChain, find_shots, latents_of, vote
 from trajpilot_core.training.scorer import Queries, in_blocks, joined
 from trajpilot_core.training.scorer_fit import FittedScorer, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet

@@ -132,7 +132,7 @@ def test_a_row_that_reads_the_labels_behind_the_classes_of_its_own_window_is_ref
     liar = replace(method("no_traj"), id="toy", name="Toy", role="control", answer=by_own_labels, plans=None)
     METHODS.append(liar)
     try:
-        with pytest.raises(LeakError, match="'Toy' says that it sees 'ends'"):
+        with pytest.raises(LeakError, match="'Toy' declares that it sees 'ends'"):
             predicted(own, files, scorers)
     finally:
         METHODS.remove(liar)

@@ -52,7 +52,7 @@ def verdicts(found: CheckInputs, values: dict[str, float] | None = None) -> list
     return [one.verdict for one in anticipation_checks(found, ceilings(REACHED if values is None else values))]
 
 
-def test_intervals_decide_where_models_have_learned_what_they_could() -> None:
+def test_intervals_decide_where_models_are_near_their_ceilings() -> None:
     assert verdicts(evidence(1.0, 3.0)) == ["holds"] * len(CLAIMS)
     assert verdicts(evidence(-3.0, -1.0)) == ["fails"] * len(CLAIMS)
     assert verdicts(evidence(-1.0, 3.0)) == ["undecided"] * len(CLAIMS)
@@ -60,8 +60,8 @@ def test_intervals_decide_where_models_have_learned_what_they_could() -> None:
     assert verdicts(evidence(1.0, 3.0, rows=("no_traj",))) == [], "a run without such rows"
 
 
-def test_a_row_far_below_what_can_be_known_decides_nothing() -> None:
-    """Planted: No-Traj at 48 % of the way to its ceiling, half of it is asked."""
+def test_a_row_far_below_its_ceiling_decides_nothing() -> None:
+    """Planted: No-Traj at 48 % of the way to its ceiling, half of it is required."""
     low = REACHED | {NO_TRAJ.id: 39.0}
     found = {claim.check: verdict for claim, verdict in zip(CLAIMS, verdicts(evidence(1.0, 3.0), low), strict=True)}
     touched = {claim.check for claim in CLAIMS if NO_TRAJ.id in claim[1:3] or claim.variant == SCORER.id}
@@ -69,22 +69,22 @@ def test_a_row_far_below_what_can_be_known_decides_nothing() -> None:
     (said,) = [
         one.detail for one in anticipation_checks(evidence(1.0, 3.0), ceilings(low)) if "Oracle is above" in one.check
     ]
-    assert said.startswith("reached of the ceiling: No-Traj, no goal 48 % of 50 %; by the intervals: holds")
+    assert said.startswith("share of the ceiling: No-Traj, no goal 48 % (50 % required); by the intervals: holds")
 
 
-def test_rows_that_have_learned_unequally_much_are_confounded() -> None:
+def test_rows_with_unequal_shares_of_their_ceilings_are_confounded() -> None:
     """Planted: Oracle at 94 % of its ceiling, No-Traj at 74 %."""
     apart = REACHED | {ORACLE.id: 90.0}
     assert verdicts(evidence(1.0, 3.0), apart)[:2] == ["confounded by training"] * 2
 
 
-def test_a_model_that_is_not_trained_comes_before_its_share() -> None:
+def test_an_untrained_model_takes_precedence_over_its_share() -> None:
     low = REACHED | {NO_TRAJ.id: 20.0}
     found = verdicts(evidence(1.0, 3.0, "final/traj_goal_dropout"), low)
     assert found == ["undertrained", "undertrained", "undertrained", "underpowered", "undertrained"]
 
 
-def test_shares_are_printed_of_every_row_but_the_floor() -> None:
+def test_shares_of_every_row_except_the_floor_are_printed() -> None:
     assert {one.row for one in reached_shares(ceilings(REACHED))} == {row.id for row in ROWS} - {MAJORITY.id}
     table = shares_table(ceilings(REACHED))
     assert table is not None
@@ -95,7 +95,7 @@ def test_shares_are_printed_of_every_row_but_the_floor() -> None:
     assert shares_table([one for one in ceilings(REACHED) if one.variant != MAJORITY.id]) is None
 
 
-def test_every_verdict_has_a_sign_and_words() -> None:
+def test_every_verdict_has_a_sign_and_a_text() -> None:
     for verdict in Judgement.model_fields["verdict"].annotation.__args__:
         judged = Judgement.model_validate({"check": "claim: x", "verdict": verdict, "detail": "d"})
         assert SIGNS[verdict]

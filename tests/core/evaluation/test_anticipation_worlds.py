@@ -1,4 +1,4 @@
-"""Rows without a goal in whole simulated worlds: bounded by what can be known, and blind where motion tells nothing."""
+"""Rows without a goal in whole simulated worlds: below their ceilings, and equal where motion is uninformative."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def evaluated(folder: Path, **knobs: float) -> Memory:
 
 
 def gain(memory: Memory) -> Metric:
-    """What the motion adds without a goal: M@1, mean of the horizons, paired over takes."""
+    """Gain of motion without a goal: M@1, mean of the horizons, paired over takes."""
     rows = rows_of(Metric, memory.tables["metrics"])
     asked = (ORACLE.id, NO_TRAJ.id, "plain", "M@1", "take")
     (row,) = [r for r in rows if (r.variant, r.reference, r.pooling, r.metric, r.cluster) == asked]
@@ -42,8 +42,8 @@ def is_equivalent(difference: Metric) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.campaign
-def test_where_motion_tells_nothing_traj_and_no_traj_are_equivalent_without_a_goal(tmp_path: Path) -> None:
-    """In the world where it does, the same test fails: Oracle is above."""
+def test_where_motion_is_uninformative_traj_and_no_traj_are_equivalent_without_a_goal(tmp_path: Path) -> None:
+    """In a world with informative motion the same test fails: Oracle is above."""
     silent, telling = evaluated(tmp_path / "silent", kappa=0.0, style=0.0), evaluated(tmp_path / "telling")
     assert is_equivalent(gain(silent)), gain(silent)
     assert not is_equivalent(gain(telling))

@@ -1,4 +1,4 @@
-"""Intervals over takes: what they cover, and that windows are never resampled."""
+"""Intervals over takes: their coverage, and that windows are never resampled."""
 
 import numpy as np
 import pytest
@@ -81,7 +81,7 @@ def test_too_few_takes_give_no_interval() -> None:
 
 
 def test_a_resample_without_windows_of_a_horizon_is_left_out() -> None:
-    """Only one of six takes has long windows: some resamples hold none of them."""
+    """Only one of six takes has long windows: some resamples have none of them."""
     sums, counts = np.zeros((6, 2, 1)), np.ones((6, 2))
     sums[:, 0, 0], sums[0, 1, 0], counts[1:, 1] = 10.0 * np.arange(6), 50.0, 0.0
     draws = bootstrap.resampled(bootstrap.draw_weights(6, 400, 0), sums, counts)
@@ -93,7 +93,7 @@ def test_a_resample_without_windows_of_a_horizon_is_left_out() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.integers(2, 60), st.integers(0, 1000))
-def test_every_resample_holds_as_many_takes_as_there_are(n_takes: int, seed: int) -> None:
+def test_every_resample_has_as_many_takes_as_the_sample(n_takes: int, seed: int) -> None:
     weights = bootstrap.draw_weights(n_takes, 50, seed)
     assert (weights.sum(axis=1) == n_takes).all()
     assert np.array_equal(weights, bootstrap.draw_weights(n_takes, 50, seed))
@@ -101,5 +101,5 @@ def test_every_resample_holds_as_many_takes_as_there_are(n_takes: int, seed: int
 
 @settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.integers(2, 400))
-def test_fewer_takes_leave_less_outside(n_takes: int) -> None:
+def test_fewer_takes_widen_the_interval(n_takes: int) -> None:
     assert bootstrap.tail(0.95, n_takes) < bootstrap.tail(0.95, n_takes + 1) < 0.025

@@ -1,4 +1,4 @@
-"""Learned rows against their exact ceilings at demo size: clean ones lie below, leaks break through."""
+"""Learned rows against their exact ceilings at demo size: clean ones are below, leaks are above."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,7 @@ def pooled(memory: Memory, variant: str, metric: str = "M@1") -> Ceiling:
 
 
 @pytest.mark.slow
-def test_learned_rows_lie_below_what_can_be_known_and_above_what_needs_no_learning(clean: Made) -> None:
+def test_learned_rows_are_below_their_ceilings_and_above_the_floors(clean: Made) -> None:
     _, memory = clean
     lines = {check: row.verdict for check, row in verdicts(memory).items() if check.startswith("ceiling: ")}
     rows = {row["variant"] for row in memory.tables["predictions"].to_pylist()}
@@ -58,7 +58,7 @@ def test_learned_rows_lie_below_what_can_be_known_and_above_what_needs_no_learni
 
 
 @pytest.mark.slow
-def test_take_scores_hold_every_row_and_the_ceilings_and_add_up_to_the_tables(clean: Made) -> None:
+def test_take_scores_contain_every_row_and_ceiling_and_add_up_to_the_tables(clean: Made) -> None:
     _, memory = clean
     scores = rows_of(TakeScore, memory.tables["take_scores"])
     rows = {row["variant"] for row in memory.tables["predictions"].to_pylist()}
@@ -82,7 +82,7 @@ def test_take_scores_hold_every_row_and_the_ceilings_and_add_up_to_the_tables(cl
 
 
 @pytest.mark.slow
-def test_the_same_models_scored_on_classes_lie_below_the_ceilings_of_classes(clean: Made, tmp_path: Path) -> None:
+def test_the_same_models_scored_on_classes_are_below_the_ceilings_of_classes(clean: Made, tmp_path: Path) -> None:
     _, fine = clean
     memory = Memory(dict(fine.tables), dict(fine.entries))
     memory.table("label_classes", label_classes(memory.tables["labels"], 8)[0])
@@ -136,7 +136,7 @@ def test_test_takes_in_the_bank_break_the_ceiling_and_are_named(
 
     monkeypatch.setattr(rows_module, "load_planning_data", all_for_training)
     monkeypatch.setattr(candidates, "retrieve", own_take_too)
-    with pytest.raises(LeakError, match="says that it sees"):
+    with pytest.raises(LeakError, match="declares that it sees"):
         train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)
     monkeypatch.setattr(rows_module, "check_rows", lambda *_: None)  # a guard in front, so that the others are seen
     train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)

@@ -1,4 +1,4 @@
-"""From tables to ceilings: which steps a window shows, how rows are compared, and what the evaluation says of it."""
+"""From tables to ceilings: which steps a window shows, how rows are compared, and how they are judged."""
 
 import json
 import math
@@ -76,7 +76,7 @@ def known(world: World, tables: dict[str, pa.Table]) -> ExactCeilings:
 
 
 def shown(world: World, start_s: float, end_s: float) -> TakeSteps:
-    """Lay one segment with these bounds over the first take, whose steps are known."""
+    """Return the steps under one segment with these bounds in the first take."""
     take = world.takes[0]
     label = world.labels[take.segments[3].label].label_id
     place = {"segment_id": "s", "take_id": take_id(take.uid), "split": "train", "position": 0, "run": 0}
@@ -88,7 +88,7 @@ def shown(world: World, start_s: float, end_s: float) -> TakeSteps:
 
 
 def test_an_interval_shows_the_steps_that_it_overlaps_and_the_look_reaches_as_far_as_it_fades(world: World) -> None:
-    """In files a frame and a pose stand for some time around them."""
+    """In files a frame and a pose represent some time around them."""
     step, reach = world.takes[0].segments[3], reach_s(world.config)
     far = reach + FADE_S / 2 + 0.01
     inside = shown(world, step.start_s + far, step.end_s - far)
@@ -106,10 +106,10 @@ def test_an_interval_shows_the_steps_that_it_overlaps_and_the_look_reaches_as_fa
     assert reach_s(WorldConfig(fps=10, size_px=192).replace(trajectory_hz=50, fps=60)) == pytest.approx(1.1 / 50)
 
 
-def test_pixels_show_the_motion_of_the_ends_the_oracle_sees_that_of_all_steps_and_who_has_no_goal_nothing_of_the_last(
+def test_pixels_show_the_motion_of_the_ends_the_oracle_all_motion_and_rows_without_a_goal_nothing_of_the_last_step(
     world: World, tables: dict[str, pa.Table]
 ) -> None:
-    """But what its neighbour shows of it."""
+    """Except for what its neighbour shows of it."""
     takes = take_steps(world, tables["segments"])
     windows = [row for row in windows_of(tables)["segment_ids"].to_pylist() if len(row) == 4]
     for group in window_groups(takes, windows):
@@ -173,20 +173,18 @@ def test_the_ceiling_does_not_depend_on_the_names_of_labels(
     assert ceiling_scores(known_values(renamed, other["segments"], windows_of(other))).equals(ceiling_scores(known))
 
 
-def test_who_sees_more_can_be_expected_to_know_more(
-    world: World, tables: dict[str, pa.Table], known: ExactCeilings
-) -> None:
+def test_a_ceiling_that_sees_more_is_higher(world: World, tables: dict[str, pa.Table], known: ExactCeilings) -> None:
     ends = [known.expected[kind].mean(axis=0) for kind in ("no_traj", "endpoint_traj", "oracle")]
     assert np.array_equal(known.values["no_traj"], known.values["endpoint_traj"]), "pixels show the motion of the head"
     assert (ends[1] < ends[2]).all()
     assert ends[1][0] < ends[2][0] - 1
 
 
-def test_without_a_goal_less_can_be_known_and_who_is_shown_it_breaks_that_ceiling(
+def test_without_a_goal_ceilings_are_lower_and_a_row_that_sees_it_breaks_them(
     world: World, tables: dict[str, pa.Table], known: ExactCeilings
 ) -> None:
-    """The planted leak: the best decisions with the goal, held against what Start alone can tell where motion tells
-    nothing."""
+    """The planted leak: the best decisions with the goal, compared with those from Start alone where motion is
+    uninformative."""
     windows = windows_of(tables)
     blind = known_values(world, tables["segments"], windows, kinds=KINDS_WITHOUT_GOAL)
     assert set(blind.values) == set(KINDS_WITHOUT_GOAL)
@@ -205,30 +203,30 @@ def test_without_a_goal_less_can_be_known_and_who_is_shown_it_breaks_that_ceilin
     assert (leak - bound > ERRORS * error).all()
 
 
-def told_the_last_label(world: World, tables: dict[str, pa.Table], *, is_told: bool) -> Predictions:
-    """The best answers to what Start alone tells, from No-Traj without a goal; one that is told it knows the Goal's."""
+def given_the_last_label(world: World, tables: dict[str, pa.Table], *, is_given: bool) -> Predictions:
+    """The best answers from Start alone, as No-Traj without a goal; `is_given` adds the label of the Goal."""
     windows = windows_of(tables)
     said: list[tuple[str, ...]] = [()] * windows.num_rows
     for answer in answers(world, tables["segments"], windows, ("start",)):
         best = answer.decisions.ranking[..., 0].copy()
-        best[:, -1] = answer.truth[:, -1] if is_told else best[:, -1]
+        best[:, -1] = answer.truth[:, -1] if is_given else best[:, -1]
         for at, codes in zip(answer.rows.tolist(), best.tolist(), strict=True):
             said[at] = tuple(world.labels[code].label_id for code in codes)
     return right_predictions(tables["segments"], windows, variant="anticipation_no_traj", said=said)
 
 
-def test_who_is_told_the_label_of_a_masked_goal_alone_breaks_the_ceilings_after_start(
+def test_a_row_given_the_label_of_a_masked_goal_breaks_the_ceilings_after_start(
     world: World, tables: dict[str, pa.Table]
 ) -> None:
-    """The planted row is no better between Start and Goal, where the other figures look."""
-    for is_told, verdict in ((False, "holds"), (True, "fails")):
-        rows = told_the_last_label(world, tables, is_told=is_told)
+    """The planted row is no better between Start and Goal, which the other figures read."""
+    for is_given, verdict in ((False, "holds"), (True, "fails")):
+        rows = given_the_last_label(world, tables, is_given=is_given)
         known = known_of_predictions(world, rows, tables["segments"], windows_of(tables))
         found = {row.metric: row for row in compare(rows, known) if row.binding}
         assert list(found) == ["M@1", "MSeq", "A@1", "ASeq"]
         assert not found["M@1"].above
         assert not found["MSeq"].above
-        assert found["A@1"].above == found["ASeq"].above == is_told
+        assert found["A@1"].above == found["ASeq"].above == is_given
         assert row_check("anticipation_no_traj", list(found.values())).verdict == verdict
         scores = row_scores(rows)
         assert {row.metric for row in rows_of(TakeScore, scores)} == set(with_ceiling(has_goal=False))
@@ -249,7 +247,7 @@ def test_take_scores_of_ceilings_are_sums_over_the_windows_of_a_take(
     assert sum(row.total for row in of_f5) == pytest.approx(sum(v[:, at].sum() for v in known.values.values()))
 
 
-def test_the_ceilings_are_as_often_right_as_they_say_and_a_wrong_model_is_found_out(
+def test_the_ceilings_are_calibrated_and_a_wrong_model_is_detected(
     world: World, tables: dict[str, pa.Table], known: ExactCeilings
 ) -> None:
     assert calibration_check(known).verdict == "holds"

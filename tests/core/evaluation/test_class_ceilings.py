@@ -1,4 +1,4 @@
-"""Ceilings over classes of labels: exact where classes are scored, and never held against rows over labels."""
+"""Ceilings over classes of labels: exact where classes are scored, and never compared with rows over labels."""
 
 from itertools import product
 
@@ -50,7 +50,7 @@ def test_a_map_that_merges_nothing_changes_no_digit(made: Made) -> None:
     assert plain.truth == own.truth
 
 
-def test_classes_are_known_better_than_their_labels_and_as_often_as_it_is_said(made: Made) -> None:
+def test_ceilings_of_classes_are_higher_than_those_of_labels_and_calibrated(made: Made) -> None:
     world, tables = made
     classes = classes_of(tables, WANTED)
     assert len(set(classes.values())) < len(classes)
@@ -66,7 +66,7 @@ def test_classes_are_known_better_than_their_labels_and_as_often_as_it_is_said(m
 
 
 def test_rows_and_ceilings_over_different_answers_are_refused_and_over_the_same_compared(made: Made) -> None:
-    """The planted fault, both ways: classes are known more often than labels."""
+    """The planted fault, both ways: classes are right more often than labels."""
     world, tables = made
     for of_rows, of_ceilings in product((None, WANTED), repeat=2):
         predictions = right_predictions(tables["segments"], tables["windows"], classes_of(tables, of_rows))
@@ -75,12 +75,12 @@ def test_rows_and_ceilings_over_different_answers_are_refused_and_over_the_same_
         if of_rows == of_ceilings:
             assert {row.variant for row in compare(predictions, known)} == {"no_traj"}
         else:
-            with pytest.raises(InputError, match="one of them is over labels and the other over classes"):
+            with pytest.raises(InputError, match="one is over labels and the other over classes"):
                 compare(predictions, known)
 
 
-def test_classes_of_texts_that_the_world_does_not_know_have_no_exact_ceiling(made: Made) -> None:
-    """Without the table of paraphrases a label is its text: its class says nothing of the world's label."""
+def test_classes_of_unknown_texts_have_no_exact_ceiling(made: Made) -> None:
+    """Without the table of paraphrases a label is its text, and its class is unrelated to the world's label."""
     world, tables = made
     at = tables["segments"].schema.get_field_index("label_id")
     texts = tables["segments"].set_column(at, "label_id", tables["segments"]["label"])

@@ -1,4 +1,4 @@
-"""compare: what two runs were asked, what they read, and their metrics, paired over takes."""
+"""compare: settings and inputs of two runs, and their metrics, paired over takes."""
 
 import sys
 from dataclasses import replace
@@ -42,7 +42,7 @@ def figures(found: Pairing) -> dict[str, tuple[float, float, float]]:
 
 
 def expected() -> dict[str, tuple[float, float, float]]:
-    """The paired difference of the two rows as the evaluation itself draws it."""
+    """The paired difference of the two rows as the evaluation computes it."""
     blocks = predictions_of(PREDICTIONS)
     rows = metric_rows(blocks, "simulated", take_clusters(blocks), CFG)
     kept = [row for row in rows if (row.variant, row.reference, row.pooling) == ("endpoint_traj", "no_traj", "plain")]
@@ -50,7 +50,7 @@ def expected() -> dict[str, tuple[float, float, float]]:
 
 
 def test_the_difference_of_two_runs_is_the_paired_difference_of_the_evaluation() -> None:
-    """The planted fault, takes of one run held against other takes of the other, gives another interval."""
+    """The planted fault, takes paired with other takes of the other run, gives another interval."""
     second = only("endpoint_traj")
     paired = pair(only("no_traj"), second, CFG)
     assert paired.n_takes == 14
@@ -64,7 +64,7 @@ def test_the_difference_of_two_runs_is_the_paired_difference_of_the_evaluation()
     assert abs(found[1] - expected()["M@1"][1]) > 0.05
 
 
-def test_takes_of_one_run_only_or_with_other_windows_are_left_out_and_named() -> None:
+def test_takes_of_one_run_only_or_with_other_windows_are_omitted_and_listed() -> None:
     first, second = only("no_traj"), only("endpoint_traj")
     takes = sorted(set(first["take_id"].to_pylist()))
     second = second.filter(pc.not_equal(second["take_id"], takes[0]))
@@ -145,7 +145,7 @@ def make(
     return stages
 
 
-def test_settings_inputs_and_metrics_of_two_roots_are_told_apart(tmp_path: Path) -> None:
+def test_differences_of_settings_inputs_and_metrics_of_two_roots_are_listed(tmp_path: Path) -> None:
     stages = make(tmp_path / "a")
     takes = TABLES["takes"]
     splits = ["dev" if n == 0 else split for n, split in enumerate(takes["split"].to_pylist())]
@@ -193,7 +193,7 @@ def test_takes_with_as_many_but_other_windows_or_labels_are_not_paired(tmp_path:
     assert (found.unpaired, found.n_takes) == ((shifted, relabelled), 12)
 
 
-def test_horizons_of_one_run_only_are_left_out_and_told() -> None:
+def test_horizons_of_one_run_only_are_omitted_and_listed() -> None:
     short = SCORES.filter(pc.less(SCORES["horizon"], pc.max(SCORES["horizon"])))
     found = pair(SCORES, short, CFG)
     assert found.horizons_left == (pc.max(SCORES["horizon"]).as_py(),)
@@ -201,7 +201,7 @@ def test_horizons_of_one_run_only_are_left_out_and_told() -> None:
     assert {row[:3] for row in figures(found).values()} == {(0.0, 0.0, 0.0)}
 
 
-def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_was_made_from(tmp_path: Path) -> None:
+def test_an_earlier_evaluation_is_opened_by_the_beginning_of_its_key_with_its_inputs(tmp_path: Path) -> None:
     stages = make(tmp_path / "a")
     old = comparison.open_side(str(tmp_path / "a"), stages).outputs["evaluation"].key
     make(tmp_path / "a", config=PipelineConfig(features=FeatureConfig(batch=3)))
@@ -210,11 +210,11 @@ def test_an_evaluation_of_before_is_found_by_the_front_of_its_key_with_what_it_w
         comparison.open_side(str(tmp_path / "a"), stages),
     )
     assert comparison.settings(before, now, stages) == {"features: batch": ("8", "3")}
-    with pytest.raises(InputError, match=r"one must; there are [0-9a-f]{8}, [0-9a-f]{8} "):
+    with pytest.raises(InputError, match=r"exactly one must; known evaluations: [0-9a-f]{8}, [0-9a-f]{8} "):
         comparison.open_side(f"{tmp_path / 'a'}@zz", stages)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         comparison.open_side(f"{tmp_path / 'a'}@", stages)
-    with pytest.raises(InputError, match="is no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         comparison.open_side(str(tmp_path / "nowhere"), stages)
 
 
@@ -245,17 +245,17 @@ def test_runs_over_other_answers_are_refused_by_name(tmp_path: Path) -> None:
     ids = four["labels"]["label_id"].to_pylist()
     moved = {**four, "label_classes": pa.table({"label_id": ids, "class_id": [ids[0], ids[2], ids[2], ids[2]]})}
     said = refusal(tmp_path / "classes", {"answers": four}, {"answers": four, "config": CLASSES})
-    assert said.startswith("a answers with 4 labels, b with 2 classes of 4 labels: these are different questions")
+    assert said.startswith("a answers with 4 labels, b with 2 classes of 4 labels: these are different tasks")
     assert "--set evaluation.vocabulary=labels or classes" in said
     said = refusal(tmp_path / "gone", {}, {"config": CLASSES})
     assert said.startswith("a answers with labels, b with classes: these are")
     others = answering("cut", "peel", "fry")
     said = refusal(tmp_path / "labels", {"answers": answering("cut", "wash")}, {"answers": others})
-    assert said.startswith("a answers with 2 labels, b with 3 labels, and they are not the same: ")
+    assert said.startswith("a answers with 2 labels, b with 3 labels, and they differ: ")
     assert "only a has 'wash'; only b has 'fry', 'peel'; nothing is paired; give both the same" in said
     said = refusal(tmp_path / "moved", {"answers": four, "config": CLASSES}, {"answers": moved, "config": CLASSES})
-    assert "a answers with 2 classes of 4 labels, b with 2 classes of 4 labels, and they are not the same" in said
-    assert "another class has 'slice'" in said
+    assert "a answers with 2 classes of 4 labels, b with 2 classes of 4 labels, and they differ" in said
+    assert "the class differs for 'slice'" in said
 
 
 def test_classes_that_merge_nothing_are_the_labels_and_are_paired(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def test_blocks_depend_neither_on_the_order_of_the_rows_nor_on_the_chunks_of_the
     )
 
 
-def test_tables_are_collected_one_by_one_and_only_their_integers_kept(table: pa.Table, blocks: Predictions) -> None:
-    """`held` sees what Arrow holds when the next table is asked for; a list of them all is the planted fault."""
+def test_tables_are_collected_one_by_one_and_only_integers_are_kept(table: pa.Table, blocks: Predictions) -> None:
+    """The memory of Arrow is measured before each table; a list of all tables is the planted fault."""
 
     def parts(n: int, held: list[int]) -> Iterator[pa.Table]:
         for at in range(0, table.num_rows, n):
@@ -88,7 +88,7 @@ def test_candidates_are_those_of_all_rows(table: pa.Table) -> None:
         PredictionCollector().predictions()
 
 
-def test_blocks_stand_for_the_rows_of_the_table(table: pa.Table, blocks: Predictions) -> None:
+def test_blocks_contain_the_rows_of_the_table(table: pa.Table, blocks: Predictions) -> None:
     block = next(b for b in blocks.of("scorer") if b.horizon == 5)
     window = blocks.window_ids[block.windows[3]]
     held = pc.and_(pc.equal(table["window_id"], window), pc.equal(table["variant"], "scorer"))
@@ -124,7 +124,7 @@ def test_values_are_means_over_windows(metrics: list[Metric], blocks: Prediction
         assert (row.n_takes, row.n_windows) == (12, len(block.windows))
 
 
-def test_pooled_rows_and_seeds_are_the_means_that_they_say(metrics: list[Metric]) -> None:
+def test_pooled_rows_and_seeds_are_means(metrics: list[Metric]) -> None:
     rows = [m for m in metrics if m.variant == "scorer" and m.reference is None and m.metric == "F@1" and m.seed == 0]
     single = {m.horizon: m for m in rows if m.horizon}
     plain = next(m for m in rows if m.pooling == "plain")
@@ -147,7 +147,7 @@ def test_a_difference_is_the_difference_of_the_values(metrics: list[Metric]) -> 
         assert gain.value == pytest.approx(ends[0] - ends[1])
 
 
-def test_no_difference_is_drawn_between_different_windows_and_seeds_on_such_are_not_averaged(table: pa.Table) -> None:
+def test_rows_or_seeds_with_different_windows_are_neither_compared_nor_averaged(table: pa.Table) -> None:
     gone = table["window_id"][0].as_py()
     short = table.filter(pc.invert(pc.and_(pc.equal(table["window_id"], gone), pc.equal(table["variant"], "oracle"))))
     blocks = predictions_of(short)
@@ -181,7 +181,7 @@ def test_gate_rows_obey_the_identity(blocks: Predictions) -> None:
         assert row.n_opened == round(row.open_rate / 100 * row.n_windows)
 
 
-def test_outcomes_hold_what_the_first_seed_answered(blocks: Predictions) -> None:
+def test_outcomes_contain_the_answers_of_the_first_seed(blocks: Predictions) -> None:
     table = outcome_table(blocks)
     n = sum(len(b.windows) for b in blocks.of("scorer") if b.seed == 0)
     kept = {"no_traj", "endpoint_traj", "scorer", "oracle", "top1"}
@@ -198,7 +198,7 @@ def test_the_stage_writes_every_table_that_it_declares(
 ) -> None:
     lost = reject("evaluation", RejectCode.WINDOW_INCOMPLETE, "egoexo4d:take00009", "no feature")
     parts = (table.slice(at, 1000) for at in range(0, table.num_rows, 1000))
-    made = rows_module.RowsResult(parts, rows_of(Headroom, headroom()), [], [], [], [], [lost], 11, 10)
+    made = rows_module.RowsResult(parts, rows_module.RowFigures(rows_of(Headroom, headroom())), [], [lost], 11, 10)
     monkeypatch.setattr(rows_module, "predict_all", lambda *_: made)
     told = {
         name: {f"{FITTED}{chain}": json.dumps(takes) for chain, takes in fitted(small_world).items()}

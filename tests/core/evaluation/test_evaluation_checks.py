@@ -1,4 +1,4 @@
-"""The checks that the evaluation makes of itself; every one sees its planted fault."""
+"""The checks of the evaluation on itself; each detects its planted fault."""
 
 from dataclasses import replace
 
@@ -80,7 +80,7 @@ ARRAYS = ("windows", "takes", "labels", "decoded", "rankings", "gate", "opened",
 
 
 def planted(sound: CheckInputs) -> dict[str, tuple[str, CheckInputs]]:
-    """Fault -> the check that must see it, and what that check is shown."""
+    """Fault -> the check that must detect it, and its inputs."""
     scored, block = sound.predictions.take_ids[0], next(sound.predictions.of("top1"))
     used = sound.predictions.window_ids[block.candidates[0]]
     own = sound.window_take[used]
@@ -97,7 +97,7 @@ def planted(sound: CheckInputs) -> dict[str, tuple[str, CheckInputs]]:
         return replace(sound, folds={**sound.folds, take: number})
 
     def fitted_on(entry: str, kind: str) -> CheckInputs:
-        """What is fitted, with a held-out take among it that is called of this kind."""
+        """Fitted takes with a held-out one of this kind among them."""
         take = next(t for t, f in sorted(sound.folds.items()) if f == 0)
         chains = {"final": [*sound.fitted[entry]["final"], take]}  # type: ignore[index]
         leaked = replace(sound, fitted={**sound.fitted, entry: chains})
@@ -143,7 +143,7 @@ def renamed(sound: CheckInputs, row: str, other: str) -> CheckInputs:
     return replace(sound, predictions=replace(sound.predictions, blocks=blocks))
 
 
-def test_a_planner_without_a_model_for_a_horizon_is_said_and_one_without_a_seed_is_seen(sound: CheckInputs) -> None:
+def test_a_planner_without_a_model_for_a_horizon_is_named_and_one_without_a_seed_is_a_fault(sound: CheckInputs) -> None:
     planner = renamed(sound, "top1", "schema")
     without = tuple(b for b in planner.predictions.blocks if (b.variant, b.horizon) != ("schema", 8))
     lacking = replace(planner, predictions=replace(planner.predictions, blocks=without))
@@ -157,7 +157,7 @@ def test_a_planner_without_a_model_for_a_horizon_is_said_and_one_without_a_seed_
     assert verdicts(replace(planner, predictions=replace(planner.predictions, blocks=kept)))[SAME] == "fails"
 
 
-def test_a_sequence_above_its_ranking_is_a_fault_only_where_each_step_stands_for_itself(sound: CheckInputs) -> None:
+def test_a_sequence_above_its_ranking_is_a_fault_only_without_joint_decoding(sound: CheckInputs) -> None:
     """Planted: decoded sequences that are all true. Decoded together they may be; as best labels of steps never."""
     check = "identity: MSeq is at most M@1"
     assert "oracle" not in decoded_together(sound.predictions, has_class_heads=True)
@@ -170,7 +170,7 @@ def test_a_sequence_above_its_ranking_is_a_fault_only_where_each_step_stands_for
     values = {("oracle", 0, 5, "none"): {"MSeq": 100.0, "M@1": 40.0, "M@5": 30.0}}
     found = {j.check: j for j in identity_checks(values, heads)}
     assert found[check].verdict == "holds"
-    assert found[check].detail == "0 rows looked at; not oracle: decoded together"
+    assert found[check].detail == "0 rows checked; not oracle: decoded together"
     assert found["identity: M@1 is at most M@5"].verdict == "fails", "both read the ranking"
     open_rows = decoded_together(linked, has_class_heads=False)
     assert open_rows == set(), "by texts a row has no such sequence: a differing one is a fault, and is bound"
@@ -187,7 +187,7 @@ def test_a_chain_of_a_fold_may_not_be_fitted_on_that_fold(sound: CheckInputs) ->
     assert verdicts(replace(sound, folds=folds, fitted={"e_tau": chains, "predictors": leaked}))[FIT] == "fails"
 
 
-def test_takes_in_no_fold_of_several_are_not_taken_for_the_cheap_mode(sound: CheckInputs) -> None:
+def test_takes_of_no_fold_among_several_are_not_mistaken_for_the_cheap_mode(sound: CheckInputs) -> None:
     folds = {take: i % 3 - 1 for i, take in enumerate(sorted(sound.folds))}
     chains = {f"fold{k}": [t for t, f in folds.items() if f != k] for k in range(2)} | {"final": sorted(folds)}
     found = verdicts(replace(sound, folds=folds, fitted=dict.fromkeys(sound.fitted, chains)))
@@ -197,7 +197,7 @@ def test_takes_in_no_fold_of_several_are_not_taken_for_the_cheap_mode(sound: Che
 DEMO = "demo: Oracle is above No-Traj at every H"
 
 
-def test_the_demos_claim_fails_when_one_interval_holds_zero(sound: CheckInputs) -> None:
+def test_the_demos_claim_fails_when_one_interval_contains_zero(sound: CheckInputs) -> None:
     wrong = [
         m.replace(low=-0.1) if (m.variant, m.reference, m.horizon, m.metric) == ("oracle", "no_traj", 7, "M@1") else m
         for m in sound.metrics
@@ -205,7 +205,7 @@ def test_the_demos_claim_fails_when_one_interval_holds_zero(sound: CheckInputs) 
     assert verdicts(replace(sound, metrics=wrong))[DEMO] == "fails"
 
 
-def test_over_classes_the_demos_failed_check_says_why(sound: CheckInputs) -> None:
+def test_over_classes_the_failed_check_of_the_demo_has_the_reason(sound: CheckInputs) -> None:
     wrong = [m.replace(low=-0.1) if (m.variant, m.reference) == ("oracle", "no_traj") else m for m in sound.metrics]
     for over_classes in (True, False):
         checks = judge(replace(sound, metrics=wrong, over_classes=over_classes))
@@ -241,7 +241,7 @@ def with_interval(sound: CheckInputs, low: float, high: float) -> CheckInputs:
     return replace(sound, metrics=rows)
 
 
-def test_a_claim_fails_only_where_the_interval_says_so(sound: CheckInputs) -> None:
+def test_a_claim_fails_only_where_the_interval_is_on_the_other_side(sound: CheckInputs) -> None:
     wanted = {(0.1, 2): "holds", (-1, 2): "undecided", (-2, -1): "fails", (-np.inf, np.inf): "not run"}
     for ends, verdict in wanted.items():
         row = next(j for j in judge(with_interval(sound, *ends)) if j.check == SCORER)
@@ -268,7 +268,7 @@ def test_too_few_takes_decide_nothing(small_world: dict[str, pa.Table], table: p
     assert {(j.verdict, j.detail) for j in claims} == {("not run", "too few takes (4)")}
 
 
-def test_a_claim_without_its_rows_is_not_run_and_a_scorer_that_is_no_better_is_not_said_to_be(
+def test_a_claim_without_its_rows_is_not_run_and_one_of_an_equal_scorer_does_not_hold(
     small_world: dict[str, pa.Table],
 ) -> None:
     blocks = predictions_of(predictions(small_world, {"no_traj": 0.3}))

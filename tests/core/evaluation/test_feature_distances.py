@@ -1,4 +1,4 @@
-"""Diagnostics of features: pairs are of the kind that they are called, distances and shares those of plain loops."""
+"""Diagnostics of features: pairs are of their kind, distances and shares equal those of plain loops."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -43,7 +43,7 @@ def measured(memory: Memory, tmp_path_factory: pytest.TempPathFactory) -> Memory
 
 
 def located(memory: Memory) -> tuple[SegmentPlaces, dict[str, np.ndarray], list[dict[str, object]]]:
-    """Where the segments lie, the rows of each split, and the same as records."""
+    """Places of the segments, rows of each split, and the same as records."""
     ids = memory.table("features")["segment_id"].combine_chunks()
     places, split = places_of(memory, ids)
     takes = {row["take_id"]: row for row in memory.table("takes").to_pylist()}
@@ -53,7 +53,7 @@ def located(memory: Memory) -> tuple[SegmentPlaces, dict[str, np.ndarray], list[
 
 
 def kinds(one: dict[str, object], two: dict[str, object]) -> set[str]:
-    """Which kinds of pair two segments are, in plain words."""
+    """Kinds of pair that two segments are."""
     far = int(str(two["position"])) - int(str(one["position"]))
     if one["take_id"] == two["take_id"]:
         near = {ADJACENT} if far == 1 and one["run"] == two["run"] else set()
@@ -63,7 +63,7 @@ def kinds(one: dict[str, object], two: dict[str, object]) -> set[str]:
     return {SAME_ACTION} if one["label_id"] == two["label_id"] else {RANDOM}
 
 
-def test_every_drawn_pair_is_what_it_is_called_and_stays_in_its_split(memory: Memory) -> None:
+def test_every_sampled_pair_is_of_its_kind_and_within_its_split(memory: Memory) -> None:
     places, splits, rows = located(memory)
     for name, mine in splits.items():
         pairs = drawn_pairs(places, mine, CFG, np.random.default_rng(0))
@@ -84,7 +84,7 @@ def test_a_segment_that_has_a_partner_of_a_kind_finds_one(memory: Memory) -> Non
         assert set(pairs[kind][0].tolist()) == wanted
 
 
-def test_no_more_segments_are_drawn_than_asked_for_and_the_seed_decides_which(memory: Memory) -> None:
+def test_no_more_segments_are_sampled_than_requested_and_the_seed_decides_which(memory: Memory) -> None:
     places, splits, _ = located(memory)
     few = CFG.replace(pairs=30)
     drawn = [drawn_pairs(places, splits["train"], few, np.random.default_rng(seed))[RANDOM] for seed in (0, 0, 1)]
@@ -116,7 +116,7 @@ def test_distances_are_those_of_plain_loops(memory: Memory, measured: Memory) ->
                 assert rows[name, kind, quantity].low <= value <= rows[name, kind, quantity].high
 
 
-def test_one_room_brings_pairs_of_a_take_together_and_equal_features_do_not(memory: Memory) -> None:
+def test_a_shared_room_makes_pairs_of_a_take_closer_and_equal_features_do_not(memory: Memory) -> None:
     """The measure sees a planted offset of every capture, and nothing where all features are noise."""
     places, splits, _ = located(memory)
     noise = np.random.default_rng(0).normal(size=(len(places.take), 24)).astype(np.float32)
@@ -148,7 +148,7 @@ def test_shares_are_those_of_plain_loops_on_all_test_windows(memory: Memory, mea
     assert {row.n_windows for row in shares if row.split == "train"} == {40}
 
 
-def test_random_orders_fall_as_often_as_chance_says_and_a_way_home_always() -> None:
+def test_random_orders_approach_the_goal_as_often_as_chance_and_a_straight_way_always() -> None:
     generator = np.random.default_rng(0)
     assert falls(generator.normal(size=(20_000, 3))).mean() == pytest.approx(1 / 6, abs=0.01)
     assert falls(np.array([[3.0, 2.0, 1.0], [3.0, 3.0, 1.0]])).tolist() == [True, False]

@@ -1,4 +1,4 @@
-"""A scorer is judged by its gate and its ranking on dev, never by the score of what it falls back on."""
+"""A scorer is judged by its gate and its ranking on dev, never by the score of its fallback."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What decides an outcome reaches the rows that may see it and no other; planted leaks are seen."""
+"""The cause of an outcome reaches only the rows that may see it; planted leaks are detected."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from trajpilot_core.data.shots import TEST, Shots, refuse_late
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, SaidOfShots, ShotMethod, check_sight, not_run
 from trajpilot_core.models.outcome import OutcomePredictor
-from trajpilot_core.retrieval.shots import find_shots
+from trajpilot_core.retrieval.events import find_shots
 from trajpilot_core.training.outcome_scorer import permuted
 
 SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)
@@ -23,7 +23,7 @@ SEE = ("no_traj", "endpoint_traj", "oracle")
 
 
 def leaking(read: Callable[[Shots, torch.Tensor], torch.Tensor]) -> ShotMethod:
-    """A row that says it sees the head motion of the shot, and reads something else."""
+    """A row that declares the head motion of the shot, and reads something else."""
 
     def answer(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> SaidOfShots:
         return SaidOfShots(read(shots, rows).float().view(len(rows), -1).mean(1))
@@ -40,10 +40,10 @@ LEAKS: dict[str, ShotMethod] = {
 }
 
 
-def test_a_row_that_reads_what_gives_the_outcome_away_or_more_motion_than_it_declares_is_refused(subtests) -> None:
+def test_a_row_that_reads_the_outcome_or_more_motion_than_it_declares_is_refused(subtests) -> None:
     check_sight(METHODS, untrained(SHOTS), SHOTS, TESTED)
     for name in LEAKS:
-        with subtests.test(name), pytest.raises(LeakError, match="sees 'shot_motion' of a shot, but it answers"):
+        with subtests.test(name), pytest.raises(LeakError, match="sees 'shot_motion', but its answer changes"):
             check_sight([LEAKS[name]], untrained(SHOTS), SHOTS, TESTED)
 
     oracle = next(one for one in METHODS if one.id == "oracle")
@@ -82,7 +82,7 @@ def test_no_candidate_is_of_the_take_of_its_query_and_permuted_ones_have_the_mot
     assert (motion_of[bank] != bank).all()
 
 
-def test_what_is_seen_until_after_the_release_is_refused() -> None:
+def test_context_that_reaches_past_the_release_is_refused() -> None:
     ids, moment = ("a", "b"), torch.tensor([2.0, 4.0])
     refuse_late(ids, torch.tensor([2.0, 3.5]), moment)
     with pytest.raises(LeakError, match=r"b \(seen until 4\.10 s, shot at 4\.00 s\)"):
@@ -90,7 +90,7 @@ def test_what_is_seen_until_after_the_release_is_refused() -> None:
 
 
 class Control(NamedTuple):
-    """A world of shots, and what every row must get in it."""
+    """A world of shots, and the expected level of every row in it."""
 
     shown: Shown
     at_chance: tuple[str, ...]
@@ -119,7 +119,7 @@ TOKENS = {"no error shows": Shown(tokens=4), "one token before the shot shows it
 
 
 @pytest.mark.parametrize("name", TOKENS)
-def test_a_probe_finds_what_a_token_before_the_shot_shows_and_sees_nothing_else(name: str, tmp_path: Path) -> None:
+def test_a_probe_uses_a_token_before_the_shot_and_sees_nothing_else(name: str, tmp_path: Path) -> None:
     shots = some_shots(TOKENS[name], n_takes=120)
     cfg = CFG.replace(train=CFG.train.replace(epochs=30))
     models = with_probe(untrained(shots, cfg), shots, tmp_path)
@@ -137,7 +137,7 @@ def test_a_probe_finds_what_a_token_before_the_shot_shows_and_sees_nothing_else(
         check_sight([dataclasses.replace(probe, answer=of_the_shot)], models, shots, rows_in(shots, TEST))
 
 
-def test_without_tokens_there_is_no_probe_and_the_table_says_which_setting_gives_one() -> None:
+def test_without_tokens_there_is_no_probe_and_the_table_names_the_setting() -> None:
     assert "attentive_probe" not in shares(untrained(SHOTS), SHOTS)
     (said,) = not_run([row for row in ALL if row != "attentive_probe"])
     assert said.startswith("Visual probe: not run")
@@ -145,7 +145,7 @@ def test_without_tokens_there_is_no_probe_and_the_table_says_which_setting_gives
     assert not_run(ALL) == []
 
 
-def test_a_row_is_above_chance_where_what_it_sees_decides_and_nowhere_else(tmp_path: Path, subtests) -> None:
+def test_a_row_is_above_chance_only_where_its_inputs_decide(tmp_path: Path, subtests) -> None:
     for name, control in CONTROLS.items():
         with subtests.test(name):
             shots = some_shots(control.shown)

@@ -1,4 +1,4 @@
-"""Figures of shots: the published intervals, exact tests, areas under the curve, and what few takes allow."""
+"""Figures of shots: the published intervals, exact tests, areas under the curve, and the case of few takes."""
 
 import math
 from itertools import product
@@ -53,7 +53,7 @@ def test_the_area_under_the_curve_counts_pairs_and_ties_half() -> None:
         assert found == pytest.approx(won / sum(w[i] * w[j] for i, j in pairs))
 
 
-def test_says_made_always_is_right_of_all_made_and_of_none_missed() -> None:
+def test_a_row_that_always_answers_made_is_right_for_all_made_and_no_missed_shots() -> None:
     p, made, once = np.full(10, 0.5), np.arange(10) < 6, np.ones((1, 10))
     wanted = {"accuracy": 60.0, "balanced": 50.0, "made": 100.0, "missed": 0.0, "auc": 50.0}
     assert {name: float(SHOT_METRICS[name].values(p, made, once)[0]) for name in wanted} == wanted

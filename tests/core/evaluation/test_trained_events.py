@@ -28,7 +28,7 @@ def probe(row: str, value: float, low: float, seed: int = 0) -> ProbeScore:
     )  # fmt: skip
 
 
-def test_a_row_of_shots_lies_above_the_larger_class_and_the_vote() -> None:
+def test_a_trained_row_of_shots_is_above_the_larger_class_and_the_vote() -> None:
     floors = [shot("majority", 52.0, 50.0), shot("knn_outcome", 55.0, 50.0)]
     rows = [shot("no_traj", 60.0, 54.0), shot("oracle", 70.0, 56.0), shot("permuted_candidates", 40.0, 30.0)]
     found = {one.check.removeprefix(ROW): one.verdict for one in row_judgements([*floors, *rows])}
@@ -36,7 +36,7 @@ def test_a_row_of_shots_lies_above_the_larger_class_and_the_vote() -> None:
     assert {*MODELS, *FLOORS} == {one.id for one in METHODS} - {"permuted_candidates"}
 
 
-def test_a_probe_lies_above_the_most_frequent_answers_with_every_seed() -> None:
+def test_a_trained_probe_is_above_the_most_frequent_answers_with_every_seed() -> None:
     floor = probe("majority", 10.0, 9.0)
     verdicts = [
         judge_actions([floor, *(probe("probe", 20.0, low, n) for n, low in enumerate(lows))], ["probe"], "majority")
@@ -47,7 +47,7 @@ def test_a_probe_lies_above_the_most_frequent_answers_with_every_seed() -> None:
     assert set(TOKEN_MODELS) == set(TOKEN_NAMES)
 
 
-def test_a_table_of_actions_marks_the_row_and_says_once_what_the_mark_means() -> None:
+def test_a_table_of_actions_marks_the_row_and_explains_the_mark_once() -> None:
     scores = [probe("majority", 10.0, 9.0), probe("probe", 20.0, 8.0)]
     marked, plain = (result_tables(scores, {}, weak)[0].markdown() for weak in (frozenset({"probe"}), frozenset[str]()))
     assert f"attentive probe{DAGGER} |" in marked

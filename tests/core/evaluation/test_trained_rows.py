@@ -1,4 +1,4 @@
-"""A learned row counts as trained only where the lower end of its interval lies above every floor of its table."""
+"""A learned row counts as trained only where the lower end of its interval is above every floor of its table."""
 
 import math
 
@@ -31,7 +31,7 @@ def test_a_row_at_zero_or_at_the_level_of_a_floor_is_undertrained() -> None:
     assert found == {"oracle": "holds", "no_traj": "undertrained", "schema": "undertrained"}
 
 
-def test_every_floor_counts_and_no_interval_or_no_floor_show_nothing() -> None:
+def test_every_floor_counts_and_without_interval_or_floor_a_row_is_undertrained() -> None:
     for floor in ("majority", "previous", "knn_labels"):
         rows = {"majority": (2.0, 1.0), "previous": (2.0, 1.0), "knn_labels": (2.0, 1.0), floor: (20.0, 1.0)}
         assert verdicts(table(oracle=(30.0, 19.9), **rows)) == {"oracle": "undertrained"}
@@ -54,13 +54,13 @@ def test_a_row_that_lacks_a_horizon_is_judged_at_each_that_it_has() -> None:
     assert [(one.verdict, "H=4" in one.detail) for one in found] == [("undertrained", True)]
 
 
-def test_controls_that_ask_another_row_s_models_and_floors_are_not_judged_by_their_level() -> None:
+def test_floors_and_controls_with_models_of_another_row_are_not_judged_by_their_level() -> None:
     learned = {one.id for one in METHODS if is_learned(one)}
     assert {"no_traj", "oracle", "scorer", "schema", "cem", "latent_no_traj"} <= learned
     assert not learned & {*FLOORS, "shuffled", "top1", "pool_mean", "hmm", "qwen_zs", "graph_only"}
 
 
-def test_weak_rows_and_weak_models_mark_rows_and_a_seed_asks_for_its_own_models() -> None:
+def test_weak_rows_and_weak_models_mark_rows_and_a_seed_counts_its_own_models_only() -> None:
     row = judge_row(f"{ROW}oracle", 1.0, {"Majority": 2.0}, "M@1")
     model = Judgement(check="trained: final/no_traj, seed 1", verdict="undertrained", detail="")
     assert undertrained_rows([row], MODELS) == {"oracle"}

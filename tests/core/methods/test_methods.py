@@ -1,4 +1,4 @@
-"""Predictions of every row: what each row is given, the ranking, the table, headroom and shuffles."""
+"""Predictions of every row: inputs, ranking, table, headroom and shuffles."""
 
 import json
 from dataclasses import replace
@@ -110,7 +110,7 @@ def test_top1_and_pool_mean_come_from_the_pool_of_training_windows(made):
     )
 
 
-def test_a_shut_gate_answers_with_the_fallback_and_an_open_one_with_its_candidate(made):
+def test_a_closed_gate_answers_with_the_fallback_and_an_open_one_with_its_candidate(made):
     data, view = made[0], view_of(made)
     decoded, table = chosen(made, "scorer")
     fallback = chosen(made, "no_traj")[0]
@@ -185,10 +185,10 @@ def test_parts_of_any_size_give_one_result(made, monkeypatch):
 
 
 def assert_same_answers(one: pa.Table, other: pa.Table) -> None:
-    """Equal scores but for how a kernel rounds, and equal labels wherever no score ties nearly.
+    """Check that scores are equal up to rounding, and labels where no scores nearly tie.
 
-    Candidates of the Scorer that is given no motion tie nearly: with the kernel of an old processor it chose another
-    one for one of 72 windows and seeds, with AVX2 and AVX-512 for none.
+    Candidates of the Scorer without motion nearly tie: with the kernel of an old processor it chose another one for
+    one of 72 windows and seeds, with AVX2 and AVX-512 for none.
     """
     chosen = np.array(one["candidate"].to_pylist()) == np.array(other["candidate"].to_pylist())
     assert set(other.filter(~chosen)["variant"].to_pylist()) <= {"scorer_no_motion"}
@@ -228,7 +228,7 @@ def vector_table(ids, column, values, schema):
 
 
 def held(data, files, scorers, lost=()) -> Memory:
-    """What the evaluation reads, from the fixture's tensors; a lost segment has neither motion nor look."""
+    """Inputs of the evaluation, from the fixture's tensors; a lost segment has neither motion nor features."""
     take, label = (
         [names[i] for i in of.tolist()]
         for names, of in ((data.take_ids, data.segment_take), (data.label_ids, data.labels))
@@ -285,9 +285,9 @@ def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     data, files, scorers, (whole, headroom, shuffles) = made
     result = predict_all(held(data, files, scorers), CONFIG, "cpu", quiet)
     assert pa.concat_tables(result.predictions).equals(whole)
-    assert table_of(Headroom, result.headroom).equals(headroom)
-    assert table_of(ShuffleScore, result.shuffles).equals(shuffles)
-    assert (result.samplings, result.coverage) == ([], []), "neither samples nor masks"
+    assert table_of(Headroom, result.figures.headroom).equals(headroom)
+    assert table_of(ShuffleScore, result.figures.shuffles).equals(shuffles)
+    assert (result.figures.samplings, result.coverage) == ([], []), "neither samples nor masks"
     assert (result.rejects, result.n_in) == ([], result.n_out)
 
 

@@ -1,4 +1,4 @@
-"""Rows without a goal: there where twins anticipate, next to the others, and blind to all that the last step shows."""
+"""Rows without a goal: present where twins anticipate, next to the others, and independent of the last step."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,9 +24,8 @@ from trajpilot_core.evaluation.predictions import predict_rows
 from trajpilot_core.evaluation.tables import metric_rows, scored_on, take_clusters
 from trajpilot_core.methods import METHODS, anticipation, method, plans
 from trajpilot_core.methods.anticipation import NO_TRAJ, ORACLE, ROWS
-from trajpilot_core.methods.anticipation_models import Anticipation, at_horizon, retrieved
 from trajpilot_core.methods.base import Answers
-from trajpilot_core.methods.batch import WindowBatch
+from trajpilot_core.methods.batch import Anticipation, WindowBatch, at_horizon, retrieved_by_start
 from trajpilot_core.methods.sight import probe_rows, same
 from trajpilot_core.metrics import of_table
 from trajpilot_core.models.scorer import GateThenRankScorer
@@ -93,8 +92,8 @@ def batch_of_all(data: PlanningData, files: ModelFiles, scorer: ReadyScorer | No
     rows = (data.windows[4].split == 2).nonzero()[:, 0] if rows is None else rows
     segments = data.windows[4].segments[rows]
     models = Anticipation(without_goal(goal_dropout_view(view, files, 0, "cpu")), SCORER, scorer)
-    found = retrieved(at_horizon(models, 4), rows)
-    return WindowBatch(view, segments, fallback_plans(view, segments), anticipation=found)
+    found = retrieved_by_start(at_horizon(models, 4), rows)
+    return WindowBatch(view, segments, anticipation=found)
 
 
 @pytest.fixture(scope="module")
@@ -103,13 +102,13 @@ def table(made):
 
 
 def windows_of(data: PlanningData, horizon: int = 4) -> Tensor:
-    """One test window of each take: no segment is the Goal of one and stands elsewhere in another."""
+    """One test window of each take: no segment is the Goal of one and another step of another."""
     windows = data.windows[horizon]
     return probe_rows(windows.take, (windows.split == 2).nonzero()[:, 0])
 
 
 def answers_of(data: PlanningData, files: ModelFiles, scorers: Models) -> dict[str, Answers]:
-    """What every row without a goal says of `windows_of`."""
+    """Answers of every row without a goal for `windows_of`."""
     batch = batch_of_all(data, files, load_scorer_without_goal(scorers, 0, "cpu"), windows_of(data))
     return {row.id: row.answer(batch) for row in ROWS}
 
@@ -139,7 +138,7 @@ def test_the_gate_falls_back_on_the_row_without_a_goal_and_opens_by_a_threshold_
         assert gate_check(found).verdict == "fails"
 
 
-def test_a_window_is_known_by_its_start_alone(made):
+def test_the_key_of_a_window_is_its_start_alone(made):
     data, files, _ = made
     batch = batch_of_all(data, files, None)
     assert batch.anticipation.found is None
@@ -154,7 +153,7 @@ def test_a_window_is_known_by_its_start_alone(made):
     assert torch.allclose(bank.endpoint_keys(view, segments, "action"), F.normalize(start, dim=-1))
 
 
-def test_rows_are_there_where_twins_anticipate_and_change_no_other(made, table):
+def test_rows_are_present_where_twins_anticipate_and_change_no_other(made, table):
     data, files, scorers = made
     about = {**files.predictors.about, "config": TWINS.model_dump_json()}
     bare = predicted(data, files._replace(predictors=replace(files.predictors, about=about)), scorers)[0]
@@ -164,7 +163,7 @@ def test_rows_are_there_where_twins_anticipate_and_change_no_other(made, table):
     assert table.filter(pc.invert(pc.is_in(table["variant"], value_set=own))).equals(bare)
 
 
-def test_nothing_of_the_last_step_changes_a_byte_of_them(made):
+def test_the_last_step_changes_no_byte_of_them(made):
     data, files, scorers = made
     whole = answers_of(data, files, scorers)
     for how in ("nan", "another take"):
@@ -189,13 +188,13 @@ def features_anyway(view: ChainView, segments: Tensor) -> Tensor:
 
 
 def goal_in_the_key(view: ChainView, segments: Tensor, key: str, plan: Tensor | None = None) -> Tensor:
-    """The key of a Start, moved by what the goal looks like."""
+    """The key of a Start, shifted by the features of the goal."""
     own = bank.endpoint_keys(view, segments, key, plan)
     return F.normalize(own + view.data.features[segments[:, -1]].float().mean((1, 2))[:, None].sin(), dim=-1)
 
 
 def goal_in_the_query(view: ChainView, segments: Tensor) -> Tensor:
-    """What the scorer reads of a window, moved by the goal's motion."""
+    """Query of the scorer for a window, shifted by the goal's motion."""
     own = QUERY_VECTORS(view, segments)
     return torch.cat([own[:, :1] + 9 * view.latents[segments[:, -1], :1], own[:, 1:]], dim=1)
 
@@ -236,7 +235,7 @@ def test_a_leak_of_the_goal_into_an_answer_is_seen(made, subtests):
             assert {id_.removeprefix("anticipation_").removesuffix("_no_dropout") for id_ in changed} == rows
 
 
-def test_every_evaluation_refuses_a_row_that_is_shown_the_goal_or_hides_what_it_sees(made, subtests):
+def test_every_evaluation_refuses_a_row_that_sees_the_goal_or_more_than_it_declares(made, subtests):
     lies = [(ORACLE, "start"), (ORACLE, "start_motion"), (anticipation.SCORER, "start")]
     shown = [(row, row.sees) for row in (NO_TRAJ, ORACLE, anticipation.SCORER)]
     others = [one for one in METHODS if one not in ROWS]
@@ -249,7 +248,7 @@ def test_every_evaluation_refuses_a_row_that_is_shown_the_goal_or_hides_what_it_
                 list(predict_rows(*made, CONFIG, "test", "cpu", quiet))
 
 
-def test_a_row_without_a_goal_is_bounded_by_what_has_seen_as_much():
+def test_a_row_without_a_goal_is_bounded_by_a_ceiling_that_sees_as_much():
     assert {method(row.id).ceiling for row in ROWS} == set(KINDS_WITHOUT_GOAL)
     replace(NO_TRAJ, ceiling="endpoint_traj")
     with pytest.raises(MethodError, match="sees motion_to_goal, more than its ceiling endpoint_traj"):
@@ -303,7 +302,7 @@ def test_epochs_of_twins_that_anticipate_are_selected_without_the_goal(made, var
     model = load_predictor(files.predictors, chains_of(data)[0], 0, variant, "cpu")
 
     def answers(config: PredictorConfig, one: PredictorTask) -> list[Tensor]:
-        """What the measure asks the model for."""
+        """Outputs of the model that the measure reads."""
         asked: list[Tensor] = []
         hook = model.register_forward_hook(lambda _, __, out: asked.append(out.clone()))
         with torch.no_grad():

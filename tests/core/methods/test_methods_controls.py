@@ -53,7 +53,7 @@ def test_previous_ranks_no_label_twice(v, seed):
 
 @settings(derandomize=True, deadline=None, max_examples=50)
 @given(n=st.integers(0, 60), seed=st.integers(0, 99))
-def test_a_derangement_leaves_no_window_its_own(n, seed):
+def test_a_derangement_has_no_fixed_point(n, seed):
     donors = derangement(n, seed)
     if n < 2:
         assert (donors == -1).all()
@@ -62,7 +62,7 @@ def test_a_derangement_leaves_no_window_its_own(n, seed):
         assert (donors != torch.arange(n)).all()
 
 
-def test_a_single_window_is_shuffled_with_nothing():
+def test_a_single_window_has_no_donor():
     donors = donors_of(torch.tensor([[0, 1, 2, 3]]), 0, 0)
     assert donors.tolist() == [[-1, -1]]
 
@@ -121,7 +121,7 @@ def test_headroom_agrees_with_a_count_by_hand_and_grows_with_the_pool(made):
         assert [r.endpoint_cosine for r in by_pool] == sorted((r.endpoint_cosine for r in by_pool), reverse=True)
 
 
-def test_windows_without_a_candidate_are_wrong_and_stand_in_no_mean_cosine(made):
+def test_windows_without_a_candidate_are_wrong_and_in_no_mean_cosine(made):
     data, view = made[0], view_of(made)
     bank, rows = build_bank(view, 3, "action"), (data.windows[3].split == 2).nonzero()[:, 0]
 

@@ -1,4 +1,4 @@
-"""A row of one file is found wherever rows are shown, scored, bounded or checked; an undeclared one is refused."""
+"""A declared row is found wherever rows are shown, scored, bounded or checked; an undeclared one is refused."""
 
 import json
 from collections.abc import Iterator
@@ -78,7 +78,7 @@ def test_it_is_scored_and_compared_with_the_reference_and_its_own_references(mad
 
 
 def truth_of(predicted: Predictions) -> tuple[tuple[str, ...], ...]:
-    """Return the true labels of every window that was predicted; none of one that only served as a candidate."""
+    """Return the true labels of every window that was predicted; empty for one that is only a candidate."""
     truth: list[tuple[str, ...]] = [()] * len(predicted.window_ids)
     for block in predicted.blocks:
         for window, labels in zip(block.windows.tolist(), block.labels.tolist(), strict=True):
@@ -86,7 +86,7 @@ def truth_of(predicted: Predictions) -> tuple[tuple[str, ...], ...]:
     return tuple(truth)
 
 
-def test_it_is_held_against_the_ceiling_that_it_declares(made: Made) -> None:
+def test_it_is_compared_with_the_ceiling_that_it_declares(made: Made) -> None:
     windows = tuple(made.predicted.window_ids)
     values = {kind: np.full((len(windows), len(with_ceiling())), value) for kind, value in KNOWN.items()}
     takes, horizons = ("t",) * len(windows), np.zeros(len(windows), np.int64)
@@ -140,7 +140,7 @@ def test_it_has_its_colours_dashes_and_mark_on_pages_and_pictures(made: Made) ->
     assert mark_of("toy") == "diamond"
 
 
-def test_it_answers_a_video_of_ones_own_in_its_place(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_answers_a_users_video_in_its_place(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     said = object()
     monkeypatch.setattr(answers, "METHODS", [replace(one, answer=lambda _: said) for one in METHODS if one.answer])
     batch: Any = SimpleNamespace()
@@ -148,9 +148,9 @@ def test_it_answers_a_video_of_ones_own_in_its_place(made: Made, monkeypatch: py
     assert "toy" not in answers.answers_of(batch, moving=False)
 
 
-def test_its_gate_is_told_in_its_own_words(made: Made) -> None:
+def test_its_gate_is_described_in_its_own_words(made: Made) -> None:
     row: Any = SimpleNamespace(row="toy", gate=0.25, threshold=0.5, opened=False)
-    closed = "gate closed: 0.250, opens from 0.500; the No-Traj answer stands"
+    closed = "gate closed: 0.250, opens from 0.500; the answer is that of No-Traj"
     assert gate_said(row) == closed
     row.opened = True
     assert gate_said(row).endswith("; the toy stands")

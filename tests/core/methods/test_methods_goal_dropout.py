@@ -1,4 +1,4 @@
-"""Rows of goal-dropout twins: there where twins were trained, made by their weights alone, refused where they lie."""
+"""Rows of goal-dropout twins: present where twins were trained, answered by their weights, refused for wrong sight."""
 
 from dataclasses import replace
 
@@ -40,13 +40,13 @@ def of(table: pa.Table, row: str) -> pa.Table:
 
 
 def holding(files: ModelFiles, key_of) -> ModelFiles:
-    """The same files, where a key holds what `key_of` of it holds; None: nothing."""
+    """The same files with the weights of `key_of(key)` at each key; None removes a key."""
     there = {key: key_of(key) for key in files.predictors.keys}
     weights = {key: files.predictors.read(held) for key, held in there.items() if held is not None}
     return files._replace(predictors=models_of(weights, files.predictors.about))
 
 
-def test_rows_are_there_where_twins_were_trained_and_change_no_other(made, table):
+def test_rows_are_present_where_twins_were_trained_and_change_no_other(made, table):
     data, files, scorers = made
     bare = predicted(data, holding(files, lambda key: key if key == original_of(key) else None), scorers)[0]
     rows, of_bare = (set(pc.unique(t["variant"]).to_pylist()) for t in (table, bare))

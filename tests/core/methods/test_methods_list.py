@@ -1,4 +1,4 @@
-"""A row is one file: a toy row is found everywhere with its bound, and one that lies about what it sees is refused."""
+"""A row is one record: a toy row is found everywhere with its bound, and one with a false sight is refused."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,7 +33,7 @@ def with_method(one: Method) -> Iterator[None]:
 
 
 def ends_only(batch: WindowBatch) -> Answers:
-    """Answer every position with what No-Traj says of the Start."""
+    """Answer every position with No-Traj's answer for the Start."""
     from trajpilot_core.methods.plans import rank_plan
 
     return rank_plan(batch.fallback[:, :1].expand_as(batch.fallback), batch.view, batch.segments)
@@ -53,7 +53,7 @@ def by_middle_motion(batch: WindowBatch) -> Answers:
 
 
 def by_middle_features(batch: WindowBatch) -> Answers:
-    """Answer by what the middle looks like, which no row may see."""
+    """Answer by the features of the middle, which no row may see."""
     looks = batch.view.data.features[batch.segments].float().mean((2, 3))
     ids = (looks * 1000).long().abs() % len(batch.view.data.bank)
     return Answers(ids[..., None], looks[..., None])
@@ -85,8 +85,8 @@ def test_a_row_of_one_file_is_predicted_with_the_others(made):
     assert others.equals(made[3][0]), "nothing changes for the rows that were there"
 
 
-def test_a_row_that_sees_more_than_it_says_is_refused_by_name(made, subtests):
-    """What was exchanged for the look at it is put back."""
+def test_a_row_that_sees_more_than_it_declares_is_refused_by_name(made, subtests):
+    """Exchanged values are restored."""
     before = made[0].labels.clone(), made[0].features.clone(), made[0].motions.clone()
     lies = {
         by_middle_motion: ("ends", "end_motion"),
@@ -97,14 +97,14 @@ def test_a_row_that_sees_more_than_it_says_is_refused_by_name(made, subtests):
         for lie in said:
             with (
                 subtests.test(f"{lie}, {answer.__name__}"),
-                pytest.raises(LeakError, match=f"'Toy' says that it sees '{lie}'"),
+                pytest.raises(LeakError, match=f"'Toy' declares that it sees '{lie}'"),
             ):
                 rows_with(made, replace(TOY, sees=lie, ceiling="oracle", answer=answer))
     after = made[0].labels, made[0].features, made[0].motions
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_a_row_that_says_what_it_sees_is_not_refused(made):
+def test_a_row_that_declares_what_it_sees_is_not_refused(made):
     for sees, answer in (("truth", by_middle_labels), ("all_motion", by_middle_motion)):
         bound = None if sees == "truth" else "oracle"
         assert "toy" in rows_with(made, replace(TOY, sees=sees, ceiling=bound, answer=answer))["variant"].to_pylist()
@@ -124,7 +124,7 @@ def test_a_row_without_a_declared_ceiling_does_not_exist():
 
 
 class Entries:
-    """Inputs that hold one table."""
+    """Inputs with one table."""
 
     def __init__(self, table: pa.Table) -> None:
         self.held = table
@@ -134,7 +134,7 @@ class Entries:
         return self.held
 
 
-def test_a_row_that_another_stage_answered_brings_its_predictions(made):
+def test_predictions_of_another_stage_are_those_of_its_declared_row(made):
     table = made[3][0]
     own = table.filter(pa.compute.equal(table["variant"], "no_traj"))
     place = own.schema.get_field_index("variant")
@@ -142,7 +142,7 @@ def test_a_row_that_another_stage_answered_brings_its_predictions(made):
     elsewhere = replace(TOY, answer=None, predictions="toy_predictions")
     with with_method(elsewhere):
         assert brought(Entries(renamed), "toy_predictions").schema == arrow_schema(Prediction)
-        with pytest.raises(EvaluationError, match="predictions of no_traj, but it is declared for toy"):
+        with pytest.raises(EvaluationError, match="contains predictions of no_traj, but it is declared for toy"):
             brought(Entries(own), "toy_predictions")
         with pytest.raises(EvaluationError, match="has the columns window_id"):
             brought(Entries(own.select(["window_id"])), "toy_predictions")
@@ -152,7 +152,7 @@ def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> 
     assert set(FLOORS) == set(with_role("floor"))
 
 
-def test_what_is_named_by_hand_are_rows() -> None:
+def test_names_written_by_hand_are_rows() -> None:
     for id_ in (AVERAGE, *INFORMATION):
         assert method(id_).id == id_
     assert method(AVERAGE).role == "control"

@@ -1,4 +1,4 @@
-"""Rows that decode steps together: the hidden Markov model by brute force, + Viterbi rows, and what dev chooses."""
+"""Rows that decode steps together: the hidden Markov model by brute force, + Viterbi rows, and choices on dev."""
 
 import itertools
 from dataclasses import replace
@@ -15,8 +15,8 @@ from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, grid_of
-from trajpilot_core.evaluation.predictions import predict_rows
-from trajpilot_core.methods import METHODS, hmm, knn_labels, method
+from trajpilot_core.evaluation.predictions import RowFigures, predict_rows
+from trajpilot_core.methods import METHODS, method, retrieved, viterbi
 from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.methods.sequences import Knobs, SequenceModels, endpoint_vectors, fit_sequences, hmm_answers
@@ -31,7 +31,7 @@ KNOBS = Knobs(0.1, 1.0)
 
 
 def sequences_of(data: PlanningData, knobs: Knobs = KNOBS) -> SequenceModels:
-    """What the fitted takes say, and the same knobs for every row."""
+    """Models of the fitted takes, and the same knobs for every row."""
     return SequenceModels(fit_sequences(data, chains_of(data)[0]), JointDecodingConfig(), dict.fromkeys(PLAIN, knobs))
 
 
@@ -87,7 +87,7 @@ def test_windows_in_parts_give_the_same_answers(monkeypatch: pytest.MonkeyPatch)
 
 
 def distance_to_the_prior(data: PlanningData) -> float:
-    """Mean KL divergence of the model's posteriors from what the order of labels says without any look."""
+    """Mean KL divergence of the model's posteriors from its prior without features."""
     sequences, segments = sequences_of(data), windows_of(data)
     fitted = sequences.fitted
     vectors = endpoint_vectors(data, ends_of(segments))[..., : data.features.shape[2]]
@@ -144,7 +144,7 @@ def test_without_transitions_a_row_is_its_plain_row_and_with_them_others_are_dec
             if PLAIN[row].kind == "cosine":
                 assert torch.equal(plain.ids, joint.ids)
             else:
-                votes = knn_labels.votes(batch)
+                votes = retrieved.votes(batch)
                 behind = plain.scores[:, :, 0] - votes.gather(2, joint.ids[:, :, :1])[:, :, 0]
                 assert float(behind.max()) < 1 / SCORER.candidates, "frequencies decide between votes that are close"
             joint = method(row).answer(linked)
@@ -154,7 +154,7 @@ def test_without_transitions_a_row_is_its_plain_row_and_with_them_others_are_dec
             assert torch.equal(three.decoded[:, 1], three.ids[:, 1, 0]), "a single middle step: MSeq is M@1"
 
 
-def test_without_a_vote_knn_labels_is_decoded_as_it_is(trained) -> None:
+def test_without_a_vote_knn_labels_keeps_its_plain_answers(trained) -> None:
     batch = batch_of(trained, sequences_of(trained[0]))
     found = batch.candidates().found
     none = replace(found, window=torch.full_like(found.window, -1), cosine=torch.full_like(found.cosine, -torch.inf))
@@ -188,7 +188,7 @@ def test_without_dev_windows_nothing_is_chosen() -> None:
         assert (choice.temperature, choice.weight, choice.n_windows) == (4.0 if is_vote else 0.2, 1.0, 0)
 
 
-def test_few_of_many_dev_windows_meet_all_takes() -> None:
+def test_few_of_many_dev_windows_cover_all_takes() -> None:
     windows = planning_data().windows[3]
     rows = dev_rows(windows, 6)
     assert len(rows) == 6
@@ -198,13 +198,14 @@ def test_few_of_many_dev_windows_meet_all_takes() -> None:
 
 
 def test_the_choices_of_every_seed_and_horizon_are_kept(trained) -> None:
-    parts = list(predict_rows(*trained, CONFIG, "test", "cpu", quiet))
-    choices = [choice for part in parts for choice in part.decoding]
+    figures = RowFigures()
+    list(predict_rows(*trained, CONFIG, "test", "cpu", quiet, figures=figures))
+    choices = figures.decoding
     assert [(c.variant, c.horizon) for c in choices] == [(row, h) for h in (3, 4) for row in PLAIN]
 
 
-def test_a_model_that_reads_motion_in_secret_is_refused(trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    liar = replace(hmm.HMM, id="liar", answer=hmm.answer(moving=True))
+def test_a_model_that_reads_undeclared_motion_is_refused(trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    liar = replace(viterbi.HMM, id="liar", answer=viterbi.hmm_answer(moving=True))
     monkeypatch.setattr("trajpilot_core.evaluation.predictions.METHODS", [*METHODS, liar])
     with pytest.raises(LeakError, match="id liar"):
         list(predict_rows(*trained, CONFIG, "test", "cpu", quiet))
@@ -212,5 +213,5 @@ def test_a_model_that_reads_motion_in_secret_is_refused(trained, monkeypatch: py
 
 def test_windows_without_moves_are_refused(trained) -> None:
     batch = replace(batch_of(trained, sequences_of(trained[0])), sequences=None)
-    with pytest.raises(MethodError, match="came without moves between labels"):
+    with pytest.raises(MethodError, match="have no moves between labels"):
         method("hmm").answer(batch)

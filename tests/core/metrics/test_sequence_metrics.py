@@ -24,7 +24,7 @@ def reads_the_ranking(spec: MetricSpec) -> bool:
     return not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, other))
 
 
-def test_a_metric_reads_what_it_states() -> None:
+def test_a_metric_reads_what_it_declares() -> None:
     wrong = np.full_like(RANKED, 99)
     for spec in METRICS.values():
         changes = not np.array_equal(spec.values(LABELS, DECODED, RANKED), spec.values(LABELS, DECODED, wrong))
@@ -37,7 +37,7 @@ def depends_on_the_batch(spec: MetricSpec) -> bool:
 
 
 def test_it_reads_the_decoded_sequence_of_its_own_window() -> None:
-    """The planted faults: the best label of every step by itself stands for the sequence; and the sets of labels of
+    """The planted faults: the best label of every step replaces the sequence; and the sets of labels of
     all windows together, as released planners compute an overlap."""
 
     def of_the_batch(labels: np.ndarray, decoded: np.ndarray, _: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A plan for a video of one's own, on the soak world: the rows of the evaluation, nothing of the video's own take."""
+"""A plan for a user's video, on the soak world: the rows of the evaluation, nothing from the video's own take."""
 
 import json
 import runpy
@@ -46,13 +46,11 @@ def tested(soak_root: Ready) -> WrittenPlan:
 
 @pytest.fixture(scope="module")
 def learned(soak_root: Ready) -> WrittenPlan:
-    """The plan for a window that lies in the bank."""
+    """The plan for a window of the bank."""
     return soak_root.predict(soak_root.window("train"), frames=False)
 
 
-def test_a_plan_for_a_test_take_is_what_the_evaluation_said_about_that_window(
-    soak_root: Ready, tested: WrittenPlan
-) -> None:
+def test_a_plan_for_a_test_take_equals_the_answers_of_the_evaluation(soak_root: Ready, tested: WrittenPlan) -> None:
     assert same_as_the_evaluation(tested.plan, soak_root, soak_root.window("test")) == ROWS
     assert [row.decides for row in tested.plan.rows] == [True, False, False]
     own = tested.plan.own_take
@@ -106,7 +104,7 @@ def test_a_take_of_the_bank_never_retrieves_itself(soak_root: Ready, learned: Wr
 def test_without_knowing_the_take_it_would_retrieve_itself(
     soak_root: Ready, learned: WrittenPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted leak that the exclusion is there for."""
+    """The planted leak that the exclusion prevents."""
     monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
     leaked = soak_root.predict(soak_root.window("train"), frames=False).plan
     assert learned.plan.own_take is not None
@@ -114,7 +112,7 @@ def test_without_knowing_the_take_it_would_retrieve_itself(
     assert leaked.nearest[0].cosine > 0.9999
 
 
-def test_a_copy_elsewhere_is_known_by_its_content(soak_root: Ready, tmp_path: Path, tested: WrittenPlan) -> None:
+def test_a_copy_elsewhere_is_identified_by_its_content(soak_root: Ready, tmp_path: Path, tested: WrittenPlan) -> None:
     window = soak_root.window("test")
     copy = shutil.copy(soak_root.video(window), tmp_path / "holiday.mp4")
     plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path / "out")).plan
@@ -133,7 +131,7 @@ def pose_file(soak_root: Ready, window: dict[str, Any]) -> Path:
 
 
 def motion_of(soak_root: Ready, folder: Path, **changes: object) -> np.ndarray:
-    """Head motion of both clips of a test window, by what the query names."""
+    """Head motion of both clips of a test window, from the sources that the query names."""
     query = soak_root.query(soak_root.window("test"), **changes)
     seen = footage.open_footage(query, soak_root.trained)
     moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, folder)).moved
@@ -168,7 +166,7 @@ def test_the_calibration_and_the_rows_of_a_known_take_are_used_where_the_query_n
         np.testing.assert_array_equal(named, motion_of(soak_root, tmp_path))
 
 
-def test_poses_whose_times_nothing_relates_to_the_video_are_refused(
+def test_poses_whose_times_are_unrelated_to_the_video_are_refused(
     soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = soak_root.window("test")
@@ -181,11 +179,11 @@ def test_poses_whose_times_nothing_relates_to_the_video_are_refused(
     motion_of(soak_root, tmp_path, **asked, trajectory_offset_s=0.0)
     monkeypatch.undo()
     without_timesync = replace(soak_root, trained=replace(soak_root.trained, data_root=str(tmp_path)))
-    with pytest.raises(InputError, match="it is unknown which second of the video"):
+    with pytest.raises(InputError, match="cannot be related to the video"):
         motion_of(without_timesync, tmp_path, **asked)
 
 
-def test_poses_and_times_that_the_query_names_give_the_same_plan_and_an_even_clock_is_said(
+def test_poses_and_times_that_the_query_names_give_the_same_plan_and_an_even_clock_is_noted(
     soak_root: Ready, tmp_path: Path, tested: WrittenPlan
 ) -> None:
     window = soak_root.window("test")
@@ -210,7 +208,7 @@ def rows_before(take: Take) -> int:
     return take.timesync_start + (1 if take.n_frames == take.timesync_end - take.timesync_start - 1 else 0)
 
 
-def test_without_head_motion_only_no_traj_answers_and_it_is_said(soak_root: Ready, tmp_path: Path) -> None:
+def test_without_head_motion_only_no_traj_answers_and_a_note_explains_it(soak_root: Ready, tmp_path: Path) -> None:
     window = soak_root.window("test")
     plan = soak_root.predict(window, poses="none", frames=False, out=str(tmp_path)).plan
     assert same_as_the_evaluation(plan, soak_root, window) == ["no_traj"]
@@ -218,7 +216,7 @@ def test_without_head_motion_only_no_traj_answers_and_it_is_said(soak_root: Read
     assert any(note.startswith("No head motion, so only No-Traj answers") for note in plan.notes)
 
 
-def test_a_stranger_s_video_gets_its_motion_from_the_video_and_no_traj_decides_until_it_is_asked_for(
+def test_an_unknown_video_gets_its_motion_from_the_video_and_no_traj_decides_unless_the_query_names_the_source(
     soak_root: Ready, tested: WrittenPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = soak_root.window("test")
@@ -236,7 +234,7 @@ def test_a_stranger_s_video_gets_its_motion_from_the_video_and_no_traj_decides_u
     assert any("MIXED HEAD MOTION" in note for note in asked.notes)
 
 
-def test_pi3_is_asked_with_weights_that_the_query_names(
+def test_pi3_uses_the_weights_that_the_query_names(
     soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     window = soak_root.window("test")
@@ -249,7 +247,7 @@ def test_pi3_is_asked_with_weights_that_the_query_names(
     assert any("MIXED HEAD MOTION" in note for note in plan.notes)
 
 
-def test_pi3_keeps_the_arithmetic_of_the_models_where_the_machine_can(soak_root: Ready) -> None:
+def test_pi3_keeps_the_precision_of_the_models_where_the_machine_has_it(soak_root: Ready) -> None:
     def precision(device: str, **changes: object) -> str:
         known = soak_root.trained.trajectories.replace(source="pi3")
         root = replace(soak_root.trained, trajectories=known.replace(pi3=known.pi3.replace(**changes)))
@@ -271,14 +269,14 @@ def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses(
     assert plan.rows == tested.plan.rows
 
 
-def test_a_source_that_the_models_do_not_know_is_said_loudly(soak_root: Ready, tested: WrittenPlan) -> None:
+def test_a_source_that_the_models_do_not_know_is_noted_in_capitals(soak_root: Ready, tested: WrittenPlan) -> None:
     assert tested.plan.motion is not None
     assert mixed(tested.plan.motion, soak_root.trained) == ()
     (said,) = mixed(tested.plan.motion.replace(source="odometry", scale="arbitrary"), soak_root.trained)
     assert said.startswith("MIXED HEAD MOTION: this video's is odometry, camera, arbitrary, the models and the bank ")
 
 
-def test_the_page_stands_alone_and_says_that_it_is_simulated(tested: WrittenPlan) -> None:
+def test_the_page_is_self_contained_and_marked_as_simulated(tested: WrittenPlan) -> None:
     page = Path(tested.folder, "plan.html").read_text()
     assert "<strong>SIMULATED.</strong>" in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
@@ -305,7 +303,7 @@ def test_outputs_of_two_runs_are_refused(soak_root: Ready) -> None:
         refuse_mixed(trained.inputs, doctored, "here")
 
 
-def test_a_root_without_scorers_says_which_stage_to_run(soak_root: Ready, tmp_path: Path) -> None:
+def test_a_root_without_scorers_is_refused_with_the_stage_to_run(soak_root: Ready, tmp_path: Path) -> None:
     shutil.copytree(Path(soak_root.run.root, "artifacts"), tmp_path / "artifacts")
     shutil.rmtree(tmp_path / "artifacts" / "scorer")
     with pytest.raises(StoreError, match=r"needs .scorers., which stage scorer writes.*run scorer first"):
@@ -314,7 +312,7 @@ def test_a_root_without_scorers_says_which_stage_to_run(soak_root: Ready, tmp_pa
 
 def test_a_query_that_cannot_be_answered_is_refused_with_the_reason(soak_root: Ready) -> None:
     for changes, said in (
-        ({"video": "/nowhere/at/all.mp4"}, "video /nowhere/at/all.mp4 is not there"),
+        ({"video": "/nowhere/at/all.mp4"}, "video /nowhere/at/all.mp4 does not exist"),
         ({"video": __file__}, "give a video that plays"),
         ({"start": "3.0-2.0"}, "--start 3-2 ends before it begins"),
         ({"start": "1.0-1.05"}, "at least 0.2 s are needed"),
@@ -322,17 +320,17 @@ def test_a_query_that_cannot_be_answered_is_refused_with_the_reason(soak_root: R
         ({"start": "1-3", "goal": "2-4"}, "--goal begins at 2 s, before --start ends at 3 s"),
         ({"horizon": 12}, "--horizon 12: the models were trained for 3, 4"),
         ({"seed": 7}, "--seed 7: there are models of the seeds 0"),
-        ({"trajectory": "/nowhere.csv"}, "trajectory /nowhere.csv is not there"),
+        ({"trajectory": "/nowhere.csv"}, "trajectory /nowhere.csv does not exist"),
         ({"trajectory": __file__, "poses": "odometry"}, "exclude each other"),
-        ({"poses": "pi3"}, "head motion by pi3 cannot be had|needs the package pi3"),
+        ({"poses": "pi3"}, "no head motion from pi3|needs the package pi3"),
         ({"weights": "/nowhere"}, "--weights belongs to --poses pi3"),
-        ({"trajectory": __file__}, "no closed-loop pose file"),
+        ({"trajectory": __file__}, "not a closed-loop pose file"),
     ):
         with pytest.raises(InputError, match=said):
             soak_root.predict(soak_root.window("test"), **changes)
 
 
-def test_from_python_the_same_plan_comes_and_nothing_is_written(soak_root: Ready, tested: WrittenPlan) -> None:
+def test_from_python_the_plan_is_the_same_and_nothing_is_written(soak_root: Ready, tested: WrittenPlan) -> None:
     run, window = tp.open(soak_root.run.root), soak_root.window("test")
     before = written_at(soak_root)
     start, goal = soak_root.ends(window)
@@ -376,7 +374,7 @@ def test_from_python_every_table_and_model_is_read_and_checked(soak_root: Ready,
         tp.open(damaged).table("predictions")
 
 
-def test_an_example_runs_and_says_that_its_figures_are_simulated(
+def test_an_example_runs_and_marks_its_figures_as_simulated(
     soak_root: Ready, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for script in sorted(Path("examples").glob("*.py")):

@@ -1,4 +1,4 @@
-"""The page of a plan, and what is refused before anything is computed; no model is needed."""
+"""The page of a plan, and refusals before anything is computed; no model is needed."""
 
 import sys
 from html.parser import HTMLParser
@@ -92,7 +92,7 @@ def test_hostile_labels_names_and_paths_stay_text() -> None:
         assert Seen(render(hostile, scene(hostile))).tags == plain, text
 
 
-def test_a_page_of_recorded_data_does_not_say_simulated() -> None:
+def test_a_page_of_recorded_data_is_not_marked_as_simulated() -> None:
     assert "SIMULATED" in render(plan(), scene(plan())).decode()
     real = plan(simulated=False)
     assert "SIMULATED" not in render(real, scene(real)).decode()
@@ -112,12 +112,12 @@ def test_a_trusted_window_is_named_and_its_path_joins_start_and_goal_and_an_untr
     assert all(not path.points_m[0].any() for path in apart)
 
 
-def test_a_gate_whose_threshold_nothing_reaches_is_said_never_to_open() -> None:
+def test_a_gate_with_an_unreachable_threshold_never_opens() -> None:
     closed = plan().rows[0].replace(threshold=2.0, opened=False, trusted=None)
     assert "never opens" in gate_said(closed)
 
 
-def test_the_folder_of_a_plan_is_a_name_that_every_file_system_takes() -> None:
+def test_the_folder_of_a_plan_has_a_portable_name() -> None:
     assert name_of(plan("a/../b c")) == "predict-a-..-b-c-1-6-h3"
 
 

@@ -42,7 +42,7 @@ def test_neighbours_are_the_nearest_windows_of_other_takes() -> None:
             assert_close(both.gather(1, near), both.topk(NEAR).values)
 
 
-def test_no_window_meets_one_of_its_own_take_and_a_search_that_forgets_it_is_refused(
+def test_no_neighbour_is_of_the_windows_own_take_and_a_search_without_that_rule_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = planning_data(WORLD)
@@ -58,15 +58,15 @@ def test_no_window_meets_one_of_its_own_take_and_a_search_that_forgets_it_is_ref
         near_of(data, 0, 3)
 
 
-def test_a_bank_that_holds_a_take_of_dev_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bank_with_a_take_of_dev_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = planning_data(WORLD)
     chain, keys = chains_of(data)[0], keys_of(data)
     monkeypatch.setattr(neighbours, "fit_takes", lambda data, chain: torch.arange(9))
-    with pytest.raises(LeakError, match="holds take toy:08"):
+    with pytest.raises(LeakError, match="contains take toy:08"):
         neighbour_bank(data, chain, keys, 3)
 
 
-def test_keys_rest_on_the_features_of_fitting_takes_and_on_nothing_learned() -> None:
+def test_keys_depend_on_the_features_of_fitting_takes_and_on_nothing_learned() -> None:
     data = planning_data(WORLD)
     features = data.features.clone()
     features[data.take_split[data.segment_take] != 0] *= -3
@@ -79,6 +79,6 @@ def test_keys_rest_on_the_features_of_fitting_takes_and_on_nothing_learned() -> 
     assert same.float().mean() > 0.9, "standardised: units of features do not matter"
 
 
-def test_fewer_windows_than_asked_for_leave_places_empty() -> None:
+def test_fewer_windows_than_requested_leave_places_empty() -> None:
     there = near_of(planning_data(World(train=4, dev=1, test=1, segments=4)), 0, 4, k=9) >= 0
     assert there.sum(1).tolist() == [2, 1, 1, 2], "two of four takes are fitted, with one window each"

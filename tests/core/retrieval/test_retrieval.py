@@ -35,8 +35,8 @@ def view():
     return chain_view(data, model_files(data), chains_of(data)[0], 0, "cpu")
 
 
-def test_the_bank_holds_every_window_of_the_fitted_takes_and_no_other(view, monkeypatch):
-    """Planted: the takes of the fit are every take, test ones too."""
+def test_the_bank_contains_every_window_of_the_fitted_takes_and_no_other(view, monkeypatch):
+    """Planted: all takes count as fitted, test takes included."""
     windows = view.data.windows[4]
     for key in ("action", "visual"):
         bank = build_bank(view, 4, key)
@@ -51,7 +51,7 @@ def test_the_bank_holds_every_window_of_the_fitted_takes_and_no_other(view, monk
             build_bank(view, 3, key)
 
 
-def test_an_empty_bank_lies_where_the_data_lie(view):
+def test_an_empty_bank_is_on_the_device_of_the_data(view):
     windows = view.data.windows[4]
     none = replace(windows, take=windows.take[:0], split=windows.split[:0], segments=windows.segments[:0])
     empty = replace(view, data=replace(view.data, windows={4: none}))
@@ -142,7 +142,7 @@ def test_many_plans_are_made_in_bf16_on_a_gpu_only(view, monkeypatch):
 
 
 def test_keys_and_candidates_are_many_plans_and_the_fallback_is_not(view, monkeypatch):
-    """Here the arithmetic of many plans is made bf16 on the CPU."""
+    """Here many plans are computed in bf16 on the CPU."""
     rows, seen = (view.data.windows[4].split == 2).nonzero()[:, 0], []
     bank = build_bank(view, 4, "action")
     found = find_candidates(view, bank, rows, SCORER)

@@ -49,8 +49,8 @@ def test_search_finds_exactly_what_brute_force_finds(n, q, width, k, extra, clus
     assert torch.equal(found.cosine, F.pad(cosine, (0, missing), value=-torch.inf))
 
 
-def test_keys_that_nearly_tie_are_told_apart(monkeypatch):
-    """Planted: what float32 proposes is all that is scored."""
+def test_keys_that_nearly_tie_are_ordered(monkeypatch):
+    """Planted: only the proposals of float32 are scored."""
     own = Exclusion(torch.arange(30), torch.arange(3000) % 40)
     for spread in (0.02, 1e-4):
         bank = F.normalize(keys(1, 64, 0) + spread * keys(3000, 64, 1), dim=1)

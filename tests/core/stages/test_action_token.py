@@ -145,7 +145,7 @@ def some_models(events: ActionEvents) -> token_rows.TokenModels:
     from trajpilot_core.data.chains import load_e_tau
     from trajpilot_core.data.cross_fitting import FINAL
     from trajpilot_core.models.scorer import GateThenRankScorer
-    from trajpilot_core.retrieval.actions import ActionChain
+    from trajpilot_core.retrieval.events import ActionChain
     from trajpilot_core.training.action_scorer import shape_of
     from trajpilot_core.training.scorer_fit import ScorerDecision
 
@@ -176,7 +176,7 @@ def test_no_row_sees_more_than_it_says_and_one_that_peeks_is_named(events: Actio
             seen = getattr(events, field)[rows].float().reshape(len(rows), -1)
             return honest.token(maker, events, rows) + 1e-3 * seen[:, -1:]
 
-        with pytest.raises(LeakError, match="'No-Traj' says that it sees 'pixels'"):
+        with pytest.raises(LeakError, match="'No-Traj' declares that it sees 'pixels'"):
             check_sight([replace(honest, token=peeks)], models, events, rows)
     with pytest.raises(LeakError, match="'Oracle'"):
         check_sight([replace(oracle, sees="pixels_motion")], models, events, rows)

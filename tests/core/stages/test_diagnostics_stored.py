@@ -56,7 +56,7 @@ def test_a_root_without_an_evaluation_fills_what_its_stages_left(tmp_path: Path)
     assert run.dataset == "egoexo4d_atomic"
     assert {cell.table for cell in cells_of([run])} == {GEOMETRY, MONOTONICITY}
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="holds no evaluation"):
+    with pytest.raises(InputError, match="has no evaluation"):
         read_run(str(tmp_path / "empty"))
 
 

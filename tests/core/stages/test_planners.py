@@ -187,11 +187,11 @@ def test_samplings_of_pdpp_are_scored_and_the_first_is_that_of_its_row(
 ) -> None:
     """The planted fault: every sampling has the seed of the row."""
     table, found = evaluated
-    assert [(row.variant, row.seed, row.horizon, row.sampling) for row in found.samplings] == [
+    assert [(row.variant, row.seed, row.horizon, row.sampling) for row in found.figures.samplings] == [
         ("pdpp", 0, 3, sampling) for sampling in range(5)
     ]
     assert [(row.horizon, row.n_allowed > 0) for row in found.coverage] == [(3, True)], "of the masked planners"
-    assert found.samplings[0].m1 == pytest.approx(100 * right(table, "pdpp"))
+    assert found.figures.samplings[0].m1 == pytest.approx(100 * right(table, "pdpp"))
     batch, real = batch_of(memory), MatchedPlanner.plan
     seeds: list[int] = []
 
@@ -200,7 +200,7 @@ def test_samplings_of_pdpp_are_scored_and_the_first_is_that_of_its_row(
         return real(self, inputs, seed, ddpm=ddpm)
 
     monkeypatch.setattr(MatchedPlanner, "plan", noting)
-    assert sampling_scores(batch.planners, batch.view.data, batch.segments) == found.samplings
+    assert sampling_scores(batch.planners, batch.view.data, batch.segments) == found.figures.samplings
     assert (seeds[0], len(set(seeds))) == (0, 5)
     monkeypatch.setattr(planner_models, "SEEDS_APART", 0)
     seeds.clear()

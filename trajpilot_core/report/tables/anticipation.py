@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from schemas.results import Ceiling
 from trajpilot_core.evaluation.anticipation_claims import reached_shares
 from trajpilot_core.methods import anticipation as rows
-from trajpilot_core.methods import goal_dropout, method, no_traj, oracle, with_role
+from trajpilot_core.methods import goal_dropout, method, predictors, with_role
 from trajpilot_core.metrics import of_table
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import marked, open_metrics
@@ -19,7 +19,7 @@ from trajpilot_core.report.tables.table import Table, Value
 
 FUTURE = ("M@1", "M@5", "MSeq")
 POOLINGS = ("none", "sample")
-GOAL_GIVEN = (oracle.METHOD.id, goal_dropout.ORACLE.id, no_traj.METHOD.id, goal_dropout.NO_TRAJ.id)
+GOAL_GIVEN = (predictors.ORACLE.id, goal_dropout.ORACLE.id, predictors.NO_TRAJ.id, goal_dropout.NO_TRAJ.id)
 """Columns of goal_dropout_fullgoal: without and with goal dropout, the predictor with trajectories before the other."""
 GOAL_MASKED = (rows.ORACLE_NO_DROPOUT.id, rows.ORACLE.id, rows.NO_TRAJ_NO_DROPOUT.id, rows.NO_TRAJ.id)
 """The same of goal_dropout_anticipation_full."""
@@ -74,7 +74,7 @@ def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = fro
             Value(one.floor),
             Value(one.ceiling),
             Value(100 * one.share, digits=0),
-            Value(100 * one.asked, digits=0),
+            Value(100 * one.required, digits=0),
         )
         for one in reached_shares(ceilings)
     ]

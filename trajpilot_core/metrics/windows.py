@@ -1,0 +1,158 @@
+"""The metrics of planning windows: recall of ranked answers, exact sequences, accuracies, overlap.
+
+M metrics read the steps between Start and Goal, F metrics all steps. A metrics read all steps after Start, including
+the place of a masked Goal, and only for rows without a goal: the paper prints M@1, M@5, MSeq ("Future") and F@1, F@5,
+FSeq ("Full") for anticipation as well, and A metrics are the other reading of its text (docs/decisions/anticipation.md,
+D 48). The paper's closed tables print Mid mAcc as mAcc, its table of poses has both.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from trajpilot_core.arrays import Array, Codes
+from trajpilot_core.metrics.base import MetricSpec
+from trajpilot_core.metrics.values import (
+    edit_distance,
+    full_exact,
+    mean_accuracy,
+    mid_accuracy,
+    mid_exact,
+    sequence_iou,
+    step_recall,
+)
+from trajpilot_core.simworld.inference.bayes_optimal import Decisions
+
+MIDDLES, ALL, AFTER_START = slice(1, -1), slice(None), slice(1, None)
+
+
+def recall(
+    id_: str,
+    description: str,
+    steps: slice,
+    k: int,
+    table: Literal["open", "anticipation"] = "open",
+    at_most: tuple[str, ...] = (),
+) -> MetricSpec:
+    """Return the recall of some steps among the first k answers."""
+    return MetricSpec(
+        id=id_,
+        description=description,
+        values=lambda labels, _, rankings: step_recall(labels[:, steps], rankings[:, steps], k),
+        table=table,
+        at_most=at_most,
+        reached=lambda labels, best: step_recall(labels[:, steps], best.ranking[:, steps], k),
+        expected=lambda best: 100.0 * best.chance[..., :k].sum(axis=2)[:, steps].mean(1),
+    )
+
+
+def of_sequence(
+    id_: str,
+    description: str,
+    values: Callable[[Codes, Codes], Array],
+    at_most: tuple[str, ...] = (),
+    *,
+    higher_is_better: bool = True,
+) -> MetricSpec:
+    """Return a metric of the decoded sequence, as in the paper's tables of closed vocabularies."""
+    return MetricSpec(
+        id=id_,
+        description=description,
+        values=lambda labels, decoded, _: values(labels, decoded),
+        table="sequence",
+        reads="sequence",
+        at_most=at_most,
+        higher_is_better=higher_is_better,
+    )
+
+
+def mid_reached(labels: Codes, best: Decisions) -> Array:
+    """Return MSeq of the best middles of (N, H) windows, (N,); one that is not proven the best counts as right."""
+    whole = np.concatenate([labels[:, :1], best.mid, labels[:, -1:]], axis=1)
+    return np.where(best.is_proven[:, 0], mid_exact(labels, whole), 100.0)
+
+
+def full_reached(labels: Codes, best: Decisions) -> Array:
+    """Return FSeq of the best sequences of (N, H) windows, (N,); one that is not proven the best counts as right."""
+    return np.where(best.is_proven[:, 1], full_exact(labels, best.full), 100.0)
+
+
+def after_reached(labels: Codes, best: Decisions) -> Array:
+    """Return ASeq of the best sequences after Start of (N, H) windows, (N,); one not proven the best counts as right.
+
+    Raises:
+        AssertionError: the decisions are for a row that is given a goal.
+    """
+    assert best.after is not None
+    return np.where(best.is_proven[:, 2], full_exact(labels[:, 1:], best.after), 100.0)
+
+
+def after_expected(best: Decisions) -> Array:
+    """Return the expected ASeq of these sequences, percent of shape (N,); raises as `after_reached` does."""
+    assert best.after_chance is not None
+    return 100.0 * best.after_chance
+
+
+SPECS = (
+    recall("M@1", "middle steps right at the first answer", MIDDLES, 1, at_most=("M@5",)),
+    recall("M@5", "middle steps with the truth among five answers", MIDDLES, 5),
+    MetricSpec(
+        id="MSeq",
+        description="windows with every middle step right",
+        values=lambda labels, decoded, _: mid_exact(labels, decoded),
+        table="open",
+        reads="sequence",
+        at_most=("M@1",),
+        reached=mid_reached,
+        expected=lambda best: 100.0 * best.mid_chance,
+    ),
+    recall("F@1", "all steps right at the first answer, Start and Goal included", ALL, 1, at_most=("F@5",)),
+    recall("F@5", "all steps with the truth among five answers", ALL, 5),
+    MetricSpec(
+        id="FSeq",
+        description="windows with every step right",
+        values=lambda labels, decoded, _: full_exact(labels, decoded),
+        table="open",
+        reads="sequence",
+        at_most=("F@1", "MSeq"),
+        reached=full_reached,
+        expected=lambda best: 100.0 * best.full_chance,
+    ),
+    of_sequence(
+        "SR",
+        "success rate: every step of the decoded sequence right (FSeq)",
+        full_exact,
+        ("Mid mAcc", "Full mAcc", "mIoU"),
+    ),
+    of_sequence("Mid mAcc", "right middle steps of the decoded sequence", mid_accuracy),
+    of_sequence("Full mAcc", "right steps of the decoded sequence, Start and Goal included", mean_accuracy),
+    of_sequence("mIoU", "overlap of the sets of true and decoded labels, per window", sequence_iou),
+    of_sequence("ED", "edit distance in steps, lower is better", edit_distance, higher_is_better=False),
+    recall(
+        "A@1",
+        "steps after Start right at the first answer, the place of the Goal included",
+        AFTER_START,
+        1,
+        "anticipation",
+        ("A@5",),
+    ),
+    recall(
+        "A@5",
+        "steps after Start with the truth among five answers, the place of the Goal included",
+        AFTER_START,
+        5,
+        "anticipation",
+    ),
+    MetricSpec(
+        id="ASeq",
+        description="windows with every step after Start right, the place of the Goal included",
+        values=lambda labels, decoded, _: full_exact(labels[:, 1:], decoded[:, 1:]),
+        table="anticipation",
+        reads="sequence",
+        at_most=("A@1", "MSeq"),
+        reached=after_reached,
+        expected=after_expected,
+    ),
+)
+"""In the order of the tables."""
