@@ -25,7 +25,7 @@ from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import LEGEND
 from trajpilot_core.report.tables.results import Results, all_tables, results_of
-from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of, with_faults
+from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,14 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
 
 def _verdict(loaded: Loaded, results: Results, cfg: ReportConfig, bounds: Ceilings) -> DerivedVerdict:
     """Derive the first sentence of the page, failed checks included."""
-    found = verdict_of(
+    return verdict_of(
         results,
         simulated=loaded.simulated,
         has_heads=cfg.heads is not None,
         is_broken=bounds.state == "broken",
         gate=loaded.gate,
+        judgements=loaded.judgements,
     )
-    return with_faults(found, loaded.judgements)
 
 
 def _pictures(

@@ -23,6 +23,7 @@ from trajpilot_core.report.loaded import (
     shuffle_sentence,
 )
 from trajpilot_core.report.offline import render_offline
+from trajpilot_core.report.story import story_of
 from trajpilot_core.report.tables import published
 from trajpilot_core.report.tables.answers import answer_tables
 from trajpilot_core.report.tables.anticipation import shares_table
@@ -88,6 +89,8 @@ def render(page: Page) -> bytes:
         "report.html.j2",
         "report.js",
         page=page,
+        question=story_of(results.variants()).question,
+        has_retrieval=any(method(row).follows for row in results.variants()),
         charts=report_charts(material),
         legend_of_mark=LEGEND if results.undertrained else "",
         main_legend=main_legend(material),

@@ -10,7 +10,7 @@ from trajpilot_core.report.drawing.charts import keys_of_rows
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.figures.gains import gain_chart, gaining
+from trajpilot_core.report.figures.gains import gain_chart
 from trajpilot_core.report.figures.horizons import horizon_charts
 from trajpilot_core.report.tables.names import descriptions, open_metrics, row_name
 from trajpilot_core.report.tables.results import results_of
@@ -28,8 +28,9 @@ def accuracy(committed: Committed) -> Drawn:
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
     charts = dict(zip(open_metrics(), horizon_charts(results, ceilings), strict=True))
     panels = [Panel(f"{name}: {descriptions()[name]}", charts[name].chart) for name in SHOWN]
-    panels.append(Panel("M@1 minus No-Traj’s, same windows", gain_chart(results).chart))
-    drawn = rows + [variant for variant in gaining() if variant in results.variants() and variant not in rows]
+    gains = gain_chart(results)
+    panels.append(Panel(gains.caption.partition(",")[0], gains.chart))
+    drawn = [*rows, *(key.row for key in gains.legend if key.row not in rows)]
     content = sheet(panels, keys_of_rows(drawn), committed.warning())
     return Drawn(content, _caption(metrics, [v for v in drawn if v in results.undertrained], bool(ceilings)))
 
