@@ -1,4 +1,4 @@
-"""The last step of a stage that writes pages: a copy where people look for it, and its summary in the UI."""
+"""The last step of a stage that writes pages: a copy under `<root>/reports`, and a summary in the UI and the log."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -13,10 +13,10 @@ from tasks.artifacts import publish_page
 from trajpilot_core.report.committed import Committed, committed_under
 from trajpilot_core.report.publish import place_documents
 from trajpilot_core.report.ui.link import link_to
-from trajpilot_core.report.ui.summary import outcome_summary, poses_summary, summary
+from trajpilot_core.report.ui.summary import main_figures, outcome_summary, poses_summary, summary
 
 LOG = logging.getLogger("trajpilot")
-TITLE = "The report: its main figures, and where it lies"
+TITLE = "The report: its main figures and its address"
 PAGES: Mapping[str, Callable[[Committed, str], str]] = {
     "report": summary,
     "outcome": outcome_summary,
@@ -33,8 +33,11 @@ def linked(path: str) -> str:
 
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
-    """Copy the report's documents to `<root>/reports`, say where they lie, and publish the summary with a link."""
+    """Copy the report's documents to `<root>/reports`, publish the summary with a link, log main figures and path."""
     path = place_documents(report, run.root)
-    publish_page("report-summary", TITLE, linked(path) + PAGES[report.stage](committed_under(config, run), path))
+    committed = committed_under(config, run)
+    publish_page("report-summary", TITLE, linked(path) + PAGES[report.stage](committed, path))
+    for line in main_figures(committed, report.stage):
+        LOG.info("%s", line)
     LOG.info("%-13s %s", "report", path)
-    return Completed(message=f"the report lies at {path}", data=path)
+    return Completed(message=f"the report is at {path}", data=path)

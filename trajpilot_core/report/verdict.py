@@ -119,6 +119,34 @@ def worded(state: Effect, subject: str, reason: str) -> str:
     }[state]
 
 
+def comparison(
+    names: tuple[str, str],
+    metric: str,
+    gain: tuple[float, float, float],
+    weak: Sequence[str],
+    below: Sequence[str],
+    *,
+    is_simulated: bool,
+) -> str:
+    """Return the verdict of a page of events: one row against another on the same test events.
+
+    Args:
+        names: printed names of the row that follows a retrieved trajectory, and of its reference.
+        gain: difference in points of the metric, with its interval.
+        weak: names of those that do not count as trained.
+        below: names of those that are not above their floors.
+    """
+    value, low, high = gain
+    state = state_of(value, low, high, is_weak=bool(weak))
+    reason = f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
+    where = "In this simulated world" if is_simulated else "On the takes that were scored"
+    text = (
+        f"{where}, {worded(state, 'a retrieved trajectory', reason)}: {names[0]} − {names[1]} = "
+        f"{number(value, is_signed=True)} points of {metric} {interval(low, high, is_signed=True)}."
+    )
+    return f"{too_small(below)} {text}" if below and is_simulated else text
+
+
 def below_floors(judgements: Sequence[Judgement]) -> frozenset[str]:
     """Return the learned rows that are not above every floor of their table."""
     return frozenset(j.check.removeprefix(ROW) for j in judgements if j.check.startswith(ROW) and j.verdict != "holds")
