@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from schemas.arrow import table_of
 from trajpilot_core.report.offline import Document, Section
-from trajpilot_core.report.tables.latex_text import fitted, latex_text
-from trajpilot_core.report.tables.table import Table
+from trajpilot_core.report.tables.latex import floating
+from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.studies.paper_tables.base import PaperCell
 from trajpilot_core.studies.paper_tables.labels import tables_of
 
@@ -84,14 +84,6 @@ def banner(cells: Sequence[PaperCell]) -> str:
     if not cells:
         return "Nothing was run."
     return SIMULATED if any(cell.is_simulated for cell in cells) else RECORDED
-
-
-def floating(label: str, table: Table) -> str:
-    r"""Return a table with caption and label, ready for \input; needs booktabs and graphicx."""
-    caption = latex_text(f"{table.title}. {table.note}".strip())
-    lines = [r"\begin{table*}[!htp]", r"\centering\small\setlength{\tabcolsep}{4pt}"]
-    lines += [rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}", *fitted(table.latex()), r"\end{table*}", ""]
-    return "\n".join(lines)
 
 
 def as_csv(rows: pa.Table) -> bytes:

@@ -80,7 +80,7 @@ def test_a_broken_ceiling_is_red_at_the_top_in_the_table_and_among_the_limits(
     document = json.loads(made.documents["report.json"])
     assert any("21 of 22 binding figures" in sentence for sentence in document["limits"])
     assert document["ceilings_say"][1].startswith("Scorer, M@1")
-    assert rb"\textsuperscript{!}" in made.documents["metrics.tex"]
+    assert b"+3.6 (0.9)!" in made.documents["metrics.tex"]
 
 
 def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
