@@ -9,7 +9,7 @@ from trajpilot_core.methods import examined, method
 from trajpilot_core.report import health
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
-from trajpilot_core.report.figures.horizons import main_legend
+from trajpilot_core.report.figures.rows import main_legend
 from trajpilot_core.report.gallery.classes import CLASSES, GalleryWindows
 from trajpilot_core.report.gallery.frames import Thumbnail
 from trajpilot_core.report.gallery.paths import path_data, three_views

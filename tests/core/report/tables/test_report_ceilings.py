@@ -11,7 +11,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.methods import METHODS, method
-from trajpilot_core.report.figures.horizons import horizon_charts
+from trajpilot_core.report.figures.rows import horizon_charts
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
 from trajpilot_core.report.tables.results import results_of
