@@ -49,7 +49,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class ShownWindow:
-    """All that a recording shows of one window, but its frames."""
+    """What a recording shows of one window, except its frames."""
 
     window_id: str
     take_id: str
@@ -70,7 +70,7 @@ class ShownWindow:
 
 
 def first_window(run: TableSource) -> str:
-    """Return the window that is shown unless one is named: of the longest, the first by id with an open gate, or any.
+    """Return the default window: of the longest ones, the first by id with an open gate; without one, the first.
 
     Raises:
         InputError: no window was scored.
@@ -84,7 +84,7 @@ def first_window(run: TableSource) -> str:
 
 
 def shown_window(run: TableSource, window_id: str) -> ShownWindow:
-    """Gather what a recording shows of a scored window.
+    """Collect what a recording shows of a scored window.
 
     Args:
         run: the finished run.
@@ -147,7 +147,7 @@ def _motions_of(segment_ids: Sequence[str], motions: Mapping[str, Mapping[str, A
 
 
 def _head_path(own: Sequence[Mapping[str, Any]], motions: Mapping[str, Mapping[str, Any]]) -> tuple[Array, Array]:
-    """Return the times (P,) and positions (P, 3) of the head over a window; pauses between segments stand still."""
+    """Return the times (P,) and positions (P, 3) of the head over a window; the head stands still between segments."""
     moved = _motions_of([row["segment_id"] for row in own], motions)
     if moved is None:
         return np.empty(0), np.empty((0, 3))
@@ -158,7 +158,7 @@ def _head_path(own: Sequence[Mapping[str, Any]], motions: Mapping[str, Mapping[s
 def _trajectories(
     wanted: Mapping[str, str], windows: Mapping[str, Mapping[str, Any]], motions: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Trajectory, ...]:
-    """Integrate the middle motions of the windows that are there with all of them."""
+    """Integrate the middle motions of the windows that have all of them."""
     found = []
     for kind, window_id in wanted.items():
         moved = _motions_of(windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1], motions)

@@ -1,4 +1,4 @@
-"""Data health: what went in, what came out of every stage, and why the rest did not."""
+"""Data health: the rows in and out of every stage, and the reasons of the rejected ones."""
 
 import re
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class Flow:
 
 @dataclass(frozen=True)
 class Count:
-    """One line of the table of counts."""
+    """One row of the table of counts."""
 
     what: str
     per_split: tuple[int, ...]
@@ -84,11 +84,11 @@ def _problem(stage: str, code: RejectCode, rows: pa.Table) -> Problem:
 
 
 WINDOW = re.compile(r"window (\S+): ")
-"""How the detail of a WINDOW_INCOMPLETE begins."""
+"""Start of the detail of a WINDOW_INCOMPLETE."""
 
 
 def lost_units(rejects: Mapping[str, pa.Table]) -> dict[str, int]:
-    """Return stage -> units lost there; a window that several stages miss counts once, at the first of them.
+    """Return stage -> rejected units; a window that several stages reject counts once, at the first of them.
 
     Args:
         rejects: stage -> table with the columns of `schemas.rejects.Reject`, in the order of the stages.

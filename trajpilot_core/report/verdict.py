@@ -212,7 +212,7 @@ def _rest(gains: Mapping[str, Metric], decisive: str, story: Story, results: Res
     free = [row for row in trained if not method(row).uses_the_truth]
     best = max(free, key=lambda row: trained[row].value, default=decisive)
     if best != decisive:
-        said.append(f"best of the rows that are not told the truth is {row_name(best)}, {signed(best)}")
+        said.append(f"best of the rows that do not see the truth is {row_name(best)}, {signed(best)}")
     return said
 
 

@@ -172,7 +172,7 @@ def test_how_many_true_labels_the_masks_allow_is_printed_where_rows_are_masked(
     said = mask_sentence(rows)
     assert said == (
         "The masks of the scenarios allow 52 of 60 true labels of middle steps of the test windows (86.7 %; H=3 80.0, "
-        "H=4 90.0) and 128 of 140 of all steps (91.4 %); the others no masked row can answer; 1 of 40 windows are not "
+        "H=4 90.0) and 128 of 140 of all steps (91.4 %); no masked row can answer the others; 1 of 40 windows are not "
         "masked: no training take has their scenario"
     )
     masked = built(Tables({**inputs.tables, "mask_coverage": table_of(MaskCoverage, rows)}), CFG).documents
