@@ -14,6 +14,7 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.methods import METHODS, examined, method
 from trajpilot_core.paper.published import (
     ATOMIC_CORPUS,
+    HEADROOM_FIELDS,
     PublishedTable,
     TablePlace,
     published_anticipation,
@@ -104,12 +105,12 @@ def _comparison(
 
 
 QUANTITIES = {
-    "same_step_recall": ("same_step_recall", "mid same-step recall, %", 1),
-    "any_step_recall": ("any_step_recall", "mid any-step recall, %", 1),
-    "cosine_local": ("endpoint_cosine", "endpoint cosine, local", 3),
-    "cosine_random": ("endpoint_cosine_random", "endpoint cosine, random", 3),
+    "same_step_recall": ("mid same-step recall, %", 1),
+    "any_step_recall": ("mid any-step recall, %", 1),
+    "cosine_local": ("endpoint cosine, local", 3),
+    "cosine_random": ("endpoint cosine, random", 3),
 }
-"""Quantity of the paper's data -> field of `Headroom`, printed name, digits."""
+"""Quantity of the paper's data -> printed name, digits."""
 ORACLE = {"M@1": "oracle_m1", "MSeq": "oracle_mseq"}
 
 
@@ -138,7 +139,8 @@ def _pools(rows: Sequence[Headroom]) -> list[PublishedComparison]:
     """Compare what pools of the paper's sizes hold."""
     found = []
     for row in table_rows("retrieval_headroom"):
-        pool, (field, name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
+        pool, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
+        field = HEADROOM_FIELDS[row["metric"]]
         ours = [getattr(one, field) for one in rows if (one.pool, one.horizon) == (pool, int(row["horizon"]))]
         if ours:
             found.append(_compared(row["horizon"], f"pool of {pool}", name, ours, float(row["value"]), digits))

@@ -7,6 +7,7 @@ not there, or its row is none of `trajpilot_core.methods`, or its metric none of
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -234,38 +235,55 @@ def measured(
         pooling: `none` for the horizons, `plain` or `sample` for a mean over them; its cells have no horizon.
     """
     return [
-        PaperCell(
-            table=table,
-            row=m.variant,
+        plain_cell(
+            run,
+            table,
+            m.variant,
+            m.metric,
+            m.value,
             dataset=run.dataset,
             horizon=m.horizon,
-            metric=m.metric,
-            value=m.value,
-            low=m.low if m.low > float("-inf") else None,
-            high=m.high if m.high < float("inf") else None,
+            low=m.low,
+            high=m.high,
             n_takes=m.n_takes,
             n_windows=m.n_windows,
             is_undertrained=m.variant in run.results.undertrained,
-            is_simulated=run.is_simulated,
         )
         for m in run.results.find(set(rows), None)
         if m.pooling in pooling and m.metric in metrics
     ]
 
 
-def plain_cell(run: PaperRun, table: str, row: str, metric: str, value: float, **known: object) -> PaperCell:
-    """Return a cell that is no metric of the evaluation; `known` names what is known of it besides."""
-    fields: dict[str, object] = {
-        "dataset": "",
-        "horizon": None,
-        "low": None,
-        "high": None,
-        "n_takes": None,
-        "n_windows": None,
-        "is_undertrained": False,
-    }
-    named = {"table": table, "row": row, "metric": metric, "value": value, "is_simulated": run.is_simulated}
-    return PaperCell.model_validate(fields | named | known)
+def plain_cell(
+    run: PaperRun,
+    table: str,
+    row: str,
+    metric: str,
+    value: float,
+    *,
+    dataset: str = "",
+    horizon: int | None = None,
+    low: float = -inf,
+    high: float = inf,
+    n_takes: int | None = None,
+    n_windows: int | None = None,
+    is_undertrained: bool = False,
+) -> PaperCell:
+    """Return a cell of a run; infinite ends of an interval become None."""
+    return PaperCell(
+        table=table,
+        row=row,
+        dataset=dataset,
+        horizon=horizon,
+        metric=metric,
+        value=value,
+        low=low if isfinite(low) else None,
+        high=high if isfinite(high) else None,
+        n_takes=n_takes,
+        n_windows=n_windows,
+        is_undertrained=is_undertrained,
+        is_simulated=run.is_simulated,
+    )
 
 
 def _addresses(line: Line, column: Column) -> list[CellAddress]:

@@ -4,7 +4,7 @@ matplotlib is imported where a figure is drawn, so that all else works without i
 """
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,6 +86,14 @@ def undrawn(figures: Sequence[PaperFigure], captions: Mapping[str, str]) -> list
             lacking = ", ".join(map(printed, figure.unbuilt))
             found.append(f"{figure.label}: {NOTHING}{f'; {NOT_BUILT}: {lacking}' if lacking else ''}")
     return found
+
+
+def absences(rows: Iterable[tuple[str, str]]) -> str:
+    """Return the end of a caption that names the rows without a line or bar; `rows`: (state, printed name)."""
+    names: dict[str, dict[str, None]] = {}
+    for state, name in rows:
+        names.setdefault(state, {})[name] = None
+    return "".join(f" {state.capitalize()}: {', '.join(those)}." for state, those in sorted(names.items()))
 
 
 def can_draw() -> bool:

@@ -14,7 +14,7 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
 from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.labels import LABELS
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS, of_atomic
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
@@ -132,18 +132,15 @@ def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[s
 
 def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[PaperCell]]) -> str:
     """Complete the caption by what the rows without a line are."""
-    absent: dict[str, list[str]] = {}
+    absent: list[tuple[str, str]] = []
     for panel, cells in zip(panels, held, strict=True):
         for row in panel.rows:
             if not any(cell.row == row for cell in cells):
                 horizon = None if panel.is_bars else 3
                 state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
                 is_elsewhere = any(cell.row == row for others in held for cell in others)
-                name = f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)
-                names = absent.setdefault(state, [])
-                names += [] if name in names else [name]
-    lacking = "".join(f" {state.capitalize()}: {', '.join(names)}." for state, names in sorted(absent.items()))
-    return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{lacking}"
+                absent.append((state, f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)))
+    return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{absences(absent)}"
 
 
 def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trajpilot_core.studies.paper_tables.base import PaperCell
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.figures.curves import PANEL_IN, style_of
 from trajpilot_core.studies.paper_tables.labels import LABELS
 from trajpilot_core.studies.paper_tables.labels.rows import printed
@@ -50,7 +50,8 @@ def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
         axis.axvline(CHANCE, color="#8a929c", linewidth=0.8, linestyle=":")
         axis.set_yticks(range(len(held)), [printed(row) for row in held])
         axis.set_ylim(len(held) - 0.4, -0.6)
-    return drawing, CAPTION + _said(rows, held)
+    absent = [(LABELS[TABLE].lacks((row, None, "", ACCURACY)), printed(row)) for row in rows if row not in held]
+    return drawing, CAPTION + absences(absent)
 
 
 def _accuracy(axis: "Axes", cells: Sequence[PaperCell]) -> None:
@@ -71,15 +72,6 @@ def _outcomes(axis: "Axes", pairs: Sequence[tuple[PaperCell, PaperCell]]) -> Non
             axis.plot(cell.value, at, "o", color=colour, markerfacecolor=face, markersize=5.5)
             if cell.low is not None and cell.high is not None:
                 axis.hlines(at + off, cell.low, cell.high, color=colour, linewidth=0.6)
-
-
-def _said(rows: Sequence[str], held: Sequence[str]) -> str:
-    """Say of every row without a bar why."""
-    absent: dict[str, list[str]] = {}
-    for row in rows:
-        if row not in held:
-            absent.setdefault(LABELS[TABLE].lacks((row, None, "", ACCURACY)), []).append(printed(row))
-    return "".join(f" {state.capitalize()}: {', '.join(names)}." for state, names in sorted(absent.items()))
 
 
 FIGURE = PaperFigure(LABEL, draw, (TABLE,))

@@ -4,8 +4,6 @@ Source: arXiv 2605.20388, its appendices on diagnostics and on goal progress. Th
 and the cosine, of unnamed takes; here test and training takes stand apart, with the standardised distance.
 """
 
-from math import isfinite
-
 from schemas.arrow import rows_of
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, QUANTITIES, RANDOM, SAME_ACTION
@@ -40,8 +38,8 @@ def of_geometry(run: PaperRun) -> list[PaperCell]:
             row.quantity,
             row.value,
             dataset=row.split,
-            low=row.low if isfinite(row.low) else None,
-            high=row.high if isfinite(row.high) else None,
+            low=row.low,
+            high=row.high,
             n_takes=row.n_takes,
         )
         for row in rows_of(PairDistance, table)
@@ -62,8 +60,8 @@ def of_progress(run: PaperRun) -> list[PaperCell]:
             FRACTION,
             row.share,
             horizon=row.horizon,
-            low=row.low if isfinite(row.low) else None,
-            high=row.high if isfinite(row.high) else None,
+            low=row.low,
+            high=row.high,
             n_takes=row.n_takes,
             n_windows=row.n_windows,
         )

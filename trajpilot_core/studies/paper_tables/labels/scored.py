@@ -9,7 +9,6 @@ here the epoch is chosen on dev and test pairs are scored, next to a row that co
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
 from statistics import mean
 from typing import Any
 
@@ -18,7 +17,7 @@ from schemas.latent import ConditionScore
 from schemas.results import Headroom
 from trajpilot_core.evaluation.comparison import EVALUATION
 from trajpilot_core.evaluation.pose_rows import pose_rows
-from trajpilot_core.paper.published import ATOMIC_CORPUS
+from trajpilot_core.paper.published import ATOMIC_CORPUS, HEADROOM_FIELDS
 from trajpilot_core.studies.paper_tables.base import (
     Column,
     Line,
@@ -66,7 +65,7 @@ def of_scores(run: PaperRun, scored: ScoredBy) -> list[PaperCell]:
 def _cell(run: PaperRun, scored: ScoredBy, row: str, metric: str, mine: Sequence[Mapping[str, Any]]) -> PaperCell:
     """Return one cell: the row without a seed, or the mean of those that have one."""
     whole = next((one for one in mine if one["seed"] is None), mine[0] if len(mine) == 1 else None)
-    ends = {} if whole is None else {name: whole[name] for name in ("low", "high") if isfinite(whole[name])}
+    ends = {} if whole is None else {name: whole[name] for name in ("low", "high")}
     value = mean(one["value"] for one in mine) if whole is None else whole["value"]
     return plain_cell(run, scored.label, row, metric, value, dataset=scored.dataset, n_takes=mine[0]["n_takes"], **ends)
 
@@ -147,13 +146,6 @@ SHOT_SCORES = ScoredBy(
 HEADROOM = "retrieval_headroom"
 HORIZON = 5
 POOLS = (1, 5, 16, 64)
-QUANTITIES = {
-    "same_step_recall": "same_step_recall",
-    "any_step_recall": "any_step_recall",
-    "cosine_local": "endpoint_cosine",
-    "cosine_random": "endpoint_cosine_random",
-}
-"""Quantity as the paper's data call it -> field of `Headroom`."""
 
 
 def of_headroom(run: PaperRun) -> list[PaperCell]:
@@ -174,7 +166,7 @@ def of_headroom(run: PaperRun) -> list[PaperCell]:
         )
         for pool in POOLS
         if (mine := [row for row in rows if row.pool == pool])
-        for quantity, name in QUANTITIES.items()
+        for quantity, name in HEADROOM_FIELDS.items()
     ]
 
 
@@ -215,12 +207,10 @@ def of_conditions(run: PaperRun) -> list[PaperCell]:
     cells = []
     for row in rows:
         if row.split == "test" and row.seed is None:
-            known = {"horizon": STEPS, "n_takes": row.n_takes, "n_windows": row.n_pairs}
-            ends = {"low": row.low, "high": row.high} if isfinite(row.low) else {}
-            cells.append(plain_cell(run, MOTIVATION, row.condition, "val_l1", row.l1, **known))
+            cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS, n_takes=row.n_takes)
+            cells.append(cell("val_l1", row.l1, n_windows=row.n_pairs))
             if row.condition != "none":
-                gain = plain_cell(run, MOTIVATION, row.condition, "gain_over_none", row.gain, **known, **ends)
-                cells.append(gain)
+                cells.append(cell("gain_over_none", row.gain, n_windows=row.n_pairs, low=row.low, high=row.high))
     return cells
 
 
