@@ -1,4 +1,4 @@
-"""Put the report together: read the tables, draw, render."""
+"""Builds the report: reads the tables, draws, renders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the stage writes."""
+    """The output of the stage."""
 
     documents: Mapping[str, bytes]
     rejects: Sequence[Reject]
@@ -38,17 +38,17 @@ class Report:
 
 
 def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
-    """Build all documents; `runtime`: where the videos lie, and how many decoders may run."""
+    """Build all documents; `runtime`: the folder of the videos, and the number of decoders."""
     steps = CountedSteps(runtime.progress, after=3)
-    steps.begin("reads the tables")
+    steps.begin("reading the tables")
     loaded = load(inputs, stages)
     results = results_of(loaded.metrics, loaded.judgements)
     drawn = draw_gallery(inputs, cfg)
     shown = examples(drawn, load_facts(drawn, inputs), load_threshold(inputs))
     files = video_files(drawn, inputs) if cfg.frames else {}
-    steps.begin("decodes the frames of the gallery")
+    steps.begin("decoding the frames of the gallery")
     pictures, rejects = _pictures(shown, files, cfg, runtime)
-    steps.begin("writes the pages")
+    steps.begin("writing the pages")
     reason = next((row.detail for row in loaded.judgements if row.check == NO_CEILING), "")
     bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason, undertrained=results.undertrained)
     n_labels = loaded.labels.num_rows
@@ -99,7 +99,7 @@ def _verdict(loaded: Loaded, results: Results, cfg: ReportConfig, bounds: Ceilin
 def _pictures(
     shown: Sequence[Example], files: Mapping[str, str], cfg: ReportConfig, runtime: Runtime
 ) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
-    """Decode the frames of the gallery, of its windows and of the retrieved ones, one job per video."""
+    """Decode the frames of the gallery's windows and of the retrieved ones, one job per video."""
     times: dict[str, set[float]] = {}
     for example in shown:
         times.setdefault(example.take_id, set()).update(example.times_s)
@@ -123,7 +123,7 @@ def _pictures(
 
 
 def _json(page: Page) -> JsonValue:
-    """The report for programs."""
+    """Return the report as JSON."""
     loaded, shares = page.loaded, shares_table(page.loaded.ceilings, page.results.undertrained)
     return {
         "format": json_report.FORMAT,

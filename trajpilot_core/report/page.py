@@ -1,4 +1,4 @@
-"""The HTML page: one offline file with its style, script, charts and pictures inside."""
+"""The HTML page of a corpus with plans: one offline file with its style, script, charts and pictures inside."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -53,15 +53,15 @@ GROUPS = {
     "demo": "What the demo must show",
     "claim": "The paper’s claims and our controls, as seen here",
     "trained": "Do models and rows count as trained?",
-    "leak": "Nothing of the test was seen in training",
+    "leak": "No test data was seen in training",
     "ceiling": "No row knows more than it can",
-    "identity": "What holds by definition",
+    "identity": "Identities that hold by definition",
 }
 
 
 @dataclass(frozen=True)
 class Page:
-    """What all documents of a report are made from."""
+    """The data of all documents of a report."""
 
     loaded: Loaded
     results: Results

@@ -26,7 +26,7 @@ class Bar(NamedTuple):
 
 
 def bar_chart(title: str, unit: str, bars: Sequence[Bar]) -> Markup:
-    """Draw bars at one scale; where there are too many the last line says how many are not shown."""
+    """Draw bars at one scale; if there are too many, the last line gives the number of those not shown."""
     if not bars:
         return empty(title)
     shown = bars[:MOST_ROWS]

@@ -33,23 +33,23 @@ NAMES = {
     "traj_goal_dropout": "with trajectories, goal dropout",
     "endpoint_traj_goal_dropout": "motion of the ends, goal dropout",
     "next_none": "next step",
-    "next_text": "next step, told its text",
-    "next_trajectory": "next step, told its motion",
-    "next_both": "next step, told both",
+    "next_text": "next step, given its text",
+    "next_trajectory": "next step, given its motion",
+    "next_both": "next step, given both",
     "plan_none": "latent No-Traj",
     "plan_trajectory": "latent planner",
     "latent_head": "labels of latents (another loss)",
 }
 CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "planners": "Mid mAcc", "probe": "Action"}
-"""Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
+"""Stage or model (not row) -> the dev score that selects the epoch: the `selected` of the trainings."""
 PERCENT = ("R@5", "M@1", "Mid mAcc", "selection", "Action")
 WORDS = {"selection": "M@1 behind the gate"}
 L1 = "-l1"
 """A distance in latents; every other score is a share."""
 THIN = ", thin: on training takes"
 MOST_POINTS = 160
-"""Of a line: a chart is 320 pixels wide, and a picture must fit into Prefect's database."""
-OF_PLANNERS = " Of the learning rates the chosen one; of the horizons the shortest, the longest and one between."
+"""Points of a line: a chart is 320 pixels wide, and a picture must fit into Prefect's database."""
+OF_PLANNERS = " Planners: the selected learning rate; the shortest, the longest and one horizon between."
 
 
 class DrawnModel(NamedTuple):
@@ -60,14 +60,14 @@ class DrawnModel(NamedTuple):
     """As printed."""
     style: str
     kept: int
-    """Epoch that was kept."""
+    """The selected epoch."""
 
 
 def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[Chart]:
     """Draw, per (stage, its curve rows), the training loss and the score that selects the epoch: `final`, first seed.
 
-    The score is that of dev; the thin lines are the same score of a sample of what was learned from. Every planner of
-    another paper has charts of its own: their losses do not compare.
+    The score is that of dev; thin lines show the same score on a sample of the training takes. Every planner of another
+    paper has its own charts, because their losses are not comparable.
     """
     drawn = []
     for stage, rows in curves:
@@ -79,7 +79,7 @@ def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[
 
 
 def _charts(title: str, trained: Sequence[CurvePoint]) -> list[Chart]:
-    """Draw the loss, and for each model the score where one was measured on dev; equal scores share a chart."""
+    """Draw the loss, and each score that was measured on dev; models with the same score share a chart."""
     losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
     styles = _styles(models_of(trained))
     drawn = [_curves(f"{title}: training loss", "loss", _by_model(losses, styles, 1.0), ())]
@@ -96,7 +96,7 @@ def _charts(title: str, trained: Sequence[CurvePoint]) -> list[Chart]:
 
 
 def _curves(title: str, y_label: str, series: Sequence[Series], thin: Sequence[Series]) -> Chart:
-    """Draw one quantity over the epochs, a line per model, and thin ones for what was fitted."""
+    """Draw one quantity over the epochs, a line per model, and thin lines for training takes."""
     last = max((int(point.x) for line in (*series, *thin) for point in line.points), default=1)
     step = max(1, round(last / 5))
     axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
@@ -121,10 +121,10 @@ def _points(rows: Sequence[CurvePoint], factor: float) -> tuple[Point, ...]:
 
 
 def shown_rows(rows: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return the epochs that are drawn: of the chain `final` and the first seed.
+    """Return the epochs that are drawn: chain `final`, first seed.
 
-    Of a planner's learning rates only the chosen one, whose model is not called after its rate
-    (`training.jobs.best_trial`); of its horizons the shortest, the longest and one between.
+    A planner is drawn at its selected learning rate only, whose model is not named after the rate
+    (`training.jobs.best_trial`), and at the shortest, the longest and one horizon between.
     """
     final = [row for row in rows if row.model.startswith("final/") and "," not in row.model and row.epoch > 0]
     drawn = horizon_styles(models_of(final))
@@ -141,7 +141,7 @@ def models_of(rows: Sequence[CurvePoint]) -> list[str]:
 
 
 def planner_of(model: str) -> tuple[str, int]:
-    """Return row and horizon of a model of a planner of another paper; of any other an empty text and 0."""
+    """Return row and horizon of a planner's model; an empty text and 0 for any other model."""
     row, _, horizon = short(model).rpartition("_h")
     return (row, int(horizon)) if row in PLANNERS and horizon.isdigit() else ("", 0)
 
@@ -178,14 +178,14 @@ def _drawn(committed: Committed, stage: str) -> Drawn:
     seed = rows[0].seed
     return Drawn(
         content,
-        f"Loss on the training takes, and the score on dev takes that chooses the epoch. The dot and the legend give "
-        f"the epoch that was kept. Chain `final`, seed {seed}. A loss on dev is not computed; no test take is used."
+        f"Loss on the training takes, and the score on dev takes that selects the epoch. Dot and legend show the "
+        f"selected epoch. Chain `final`, seed {seed}. No loss is computed on dev takes; no test take is used."
         + (OF_PLANNERS if any(planner for planner, _ in groups) else ""),
     )
 
 
 def chosen_epoch(rows: Sequence[CurvePoint], model: str, quantity: str) -> int:
-    """Return the epoch that was kept: the first with the highest dev score (training.loop.note_epoch)."""
+    """Return the selected epoch: the first with the highest dev score (training.loop.note_epoch)."""
     scores = {row.epoch: row.value for row in rows if _is(row, model, "dev", quantity)}
     if not scores:
         raise NothingToDraw(f"{model} has no dev {quantity}")
@@ -198,9 +198,9 @@ def short(model: str) -> str:
 
 
 def colour_of(name: str) -> str:
-    """Return the row whose colour the curve of a model has: of its name, else the first that rests on it alone.
+    """Return the row whose colour the curve of a model has: the one of its name, else the first that uses only it.
 
-    Empty where there is none.
+    Empty without one.
     """
     own = [one.id for one in METHODS if one.id == name]
     return next(iter((*own, *(one.id for one in METHODS if one.models == (name,)))), "")
@@ -213,9 +213,9 @@ def _name(model: str) -> str:
 
 
 def _styles(models: Sequence[str]) -> dict[str, str]:
-    """Return model -> style of its line: the colour of its row, and of a planner the dashes of its horizon.
+    """Return model -> style of its line: the colour of its row, and the dashes of a planner's horizon.
 
-    No two models of a chart share a colour, but the horizons of a planner.
+    No two models of a chart share a colour, except the horizons of a planner.
     """
     dashes = horizon_styles(models)
     planners = {model: planner_of(model) for model in models}
@@ -229,7 +229,7 @@ def _is(row: CurvePoint, model: str, split: str, quantity: str) -> bool:
 
 
 def _score(rows: Sequence[CurvePoint], shown: Sequence[DrawnModel], quantity: str, whose: str) -> Panel:
-    """Draw the score that chooses the epoch, on dev, and on train where it is measured there (thin)."""
+    """Draw the score that selects the epoch, on dev, and as thin lines on training takes where it was measured."""
     factor = 100.0 if quantity in PERCENT else 1.0
     unit = "%" if quantity in PERCENT else "nats"
     lines = [line for one in shown for line in _lines(rows, one, "dev", quantity, factor)]
@@ -240,7 +240,7 @@ def _score(rows: Sequence[CurvePoint], shown: Sequence[DrawnModel], quantity: st
 
 
 def _lines(rows: Sequence[CurvePoint], one: DrawnModel, split: str, quantity: str, factor: float) -> list[Series]:
-    """Return a model's line, then the point of the epoch that was kept; nothing where it was not measured."""
+    """Return a model's line, then the point of the selected epoch; empty where it was not measured."""
     found = [row for row in rows if _is(row, one.model, split, quantity)]
     if not found:
         return []
@@ -251,7 +251,7 @@ def _lines(rows: Sequence[CurvePoint], one: DrawnModel, split: str, quantity: st
 
 
 def _axes(title: str, lines: Sequence[Series], *, from_zero: bool = False) -> Axes:
-    """Epochs below; the title of the panel names what goes up, so that wide numbers have room."""
+    """Return axes without a y label: the panel's title names the quantity, which leaves room for wide numbers."""
     last = max((int(point.x) for line in lines for point in line.points), default=1)
     step = max(1, round(last / 6))
     return Axes(title, "epoch", "", tuple(float(e) for e in range(step, last + 1, step)), y_from_zero=from_zero)

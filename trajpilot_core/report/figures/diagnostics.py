@@ -1,6 +1,6 @@
 """Diagnostics in the UI: distances between kinds of pairs of segments, and how often true plans approach the goal.
 
-Published values stand in the caption of a recorded corpus of the paper, never of a simulated one.
+The caption has published values for a recorded corpus of the paper, never for a simulated one.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.diagnostics import PAIRS, QUANTITIES
 
 STYLES = {"test": "scorer", "train": "no_traj", "chance": "previous"}
-"""Rows whose colours and dashes the lines borrow; any that are easily told apart would do."""
+"""Rows whose colours and dashes the lines use: any that differ clearly would do."""
 
 
 def diagnostics(committed: Committed) -> Drawn:
-    """Draw what the stage measured; a simulated corpus is named in the picture itself."""
+    """Draw what the stage measured; a simulated corpus is named in the picture."""
     pairs = rows_of(PairDistance, committed.table("diagnostics", "pair_distances"))
     shares = rows_of(ProgressShare, committed.table("diagnostics", "progress_shares"))
     if not pairs and not shares:
@@ -75,7 +75,7 @@ def _progress(rows: Sequence[ProgressShare]) -> list[Series]:
 
 
 def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> str:
-    """State what was drawn of what."""
+    """Return how many pairs and windows are shown."""
     counts = {
         split: (
             max((row.n_pairs for row in pairs if row.split == split), default=0),
@@ -90,7 +90,7 @@ def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> 
 
 
 def _published(committed: Committed) -> str:
-    """Return the paper's numbers, where the corpus is the one that they are of."""
+    """Return the paper's numbers, for its own corpus only."""
     if committed.config.ingest.corpus != ATOMIC_CORPUS:
         return ""
     l1 = ", ".join(row["value"] for row in table_rows("vjepa_geometry") if row["metric"] == "mean_l1")

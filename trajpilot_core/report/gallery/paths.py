@@ -26,7 +26,7 @@ class Path:
     """One head path."""
 
     kind: str
-    """`true`, `nearest` (first candidate) or `chosen` (the scorer's)."""
+    """`true`, `nearest` (first candidate) or `chosen` (by the scorer)."""
     name: str
     points_m: Array
     """(P, 3) forward, left, up."""
@@ -44,7 +44,7 @@ def integrate(motions: Array) -> Array:
         start; a pause between two segments that were cut short is not drawn.
     """
     steps = motions.reshape(-1, 6).astype(np.float64)
-    from scipy.spatial.transform import Rotation  # half a second that a look at what is stale is spared
+    from scipy.spatial.transform import Rotation  # saves half a second where only staleness is checked
 
     position, turned = np.zeros(3), Rotation.identity()
     points = [position]

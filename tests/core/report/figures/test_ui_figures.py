@@ -44,7 +44,7 @@ def test_a_picture_that_is_too_large_is_drawn_smaller_until_it_fits_or_left_out_
     assert isinstance(made, Picture)
     assert (made.caption, len(made.uri) <= MOST_BYTES) == (str(MOST_BYTES // 2), True)
     huge = fitted("p", "t", Drawn(bytes(MOST_BYTES), "huge"))
-    assert huge == NotDrawn("p", "t", "267 kB are too large; at most 200 kB")
+    assert huge == NotDrawn("p", "t", "267 kB is too large; the limit is 200 kB")
 
 
 def test_a_picture_that_cannot_be_drawn_is_a_line_with_its_reason_and_a_fault_of_ours_is_not_hidden(

@@ -1,8 +1,8 @@
-"""Accuracy over the horizon and in bars, drawn from the cells of the tables: the figures cannot say anything else.
+"""Accuracy over the horizon and in bars, drawn from the cells of the tables, so that both agree.
 
 Source: arXiv 2605.20388, its figures of planning and anticipation on atomic actions, and of planning in the space of
-latents. Rows that are not built have no line; the caption names them. The last two print metrics that stand in no table
-of the paper for atomic actions: their cells come from the runs.
+latents. Rows that are not built have no line; the caption names them. The last two show metrics that no table of
+the paper has for atomic actions: their cells come from the runs.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def draw(
 
 
 def _of_atomic(run: PaperRun, metrics: tuple[str, ...]) -> list[PaperCell]:
-    """Return cells of planning in latents on atomic actions, in metrics that no table of these prints."""
+    """Return cells of planning in latents on atomic actions, in metrics that no table prints."""
     return of_atomic(run, ATOMIC, metrics, PLANNED) if metrics else []
 
 
@@ -131,7 +131,7 @@ def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[s
 
 
 def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[PaperCell]]) -> str:
-    """Complete the caption by what the rows without a line are."""
+    """Add the rows without a line to the caption."""
     absent: list[tuple[str, str]] = []
     for panel, cells in zip(panels, held, strict=True):
         for row in panel.rows:

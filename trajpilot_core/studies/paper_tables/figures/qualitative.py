@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LABEL = "qualitative_open_vocab"
 PLACES = (0.2, 0.5, 0.8)
-"""Of the frames of a strip, in shares of the clip."""
+"""Positions of the frames of a strip, in shares of the clip."""
 SIDE_PX = 160
 COLOURS = {"hit": "#d7efdc", "top5": "#fbeecb", "miss": "#f6d5d0", "truth": "#eceff3"}
 SIGNS = "Green with a tick: right; amber with a 5: the truth is among the best five; red with a cross: wrong"
@@ -43,7 +43,7 @@ Strips = Mapping[tuple[str, float], Thumbnail]
 
 @dataclass(frozen=True)
 class ShownWindows:
-    """What the figure is made of: examples, the times of their frames, and the frames or why there are none."""
+    """The content of the figure: examples, the times of their frames, and the frames or why there are none."""
 
     examples: Sequence[Example]
     times_s: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
@@ -53,7 +53,7 @@ class ShownWindows:
 
 
 def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
-    """Draw windows of the run on atomic descriptions; None where there is none that kept its answers."""
+    """Draw windows of the run on atomic descriptions; None without a run that kept its answers."""
     run = next((run for run in source.runs if run.dataset == ATOMIC_CORPUS and _has_all(run)), None)
     if run is None or run.inputs is None:
         return None
@@ -72,16 +72,14 @@ def _has_all(run: PaperRun) -> bool:
 
 
 def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportConfig) -> ShownWindows:
-    """Read what the chosen windows need, and decode their frames where that is allowed and possible."""
+    """Read the data of the selected windows, and decode their frames where that is allowed and possible."""
     facts = load_facts(gallery, inputs)
     shown = examples(gallery, facts)
     times_s = {one.window_id: _times(one.window_id, facts) for one in shown}
     if not cfg.frames:
         return ShownWindows(shown, times_s, {}, "No frame is shown: report.frames is off.")
     if run.last is None or "://" in run.last.data_root:
-        return ShownWindows(
-            shown, times_s, {}, "No frame is shown: where the corpus lies is not known, or not on this machine."
-        )
+        return ShownWindows(shown, times_s, {}, "No frame is shown: the corpus is not on this machine.")
     videos = video_files(gallery, inputs)
     wanted: dict[str, set[float]] = {}
     for one in shown:
@@ -93,7 +91,7 @@ def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportCo
     ]
     frames, _ = thumbnails(jobs, SIDE_PX, 1)
     reason = next((frame.reason for frame in frames.values() if frame.uri is None), "")
-    return ShownWindows(shown, times_s, frames, f"Absent frames: {reason}." if reason else "")
+    return ShownWindows(shown, times_s, frames, f"Missing frames: {reason}." if reason else "")
 
 
 def _times(window_id: str, facts: Facts) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -1,6 +1,6 @@
-"""Made and missed shots: how often each row is right, and on which of the two, from the cells of the table of shots.
+"""Made and missed shots: how often each row is right, from the cells of the table of shots.
 
-A drawing of our own under the label of the paper's teaser, whose pixels and paths are its own.
+Our own drawing under the label of the paper's teaser, whose images are not available.
 Source: docs/decisions/outcome.md.
 """
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 LABEL, TABLE = "basketball_teaser", "basketball_shot_outcome"
 ACCURACY, MADE, MISSED = "accuracy", "made_recall", "miss_recall"
 CHANCE = 50.0
-"""Percent: what a row that says one thing of every shot gets, on the paper's balanced shots."""
+"""Percent that the same answer for every shot reaches on the paper's balanced shots."""
 CAPTION = (
-    "Is a shot made or missed? Left: shots that a row is right about. Right: of the made shots (filled) and of the "
-    "missed ones (open) each by itself; a row that leans to one answer is good at that one. Whiskers: 95 % intervals "
-    "over takes, where there are enough. Dotted: one answer for every shot."
+    "Predicting whether a shot goes in. Left: share of shots that a row predicts correctly. Right: the same for made "
+    "(filled) and for missed shots (open); a row with a bias to one answer is good at that one. Whiskers: 95 % "
+    "intervals over takes, where there are enough. Dotted: the same answer for every shot."
 )
 
 
 def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
-    """Draw accuracy, and the recall of either outcome; None where no run on shots is there."""
+    """Draw accuracy, and the recall of either outcome; None without a run on shots."""
     from matplotlib.figure import Figure as Drawing
 
     cells = {(cell.row, cell.metric): cell for cell in source.cells if cell.table == TABLE}
@@ -64,7 +64,7 @@ def _accuracy(axis: "Axes", cells: Sequence[PaperCell]) -> None:
 
 
 def _outcomes(axis: "Axes", pairs: Sequence[tuple[PaperCell, PaperCell]]) -> None:
-    """Draw the two recalls of each row, joined by a line: its length is how far the row leans to one answer."""
+    """Draw the two recalls of each row, joined by a line whose length is the bias of the row."""
     for at, (made, missed) in enumerate(pairs):
         colour = style_of(made.row).light
         axis.hlines(at, min(made.value, missed.value), max(made.value, missed.value), color=colour, linewidth=1.4)

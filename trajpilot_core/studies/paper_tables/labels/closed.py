@@ -34,8 +34,8 @@ CLOSED_PANEL = "atomic_planning_closed"
 TITLES: Mapping[str, str] = {"keystep": "Keystep", "goalstep": "GoalStep", "egoper": "EgoPER"}
 """Benchmark -> as the tables print it."""
 PRINTED: Mapping[str, str] = {"Mid mAcc": "mAcc", "M@1": "Mid R@1", "M@5": "Mid R@5", "MSeq": "Mid Seq"}
-"""Metric -> as these tables of the paper print it, where that differs."""
-NOTE = "Percent, ED in steps; mAcc is that of the middle steps. Bold: the best that is not told the truth."
+"""Metric -> its name in these tables of the paper, where that differs."""
+NOTE = "Percent, ED in steps; mAcc is that of the middle steps. Bold: the best row that does not see the truth."
 SETTINGS: Mapping[str, str] = {
     "labels": "|V|",
     "lambda_bridge": "λ bridge",

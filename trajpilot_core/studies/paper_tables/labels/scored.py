@@ -1,7 +1,7 @@
 """Labels that a stage of its own fills from its scores: EPIC-KITCHENS-100, shots, poses, pools, conditions, endpoints.
 
 A table of `ScoredBy` has the columns row, metric, seed, value, low, high and n_takes; a row without a seed is the mean
-over the seeds. Where the stage is not there nothing of the label is built. Source: arXiv 2605.20388; rows are called as
+over the seeds. Without the stage, no cell of the label is built. Source: arXiv 2605.20388; rows are named as
 in `trajpilot_core/paper/tables/<label>.csv`. The paper's column of conditions is the best value on validation data;
 here the epoch is chosen on dev and test pairs are scored, next to a row that copies the current latent.
 """
@@ -32,7 +32,7 @@ from trajpilot_core.studies.paper_tables.labels.rows import of_methods
 
 @dataclass(frozen=True)
 class ScoredBy:
-    """Where the scores of a label stand, and what the stage calls its rows and metrics."""
+    """The table with the scores of a label, and the stage's names of its rows and metrics."""
 
     label: str
     stage: str
@@ -112,7 +112,7 @@ ODOMETRY = {
     "aria_to_odometry": "Aria → Odometry",
     "aria_and_odometry_to_odometry": "Aria + Odometry → Odometry",
 }
-"""Rows of the source that the paper does not have."""
+"""Rows of a source that is not in the paper."""
 POSE_SCORES = ScoredBy(
     label="pi3_robustness",
     stage="pose_sources",
@@ -172,7 +172,7 @@ def of_headroom(run: PaperRun) -> list[PaperCell]:
 
 HEADROOM_TABLE = PaperTable(
     label=HEADROOM,
-    title=f"What a pool of retrieved windows holds, H={HORIZON}",
+    title=f"What a pool of retrieved windows contains, H={HORIZON}",
     heads=("Pool",),
     lines=tuple(Line((f"top-{pool}",), f"top_{pool}", HORIZON) for pool in POOLS),
     columns=(
@@ -236,11 +236,11 @@ ENDPOINTS = {
     "fallback_projection": "Fallback projection",
 }
 UNTUNED = "untuned "
-"""Begins the rows of a recogniser that is not named by the digest of its tuned weights."""
+"""Prefix of the rows of a recogniser without tuned weights."""
 
 
 def of_endpoints(run: PaperRun) -> list[PaperCell]:
-    """Return the cells that a run fills; made-up answers of a test fill none, nor does a sample of windows."""
+    """Return the cells that a run fills; none from a stub, nor where only a sample was scored."""
     if of_a_sample(run):
         return []
     table = run.read("vlm_rows", "endpoint_cache")
@@ -278,7 +278,7 @@ TABLES = (
     ),
     table_of_scores(
         ACTION_SCORES,
-        "Action anticipation on EPIC-KITCHENS-100, own runs",
+        "Action anticipation on EPIC-KITCHENS-100, our runs",
         ("Method",),
         of_methods(("visual_only_probe", "no_traj", "scorer", "oracle")),
         (
@@ -289,7 +289,7 @@ TABLES = (
         ),
         ("epic_kitchens",),
         rules=(3,),
-        always="The rows that the paper takes from the literature are published numbers and stand in no table of ours.",
+        always="Rows that the paper takes from the literature are published numbers and are left out.",
     ),
     table_of_scores(
         SHOT_SCORES,
