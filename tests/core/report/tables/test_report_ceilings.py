@@ -88,7 +88,7 @@ def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
 ) -> None:
     page = html(built(with_ceilings(inputs, raised(rows, "scorer", 5, "F@5")), CFG))
     assert 'class="alarm"' not in page
-    assert "1 of the 440 other figures are, which warns" in page
+    assert "1 of the 440 other figures are: a warning" in page
     assert '<li class="mixed"><b>Ceilings warned</b></li>' in page
     assert page.count('class="num c-warn"') == 1
 
