@@ -200,7 +200,7 @@ def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: ReportC
         Section("results", "What follows a clip", (*tables, *published), text=protocol),
         Section("checks", "Checks", (checks_table(found.judgements),)),
         Section("training", "Training", charts=tuple(drawn)),
-        Section("health", "Data health", (rejects_table(found.rejects),)),
+        Section("health", "Data health", (health.problems(found.rejects),)),
     ]
     banner = "; ".join(warned) or protocol
     return Document(title, banner, sections, facts(found, cfg), verdict(found), found.simulated)
@@ -261,11 +261,3 @@ def published_tables() -> tuple[Table, ...]:
         for row, found in values.items()
     )
     return (Table("Published (arXiv 2605.20388, EPIC-KITCHENS-100), another protocol", ("row", *metrics), rows),)
-
-
-def rejects_table(rejects: Mapping[str, pa.Table]) -> Table:
-    """Return what was rejected, by stage and code."""
-    rows = tuple(
-        (found.stage, found.code, str(found.n_units), found.meaning, found.action) for found in health.problems(rejects)
-    )
-    return Table("Rejects", ("stage", "code", "rows lost", "meaning", "to do"), rows)
