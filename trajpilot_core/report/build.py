@@ -12,7 +12,7 @@ from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.report import json_report
-from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
 from trajpilot_core.report.gallery.load import draw_gallery, load_facts, load_threshold, video_files
 from trajpilot_core.report.gallery.windows import Example, examples
 from trajpilot_core.report.limits import limits
@@ -26,6 +26,25 @@ from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import LEGEND
 from trajpilot_core.report.tables.results import Results, all_tables, results_of
 from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of
+
+RECORDS = {
+    name: name
+    for name in [
+        "metrics",
+        "ceilings",
+        "judgements",
+        "gate",
+        "headroom",
+        "shuffles",
+        "samplings",
+        "decoding",
+        "mask_coverage",
+        "pair_distances",
+        "progress_shares",
+        "vlm_counts",
+    ]
+} | {"endpoint_cache": "endpoint_scores"}
+"""Key of report.json -> the field of `Loaded` with its records."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +128,7 @@ def _pictures(
         reason = Thumbnail(None, "frames are shown for a local data root only")
         return {(take, time): reason for take in files for time in times.get(take, ())}, []
     absent = {take for take in times if take not in files}
-    wanted = [
-        Wanted(take, f"{runtime.data_root}/{file}", tuple(sorted(times[take])))
-        for take, file in sorted(files.items())
-        if take in times and file
-    ]
-    made, rejects = thumbnails(wanted, cfg.thumbnail_px, runtime.workers)
+    made, rejects = frames_of(times, files, runtime.data_root, cfg.thumbnail_px, runtime.workers)
     without = [take for take in times if not files.get(take, "absent")]
     made |= {(take, time): Thumbnail(None, NO_VIDEO) for take in without for time in times[take]}
     if cfg.frames:
@@ -125,29 +139,20 @@ def _pictures(
 def _json(page: Page) -> JsonValue:
     """Return the report as JSON."""
     loaded, shares = page.loaded, shares_table(page.loaded.ceilings, page.results.undertrained)
+    records: dict[str, JsonValue] = {
+        name: json_report.records(getattr(loaded, field)) for name, field in RECORDS.items()
+    }
     return {
         "format": json_report.FORMAT,
         "title": page.title,
         "simulated": loaded.simulated,
         "facts": dict(page.facts),
         "verdict": page.verdict.json(),
-        "metrics": json_report.records(loaded.metrics),
+        **records,
         "tables": [json_report.table_json(table) for table in page.tables],
         "settings": None if page.settings is None else page.settings.json(),
-        "ceilings": json_report.records(loaded.ceilings),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
         **({} if shares is None else {"reached_shares": shares.json()}),
-        "judgements": json_report.records(loaded.judgements),
-        "gate": json_report.records(loaded.gate),
-        "headroom": json_report.records(loaded.headroom),
-        "shuffles": json_report.records(loaded.shuffles),
-        "samplings": json_report.records(loaded.samplings),
-        "decoding": json_report.records(loaded.decoding),
-        "mask_coverage": json_report.records(loaded.mask_coverage),
-        "pair_distances": json_report.records(loaded.pair_distances),
-        "progress_shares": json_report.records(loaded.progress_shares),
-        "vlm_counts": json_report.records(loaded.vlm_counts),
-        "endpoint_cache": json_report.records(loaded.endpoint_scores),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
         "absent_rows": absent_rows(page.results),

@@ -294,10 +294,6 @@ def swatch(class_: str, mark: Markup) -> Markup:
     return element("svg", line, class_="swatch", viewBox="0 0 30 12", aria_hidden="true")
 
 
-DEV_QUANTITIES = ("M@1", "R@5", "selection", "Mid mAcc", "Action", "-l1", "right", "action", "accuracy")
-"""Scores that select the epoch: the first that was measured counts."""
-
-
 class Key(NamedTuple):
     """One entry of a legend."""
 

@@ -14,7 +14,7 @@ from trajpilot_core.report.drawing.charts import element, shortened
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.svg_grid import standalone
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
 
 SIZES_PX = (96, 80, 64, 48, 32)
 """Sides of a frame, tried in turn until the picture is small enough."""
@@ -62,9 +62,8 @@ def _described(committed: Committed, rows: Sequence[Mapping[str, Any]]) -> tuple
 def _at(size: int, committed: Committed, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:
     """Draw the clips at one of the sizes; frames are decoded in child processes, as for the report."""
     side = SIZES_PX[size]
-    paths = {take: f"{committed.run.data_root}/{video}" for take, video in videos.items()}
-    wanted = [Wanted(clip.take_id, paths[clip.take_id], tuple(sorted(set(clip.times_s)))) for clip in chosen]
-    shots, _ = thumbnails(wanted, side, committed.run.workers)
+    times_s = {clip.take_id: clip.times_s for clip in chosen}
+    shots, _ = frames_of(times_s, videos, committed.run.data_root, side, committed.run.workers)
     if not any(shot.uri for shot in shots.values()):
         raise NothingToDraw(next((shot.reason for shot in shots.values()), "no frame could be decoded"))
     smaller = partial(_at, size + 1, committed, chosen, videos) if size + 1 < len(SIZES_PX) else None

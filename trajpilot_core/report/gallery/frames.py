@@ -1,7 +1,7 @@
 """Thumbnails of the gallery as JPEG data URIs; a missing frame is replaced by its reason."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -60,6 +60,23 @@ def thumbnails(
             rejects.append(reject("report", RejectCode(code), video.take_id, detail, n_units=0))
     none = {(w.take_id, t): Thumbnail(None, "the frame could not be decoded") for w in wanted for t in w.times_s}
     return none | made, sorted(rejects, key=lambda row: (row.take, row.detail))
+
+
+def frames_of(
+    times_s: Mapping[str, Iterable[float]], files: Mapping[str, str], data_root: str, size_px: int, workers: int
+) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
+    """Decode frames of takes, one job per video; takes without a file are left out.
+
+    Args:
+        times_s: take id -> times of its frames.
+        files: take id -> video, relative to the data root; empty for a take without a video.
+    """
+    wanted = [
+        Wanted(take, f"{data_root}/{file}", tuple(sorted(set(times_s[take]))))
+        for take, file in sorted(files.items())
+        if take in times_s and file
+    ]
+    return thumbnails(wanted, size_px, workers)
 
 
 def _jpeg(image: NDArray[np.uint8]) -> str:

@@ -19,7 +19,7 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery.classes import GalleryWindows
-from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
 from trajpilot_core.report.gallery.load import load_facts, video_files
 from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, examples
 from trajpilot_core.studies.paper_tables.base import PaperRun
@@ -80,16 +80,10 @@ def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportCo
         return ShownWindows(shown, times_s, {}, "No frame is shown: report.frames is off.")
     if run.last is None or "://" in run.last.data_root:
         return ShownWindows(shown, times_s, {}, "No frame is shown: the corpus is not on this machine.")
-    videos = video_files(gallery, inputs)
     wanted: dict[str, set[float]] = {}
     for one in shown:
         wanted.setdefault(one.take_id, set()).update(*times_s[one.window_id])
-    jobs = [
-        Wanted(t, f"{run.last.data_root}/{file}", tuple(sorted(wanted[t])))
-        for t, file in sorted(videos.items())
-        if t in wanted
-    ]
-    frames, _ = thumbnails(jobs, SIDE_PX, 1)
+    frames, _ = frames_of(wanted, video_files(gallery, inputs), run.last.data_root, SIDE_PX, 1)
     reason = next((frame.reason for frame in frames.values() if frame.uri is None), "")
     return ShownWindows(shown, times_s, frames, f"Missing frames: {reason}." if reason else "")
 
