@@ -27,24 +27,21 @@ from trajpilot_core.report.tables.names import LEGEND
 from trajpilot_core.report.tables.results import Results, all_tables, results_of
 from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of
 
-RECORDS = {
-    name: name
-    for name in [
-        "metrics",
-        "ceilings",
-        "judgements",
-        "gate",
-        "headroom",
-        "shuffles",
-        "samplings",
-        "decoding",
-        "mask_coverage",
-        "pair_distances",
-        "progress_shares",
-        "vlm_counts",
-    ]
-} | {"endpoint_cache": "endpoint_scores"}
-"""Key of report.json -> the field of `Loaded` with its records."""
+RECORDS = (
+    "metrics",
+    "ceilings",
+    "judgements",
+    "gate",
+    "headroom",
+    "shuffles",
+    "samplings",
+    "decoding",
+    "mask_coverage",
+    "pair_distances",
+    "progress_shares",
+    "vlm_counts",
+)
+"""Fields of `Loaded` that report.json has under the same names."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +146,7 @@ def _json(page: Page) -> JsonValue:
         "facts": dict(page.facts),
         "verdict": page.verdict.json(),
         **records,
+        "endpoint_cache": json_report.records(loaded.endpoint_scores),
         "tables": [json_report.table_json(table) for table in page.tables],
         "settings": None if page.settings is None else page.settings.json(),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],

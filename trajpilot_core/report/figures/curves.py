@@ -87,7 +87,7 @@ def _charts(title: str, rows: Sequence[CurvePoint]) -> list[Chart]:
 
 
 def _chart(title: str, rows: Sequence[CurvePoint], models: Sequence[DrawnModel], quantity: str, split: str) -> Chart:
-    """Draw one quantity over the epochs: a line per model with the selected epoch, and thin lines for training takes."""
+    """Draw one quantity over the epochs: a line per model with its selected epoch, thin lines for training takes."""
     lines = [line for one in models for line in _lines(rows, one, split, quantity)]
     thin = [line for one in models for line in _lines(rows, one, "train", quantity)[:1]] if split != "train" else []
     caption = title + (THIN if thin else "")
