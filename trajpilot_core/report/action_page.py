@@ -31,6 +31,7 @@ from trajpilot_core.report.offline import Document, Section, checks_table, latex
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.report.tables.tokens import (
+    SPACE_WORDS,
     Classes,
     TokenResults,
     classes_of,
@@ -49,10 +50,7 @@ DECIDES = "Action"
 """Metric of the first sentence."""
 MODELS: Mapping[str, tuple[str, ...]] = {"probe": (), **TOKEN_MODELS}
 """Learned row -> the predictors behind it."""
-SPACE_TITLES = {
-    "challenge": "every tested clip, as the challenge scores",
-    "trained_pairs": "clips whose pair of verb and noun training has, as V-JEPA 2 scores",
-}
+SCORED_AS = {"challenge": "as the challenge scores", "trained_pairs": "as V-JEPA 2 scores"}
 TEMPORAL = (
     "Tokens are averages over the patches of each tubelet. This is another protocol than that of the published probe, "
     "which reads every patch and V-JEPA 2's predicted tokens."
@@ -232,7 +230,7 @@ def result_tables(
     note += fixed_note(classes) + (f" {LEGEND}" if weak.intersection(NAMES) else "")
     return [
         Table(
-            f"Anticipation, {SPACE_TITLES[space]}",
+            f"Anticipation, {SPACE_WORDS[space]}, {SCORED_AS[space]}",
             ("set", "row", *metric_columns(classes), "clips, classes of actions"),
             tuple(_row(scores, space, subset, row, has_intervals, weak) for subset in SUBSETS for row in ORDER),
             note,

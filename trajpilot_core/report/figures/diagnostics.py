@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from schemas.arrow import rows_of
 from schemas.results import PairDistance, ProgressShare
-from trajpilot_core.paper.published import ATOMIC_CORPUS, table_rows
+from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, keys_of, line_chart, measured
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.tables.diagnostics import PAIRS, QUANTITIES
+from trajpilot_core.report.tables.diagnostics import PAIRS, QUANTITIES, published_geometry, published_progress
 
 STYLES = {"test": "scorer", "train": "no_traj", "chance": "previous"}
 """Rows whose colours and dashes the lines use: any that differ clearly would do."""
@@ -38,7 +38,8 @@ def diagnostics(committed: Committed) -> Drawn:
     )
     warning = committed.warning()
     content = sheet(panels, keys_of(progress or drawn[0][1]), warning)
-    return Drawn(content, _caption(pairs, shares) + ("" if warning else _published(committed)))
+    is_theirs = not warning and committed.config.ingest.corpus == ATOMIC_CORPUS
+    return Drawn(content, _caption(pairs, shares) + (published_geometry() + published_progress() if is_theirs else ""))
 
 
 def _distances(rows: Sequence[PairDistance], quantity: str) -> list[Series]:
@@ -87,16 +88,6 @@ def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> 
         f"{split}: up to {n:,} pairs of a kind, {w:,} windows of a horizon" for split, (n, w) in counts.items()
     )
     return f"{said}. Bands: 95 % intervals over takes (none where there are too few)."
-
-
-def _published(committed: Committed) -> str:
-    """Return the paper's numbers, for its own corpus only."""
-    if committed.config.ingest.corpus != ATOMIC_CORPUS:
-        return ""
-    l1 = ", ".join(row["value"] for row in table_rows("vjepa_geometry") if row["metric"] == "mean_l1")
-    cosine = ", ".join(row["value"] for row in table_rows("vjepa_geometry") if row["metric"] == "mean_cosine")
-    shares = ", ".join(row["value"] for row in table_rows("monotonicity"))
-    return f" Published: l1 {l1}; cosine {cosine}; approach {shares} % (arXiv 2605.20388, appendix)."
 
 
 FIGURE = Figure("diagnostics", "Distances between features", stages=("diagnostics",), draw=diagnostics)

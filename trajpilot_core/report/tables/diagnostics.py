@@ -35,9 +35,9 @@ def diagnostics_tables(
     is_theirs = is_recorded and cfg.corpus == ATOMIC_CORPUS
     tables = []
     if pairs:
-        tables.append(_geometry(pairs, _published_geometry() if is_theirs else ""))
+        tables.append(_geometry(pairs, published_geometry() if is_theirs else ""))
     if shares:
-        tables.append(_progress(shares, _published_progress() if is_theirs else ""))
+        tables.append(_progress(shares, published_progress() if is_theirs else ""))
     return tables
 
 
@@ -76,14 +76,14 @@ def _value(row: PairDistance | ProgressShare | None, digits: int) -> Cell:
     return Value(value, row.low, row.high, digits) if isfinite(row.low) else Value(value, digits=digits)
 
 
-def _published_geometry() -> str:
+def published_geometry() -> str:
     """Return the paper's distances in a sentence."""
     held = {name: [r["value"] for r in table_rows("vjepa_geometry") if r["metric"] == name] for name in QUANTITIES}
     said = "; ".join(f"{QUANTITIES[name]} {', '.join(values)}" for name, values in held.items() if values)
     return f" Published, in this order, of unnamed takes: {said} (arXiv 2605.20388, appendix)."
 
 
-def _published_progress() -> str:
+def published_progress() -> str:
     """Return the paper's shares in a sentence."""
     rows = table_rows("monotonicity")
     said = ", ".join(f"H={row['horizon']} {row['value']}" for row in rows)

@@ -22,8 +22,7 @@ SPACE_WORDS: dict[LabelSpace, str] = {
     "challenge": "every tested clip",
     "trained_pairs": "clips whose pair of verb and noun training has",
 }
-
-
+"""Clips of each label space."""
 Classes = Mapping[ActionPart, int]
 """Part -> number of its classes; empty where no probe was trained."""
 
