@@ -121,8 +121,8 @@ def asked_driver(fields: str, form: str = "") -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
-    asked = [tool, f"--query-gpu={fields}", f"--format=csv,noheader{form}"]
-    done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=30)
+    arguments = [tool, f"--query-gpu={fields}", f"--format=csv,noheader{form}"]
+    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=30)
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 

@@ -28,12 +28,12 @@ READERS = ("trajectories", "video_motions", "features", "text_bank")
 
 def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> list[HealthFinding]:
     """Check the weights that the settings of some stages name; a pinned file is read and hashed."""
-    asked = [config.trajectories] if "trajectories" in stages else []
+    motions = [config.trajectories] if "trajectories" in stages else []
     has_second = config.pose_sources.is_asked or config.action_token.is_asked
-    asked += [config.video_motions] if "video_motions" in stages and has_second else []
-    weights = dict.fromkeys(one.pi3 for one in asked if "pi3" in one.sources())
+    motions += [config.video_motions] if "video_motions" in stages and has_second else []
+    weights = dict.fromkeys(one.pi3 for one in motions if "pi3" in one.sources())
     found = [finding for cfg in weights for finding in check_pose_weights(cfg)]
-    wanted = [f"poses of {name}" for one in asked for name in one.sources() if name != "aria"]
+    wanted = [f"poses of {name}" for one in motions for name in one.sources() if name != "aria"]
     wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
     if config.ingest.video == "none" and wanted:
         todo = (
@@ -53,13 +53,13 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
 
 def check_released(config: PipelineConfig) -> HealthFinding:
     """Check whether the corpus publishes the configured features, and whether the run supports them."""
-    own, spec = config.features, spec_of(config.ingest.corpus)
+    features, spec = config.features, spec_of(config.ingest.corpus)
     known = ", ".join(one.name for one in spec.released) or "none"
-    if own.released not in known.split(", ") or config.pose_sources.is_asked:
+    if features.released not in known.split(", ") or config.pose_sources.is_asked:
         todo = "set features.source=encoded: shots, pose sources and other corpora do not support released features"
-        return HealthFinding("released features", f"read of {spec.title}: {known}", own.released, "bad", todo)
-    said = f"{RELEASED_WIDTHS[own.released]} numbers a row; no weights, no decoder"
-    return HealthFinding("released features", own.released, said, "ok")
+        return HealthFinding("released features", f"read of {spec.title}: {known}", features.released, "bad", todo)
+    description = f"{RELEASED_WIDTHS[features.released]} numbers a row; no weights, no decoder"
+    return HealthFinding("released features", features.released, description, "ok")
 
 
 def check_released_files(config: PipelineConfig, data_root: str) -> list[HealthFinding]:

@@ -67,9 +67,9 @@ def write_recording(shown: ShownWindow, data_root: str, warning: str, target: Pa
             recording.log("video", rr.EncodedImage(contents=jpeg, media_type="image/jpeg"))
         _log_path(rr, recording, shown)
         _log_trajectories(rr, recording, shown)
-        for said in shown.said:
-            recording.set_time(TIMELINE, duration=said.time_s)
-            recording.log(f"labels/{said.who}", rr.TextLog(said.text))
+        for label in shown.said:
+            recording.set_time(TIMELINE, duration=label.time_s)
+            recording.log(f"labels/{label.who}", rr.TextLog(label.text))
         recording.flush()
         recording.disconnect()
     return missing

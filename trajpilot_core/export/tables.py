@@ -66,10 +66,10 @@ def export_tables(run: OpenRun, names: Sequence[str], formats: Sequence[TableFor
         InputError: a table does not exist, or the folder is inside the artifacts.
         StoreError: a table is damaged.
     """
-    held = run.tables()
-    unknown = [name for name in names if name not in held]
+    stage_of = run.tables()
+    unknown = [name for name in names if name not in stage_of]
     if unknown:
-        raise InputError(f"{run.root} has no table {unknown[0]!r}; it has {', '.join(sorted(held))}")
+        raise InputError(f"{run.root} has no table {unknown[0]!r}; it has {', '.join(sorted(stage_of))}")
     refuse_inside(run.root, out)
     with naming_failures("make the folder", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def export_tables(run: OpenRun, names: Sequence[str], formats: Sequence[TableFor
         for file in files:
             with replaced(out / file) as fresh:
                 write_csv(table, fresh) if file.endswith(".csv") else table.write_parquet(fresh)
-        made = run.outputs[held[name]]
+        made = run.outputs[stage_of[name]]
         exported.append(
             ExportedTable(
                 name=name,

@@ -244,9 +244,9 @@ def result_tables(
 def _row(
     scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, has_intervals: bool, weak: frozenset[str]
 ) -> tuple[Cell, ...]:
-    own = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
-    cells = [value_cell([one for one in own if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
-    sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in own if one.metric == "Action"), "")
+    of_row = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
+    cells = [value_cell([one for one in of_row if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
+    sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in of_row if one.metric == "Action"), "")
     return (subset, marked(NAMES[row], row, weak), *cells, sizes)
 
 

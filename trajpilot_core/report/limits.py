@@ -26,46 +26,46 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConf
     """
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
     unseen_percent = health.unseen_share(loaded.labels)
-    said = [_world(loaded.simulated), *_origins(cfg), *_released(cfg)]
+    sentences = [_world(loaded.simulated), *_origins(cfg), *_released(cfg)]
     if "" in loaded.takes["video"].to_pylist():
-        said.append(
+        sentences.append(
             "No video was read: the lengths of takes come from the metadata. Where one differs from its video by a "
             "frame, the head motion is off by a thirtieth of a second. Takes with damaged videos are not detected."
         )
     if cfg.windows_per_horizon is not None:
-        said.append(
+        sentences.append(
             f"Every row was scored on a sample of at most {cfg.windows_per_horizon} test windows of each horizon "
             "(vlm.windows_per_horizon): do not compare its numbers with those of all windows."
         )
     if ceilings.state != "kept":
-        said.append(ceilings.headline)
+        sentences.append(ceilings.headline)
     if n_takes < MIN_CLUSTERS:
-        said.append(f"Only {n_takes} test takes were scored: fewer than {MIN_CLUSTERS} give no interval at all.")
+        sentences.append(f"Only {n_takes} test takes were scored: fewer than {MIN_CLUSTERS} give no interval at all.")
     elif n_takes < FEW_TAKES:
-        said.append(
+        sentences.append(
             f"Only {n_takes} test takes were scored: intervals over fewer than {FEW_TAKES} takes are too narrow."
         )
     seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
-    said.append(f"{seeds} trained: the intervals cover the spread over takes, not the spread between trainings.")
-    said += _claims([one for one in loaded.judgements if one.check.startswith(("claim: ", "demo: "))])
+    sentences.append(f"{seeds} trained: the intervals cover the spread over takes, not the spread between trainings.")
+    sentences += _claims([one for one in loaded.judgements if one.check.startswith(("claim: ", "demo: "))])
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
-        said.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
+        sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
     if unseen_percent > 0:
-        said.append(f"{unseen_percent:.1f} % of the test steps have a label that no training segment has.")
+        sentences.append(f"{unseen_percent:.1f} % of the test steps have a label that no training segment has.")
     n_lost = sum(lost.values())
     if n_lost:
         stages = ", ".join(f"{stage} {n}" for stage, n in lost.items() if n)
-        said.append(f"{n_lost} rows were rejected ({stages}); they are part of no number.")
+        sentences.append(f"{n_lost} rows were rejected ({stages}); they are part of no number.")
     if any(row["scale"] == "arbitrary" for row in loaded.poses):
-        said.append(
+        sentences.append(
             "Some head motions have an arbitrary scale (estimated from video): their lengths in metres have no meaning."
         )
-    said.append(
+    sentences.append(
         "Oracle is given the true head motion of the window. It is a condition, not an upper bound: the Scorer "
         "reads the labels of retrieved windows and chooses among many plans, and can be above it."
     )
-    return said
+    return sentences
 
 
 def _world(simulated: bool) -> str:

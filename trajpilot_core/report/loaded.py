@@ -210,9 +210,9 @@ def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
 
     parts = []
     for variant in dict.fromkeys(row.variant for row in rows):
-        own = [row for row in rows if row.variant == variant]
-        fallen = "" if all(row.n_windows for row in own) else " (without dev windows: not chosen)"
-        temperature, weight = span([row.temperature for row in own]), span([row.weight for row in own])
+        of_variant = [row for row in rows if row.variant == variant]
+        fallen = "" if all(row.n_windows for row in of_variant) else " (without dev windows: not chosen)"
+        temperature, weight = span([row.temperature for row in of_variant]), span([row.weight for row in of_variant])
         parts.append(f"{row_name(variant)} T {temperature}, weight {weight}{fallen}")
     chosen = (
         "Chosen on dev, by seed and horizon (report.json has each), T of the scores and weight of the transitions: "

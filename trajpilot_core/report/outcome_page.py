@@ -27,8 +27,8 @@ PAPERS: Mapping[str, OutcomeMetric] = {
 }
 """Metric as the paper's table names it -> as we do."""
 PUBLISHED_P = (
-    "Derived: McNemar's p that the published counts allow, over all ways in which two rows can differ: scorer − no_traj "
-    "0.0064 to 0.011, scorer − attentive_probe 0.0072 to 0.060, oracle − scorer 0.0039 to 0.064."
+    "Derived: McNemar's p that the published counts allow, over all ways in which two rows can differ: "
+    "scorer − no_traj 0.0064 to 0.011, scorer − attentive_probe 0.0072 to 0.060, oracle − scorer 0.0039 to 0.064."
 )
 """Computed in tests/core/evaluation/test_shot_scores.py."""
 

@@ -203,17 +203,17 @@ def _rest(gains: Mapping[str, Metric], decisive: str, story: Story, results: Res
 
     trained = {row: m for row, m in gains.items() if row not in results.undertrained}
     truth = [one.id for one in METHODS if one.id in trained and one.id in story.rows and sees_motion_only(one)]
-    said = [
+    parts = [
         f"the window’s own true motion ({row_name(row)}) changes {row_name(story.reference)} by {signed(row)}"
         for row in truth
     ]
     if story.picks_best and examined().id in trained:
-        said.append(f"{examined().name} changes {row_name(story.reference)} by {signed(examined().id)}")
+        parts.append(f"{examined().name} changes {row_name(story.reference)} by {signed(examined().id)}")
     free = [row for row in trained if not method(row).uses_the_truth]
     best = max(free, key=lambda row: trained[row].value, default=decisive)
     if best != decisive:
-        said.append(f"best of the rows that do not see the truth is {row_name(best)}, {signed(best)}")
-    return said
+        parts.append(f"best of the rows that do not see the truth is {row_name(best)}, {signed(best)}")
+    return parts
 
 
 def _opened(gate: Sequence[GateRow]) -> list[str]:

@@ -36,8 +36,10 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bar]) -> Markup:
     note = f"{unit}; {left} more not shown" if left else unit
     below = TOP + len(shown) * ROW_PX + 14
     rows.append(element("text", note, class_="label", x=NAME_PX, y=below))
-    said = "; ".join(f"{bar.name}: " + ", ".join(f"{style} {count}" for style, count in bar.parts) for bar in shown)
-    return chart_frame(f"{title}. {said}", rows)
+    description = "; ".join(
+        f"{bar.name}: " + ", ".join(f"{style} {count}" for style, count in bar.parts) for bar in shown
+    )
+    return chart_frame(f"{title}. {description}", rows)
 
 
 def _row(bar: Bar, y: float, scale: float) -> Markup:

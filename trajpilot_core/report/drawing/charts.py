@@ -204,10 +204,10 @@ def _svg(axes: Axes, series: Sequence[Series], body: Sequence[Markup]) -> Markup
     return chart_frame(f"{axes.title}. {lines}", body)
 
 
-def chart_frame(said: str, body: Sequence[Markup]) -> Markup:
+def chart_frame(description: str, body: Sequence[Markup]) -> Markup:
     """Return a chart with its description."""
     size = f"0 0 {WIDTH} {HEIGHT}"
-    return element("svg", *body, class_="chart", viewBox=size, role="img", aria_label=said)
+    return element("svg", *body, class_="chart", viewBox=size, role="img", aria_label=description)
 
 
 def _short(value: float) -> str:

@@ -33,9 +33,9 @@ def corpus(committed: Committed) -> Drawn:
     ]
     keys = [Key(split, legend_mark(split, "square")) for split in SPLITS]
     counts = Counter(takes["split"].to_pylist())
-    said = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
+    split_counts = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
     advice = " The table of this stage explains each reason." if left_out else ""
-    return Drawn(sheet(panels, keys, committed.warning()), f"{takes.num_rows:,} takes: {said}.{advice}")
+    return Drawn(sheet(panels, keys, committed.warning()), f"{takes.num_rows:,} takes: {split_counts}.{advice}")
 
 
 def _counted(table: pa.Table, column: str) -> list[Bar]:

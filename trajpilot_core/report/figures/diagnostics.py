@@ -84,10 +84,10 @@ def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> 
         )
         for split in ("test", "train")
     }
-    said = "; ".join(
+    text = "; ".join(
         f"{split}: up to {n:,} pairs of a kind, {w:,} windows of a horizon" for split, (n, w) in counts.items()
     )
-    return f"{said}. Bands: 95 % intervals over takes (none where there are too few)."
+    return f"{text}. Bands: 95 % intervals over takes (none where there are too few)."
 
 
 FIGURE = Figure("diagnostics", "Distances between features", stages=("diagnostics",), draw=diagnostics)

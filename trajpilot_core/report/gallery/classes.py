@@ -61,15 +61,17 @@ def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
     if row is None:
         return GalleryWindows({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
     gained = right[row] - right[REFERENCE]
-    free = [held for one, held in right.items() if not method(one).uses_the_truth]
+    free = [members for one, members in right.items() if not method(one).uses_the_truth]
     inside = {HELPED: gained > 0, HURT: gained < 0, ALL_WRONG: (gained == 0) & (np.stack(free).max(axis=0) == 0)}
-    held = {name: ids[inside[name]] for name in CLASSES}
+    members = {name: ids[inside[name]] for name in CLASSES}
     shares = [cfg.examples // 3 + (i < cfg.examples % 3) for i in range(3)]
     chosen = {
-        name: tuple(held[name][np.random.default_rng([cfg.seed, i]).permutation(len(held[name]))[: shares[i]]].tolist())
+        name: tuple(
+            members[name][np.random.default_rng([cfg.seed, i]).permutation(len(members[name]))[: shares[i]]].tolist()
+        )
         for i, name in enumerate(CLASSES)
     }
-    return GalleryWindows(chosen, {name: len(held[name]) for name in CLASSES}, row, len(ids))
+    return GalleryWindows(chosen, {name: len(members[name]) for name in CLASSES}, row, len(ids))
 
 
 def _by_row(outcomes: pa.Table) -> tuple[NDArray[np.object_], dict[str, Right]]:
@@ -87,6 +89,6 @@ def _by_row(outcomes: pa.Table) -> tuple[NDArray[np.object_], dict[str, Right]]:
 def _judged_by(right: Mapping[str, Right]) -> str | None:
     """Return the row that is compared with No-Traj, by the rule; None without one."""
     told = [one.id for one in METHODS if one.in_gallery and one.sees == "all_motion"]
-    held = [one for one in dict.fromkeys((examined().id, *told)) if one in right] if REFERENCE in right else []
-    differing = (one for one in held if (right[one] != right[REFERENCE]).any())
-    return next(differing, held[0] if held else None)
+    candidates = [one for one in dict.fromkeys((examined().id, *told)) if one in right] if REFERENCE in right else []
+    differing = (one for one in candidates if (right[one] != right[REFERENCE]).any())
+    return next(differing, candidates[0] if candidates else None)

@@ -29,7 +29,7 @@ def video_files(drawn: GalleryWindows, inputs: Inputs) -> dict[str, str]:
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for row in shown:
         rows.setdefault(row["window_id"], {})[row["variant"]] = row
-    candidates = [found[0] for held in rows.values() if (found := followed(held))]
+    candidates = [found[0] for rows_of_window in rows.values() if (found := followed(rows_of_window))]
     retrieved = keep(inputs.table("windows", ("window_id", "take_id")), "window_id", candidates)
     wanted = [row["take_id"] for row in (*shown, *retrieved)]
     takes = keep(inputs.table("takes", ("take_id", "video")), "take_id", wanted)

@@ -70,8 +70,8 @@ def three_views(paths: Sequence[Path], unit: str) -> Markup:
     line = element("line", x1=8, x2=end, y1=below, y2=below)
     parts.append(element("g", line, element("text", f"{bar:g} {unit}", class_="tick", x=8, y=below + 13), class_="bar"))
     names = ", ".join(f"{path.name} ({STYLES[path.kind]} line)" for path in paths)
-    said, size = f"Head paths from three sides: {names}", f"0 0 {3 * VIEW_PX} {VIEW_PX + 28}"
-    return element("svg", *parts, class_="paths", viewBox=size, role="img", aria_label=said)
+    description, size = f"Head paths from three sides: {names}", f"0 0 {3 * VIEW_PX} {VIEW_PX + 28}"
+    return element("svg", *parts, class_="paths", viewBox=size, role="img", aria_label=description)
 
 
 def _bar_length(extent: float) -> float:

@@ -153,8 +153,8 @@ def _title(name: str, decides: Mapping[str, Any], fallback: Mapping[str, Any]) -
 
 def _middles(window: Mapping[str, Any], facts: Facts) -> tuple[float, ...]:
     """Return the middle of every segment of a window, seconds."""
-    held = [facts.segments[one] for one in window["segment_ids"]]
-    return tuple((one["start_s"] + one["end_s"]) / 2 for one in held)
+    entries = [facts.segments[one] for one in window["segment_ids"]]
+    return tuple((one["start_s"] + one["end_s"]) / 2 for one in entries)
 
 
 def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
@@ -218,9 +218,9 @@ def _paths(
             wanted.append((kind, str(one.follows), rows[one.id]["candidate"]))
     paths, scales = [], set()
     for kind, name, window_id in wanted:
-        held = [facts.motions.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]
-        found = [row for row in held if row is not None]
-        if not found or len(found) < len(held):
+        entries = [facts.motions.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]
+        found = [row for row in entries if row is not None]
+        if not found or len(found) < len(entries):
             continue
         motions = np.array([row["motions"] for row in found], dtype=np.float64).reshape(-1, MOTIONS, DOF)
         paths.append(Path(kind, name, integrate(motions)))

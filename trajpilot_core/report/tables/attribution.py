@@ -42,12 +42,12 @@ def against(id_: str, title: str, results: Results, one: Method, *, plain: bool)
     questions = {reference: meaning for reference, meaning in one.against.items() if meaning}
 
     def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
-        own = {(m.reference, m.metric): m for m in group}
+        by_cell = {(m.reference, m.metric): m for m in group}
         return [
             TableRow(
                 reference,
                 f"minus {row_name(reference)}",
-                tuple(ResultCell(m, is_best=False) for name in open_metrics() if (m := own.get((reference, name)))),
+                tuple(ResultCell(m, is_best=False) for name in open_metrics() if (m := by_cell.get((reference, name)))),
                 bool({reference, one.id} & results.undertrained),
                 meaning,
             )

@@ -157,10 +157,10 @@ def ceiling_table(
     """
 
     def rows(group: Sequence[Ceiling]) -> list[TableRow[CeilingCell | None]]:
-        own = {(row.variant, row.metric): CeilingCell(row, state_of(row)) for row in group}
+        by_cell = {(row.variant, row.metric): CeilingCell(row, state_of(row)) for row in group}
         shown = in_order({row.variant for row in group})
         return [
-            TableRow(v, row_name(v), tuple(own.get((v, metric)) for metric in metrics), v in undertrained)
+            TableRow(v, row_name(v), tuple(by_cell.get((v, metric)) for metric in metrics), v in undertrained)
             for v in shown
         ]
 

@@ -47,7 +47,7 @@ def settings_table(cfg: ReportConfig, n_labels: int, *, is_simulated: bool) -> T
     if cfg.heads is None or cfg.corpus is None:
         return None
     title = spec_of(cfg.corpus).title
-    own: tuple[Cell, ...] = (
+    ours: tuple[Cell, ...] = (
         title if not is_simulated else f"simulated world in the layout of {title}",
         Value(n_labels, digits=0),
         f"{cfg.heads.bridge_weight:g}",
@@ -56,7 +56,7 @@ def settings_table(cfg: ReportConfig, n_labels: int, *, is_simulated: bool) -> T
         "on" if cfg.heads.decoding.is_masked else "off",
         str(cfg.heads.candidates),
     )
-    rows = [own]
+    rows = [ours]
     printed = published_settings(cfg.corpus)
     if printed and not is_simulated and cfg.released is None:
         rows.append(

@@ -78,13 +78,13 @@ def _value(row: PairDistance | ProgressShare | None, digits: int) -> Cell:
 
 def published_geometry() -> str:
     """Return the paper's distances in a sentence."""
-    held = {name: [r["value"] for r in table_rows("vjepa_geometry") if r["metric"] == name] for name in QUANTITIES}
-    said = "; ".join(f"{QUANTITIES[name]} {', '.join(values)}" for name, values in held.items() if values)
-    return f" Published, in this order, of unnamed takes: {said} (arXiv 2605.20388, appendix)."
+    by_name = {name: [r["value"] for r in table_rows("vjepa_geometry") if r["metric"] == name] for name in QUANTITIES}
+    text = "; ".join(f"{QUANTITIES[name]} {', '.join(values)}" for name, values in by_name.items() if values)
+    return f" Published, in this order, of unnamed takes: {text} (arXiv 2605.20388, appendix)."
 
 
 def published_progress() -> str:
     """Return the paper's shares in a sentence."""
     rows = table_rows("monotonicity")
-    said = ", ".join(f"H={row['horizon']} {row['value']}" for row in rows)
-    return f" Published, of 2,000 training windows each: {said} (arXiv 2605.20388, appendix)."
+    text = ", ".join(f"H={row['horizon']} {row['value']}" for row in rows)
+    return f" Published, of 2,000 training windows each: {text} (arXiv 2605.20388, appendix)."

@@ -125,12 +125,16 @@ def build_table(
 
     def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
         shown = in_order({m.variant for m in group})
-        own = {variant: {m.metric: m for m in group if m.variant == variant} for variant in shown}
+        by_variant = {variant: {m.metric: m for m in group if m.variant == variant} for variant in shown}
         return [
             TableRow(
                 variant,
                 row_name(variant),
-                tuple(ResultCell(m, _is_best(m, group, results)) for name in metrics if (m := own[variant].get(name))),
+                tuple(
+                    ResultCell(m, _is_best(m, group, results))
+                    for name in metrics
+                    if (m := by_variant[variant].get(name))
+                ),
                 variant in results.undertrained,
             )
             for variant in shown

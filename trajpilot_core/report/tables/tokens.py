@@ -103,10 +103,10 @@ def token_tables(
         "Oracle sees the head motion of the action itself: a condition, not a prediction. Means over the seeds; "
         "intervals over test videos, for one seed only." + fixed_note(classes)
     )
-    own: dict[tuple[str, str, str], list[ProbeScore]] = defaultdict(list)
+    by_cell: dict[tuple[str, str, str], list[ProbeScore]] = defaultdict(list)
     for score in found.scores:
         if score.subset == "overall":
-            own[score.space, score.row, score.metric].append(score)
+            by_cell[score.space, score.row, score.metric].append(score)
     tables = [
         Table(
             f"With TrajPilot’s token, {SPACE_WORDS[space]}",
@@ -115,7 +115,7 @@ def token_tables(
                 (
                     marked(one.name, one.id, weak),
                     one.given,
-                    *(value_cell(own[space, one.id, name], has_intervals) for name in EPIC_METRICS),
+                    *(value_cell(by_cell[space, one.id, name], has_intervals) for name in EPIC_METRICS),
                 )
                 for one in METHODS
             ),

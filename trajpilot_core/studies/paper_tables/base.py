@@ -210,14 +210,14 @@ class PaperTable:
 
     def _note(self, cells: Sequence[PaperCell], *, is_simulated: bool) -> str:
         """Return the note; that the runs are simulated is always printed."""
-        said = []
+        parts = []
         if is_simulated:
-            said.append("SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers.")
+            parts.append("SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers.")
         if self.note and cells:
-            said.append(self.note)
+            parts.append(self.note)
         if any(cell.is_undertrained for cell in cells):
-            said.append(LEGEND)
-        return " ".join([*said, self.always]).strip()
+            parts.append(LEGEND)
+        return " ".join([*parts, self.always]).strip()
 
 
 def metric_head(metric: str, printed: str = "") -> str:

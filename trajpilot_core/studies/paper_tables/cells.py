@@ -67,12 +67,12 @@ def plugins_listed(runs: Sequence[PaperRun]) -> Iterator[None]:
     Raises:
         InputError: one is not installed, or in another version; its run and name are in the message.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for run in runs:
             if run.evaluation is None:
                 continue
             try:
-                held.enter_context(listed(run.evaluation))
+                stack.enter_context(listed(run.evaluation))
             except InputError as error:
                 raise InputError(f"{run.name} was evaluated with rows or metrics of plugins: {error}") from error
         yield

@@ -48,15 +48,15 @@ def draw(
     from matplotlib.figure import Figure as Drawing
 
     cells_of_all = [*source.cells, *(cell for run in source.runs for cell in _of_atomic(run, untabled))]
-    held = [[cell for cell in cells_of_all if _is_of(cell, panel)] for panel in panels]
-    if not any(held):
+    panel_cells = [[cell for cell in cells_of_all if _is_of(cell, panel)] for panel in panels]
+    if not any(panel_cells):
         return None
     width, height = PANEL_IN
     drawing = Drawing(figsize=(width * len(panels), height + 0.6), layout="constrained")
     drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
     axes = drawing.subplots(1, len(panels), squeeze=False)[0]
     handles: dict[str, Any] = {}
-    for axis, panel, cells in zip(axes, panels, held, strict=True):
+    for axis, panel, cells in zip(axes, panels, panel_cells, strict=True):
         axis.set_title(panel.title, fontsize=8)
         if not cells:
             axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes)
@@ -64,7 +64,7 @@ def draw(
         handles = made | handles if panel.is_bars else handles | made
     shown, names = list(handles.values()), list(handles)
     drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=6, fontsize=7)
-    return drawing, _said(caption, panels, held)
+    return drawing, _said(caption, panels, panel_cells)
 
 
 def _of_atomic(run: PaperRun, metrics: tuple[str, ...]) -> list[PaperCell]:
@@ -130,15 +130,15 @@ def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[s
     return made
 
 
-def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[PaperCell]]) -> str:
+def _said(caption: str, panels: Sequence[CurvePanel], panel_cells: Sequence[Sequence[PaperCell]]) -> str:
     """Add the rows without a line to the caption."""
     absent: list[tuple[str, str]] = []
-    for panel, cells in zip(panels, held, strict=True):
+    for panel, cells in zip(panels, panel_cells, strict=True):
         for row in panel.rows:
             if not any(cell.row == row for cell in cells):
                 horizon = None if panel.is_bars else 3
                 state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
-                is_elsewhere = any(cell.row == row for others in held for cell in others)
+                is_elsewhere = any(cell.row == row for others in panel_cells for cell in others)
                 absent.append((state, f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)))
     return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{absences(absent)}"
 

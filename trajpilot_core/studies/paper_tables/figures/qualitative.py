@@ -122,9 +122,9 @@ def _strip(axis: "Axes", title: str, label: str, take_id: str, times_s: Sequence
     axis.set_title(f"{title}\n{_wrapped(label, 18)}", fontsize=6)
     axis.set_axis_off()
     pictures = [_decoded(frames[take_id, time]) for time in times_s if (take_id, time) in frames]
-    held = [picture for picture in pictures if picture is not None]
-    if held:
-        axis.imshow(np.concatenate(held), interpolation="nearest")
+    decoded = [picture for picture in pictures if picture is not None]
+    if decoded:
+        axis.imshow(np.concatenate(decoded), interpolation="nearest")
     else:
         axis.text(0.5, 0.5, "no frame", ha="center", va="center", fontsize=7, transform=axis.transAxes)
 
@@ -151,8 +151,8 @@ def _answers(axis: "Axes", one: Example) -> None:
         axis.text(-0.02 * n, row + 0.5, name, ha="right", va="center", fontsize=6.5)
         for place, step in enumerate(steps[1:-1]):
             axis.add_patch(_box(place, row, COLOURS[step.state]))
-            said = f"{step.sign} {step.text}".strip()
-            axis.text(place + 0.5, row + 0.5, _wrapped(said, max(12, 80 // n)), ha="center", va="center", fontsize=5.5)
+            text = f"{step.sign} {step.text}".strip()
+            axis.text(place + 0.5, row + 0.5, _wrapped(text, max(12, 80 // n)), ha="center", va="center", fontsize=5.5)
 
 
 def _box(place: float, row: float, colour: str) -> "Rectangle":

@@ -47,7 +47,7 @@ def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
     exact = _exact(outcomes)
     if SCORER not in exact:
         return ChosenWindows(_exactly(()), "The Scorer was not run.")
-    rivals = {row: held for row, held in exact.items() if row != SCORER and not method(row).uses_the_truth}
+    rivals = {row: members for row, members in exact.items() if row != SCORER and not method(row).uses_the_truth}
     if not rivals:
         return ChosenWindows(_exactly(()), "No other row was run.")
     other = VISION_LANGUAGE if VISION_LANGUAGE in rivals else max(rivals, key=lambda row: sum(rivals[row].values()))
@@ -66,8 +66,8 @@ def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
 
 def _exactly(windows: tuple[str, ...]) -> GalleryWindows:
     """Return windows that are all of one class: an exact Scorer is ahead of wrong rivals, mostly of No-Traj too."""
-    held = {name: windows if name == HELPED else () for name in CLASSES}
-    return GalleryWindows(held, {name: len(ids) for name, ids in held.items()}, SCORER, len(windows))
+    members = {name: windows if name == HELPED else () for name in CLASSES}
+    return GalleryWindows(members, {name: len(ids) for name, ids in members.items()}, SCORER, len(windows))
 
 
 def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:
@@ -77,4 +77,4 @@ def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:
     columns = (outcomes["variant"].to_pylist(), outcomes["window_id"].to_pylist(), right.to_pylist())
     for variant, window, is_right in zip(*columns, strict=True):
         found[variant][window] = is_right
-    return {row: held for row, held in found.items() if held}
+    return {row: members for row, members in found.items() if members}

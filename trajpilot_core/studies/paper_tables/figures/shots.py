@@ -36,21 +36,21 @@ def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
     if not cells:
         return None
     rows = list(dict.fromkeys(line.row for line in LABELS[TABLE].lines))
-    held = [row for row in rows if (row, ACCURACY) in cells]
+    scored = [row for row in rows if (row, ACCURACY) in cells]
     width, height = PANEL_IN
-    drawing = Drawing(figsize=(width * 2.6, 0.9 + 0.36 * len(held) + height * 0.2), layout="constrained")
+    drawing = Drawing(figsize=(width * 2.6, 0.9 + 0.36 * len(scored) + height * 0.2), layout="constrained")
     drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
     left, right = drawing.subplots(1, 2, sharey=True)
-    _accuracy(left, [cells[row, ACCURACY] for row in held])
-    _outcomes(right, [(cells[row, MADE], cells[row, MISSED]) for row in held])
+    _accuracy(left, [cells[row, ACCURACY] for row in scored])
+    _outcomes(right, [(cells[row, MADE], cells[row, MISSED]) for row in scored])
     for axis, title in ((left, "All shots"), (right, "Made ● and missed ○")):
         axis.set_title(title, fontsize=8)
         axis.set_xlim(-2, 102)
         axis.set_xlabel("right, %")
         axis.axvline(CHANCE, color="#8a929c", linewidth=0.8, linestyle=":")
-        axis.set_yticks(range(len(held)), [printed(row) for row in held])
-        axis.set_ylim(len(held) - 0.4, -0.6)
-    absent = [(LABELS[TABLE].lacks((row, None, "", ACCURACY)), printed(row)) for row in rows if row not in held]
+        axis.set_yticks(range(len(scored)), [printed(row) for row in scored])
+        axis.set_ylim(len(scored) - 0.4, -0.6)
+    absent = [(LABELS[TABLE].lacks((row, None, "", ACCURACY)), printed(row)) for row in rows if row not in scored]
     return drawing, CAPTION + absences(absent)
 
 

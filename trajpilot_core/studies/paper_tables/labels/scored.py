@@ -244,11 +244,11 @@ def of_endpoints(run: PaperRun) -> list[PaperCell]:
     if of_a_sample(run):
         return []
     table = run.read("vlm_rows", "endpoint_cache")
-    held = [] if table is None else table.to_pylist()
-    named = {row["row"]: row["row"] if row.get("adapter") else f"{UNTUNED}{row['row']}" for row in held}
+    records = [] if table is None else table.to_pylist()
+    named = {row["row"]: row["row"] if row.get("adapter") else f"{UNTUNED}{row['row']}" for row in records}
     return [
         plain_cell(run, ENDPOINT_CACHE, named[row["row"]], metric, float(row[metric]))
-        for row in held
+        for row in records
         if row["row"] in ENDPOINTS and not row["is_stub"]
         for metric in ("count", "percentage")
     ]
