@@ -218,7 +218,7 @@ def test_no_video_is_opened_where_report_frames_is_off(monkeypatch: pytest.Monke
     monkeypatch.setattr(qualitative, "load_facts", lambda *_: facts)
     monkeypatch.setattr(qualitative, "examples", lambda *_: [an_example()])
     monkeypatch.setattr(qualitative, "video_files", lambda *_: {"t": "t.mp4"})
-    monkeypatch.setattr(qualitative, "thumbnails", lambda jobs, *_: (opened.extend(jobs) or {}, []))
+    monkeypatch.setattr(qualitative, "frames_of", lambda jobs, *_: (opened.extend(jobs) or {}, []))
     last = LastRun(config=PipelineConfig(), data_root="/corpus", device="cpu")
     run = replace(an_atomic_run(), last=last)
     nothing = GalleryWindows({}, {})
