@@ -136,9 +136,7 @@ def _pictures(
 def _json(page: Page) -> JsonValue:
     """Return the report as JSON."""
     loaded, shares = page.loaded, shares_table(page.loaded.ceilings, page.results.undertrained)
-    records: dict[str, JsonValue] = {
-        name: json_report.records(getattr(loaded, field)) for name, field in RECORDS.items()
-    }
+    records: dict[str, JsonValue] = {name: json_report.records(getattr(loaded, name)) for name in RECORDS}
     return {
         "format": json_report.FORMAT,
         "title": page.title,
