@@ -27,7 +27,7 @@ from trajpilot_core.paper.published import published_actions
 from trajpilot_core.report import health, json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.offline import Document, Section, checks_table, latex_file
+from trajpilot_core.report.offline import Section, TablePage, checks_table, latex_file
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.report.tables.tokens import (
@@ -187,7 +187,7 @@ def warnings(found: ActionResults, released: ReleasedName | None) -> tuple[str, 
     )
 
 
-def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: ReportConfig) -> Document:
+def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: ReportConfig) -> TablePage:
     """Return the page; published figures are shown only next to encoded features of recorded clips."""
     warned = warnings(found, cfg.released)
     published = () if warned else published_tables()
@@ -201,7 +201,7 @@ def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: ReportC
         Section("health", "Data health", (health.problems(found.rejects),)),
     ]
     banner = "; ".join(warned) or protocol
-    return Document(title, banner, sections, facts(found, cfg), verdict(found), found.simulated)
+    return TablePage(title, banner, sections, facts(found, cfg), verdict(found), found.simulated)
 
 
 def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:

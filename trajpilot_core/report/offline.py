@@ -1,6 +1,6 @@
 """Offline pages, their JSON and LaTeX: one HTML file with its style, script and pictures, which makes no request.
 
-A page that is only tables and charts is one `Document`. The report of a corpus with plans has a template of its own.
+A page that is only tables and charts is one `TablePage`. The report of a corpus with plans has a template of its own.
 """
 
 import base64
@@ -63,7 +63,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Document:
+class TablePage:
     """A page of tables and charts."""
 
     title: str

@@ -12,7 +12,7 @@ from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.offline import Document, Section, checks_table, latex_file
+from trajpilot_core.report.offline import Section, TablePage, checks_table, latex_file
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
 from trajpilot_core.report.verdict import below_floors, comparison
@@ -75,7 +75,7 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
         *([Section("published", "Published values", tuple(published))] if published else []),
     ]
     note = f"{title}; {'SIMULATED, not comparable with published numbers; ' if results.is_simulated else ''}in percent"
-    document = Document(title, banner, sections, results.facts, verdict(results), results.is_simulated)
+    document = TablePage(title, banner, sections, results.facts, verdict(results), results.is_simulated)
     content = document.json(
         scores=json_report.records(results.scores),
         contrasts=json_report.records(results.contrasts),

@@ -10,7 +10,7 @@ from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.offline import Document, Section, checks_table, latex_file
+from trajpilot_core.report.offline import Section, TablePage, checks_table, latex_file
 from trajpilot_core.report.tables.names import LEGEND, marked, pose_metric_names
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
 
@@ -69,7 +69,7 @@ def documents(results: PoseResults) -> dict[str, bytes]:
         Section("claims", "The paper's claim", (claims_table(results),)),
     ]
     verdict = "" if claim is None else f"{claim.check}: {claim.verdict} ({claim.detail})."
-    document = Document(title, banner, sections, results.facts, verdict, results.is_simulated)
+    document = TablePage(title, banner, sections, results.facts, verdict, results.is_simulated)
     content = document.json(
         scores=json_report.records(results.scores),
         judgements=json_report.records(results.judgements),

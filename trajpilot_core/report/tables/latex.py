@@ -24,8 +24,8 @@ def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_inte
 
     def value(cell: ResultCell) -> Value:
         m, is_signed = cell.metric, cell.metric.reference is not None
-        ends = (m.low, m.high) if with_intervals else (None, None)
-        return Value(m.value, *ends, is_signed=is_signed, is_best=cell.is_best)
+        low, high = (m.low, m.high) if with_intervals else (None, None)
+        return Value(m.value, low, high, is_signed=is_signed, is_best=cell.is_best)
 
     parts = []
     for table in tables:

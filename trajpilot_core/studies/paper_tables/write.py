@@ -8,7 +8,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from schemas.arrow import table_of
-from trajpilot_core.report.offline import Document, Section
+from trajpilot_core.report.offline import Section, TablePage
 from trajpilot_core.report.tables.latex import floating
 from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.studies.paper_tables.base import PaperCell
@@ -46,7 +46,7 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
         made[-2].write_bytes(as_csv(rows))
         pq.write_table(rows, made[-1])
     page = out / PAGE
-    page.write_bytes(Document(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
+    page.write_bytes(TablePage(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
     return [page, *made]
 
 
