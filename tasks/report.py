@@ -1,4 +1,4 @@
-"""Last step of a stage that writes pages: a copy in `<root>/reports`, and a summary in the UI."""
+"""Last step of a stage that writes pages: a copy in `<root>/reports`, and a summary in the UI and the log."""
 
 import logging
 
@@ -27,11 +27,14 @@ def linked(path: str) -> str:
 
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
-    """Copy the report's documents to `<root>/reports`, and publish path, summary and link."""
+    """Copy the report's documents to `<root>/reports`, publish the summary with a link, log main figures and path."""
     # Imported here because it loads torch, which registering a deployment does not need.
-    from trajpilot_core.report.ui.summary import SUMMARIES
+    from trajpilot_core.report.ui.summary import SUMMARIES, main_figures
 
     path = place_documents(report, run.root)
-    publish_page("report-summary", TITLE, linked(path) + SUMMARIES[report.stage](committed_under(config, run), path))
+    committed = committed_under(config, run)
+    publish_page("report-summary", TITLE, linked(path) + SUMMARIES[report.stage](committed, path))
+    for line in main_figures(committed, report.stage):
+        LOG.info("%s", line)
     LOG.info("%-13s %s", "report", path)
     return Completed(message=f"the report is at {path}", data=path)

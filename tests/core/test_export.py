@@ -115,7 +115,7 @@ def test_what_is_not_there_and_a_folder_among_the_artifacts_are_refused(tmp_path
     run = Run(root=str(tmp_path))
     with pytest.raises(InputError, match="no table 'nonsense'; it has labels, motions"):
         export_tables(run, ["nonsense"], ("csv",), tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="lies among the artifacts"):
+    with pytest.raises(InputError, match="inside the artifacts"):
         export_tables(run, ["labels"], ("csv",), tmp_path / "artifacts" / "x")  # type: ignore[arg-type]
     assert not list(tmp_path.iterdir())
     with pytest.raises(InputError, match="no window 'v' was scored"):

@@ -1,4 +1,4 @@
-"""What a machine, a root and a corpus must have, against what is there. Nothing is changed; imports no torch."""
+"""Checks of a machine, a root and a corpus: what a run needs against what exists. Changes nothing; imports no torch."""
 
 import importlib.util
 import shutil
@@ -35,24 +35,24 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 PYTHON = (3, 11)
 VIDEO = ".mp4"
 NAMED = 3
-"""Missing things that are named."""
+"""How many missing files a finding names."""
 
 
 @dataclass(frozen=True)
 class HealthFinding:
-    """One thing that was looked at."""
+    """Result of one check."""
 
     what: str
     expected: str
     found: str
     verdict: HealthVerdict
-    """`note`: runs go on, but the user should know."""
+    """`note`: runs work, but the user should know."""
     todo: str = ""
-    """What fixes it."""
+    """How to fix it."""
 
 
 def check_python() -> HealthFinding:
-    """Look at the interpreter."""
+    """Check the version of Python."""
     expected = f">= {PYTHON[0]}.{PYTHON[1]}"
     name = f"{sys.version_info[0]}.{sys.version_info[1]} at {sys.executable}"
     if sys.version_info[:2] >= PYTHON:
@@ -61,7 +61,7 @@ def check_python() -> HealthFinding:
 
 
 def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]:
-    """Compare what is installed with what the project declares; one row where all is well, else one for each fault.
+    """Compare the installed packages with the declared ones; one row if all match, else one for each mismatch.
 
     Args:
         declared: requirements such as `numpy>=2.0`; None: those of the checkout, or of the installed project.
@@ -72,7 +72,7 @@ def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]
         wanted = [Requirement(text) for text in declared or metadata.requires(PROJECT) or []]
     except metadata.PackageNotFoundError:
         todo = "pip install -e . in the checkout"
-        return [HealthFinding("packages", f"{PROJECT} installed", "it is not", "bad", todo)]
+        return [HealthFinding("packages", f"{PROJECT} installed", "not installed", "bad", todo)]
     needed = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
     bad = []
     for one in needed:
@@ -83,28 +83,28 @@ def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]
         if found == "absent" or not one.specifier.contains(found.split("+")[0], prereleases=True):
             expected, todo = str(one.specifier) or "installed", "pip install -r requirements.lock"
             bad.append(HealthFinding(f"package {one.name}", expected, found, "bad", todo))
-    return bad or [HealthFinding("packages", f"{len(needed)} as declared", "all there", "ok")]
+    return bad or [HealthFinding("packages", f"{len(needed)} as declared", "all installed", "ok")]
 
 
 def check_device(device: str) -> HealthFinding:
-    """Look for a GPU that torch can use.
+    """Check for a GPU that torch can use.
 
     Args:
-        device: auto, cpu, cuda or cuda:<number>, as a run would be given it.
+        device: auto, cpu, cuda or cuda:<number>, as for a run.
     """
     build = "absent" if importlib.util.find_spec("torch") is None else metadata.version("torch")
     try:
         used = resolve_device(device)
     except InputError as error:
         return HealthFinding("GPU", f"one, for --device {device}", f"torch {build}; {gpus()}", "bad", str(error))
-    expected = "one that torch can use" if device.startswith("cuda") else "none is needed; used where it is"
+    expected = "one that torch can use" if device.startswith("cuda") else "optional; used if there is one"
     idle = used == "cpu" and device == "auto" and gpus() != "no driver"
     todo = "install the CUDA build of torch to use it" if idle else ""
     return HealthFinding("GPU", expected, f"{used}; torch {build}; {gpus()}", "note" if idle else "ok", todo)
 
 
 def gpus() -> str:
-    """State what the driver shows."""
+    """List the GPUs that the driver reports."""
     try:
         return "; ".join(asked_driver("name,memory.total")) or "no driver"
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -112,7 +112,7 @@ def gpus() -> str:
 
 
 def asked_driver(fields: str, form: str = "") -> list[str]:
-    """Return what nvidia-smi says of every GPU, a line each; nothing without a driver.
+    """Return what nvidia-smi prints for each GPU, one line each; empty without a driver.
 
     Args:
         fields: as its option `--query-gpu` names them.
@@ -121,18 +121,18 @@ def asked_driver(fields: str, form: str = "") -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
-    asked = [tool, f"--query-gpu={fields}", f"--format=csv,noheader{form}"]
-    done = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=30)
+    arguments = [tool, f"--query-gpu={fields}", f"--format=csv,noheader{form}"]
+    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=30)
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
 def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> list[HealthFinding]:
-    """Compare what stages took of memory, GPU and disk when they last ran with what is free here; stops no run.
+    """Compare the memory, GPU memory and disk space of the last run of each stage with what is free; stops no run.
 
     Args:
-        needs: stage -> its last note, scaled; None: it never ran below the root.
-        device: `cpu`, `cuda` or `cuda:<number>`; the whole memory of a GPU counts.
-        root: folder or address; of an object store no room is known.
+        needs: stage -> what it last used, scaled; None: it never ran below the root.
+        device: `cpu`, `cuda` or `cuda:<number>`; the total memory of the GPU is compared.
+        root: folder or address; the free space of an object store is unknown.
     """
     kinds = {"memory": free_memory()}
     if device.startswith("cuda"):
@@ -149,7 +149,7 @@ def _compared(kind: str, needs: Mapping[str, Needs | None], found: int | None, r
     known = [] if most is None else [f"{size_text(took[most])} for {most}, by its last run"]
     what, expected = {"gpu": "GPU memory"}.get(kind, kind), "; ".join([*known, *([unknown] if n_unknown else [])])
     if found is None:
-        return HealthFinding(what, expected, "this system does not say", "note")
+        return HealthFinding(what, expected, "unknown on this system", "note")
     if most is None or took[most] <= found:
         return HealthFinding(what, expected, f"{size_text(found)} free", "ok")
     todo = f"free some, `{command('gc', '--root', shown(Path(root)))}` for one, or choose another --root"
@@ -158,7 +158,7 @@ def _compared(kind: str, needs: Mapping[str, Needs | None], found: int | None, r
 
 
 def gpu_memory(device: str) -> int | None:
-    """Return the bytes of memory of a GPU as the driver lists them; None where it does not.
+    """Return the memory of a GPU in bytes as the driver reports it; None where it does not.
 
     Args:
         device: `cuda` or `cuda:<number>`.
@@ -170,19 +170,19 @@ def gpu_memory(device: str) -> int | None:
 
 
 def check_root(address: str) -> list[HealthFinding]:
-    """Look at the folder that a run writes to, which need not exist yet: permission, and who else is at it."""
+    """Check the folder that a run writes to, which need not exist yet: permissions, and whether a run holds it."""
     if "://" in address:
         try:
             open_folder(address)
         except (InputError, StoreError) as error:
-            return [HealthFinding("root", "an answer", "none", "bad", str(error))]
-        return [HealthFinding("root", "can be written", f"{address}: only a run finds out", "note")]
+            return [HealthFinding("root", "reachable", "no answer", "bad", str(error))]
+        return [HealthFinding("root", "writable", f"{address}: not checked before a run", "note")]
     root, place = Path(address), existing_folder(Path(address))
     try:
         with tempfile.TemporaryFile(dir=place):
-            found = [HealthFinding("root", f"{place} can be written", "it can", "ok")]
+            found = [HealthFinding("root", f"{place} is writable", "yes", "ok")]
     except OSError as error:
-        return [HealthFinding("root", f"{place} can be written", str(error.strerror), "bad", "fix its permissions")]
+        return [HealthFinding("root", f"{place} is writable", str(error.strerror), "bad", "fix its permissions")]
     return [*found, *(_holder(root) if root.exists() else [])]
 
 
@@ -191,13 +191,13 @@ def _holder(root: Path) -> Iterator[HealthFinding]:
         with root_lock(str(root), 0.0):
             return
     except StoreIOError as error:
-        yield HealthFinding("run", "none is at work", str(error), "bad", "fix its permissions")
+        yield HealthFinding("run", "no other run at work", str(error), "bad", "fix its permissions")
     except StoreError as error:
-        yield HealthFinding("run", "none is at work", str(error), "note", "a second run waits for it")
+        yield HealthFinding("run", "no other run at work", str(error), "note", "a second run waits for it")
 
 
 def check_corpus(data_root: str, config: IngestConfig) -> list[HealthFinding]:
-    """Look at the corpus: the takes that its metadata name, and the files of theirs that are there.
+    """Check the corpus: which of the files that its metadata name exist.
 
     Args:
         data_root: folder or address.
@@ -208,27 +208,27 @@ def check_corpus(data_root: str, config: IngestConfig) -> list[HealthFinding]:
         corpus = open_corpus(data_root)
         return _listed(corpus, spec, spec.listing(corpus, config))
     except (InputError, StoreError, OSError) as error:
-        unusable = HealthFinding("data root", f"a download of {config.corpus}", "it cannot be used", "bad", str(error))
+        unusable = HealthFinding("data root", f"a download of {config.corpus}", "unusable", "bad", str(error))
     return [unusable, *(_kinds(corpus, spec) if corpus is not None else ())]
 
 
 def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFinding]:
-    """Look for the files of the takes that the metadata name; ingest ends where an annotation file is missing."""
+    """Look for the files of all takes that the metadata name; ingest fails if an annotation file is missing."""
     folders, download = Folders(corpus), spec.download
     videos = [path for path in listed.files if path.lower().endswith(VIDEO)]
     needed = [path for path in listed.files if path not in {*videos, *download.dispensable}]
     n_takes = len(videos) if listed.n_takes is None else listed.n_takes
     absent = [path for path in needed if not folders.is_there(path)]
-    found = [_share("annotations", len(needed), absent, "download them; ingest needs each", is_needed=True)]
+    found = [_share("annotations", len(needed), absent, "download them; ingest needs all of them", is_needed=True)]
     if n_takes and not videos:
         by_metadata = f"{n_takes:,} takes by their metadata alone"
         found.append(HealthFinding("videos", "none (ingest.video=none)", by_metadata, "ok"))
     else:
         absent = [path for path in videos if not folders.is_there(path)]
-        found.append(_share("videos", len(videos), absent, "download them; ingest rejects such takes"))
+        found.append(_share("videos", len(videos), absent, "download them; ingest rejects takes without a video"))
     if download.pose_file is not None:
         poses = sum(path.endswith(download.pose_file) for path in listed.present)
-        todo = "takes without one are used without trajectory only"
+        todo = "takes without one are used without a trajectory"
         found.append(_share("pose files", n_takes, [""] * (n_takes - poses), todo))
     if listed.leftovers:
         named = f"{len(listed.leftovers):,}: {', '.join(listed.leftovers[:NAMED])}"
@@ -237,17 +237,17 @@ def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFin
 
 
 def _share(what: str, expected: int, missing: Sequence[str], todo: str, *, is_needed: bool = False) -> HealthFinding:
-    """Report how many of some files are there; none at all stops a run, and where each is needed, one."""
+    """Report how many files exist; a run stops if none does, or, with `is_needed`, if any is missing."""
     there = expected - len(missing)
     if not missing:
         return HealthFinding(what, f"{expected:,}", f"{there:,}", "ok")
     names = ", ".join(filter(None, missing[:NAMED]))
-    named = f"{there:,}; missing for one: {names}" if names else f"{there:,}"
+    named = f"{there:,}; missing, for example: {names}" if names else f"{there:,}"
     return HealthFinding(what, f"{expected:,}", named, "bad" if is_needed or there == 0 else "note", todo)
 
 
 def _kinds(corpus: Corpus, spec: CorpusSpec) -> Iterator[HealthFinding]:
-    """Report for each kind of file that a download begins with whether it is there."""
+    """Report for each kind of file that a download starts with whether it exists."""
     folders = Folders(corpus)
     for kind in spec.download.kinds:
         try:

@@ -1,6 +1,6 @@
-"""What the stages of a run need from outside the store, looked at before the first of them begins.
+"""Checks what the stages of a run need from outside the store, before the first of them starts.
 
-A stage that runs for hours may stand before one whose weights are the wrong ones. Everything here takes seconds.
+A stage that runs for hours can come before one with wrong weights. Everything here takes seconds.
 """
 
 import tempfile
@@ -24,33 +24,33 @@ from trajpilot_core.store.history import current_manifests
 
 SENTENCE = "C opens the door"
 MOST_ON_CPU = 400_000_000
-"""Parameters of a video encoder that a CPU loads and tries in seconds."""
+"""Parameters of a video encoder that a CPU loads and tests in seconds."""
 
 
 def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> None:
-    """Refuse a run that would fail later for want of weights.
+    """Refuse a run that would fail later because weights are missing or wrong.
 
     Args:
         config: of the run.
         run: of the run.
-        names: the stages that it asks for.
+        names: the selected stages.
 
     Raises:
-        InputError: everything that stops the run, with what to do.
+        InputError: lists everything that stops the run, and how to fix it.
     """
     bad = [one for one in preflight(config, run, names) if one.verdict == "bad"]
     if bad:
         faults = "; ".join(f"{one.what}: {one.found}, expected {one.expected}; {one.todo}" for one in bad)
-        raise InputError(f"nothing was begun, the run would fail later: {faults}")
+        raise InputError(f"not started, because the run would fail later: {faults}")
 
 
 def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> list[HealthFinding]:
-    """Look at what the asked stages need and have no output for: weights, and one trial of each encoder.
+    """Check what the selected stages without an output need: weights, and one trial of each encoder.
 
     Args:
         config: of the run.
         run: of the run.
-        names: the stages that it asks for.
+        names: the selected stages.
     """
     stages = stages_of(config)
     outputs = current_manifests(open_folder(run.root, run.protocols), stages)
@@ -80,7 +80,7 @@ def try_encoders(config: PipelineConfig, device: str, names: Collection[str]) ->
 
 
 def try_video(cfg: FeatureConfig, device: str) -> HealthFinding:
-    """Encode one clip of noise with the video encoder; a large one is not tried on a CPU."""
+    """Encode one clip of noise with the video encoder; a large encoder is not tried on a CPU."""
     what, expected = "trial of features", f"one clip through {cfg.model}"
     if device == "cpu" and cfg.model in VJEPA_SIZES and n_parameters(cfg.model, "2.0") > MOST_ON_CPU:
         return HealthFinding(what, expected, "not tried: it takes minutes on a CPU", "note")

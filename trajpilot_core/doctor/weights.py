@@ -1,4 +1,4 @@
-"""What the weights that a run names must be, against the files that are there. Nothing is loaded; imports no torch."""
+"""Checks the files of the weights that a run names, without loading them. Imports no torch."""
 
 import hashlib
 import importlib.util
@@ -20,20 +20,20 @@ from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_
 from trajpilot_core.store.corpus_files import file_names, open_corpus
 
 ZIP = b"PK\x03\x04"
-"""First bytes of a file of torch; safetensors begins with the length of its header."""
+"""First bytes of a torch file; a safetensors file starts with the length of its header."""
 HEADER_BYTES = 100 << 20
 READERS = ("trajectories", "video_motions", "features", "text_bank")
-"""Stages that load weights which no other stage has made."""
+"""Stages that load weights from outside the store."""
 
 
 def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> list[HealthFinding]:
-    """Look for the weights that the settings of some stages name; a pinned file is read and hashed."""
-    asked = [config.trajectories] if "trajectories" in stages else []
+    """Check the weights that the settings of some stages name; a pinned file is read and hashed."""
+    motions = [config.trajectories] if "trajectories" in stages else []
     has_second = config.pose_sources.is_asked or config.action_token.is_asked
-    asked += [config.video_motions] if "video_motions" in stages and has_second else []
-    weights = dict.fromkeys(one.pi3 for one in asked if "pi3" in one.sources())
+    motions += [config.video_motions] if "video_motions" in stages and has_second else []
+    weights = dict.fromkeys(one.pi3 for one in motions if "pi3" in one.sources())
     found = [finding for cfg in weights for finding in check_pose_weights(cfg)]
-    wanted = [f"poses of {name}" for one in asked for name in one.sources() if name != "aria"]
+    wanted = [f"poses of {name}" for one in motions for name in one.sources() if name != "aria"]
     wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
     if config.ingest.video == "none" and wanted:
         todo = (
@@ -52,18 +52,18 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
 
 
 def check_released(config: PipelineConfig) -> HealthFinding:
-    """Look whether the corpus publishes the features that are to be read, and whether the run can say what they are."""
-    own, spec = config.features, spec_of(config.ingest.corpus)
+    """Check whether the corpus publishes the configured features, and whether the run supports them."""
+    features, spec = config.features, spec_of(config.ingest.corpus)
     known = ", ".join(one.name for one in spec.released) or "none"
-    if own.released not in known.split(", ") or config.pose_sources.is_asked:
-        todo = "set features.source=encoded: pages of shots, of pose sources and of other corpora do not know them yet"
-        return HealthFinding("released features", f"read of {spec.title}: {known}", own.released, "bad", todo)
-    said = f"{RELEASED_WIDTHS[own.released]} numbers a row; no weights, no decoder"
-    return HealthFinding("released features", own.released, said, "ok")
+    if features.released not in known.split(", ") or config.pose_sources.is_asked:
+        todo = "set features.source=encoded: shots, pose sources and other corpora do not support released features"
+        return HealthFinding("released features", f"read of {spec.title}: {known}", features.released, "bad", todo)
+    description = f"{RELEASED_WIDTHS[features.released]} numbers a row; no weights, no decoder"
+    return HealthFinding("released features", features.released, description, "ok")
 
 
 def check_released_files(config: PipelineConfig, data_root: str) -> list[HealthFinding]:
-    """Look for files of released features below a corpus root, where they are to be read; takes are not looked up."""
+    """Check for files of released features below a corpus root; single takes are not checked."""
     if config.features.source != "released":
         return []
     released = RELEASED[config.features.released]
@@ -78,34 +78,34 @@ def check_released_files(config: PipelineConfig, data_root: str) -> list[HealthF
 
 
 def check_pose_weights(cfg: Pi3Config) -> list[HealthFinding]:
-    """Look for the package of Pi3 and its weights; what a hub has is not asked."""
+    """Check for the package pi3 and its weights; a hub is not queried."""
     instead = "or choose trajectories.source=odometry"
     found = []
     if importlib.util.find_spec("pi3") is None:
-        found.append(HealthFinding("package pi3", "installed", "it is not", "bad", f"{INSTALL}, {instead}"))
+        found.append(HealthFinding("package pi3", "installed", "not installed", "bad", f"{INSTALL}, {instead}"))
     what, expected = "weights of trajectories", cfg.model
     path, hub = local_weights(cfg), cfg.hub or HUBS[cfg.model]
     if path is None and cfg.revision is not None:
-        return [*found, HealthFinding(what, expected, f"{hub} at {cfg.revision}: only a run finds out", "note")]
+        return [*found, HealthFinding(what, expected, f"{hub} at {cfg.revision}: not checked before a run", "note")]
     if path is None:
         todo = f"set trajectories.pi3.weights to a folder with {WEIGHTS_FILE} of {hub} (docs/models.md), {instead}"
-        return [*found, HealthFinding(what, expected, "not named", "bad", todo)]
+        return [*found, HealthFinding(what, expected, "not set", "bad", todo)]
     if not path.is_file():
-        todo = f"it is not there; download {WEIGHTS_FILE} of {hub}"
+        todo = f"file not found; download {WEIGHTS_FILE} of {hub}"
         return [*found, HealthFinding(what, expected, str(path), "bad", todo)]
     return [*found, _whole(what, expected, path, cfg.weights_sha256, "trajectories.pi3.weights_sha256")]
 
 
 def check_video_weights(cfg: FeatureConfig) -> HealthFinding:
-    """Look at the video encoder's checkpoint: is it there, whole, of this model, and the one that is pinned?"""
+    """Check that the video encoder's checkpoint exists, is complete, is of this model, and is the pinned one."""
     spec = video_encoder_spec(cfg)
     what, expected = "weights of features", f"{spec.title} for {cfg.model}"
     if cfg.checkpoint is None:
         todo = "set features.checkpoint to the weights (docs/models.md)"
-        return HealthFinding(what, expected, "not named", "bad", todo)
+        return HealthFinding(what, expected, "not set", "bad", todo)
     path = Path(cfg.checkpoint)
     if not path.is_file():
-        return HealthFinding(what, expected, str(path), "bad", "it is not there; docs/models.md gives the address")
+        return HealthFinding(what, expected, str(path), "bad", "file not found; docs/models.md gives its address")
     fault = None if format_fault(path) else spec.file_fault(cfg, path)
     if fault is not None:
         return HealthFinding(what, expected, f"{_named(path)}: {fault[0]}", "bad", fault[1])
@@ -118,7 +118,7 @@ def _named(path: Path) -> str:
 
 
 def _whole(what: str, expected: str, path: Path, sha256: str | None, setting: str) -> HealthFinding:
-    """Return whether a file of weights is whole, and the one that a setting pins by its digest."""
+    """Check that a file of weights is complete, and has the digest that a setting pins."""
     fault = format_fault(path)
     if fault is not None:
         return HealthFinding(what, expected, f"{_named(path)}: {fault}", "bad", "download it again")
@@ -132,16 +132,16 @@ def _whole(what: str, expected: str, path: Path, sha256: str | None, setting: st
 
 
 def check_text_weights(cfg: TextConfig) -> HealthFinding:
-    """Look at the text encoder's folder; what a hub has is not asked."""
+    """Check the text encoder's folder; a hub is not queried."""
     spec = text_encoder_spec(cfg)
     what, expected = "weights of text_bank", spec.name
     if spec.on_hub and cfg.model is not None and not is_local(cfg):
-        return HealthFinding(what, expected, f"{cfg.model} at {cfg.revision}: only a run finds out", "note")
+        return HealthFinding(what, expected, f"{cfg.model} at {cfg.revision}: not checked before a run", "note")
     try:
         folder = model_folder(cfg)
         weights = spec.weights(folder)
     except InputError as error:
-        return HealthFinding(what, expected, str(cfg.model or "not named"), "bad", str(error))
+        return HealthFinding(what, expected, str(cfg.model or "not set"), "bad", str(error))
     missing = [name for name in spec.tokenizer if not (folder / name).is_file()]
     if not weights or missing:
         lacking = ", ".join(missing) or "model.safetensors"
@@ -153,17 +153,17 @@ def check_text_weights(cfg: TextConfig) -> HealthFinding:
 
 
 def format_fault(path: Path) -> str | None:
-    """Return what is wrong with the beginning of a file of weights, for its suffix; None: nothing."""
+    """Return what is wrong with the format of a file of weights, judged by its suffix and header; None: nothing."""
     with path.open("rb") as file:
         head = file.read(8)
         if path.suffix != ".safetensors":
-            return None if head.startswith(ZIP) else "no zip file of torch"
+            return None if head.startswith(ZIP) else "not a torch zip file"
         length = int.from_bytes(head, "little")
         if length > min(HEADER_BYTES, path.stat().st_size):
-            return "no safetensors file"
+            return "not a safetensors file"
         try:
             header = parse_json(file.read(length), path.name)
             ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
         except (InputError, AttributeError, LookupError, TypeError, ValueError, OverflowError):
-            return "no safetensors file"
-    return None if 8 + length + max(ends, default=0) == path.stat().st_size else "not whole"
+            return "not a safetensors file"
+    return None if 8 + length + max(ends, default=0) == path.stat().st_size else "truncated"

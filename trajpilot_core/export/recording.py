@@ -1,6 +1,6 @@
 """A window as a recording for rerun (.rrd), on one timeline: frames, head path, trajectories, labels.
 
-rerun-sdk is the extra `viz` (docs/decisions/dependencies.md). Nothing is sent anywhere: the SDK writes a file.
+rerun-sdk is the extra `viz` (docs/decisions/dependencies.md). The SDK only writes a file and sends nothing.
 """
 
 import base64
@@ -19,7 +19,7 @@ TIMELINE = "video_time"
 """Seconds of the take's video."""
 FRAMES_HZ = 4.0
 SIDE_PX = 320
-"""Frames are squashed to this square, as those that the encoder sees are to theirs."""
+"""Frames are squashed to a square of this side, like those that the encoder sees."""
 COLOURS = {TRUE: (27, 110, 243), "retrieved": (150, 150, 150), "chosen": (230, 120, 20)}
 SUFFIX = ".rrd"
 
@@ -41,16 +41,16 @@ def write_recording(shown: ShownWindow, data_root: str, warning: str, target: Pa
 
     Args:
         shown: the window.
-        data_root: where the video lies; frames are taken from a folder of this machine only.
-        warning: what has to stand next to it; empty where the corpus was recorded.
+        data_root: folder of the video; frames are read from a local folder only.
+        warning: notice for the recording; empty for a recorded corpus.
         target: the file, which ends in .rrd.
-        root: of the run, in whose artifacts nothing may be written.
+        root: of the run; nothing is written into its artifacts.
 
     Returns:
         What could not be shown, with the reason.
 
     Raises:
-        InputError: rerun-sdk is not installed, or the file lies among the artifacts.
+        InputError: rerun-sdk is not installed, or the file is inside the artifacts.
     """
     rr = sdk()
     refuse_inside(root, target)
@@ -67,9 +67,9 @@ def write_recording(shown: ShownWindow, data_root: str, warning: str, target: Pa
             recording.log("video", rr.EncodedImage(contents=jpeg, media_type="image/jpeg"))
         _log_path(rr, recording, shown)
         _log_trajectories(rr, recording, shown)
-        for said in shown.said:
-            recording.set_time(TIMELINE, duration=said.time_s)
-            recording.log(f"labels/{said.who}", rr.TextLog(said.text))
+        for label in shown.said:
+            recording.set_time(TIMELINE, duration=label.time_s)
+            recording.log(f"labels/{label.who}", rr.TextLog(label.text))
         recording.flush()
         recording.disconnect()
     return missing
@@ -84,7 +84,7 @@ def _log_path(rr: Any, recording: Any, shown: ShownWindow) -> None:
 
 
 def _log_trajectories(rr: Any, recording: Any, shown: ShownWindow) -> None:
-    """Log the trajectories of the middle steps from where these begin, all from one origin."""
+    """Log the trajectories of the middle steps from their beginning, all from one origin."""
     recording.set_time(TIMELINE, duration=shown.middle_s)
     for one in shown.trajectories:
         name = f"{one.kind}: {one.window_id} ({shown.unit})"
@@ -99,9 +99,9 @@ def frames_of(shown: ShownWindow, data_root: str) -> tuple[list[tuple[float, byt
         (time, JPEG) in order, and why there are none, or fewer.
     """
     if not data_root:
-        return [], ["no frames: the run does not say where its videos lie; give --data"]
+        return [], ["no frames: the folder of the videos is unknown; give --data"]
     if "://" in data_root:
-        return [], ["no frames: they are taken from a local data root only"]
+        return [], ["no frames: they are read from a local data root only"]
     times_s = tuple(np.arange(shown.start_s, shown.end_s, 1 / FRAMES_HZ).tolist())
     made, rejects = thumbnails([Wanted(shown.take_id, f"{data_root}/{shown.video}", times_s)], SIDE_PX, 1)
     uris = [(time_s, made[shown.take_id, time_s].uri) for time_s in times_s]

@@ -1,4 +1,4 @@
-"""Tables of a finished run as Parquet and CSV, with a record of what they are; nothing below the root is written."""
+"""Tables of a finished run as Parquet and CSV, with a record that describes them. Writes nothing below the root."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ SCORED = ("evaluation", "probe", "outcome", "pose_sources", "action_token")
 """Stages whose tables are results, predictions among them."""
 RECORD = "export.json"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A cell that begins so is a formula to programs for spreadsheets; an apostrophe in front makes it a text."""
+"""A spreadsheet reads a cell with such a first character as a formula; a leading apostrophe makes it text."""
 
 
 class ExportedTable(Record):
@@ -37,17 +37,17 @@ class ExportedTable(Record):
 
 
 class Export(Record):
-    """What a folder of exported tables holds; `export.json` there."""
+    """Contents of a folder of exported tables, written as `export.json`."""
 
     format: Literal["trajpilot export 1"] = "trajpilot export 1"
     root: str
     warning: str
-    """What has to stand next to every number; empty where the corpus was recorded."""
+    """Notice that belongs next to every number; empty for a recorded corpus."""
     tables: tuple[ExportedTable, ...]
 
 
 def default_tables(run: OpenRun) -> list[str]:
-    """Return the names of the tables that are exported unless others are asked for: results, ids, rejects."""
+    """Return the names of the tables that are exported by default: results, ids, rejects."""
     return [
         name for name, stage in run.tables().items() if name in INGESTED or stage in SCORED or name.endswith(".rejects")
     ]
@@ -60,16 +60,16 @@ def export_tables(run: OpenRun, names: Sequence[str], formats: Sequence[TableFor
         run: the finished run.
         names: of its tables.
         formats: one file each.
-        out: the folder; files of before are replaced.
+        out: the folder; existing files are replaced.
 
     Raises:
-        InputError: a table is not there, or the folder lies below the root.
+        InputError: a table does not exist, or the folder is inside the artifacts.
         StoreError: a table is damaged.
     """
-    held = run.tables()
-    unknown = [name for name in names if name not in held]
+    stage_of = run.tables()
+    unknown = [name for name in names if name not in stage_of]
     if unknown:
-        raise InputError(f"{run.root} has no table {unknown[0]!r}; it has {', '.join(sorted(held))}")
+        raise InputError(f"{run.root} has no table {unknown[0]!r}; it has {', '.join(sorted(stage_of))}")
     refuse_inside(run.root, out)
     with naming_failures("make the folder", out):
         out.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def export_tables(run: OpenRun, names: Sequence[str], formats: Sequence[TableFor
         for file in files:
             with replaced(out / file) as fresh:
                 write_csv(table, fresh) if file.endswith(".csv") else table.write_parquet(fresh)
-        made = run.outputs[held[name]]
+        made = run.outputs[stage_of[name]]
         exported.append(
             ExportedTable(
                 name=name,
@@ -98,13 +98,13 @@ def export_tables(run: OpenRun, names: Sequence[str], formats: Sequence[TableFor
 
 
 def refuse_inside(root: str, out: Path) -> None:
-    """Refuse to write among the artifacts of a run.
+    """Refuse to write inside the artifacts of a run.
 
     Raises:
-        InputError: the folder lies below `artifacts` of the root.
+        InputError: the folder is below `artifacts` of the root.
     """
     if "://" not in root and resolved(out).is_relative_to(resolved(Path(root) / "artifacts")):
-        raise InputError(f"{out} lies among the artifacts of {root}; give a folder outside of them with --out")
+        raise InputError(f"{out} is inside the artifacts of {root}; give another folder with --out")
 
 
 @contextmanager

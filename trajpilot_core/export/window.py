@@ -49,7 +49,7 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class ShownWindow:
-    """All that a recording shows of one window, but its frames."""
+    """What a recording shows of one window, except its frames."""
 
     window_id: str
     take_id: str
@@ -70,7 +70,7 @@ class ShownWindow:
 
 
 def first_window(run: TableSource) -> str:
-    """Return the window that is shown unless one is named: of the longest, the first by id with an open gate, or any.
+    """Return the default window: of the longest ones, the first by id with an open gate; without one, the first.
 
     Raises:
         InputError: no window was scored.
@@ -84,7 +84,7 @@ def first_window(run: TableSource) -> str:
 
 
 def shown_window(run: TableSource, window_id: str) -> ShownWindow:
-    """Gather what a recording shows of a scored window.
+    """Collect what a recording shows of a scored window.
 
     Args:
         run: the finished run.
@@ -104,32 +104,32 @@ def shown_window(run: TableSource, window_id: str) -> ShownWindow:
     ids = [segment for row in windows.values() for segment in row["segment_ids"]]
     segments = _by_segment(run.table("segments"), ids)
     motions = _by_segment(run.table("motions"), ids)
-    own = [segments[segment] for segment in windows[window_id]["segment_ids"]]
-    (take,) = run.table("takes").filter(pl.col("take_id") == own[0]["take_id"]).to_dicts()
-    times_s, path_m = _head_path(own, motions)
+    steps = [segments[segment] for segment in windows[window_id]["segment_ids"]]
+    (take,) = run.table("takes").filter(pl.col("take_id") == steps[0]["take_id"]).to_dicts()
+    times_s, path_m = _head_path(steps, motions)
     scales = {row["scale"] for row in motions.values()}
     return ShownWindow(
         window_id=window_id,
         take_id=take["take_id"],
         video=take["video"],
-        start_s=own[0]["start_s"],
-        end_s=own[-1]["end_s"],
-        middle_s=own[1]["start_s"],
+        start_s=steps[0]["start_s"],
+        end_s=steps[-1]["end_s"],
+        middle_s=steps[1]["start_s"],
         path_times_s=times_s,
         path_m=path_m,
         unit="m" if scales == {"metric"} else "arbitrary scale",
         trajectories=_trajectories({TRUE: window_id, **candidates}, windows, motions),
-        said=_said(own, rows, dict(run.table("labels").select("label_id", "label").iter_rows())),
+        said=_said(steps, rows, dict(run.table("labels").select("label_id", "label").iter_rows())),
     )
 
 
 def _candidates(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return `retrieved` and `chosen` -> the window that the first row without, and with, a gate followed."""
-    held = {row["variant"]: row["candidate"] for row in rows}
+    entries = {row["variant"]: row["candidate"] for row in rows}
     found: dict[str, str] = {}
     for one in sorted(METHODS, key=lambda one: one.gate is not None):
-        if one.follows and held.get(one.id):
-            found.setdefault("retrieved" if one.gate is None else "chosen", held[one.id])
+        if one.follows and entries.get(one.id):
+            found.setdefault("retrieved" if one.gate is None else "chosen", entries[one.id])
     return found
 
 
@@ -139,26 +139,26 @@ def _by_segment(table: pl.DataFrame, ids: Sequence[str]) -> dict[str, dict[str, 
 
 def _motions_of(segment_ids: Sequence[str], motions: Mapping[str, Mapping[str, Any]]) -> Array | None:
     """Return (S, 16, 6) motions; None where a segment has none."""
-    held = [motions.get(segment) for segment in segment_ids]
-    rows = [row["motions"] for row in held if row is not None]
-    if not rows or len(rows) < len(held):
+    entries = [motions.get(segment) for segment in segment_ids]
+    rows = [row["motions"] for row in entries if row is not None]
+    if not rows or len(rows) < len(entries):
         return None
     return np.array(rows, np.float64).reshape(-1, MOTIONS, DOF)
 
 
-def _head_path(own: Sequence[Mapping[str, Any]], motions: Mapping[str, Mapping[str, Any]]) -> tuple[Array, Array]:
-    """Return the times (P,) and positions (P, 3) of the head over a window; pauses between segments stand still."""
-    moved = _motions_of([row["segment_id"] for row in own], motions)
+def _head_path(steps: Sequence[Mapping[str, Any]], motions: Mapping[str, Mapping[str, Any]]) -> tuple[Array, Array]:
+    """Return the times (P,) and positions (P, 3) of the head over a window; the head stands still between segments."""
+    moved = _motions_of([row["segment_id"] for row in steps], motions)
     if moved is None:
         return np.empty(0), np.empty((0, 3))
-    knots = [np.linspace(row["start_s"], row["end_s"], KNOTS)[1:] for row in own]
-    return np.concatenate([[own[0]["start_s"]], *knots]), integrate(moved)
+    knots = [np.linspace(row["start_s"], row["end_s"], KNOTS)[1:] for row in steps]
+    return np.concatenate([[steps[0]["start_s"]], *knots]), integrate(moved)
 
 
 def _trajectories(
     wanted: Mapping[str, str], windows: Mapping[str, Mapping[str, Any]], motions: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Trajectory, ...]:
-    """Integrate the middle motions of the windows that are there with all of them."""
+    """Integrate the middle motions of the windows that have all of them."""
     found = []
     for kind, window_id in wanted.items():
         moved = _motions_of(windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1], motions)
@@ -168,13 +168,13 @@ def _trajectories(
 
 
 def _said(
-    own: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
+    steps: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], labels: Mapping[str, str]
 ) -> tuple[SaidLabel, ...]:
     """Return the true label at the start of each step, and what the rows of the gallery answered there."""
     shown = [one.id for one in METHODS if one.in_gallery]
-    found = [SaidLabel(step["start_s"], TRUE, labels.get(step["label_id"], step["label_id"])) for step in own]
+    found = [SaidLabel(step["start_s"], TRUE, labels.get(step["label_id"], step["label_id"])) for step in steps]
     for row in rows:
         if row["variant"] in shown:
-            for step, decoded in zip(own, row["decoded_ids"], strict=True):
+            for step, decoded in zip(steps, row["decoded_ids"], strict=True):
                 found.append(SaidLabel(step["start_s"], row["variant"], labels.get(decoded, decoded)))
     return tuple(sorted(found))

@@ -23,6 +23,13 @@ OURS = {"viterbiplannet": "viterbi_plan_net", "mAcc": "Mid mAcc"}
 """Row or metric as the tables name it -> as we do, where that differs."""
 CLOSED_ATOMIC = "egoexo4d_atomic_closed"
 """What the numbers of the running text call the 1,165 classes of atomic descriptions."""
+HEADROOM_FIELDS = {
+    "same_step_recall": "same_step_recall",
+    "any_step_recall": "any_step_recall",
+    "cosine_local": "endpoint_cosine",
+    "cosine_random": "endpoint_cosine_random",
+}
+"""Quantity of retrieval_headroom -> field of `schemas.results.Headroom`."""
 
 ANTICIPATION, GOAL_SEEN, GOAL_MASKED = (
     "atomic_anticipation_full",

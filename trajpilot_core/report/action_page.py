@@ -1,14 +1,13 @@
 """The report of a corpus without plans: what the attentive probe anticipates. Source: docs/decisions/epic-probe.md.
 
-The page, `report.json` and both LaTeX files hold the same tables; nothing of a simulated world stands next to the
-paper's numbers.
+The page, `report.json` and both LaTeX files contain the same tables; the paper's numbers are never shown next to those
+of a simulated world.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pydantic import JsonValue
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
@@ -28,10 +27,11 @@ from trajpilot_core.paper.published import published_actions
 from trajpilot_core.report import health, json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.offline import Section, render_document
+from trajpilot_core.report.offline import Section, TablePage, checks_table, latex_file
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.report.tables.tokens import (
+    SPACE_WORDS,
     Classes,
     TokenResults,
     classes_of,
@@ -41,27 +41,27 @@ from trajpilot_core.report.tables.tokens import (
     token_tables,
     value_cell,
 )
+from trajpilot_core.report.verdict import below_floors, comparison, too_small
 
 NAMES = {"probe": "attentive probe", "majority": "most frequent five"}
 ORDER = ("majority", "probe")
 FLOOR = "majority"
+DECIDES = "Action"
+"""Metric of the first sentence."""
 MODELS: Mapping[str, tuple[str, ...]] = {"probe": (), **TOKEN_MODELS}
 """Learned row -> the predictors behind it."""
-SPACE_TITLES = {
-    "challenge": "every tested clip, as the challenge scores",
-    "trained_pairs": "clips whose pair of verb and noun training has, as V-JEPA 2 scores",
-}
+SCORED_AS = {"challenge": "as the challenge scores", "trained_pairs": "as V-JEPA 2 scores"}
 TEMPORAL = (
-    "Tokens are averages over the patches of each tubelet: another protocol than that of the published probe, which "
-    "reads every patch and V-JEPA 2's predicted tokens."
+    "Tokens are averages over the patches of each tubelet. This is another protocol than that of the published probe, "
+    "which reads every patch and V-JEPA 2's predicted tokens."
 )
 EVERY_PATCH = (
-    "Tokens are every patch of a clip and those of one predicted tubelet, as of the published probe; of its "
-    "augmentation the random gap and the part of the picture."
+    "Tokens are every patch of a clip and those of one predicted tubelet, as for the published probe; of its "
+    "augmentation, the random gap and the random crop are used."
 )
 ROWS = (
-    "Tokens are rows of released features, the one nearest to the middle of each equal part of a clip, of those inside "
-    "it; nothing was predicted ahead."
+    "Tokens are rows of released features: of the rows inside a clip, the one nearest to the middle of each of its "
+    "equal parts. Nothing was predicted ahead."
 )
 NOT_RUN = "not run: TrajPilot’s token in the probe (rows No-Traj, Scorer, Oracle and their controls)"
 
@@ -77,7 +77,7 @@ class ActionResults:
     takes: pa.Table
     segments: pa.Table
     tokens: TokenResults | None = None
-    """Of the rows with TrajPilot's token; None where they were not asked for."""
+    """Results of the rows with TrajPilot's token; None where they were not requested."""
 
     @property
     def judgements(self) -> list[Judgement]:
@@ -92,7 +92,7 @@ class ActionResults:
 
     @property
     def simulated(self) -> bool:
-        """Return whether any video was simulated; the takes say so themselves."""
+        """Whether any video was simulated, read from the takes."""
         return SIMULATED in self.takes["corpus"].to_pylist()
 
 
@@ -129,37 +129,66 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
         ]
         for has_intervals in (True, False)
     )
-    lines = facts(found, cfg)
-    document: dict[str, JsonValue] = {
-        "format": json_report.FORMAT,
-        "title": f"TrajPilot on {where}",
-        "simulated": found.simulated,
-        "facts": [*lines],
-        "scores": json_report.records([*found.scores, *(found.tokens.scores if found.tokens else ())]),
-        "judgements": json_report.records(found.judgements),
-        "tables": [table.json() for table in tables],
-    }
-    if found.tokens is not None:
-        document["contrasts"] = json_report.records(found.tokens.contrasts)
-    note = "".join(f"% {one}\n" for one in warnings(found, cfg.released))
+    notes = warnings(found, cfg.released)
+    document = page(f"TrajPilot on {where}", found, tables, cfg)
+    contrasts = {"contrasts": json_report.records(found.tokens.contrasts)} if found.tokens is not None else {}
+    content = document.json(
+        format=json_report.FORMAT,
+        scores=json_report.records([*found.scores, *(found.tokens.scores if found.tokens else ())]),
+        judgements=json_report.records(found.judgements),
+        tables=[table.json() for table in tables],
+        **contrasts,
+    )
     return {
-        "report.html": page(f"TrajPilot on {where}", found, tables, lines, cfg),
-        "report.json": json_report.dump(json_report.finite(document)),
-        "metrics.tex": (note + "\n".join(table.latex() for table in plain)).encode(),
-        "metrics_intervals.tex": (note + "\n".join(table.latex() for table in tables)).encode(),
+        "report.html": document.html(),
+        "report.json": content,
+        "metrics.tex": latex_file(plain, *notes),
+        "metrics_intervals.tex": latex_file(tables, *notes),
     }
+
+
+def verdict(found: ActionResults) -> str:
+    """Return what a retrieved trajectory adds to the probe; without tokens, how far the probe gets."""
+    weak, below = found.undertrained, below_floors(found.judgements)
+    pairs = () if found.tokens is None else found.tokens.contrasts
+    gain = next((one for one in pairs if (one.row, one.against, one.metric) == ("scorer", "no_traj", DECIDES)), None)
+    if gain is not None:
+        rows = (gain.against, gain.row)
+        return comparison(
+            (TOKEN_NAMES[gain.row], TOKEN_NAMES[gain.against]),
+            f"{DECIDES} (class-mean recall of the best five)",
+            (gain.difference, gain.low, gain.high),
+            [TOKEN_NAMES[row] for row in rows if row in weak],
+            [TOKEN_NAMES[row] for row in rows if row in below],
+            is_simulated=found.simulated,
+        )
+    place = ("challenge", "overall", DECIDES)
+    of_row = {
+        row: value_cell(
+            [one for one in found.scores if (one.space, one.subset, one.metric, one.row) == (*place, row)], True
+        )
+        for row in ORDER
+    }
+    if not found.scores:
+        return ""
+    where = "In this simulated world" if found.simulated else "On the videos that were scored"
+    text = (
+        f"{where}, the {NAMES['probe']} reaches {of_row['probe']} % of {DECIDES} (class-mean recall of the best five); "
+        f"answering the {NAMES[FLOOR]} reaches {of_row[FLOOR]} %."
+    )
+    return f"{too_small(['the ' + NAMES['probe']])} {text}" if found.simulated and "probe" in below else text
 
 
 def warnings(found: ActionResults, released: ReleasedName | None) -> tuple[str, ...]:
-    """Return what has to stand above the figures; nothing of recorded clips that were encoded."""
+    """Return the notices above the figures; empty for recorded clips that were encoded."""
     return (
         *((WARNING,) if found.simulated else ()),
         *((f"{released}: {released_note(released)}",) if released else ()),
     )
 
 
-def page(title: str, found: ActionResults, tables: Sequence[Table], lines: Sequence[str], cfg: ReportConfig) -> bytes:
-    """Render the page; published figures stand next to encoded features of recorded clips alone."""
+def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: ReportConfig) -> TablePage:
+    """Return the page; published figures are shown only next to encoded features of recorded clips."""
     warned = warnings(found, cfg.released)
     published = () if warned else published_tables()
     trained = [("probe", found.curves), *(found.tokens.trainings() if found.tokens is not None else ())]
@@ -169,9 +198,10 @@ def page(title: str, found: ActionResults, tables: Sequence[Table], lines: Seque
         Section("results", "What follows a clip", (*tables, *published), text=protocol),
         Section("checks", "Checks", (checks_table(found.judgements),)),
         Section("training", "Training", charts=tuple(drawn)),
-        Section("health", "Data health", (rejects_table(found.rejects),)),
+        Section("health", "Data health", (health.problems(found.rejects),)),
     ]
-    return render_document(title, "; ".join(warned) or protocol, lines, sections)
+    banner = "; ".join(warned) or protocol
+    return TablePage(title, banner, sections, facts(found, cfg), verdict(found), found.simulated)
 
 
 def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
@@ -200,7 +230,7 @@ def result_tables(
     note += fixed_note(classes) + (f" {LEGEND}" if weak.intersection(NAMES) else "")
     return [
         Table(
-            f"Anticipation, {SPACE_TITLES[space]}",
+            f"Anticipation, {SPACE_WORDS[space]}, {SCORED_AS[space]}",
             ("set", "row", *metric_columns(classes), "clips, classes of actions"),
             tuple(_row(scores, space, subset, row, has_intervals, weak) for subset in SUBSETS for row in ORDER),
             note,
@@ -214,9 +244,9 @@ def result_tables(
 def _row(
     scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, has_intervals: bool, weak: frozenset[str]
 ) -> tuple[Cell, ...]:
-    own = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
-    cells = [value_cell([one for one in own if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
-    sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in own if one.metric == "Action"), "")
+    of_row = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
+    cells = [value_cell([one for one in of_row if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
+    sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in of_row if one.metric == "Action"), "")
     return (subset, marked(NAMES[row], row, weak), *cells, sizes)
 
 
@@ -229,16 +259,3 @@ def published_tables() -> tuple[Table, ...]:
         for row, found in values.items()
     )
     return (Table("Published (arXiv 2605.20388, EPIC-KITCHENS-100), another protocol", ("row", *metrics), rows),)
-
-
-def checks_table(checks: Sequence[Judgement]) -> Table:
-    """Return the checks of every training."""
-    return Table("Checks", ("check", "verdict", "what was seen"), tuple((c.check, c.verdict, c.detail) for c in checks))
-
-
-def rejects_table(rejects: Mapping[str, pa.Table]) -> Table:
-    """Return what was rejected, by stage and code."""
-    rows = tuple(
-        (found.stage, found.code, str(found.n_units), found.meaning, found.action) for found in health.problems(rejects)
-    )
-    return Table("Rejects", ("stage", "code", "rows lost", "meaning", "to do"), rows)

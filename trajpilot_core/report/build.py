@@ -1,4 +1,4 @@
-"""Put the report together: read the tables, draw, render."""
+"""Builds the report: reads the tables, draws, renders."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.report import json_report
-from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
 from trajpilot_core.report.gallery.load import draw_gallery, load_facts, load_threshold, video_files
 from trajpilot_core.report.gallery.windows import Example, examples
 from trajpilot_core.report.limits import limits
@@ -25,12 +25,28 @@ from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
 from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import LEGEND
 from trajpilot_core.report.tables.results import Results, all_tables, results_of
-from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of, with_faults
+from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of
+
+RECORDS = (
+    "metrics",
+    "ceilings",
+    "judgements",
+    "gate",
+    "headroom",
+    "shuffles",
+    "samplings",
+    "decoding",
+    "mask_coverage",
+    "pair_distances",
+    "progress_shares",
+    "vlm_counts",
+)
+"""Fields of `Loaded` that report.json has under the same names."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that the stage writes."""
+    """The output of the stage."""
 
     documents: Mapping[str, bytes]
     rejects: Sequence[Reject]
@@ -38,17 +54,17 @@ class Report:
 
 
 def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
-    """Build all documents; `runtime`: where the videos lie, and how many decoders may run."""
+    """Build all documents; `runtime`: the folder of the videos, and the number of decoders."""
     steps = CountedSteps(runtime.progress, after=3)
-    steps.begin("reads the tables")
+    steps.begin("reading the tables")
     loaded = load(inputs, stages)
     results = results_of(loaded.metrics, loaded.judgements)
     drawn = draw_gallery(inputs, cfg)
     shown = examples(drawn, load_facts(drawn, inputs), load_threshold(inputs))
     files = video_files(drawn, inputs) if cfg.frames else {}
-    steps.begin("decodes the frames of the gallery")
+    steps.begin("decoding the frames of the gallery")
     pictures, rejects = _pictures(shown, files, cfg, runtime)
-    steps.begin("writes the pages")
+    steps.begin("writing the pages")
     reason = next((row.detail for row in loaded.judgements if row.check == NO_CEILING), "")
     bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason, undertrained=results.undertrained)
     n_labels = loaded.labels.num_rows
@@ -86,20 +102,20 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
 
 def _verdict(loaded: Loaded, results: Results, cfg: ReportConfig, bounds: Ceilings) -> DerivedVerdict:
     """Derive the first sentence of the page, failed checks included."""
-    found = verdict_of(
+    return verdict_of(
         results,
         simulated=loaded.simulated,
         has_heads=cfg.heads is not None,
         is_broken=bounds.state == "broken",
         gate=loaded.gate,
+        judgements=loaded.judgements,
     )
-    return with_faults(found, loaded.judgements)
 
 
 def _pictures(
     shown: Sequence[Example], files: Mapping[str, str], cfg: ReportConfig, runtime: Runtime
 ) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
-    """Decode the frames of the gallery, of its windows and of the retrieved ones, one job per video."""
+    """Decode the frames of the gallery's windows and of the retrieved ones, one job per video."""
     times: dict[str, set[float]] = {}
     for example in shown:
         times.setdefault(example.take_id, set()).update(example.times_s)
@@ -109,12 +125,7 @@ def _pictures(
         reason = Thumbnail(None, "frames are shown for a local data root only")
         return {(take, time): reason for take in files for time in times.get(take, ())}, []
     absent = {take for take in times if take not in files}
-    wanted = [
-        Wanted(take, f"{runtime.data_root}/{file}", tuple(sorted(times[take])))
-        for take, file in sorted(files.items())
-        if take in times and file
-    ]
-    made, rejects = thumbnails(wanted, cfg.thumbnail_px, runtime.workers)
+    made, rejects = frames_of(times, files, runtime.data_root, cfg.thumbnail_px, runtime.workers)
     without = [take for take in times if not files.get(take, "absent")]
     made |= {(take, time): Thumbnail(None, NO_VIDEO) for take in without for time in times[take]}
     if cfg.frames:
@@ -123,31 +134,21 @@ def _pictures(
 
 
 def _json(page: Page) -> JsonValue:
-    """The report for programs."""
+    """Return the report as JSON."""
     loaded, shares = page.loaded, shares_table(page.loaded.ceilings, page.results.undertrained)
+    records: dict[str, JsonValue] = {name: json_report.records(getattr(loaded, name)) for name in RECORDS}
     return {
         "format": json_report.FORMAT,
         "title": page.title,
         "simulated": loaded.simulated,
         "facts": dict(page.facts),
         "verdict": page.verdict.json(),
-        "metrics": json_report.records(loaded.metrics),
+        **records,
+        "endpoint_cache": json_report.records(loaded.endpoint_scores),
         "tables": [json_report.table_json(table) for table in page.tables],
         "settings": None if page.settings is None else page.settings.json(),
-        "ceilings": json_report.records(loaded.ceilings),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
         **({} if shares is None else {"reached_shares": shares.json()}),
-        "judgements": json_report.records(loaded.judgements),
-        "gate": json_report.records(loaded.gate),
-        "headroom": json_report.records(loaded.headroom),
-        "shuffles": json_report.records(loaded.shuffles),
-        "samplings": json_report.records(loaded.samplings),
-        "decoding": json_report.records(loaded.decoding),
-        "mask_coverage": json_report.records(loaded.mask_coverage),
-        "pair_distances": json_report.records(loaded.pair_distances),
-        "progress_shares": json_report.records(loaded.progress_shares),
-        "vlm_counts": json_report.records(loaded.vlm_counts),
-        "endpoint_cache": json_report.records(loaded.endpoint_scores),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
         "absent_rows": absent_rows(page.results),

@@ -1,4 +1,4 @@
-"""What the stages committed under one root, and the corpus that they were given: what pictures are drawn from."""
+"""The committed outputs of the stages under one root: what pictures and summaries are made from."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,35 +16,35 @@ from trajpilot_core.store.manifest import current_manifest, stage_folder, verifi
 from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import table_file
 
-WARNING = "SIMULATED WORLD: says nothing about real recordings, not to be set next to published figures"
+WARNING = "SIMULATED WORLD: no evidence about real recordings, not comparable with published figures"
 
 
 @dataclass(frozen=True)
 class Committed:
-    """The outputs that count now, and where they were made from."""
+    """The current outputs of a root, and the settings of the run."""
 
     folder: Folder
     config: PipelineConfig
     run: RunOptions
 
     def table(self, stage: str, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a committed table, verified; StoreError where there is none."""
+        """Read a committed table, verified. Raises StoreError if there is none."""
         return read_table(table_file(self.folder, stage, self._entry(stage, name)), columns)
 
     def some_shards(self, stage: str, name: str, n: int, columns: Sequence[str]) -> list[pa.Table]:
-        """Read at most `n` takes' shares of a sharded table, evenly spaced among those with rows; no more is opened."""
+        """Read at most `n` shards of a sharded table, evenly spaced among those with rows; no others are opened."""
         files = [file for file in self._entry(stage, name).files if file.rows]
         chosen = [files[i * len(files) // n] for i in range(n)] if len(files) > n else files
         return [read_table(verified_file(self.folder, stage_folder(stage), file), columns) for file in chosen]
 
     def about(self, stage: str, name: str) -> Mapping[str, str]:
-        """Return what an entry of models says of all of them, verified."""
+        """Return the description that an entry of models has of all of them, verified."""
         first, *_ = self._entry(stage, name).files
-        said: Mapping[str, str] = json.loads(verified_bytes(self.folder, stage_folder(stage), first))
-        return said
+        about: Mapping[str, str] = json.loads(verified_bytes(self.folder, stage_folder(stage), first))
+        return about
 
     def warning(self) -> str:
-        """Return what stands above results of a simulated corpus or on released features; else it is empty."""
+        """Return the notice for results of a simulated corpus or on released features; empty for others."""
         simulated = SIMULATED in self.table("ingest", "takes", ("corpus",))["corpus"].to_pylist()
         features = self.config.features
         released = f"{features.released}: {released_note(features.released)}" if features.source == "released" else ""
@@ -58,5 +58,5 @@ class Committed:
 
 
 def committed_under(config: PipelineConfig, run: RunOptions) -> Committed:
-    """Return what the stages committed under the root of a run."""
+    """Return the committed outputs under the root of a run."""
     return Committed(open_folder(run.root, run.protocols), config, run)

@@ -1,93 +1,52 @@
-"""Data health: what went in, what came out of every stage, and why the rest did not."""
+"""Data health: the rows in and out of every stage, and the reasons of the rejected ones."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.rejects import RejectCode
+from trajpilot_core.report.tables.table import Cell, Table
 
 SPLITS = ("train", "dev", "test")
 SAMPLES = 2
+"""Examples of each kind of reject."""
+WINDOW = re.compile(r"window (\S+): ")
+"""Start of the detail of a WINDOW_INCOMPLETE."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """All rejects of one stage with one code."""
-
-    stage: str
-    code: str
-    severity: str
-    meaning: str
-    action: str
-    n_rows: int
-    n_units: int
-    n_takes: int
-    samples: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Flow:
-    """Rows in and out of one stage."""
-
-    stage: str
-    unit: str
-    n_in: int
-    n_lost: int
-    n_out: int
-
-
-@dataclass(frozen=True)
-class Count:
-    """One line of the table of counts."""
-
-    what: str
-    per_split: tuple[int, ...]
-    total: int
-
-
-def problems(rejects: Mapping[str, pa.Table]) -> list[Problem]:
-    """Group the rejects of all stages by stage and code, heaviest first within a stage.
+def problems(rejects: Mapping[str, pa.Table]) -> Table:
+    """Return the rejects of all stages by stage and code, heaviest first within a stage.
 
     Args:
         rejects: stage -> table with the columns of `schemas.rejects.Reject`.
     """
-    found = []
+    rows: list[tuple[Cell, ...]] = []
     for stage, table in rejects.items():
-        rows = [
-            _problem(stage, RejectCode(code), table.filter(pc.equal(table["code"], code)))
-            for code in sorted(pc.unique(table["code"]).to_pylist())
-        ]
-        found += sorted(rows, key=lambda row: (-row.n_units, -row.n_rows, row.code))
-    return found
+        groups = []
+        for code in sorted(pc.unique(table["code"]).to_pylist()):
+            found = table.filter(pc.equal(table["code"], code))
+            groups.append((-_units(found), -found.num_rows, code, found))
+        rows += [_problem(stage, RejectCode(code), found) for *_, code, found in sorted(groups, key=lambda g: g[:3])]
+    header = ("stage", "code", "severity", "meaning", "what to do", "found", "rows lost", "takes", "examples")
+    return Table("Problems with the input", header, tuple(rows))
 
 
-def _problem(stage: str, code: RejectCode, rows: pa.Table) -> Problem:
+def _problem(stage: str, code: RejectCode, rows: pa.Table) -> tuple[Cell, ...]:
     """Summarise the rejects of one stage and code."""
-    samples = sorted(
-        {f"{take}: {detail}" for take, detail in zip(rows["take"].to_pylist(), rows["detail"].to_pylist(), strict=True)}
-    )[:SAMPLES]
-    return Problem(
-        stage,
-        code.value,
-        code.severity,
-        code.meaning,
-        code.action,
-        rows.num_rows,
-        int(pc.sum(rows["n_units"]).as_py() or 0),
-        len(pc.unique(rows["take"])),
-        tuple(samples),
-    )
+    details = zip(rows["take"].to_pylist(), rows["detail"].to_pylist(), strict=True)
+    samples = sorted({f"{take}: {detail}" for take, detail in details})[:SAMPLES]
+    numbers = (rows.num_rows, _units(rows), len(pc.unique(rows["take"])))
+    return (stage, code.value, code.severity, code.meaning, code.action, *(f"{n:,}" for n in numbers), "; ".join(samples))
 
 
-WINDOW = re.compile(r"window (\S+): ")
-"""How the detail of a WINDOW_INCOMPLETE begins."""
+def _units(rejects: pa.Table) -> int:
+    return int(pc.sum(rejects["n_units"]).as_py() or 0)
 
 
 def lost_units(rejects: Mapping[str, pa.Table]) -> dict[str, int]:
-    """Return stage -> units lost there; a window that several stages miss counts once, at the first of them.
+    """Return stage -> rejected units; a window that several stages reject counts once, at the first of them.
 
     Args:
         rejects: stage -> table with the columns of `schemas.rejects.Reject`, in the order of the stages.
@@ -102,26 +61,27 @@ def lost_units(rejects: Mapping[str, pa.Table]) -> dict[str, int]:
             name = found[1] if found else row["detail"]
             fresh += 0 if name in seen else row["n_units"]
             seen.add(name)
-        lost[stage] = fresh + int(pc.sum(table.filter(pc.invert(is_window))["n_units"]).as_py() or 0)
+        lost[stage] = fresh + _units(table.filter(pc.invert(is_window)))
     return lost
 
 
-def flows(kept: Mapping[str, tuple[str, int]], rejects: Mapping[str, pa.Table]) -> list[Flow]:
+def flows(kept: Mapping[str, tuple[str, int]], rejects: Mapping[str, pa.Table]) -> Table:
     """Return rows in, lost and out per stage; in = out + lost, as the store checks at every commit.
 
     Args:
         kept: stage -> (unit, rows that came out).
         rejects: stage -> rejects table.
     """
-    lost = {stage: int(pc.sum(table["n_units"]).as_py() or 0) for stage, table in rejects.items()}
-    return [
-        Flow(stage, unit, n_out + lost.get(stage, 0), lost.get(stage, 0), n_out)
+    lost = {stage: _units(table) for stage, table in rejects.items()}
+    rows = tuple(
+        (stage, unit, *(f"{n:,}" for n in (n_out + lost.get(stage, 0), lost.get(stage, 0), n_out)))
         for stage, (unit, n_out) in kept.items()
-    ]
+    )
+    return Table("Rows in and out, per stage", ("stage", "unit", "in", "lost", "out"), rows)
 
 
-def counts(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> list[Count]:
-    """Count takes, segments and windows (per horizon too) by split.
+def counts(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> Table:
+    """Return the numbers of takes, segments and windows (per horizon too) by split.
 
     Args:
         takes: column split.
@@ -131,13 +91,13 @@ def counts(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> list[Count
     rows = [_count("takes", takes), _count("action segments", segments), _count("planning windows", windows)]
     for horizon in sorted(pc.unique(windows["horizon"]).to_pylist()):
         rows.append(_count(f"windows with H = {horizon}", windows.filter(pc.equal(windows["horizon"], horizon))))
-    return rows
+    return Table("Counts by split", ("", *SPLITS, "all"), tuple(rows))
 
 
-def _count(what: str, table: pa.Table) -> Count:
+def _count(what: str, table: pa.Table) -> tuple[Cell, ...]:
     """Count the rows of a table by split."""
     found = {row["values"]: row["counts"] for row in pc.value_counts(table["split"]).to_pylist()}
-    return Count(what, tuple(found.get(split, 0) for split in SPLITS), table.num_rows)
+    return (what, *(f"{n:,}" for n in (*(found.get(split, 0) for split in SPLITS), table.num_rows)))
 
 
 def unseen_share(labels: pa.Table) -> float:

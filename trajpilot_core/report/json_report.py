@@ -17,7 +17,7 @@ PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
 
 
 def finite(value: JsonValue) -> JsonValue:
-    """Replace infinite numbers by null, which JSON has, in nested values."""
+    """Replace infinite numbers in nested values by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -31,7 +31,7 @@ def records(rows: Sequence[Record]) -> list[JsonValue]:
 
 
 def table_json(table: GroupedTable[ResultCell]) -> JsonValue:
-    """Return a printed table: every cell by its key, with its text and the number behind it."""
+    """Return a printed table: every cell with its key, its text and its number."""
     return {
         "id": table.id,
         "title": table.title,
@@ -64,7 +64,7 @@ def script_json(value: JsonValue) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of the libraries that decide the numbers; absent ones are left out."""
+    """Return the versions of the libraries that affect the numbers; missing ones are left out."""
     found = {}
     for name in PACKAGES:
         try:

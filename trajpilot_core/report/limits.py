@@ -1,4 +1,6 @@
-"""The limits of a run in words, filled from its data: what the numbers do not show."""
+"""The limits of a run as sentences, derived from its data: what the numbers do not show."""
+
+from collections.abc import Sequence
 
 from schemas.config import ReportConfig
 from schemas.released import released_note
@@ -18,95 +20,98 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConf
     """Return the sentences that this run's data call for.
 
     Args:
-        loaded: the tables; every claim among its checks that does not hold becomes a sentence.
-        ceilings: what is said of the ceilings; the sentence stands here unless all are kept.
+        loaded: the tables; every claim among its checks that does not hold is named.
+        ceilings: their headline is one of the limits unless all are kept.
         cfg: settings of the report, which name the run that models come from.
     """
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
     unseen_percent = health.unseen_share(loaded.labels)
-    said = [_world(loaded.simulated), *_origins(cfg), *_released(cfg)]
+    sentences = [_world(loaded.simulated), *_origins(cfg), *_released(cfg)]
     if "" in loaded.takes["video"].to_pylist():
-        said.append(
-            "No video was read: lengths of takes are those that the metadata state, where one is off its video by a "
-            "frame the head motion is a thirtieth of a second off, and a take whose video is damaged counts like any."
+        sentences.append(
+            "No video was read: the lengths of takes come from the metadata. Where one differs from its video by a "
+            "frame, the head motion is off by a thirtieth of a second. Takes with damaged videos are not detected."
         )
     if cfg.windows_per_horizon is not None:
-        said.append(
+        sentences.append(
             f"Every row was scored on a sample of at most {cfg.windows_per_horizon} test windows of each horizon "
-            "(vlm.windows_per_horizon): set no number of this page next to one of all windows."
+            "(vlm.windows_per_horizon): do not compare its numbers with those of all windows."
         )
     if ceilings.state != "kept":
-        said.append(ceilings.headline)
+        sentences.append(ceilings.headline)
     if n_takes < MIN_CLUSTERS:
-        said.append(f"Only {n_takes} test takes were scored: fewer than {MIN_CLUSTERS} give no interval at all.")
+        sentences.append(f"Only {n_takes} test takes were scored: fewer than {MIN_CLUSTERS} give no interval at all.")
     elif n_takes < FEW_TAKES:
-        said.append(
+        sentences.append(
             f"Only {n_takes} test takes were scored: intervals over fewer than {FEW_TAKES} takes are too narrow."
         )
     seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
-    said.append(f"{seeds} trained: the intervals hold the spread over takes, never the spread between trainings.")
-    claims = [one for one in loaded.judgements if one.check.startswith(("claim: ", "demo: "))]
-    said += [_claim(one) for one in claims if one.verdict != "holds"]
+    sentences.append(f"{seeds} trained: the intervals cover the spread over takes, not the spread between trainings.")
+    sentences += _claims([one for one in loaded.judgements if one.check.startswith(("claim: ", "demo: "))])
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
-        said.append(f"UNDERTRAINED rows prove nothing, neither for nor against: {', '.join(weak)}.")
+        sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
     if unseen_percent > 0:
-        said.append(f"{unseen_percent:.1f} % of the test steps have a label that no training segment has.")
+        sentences.append(f"{unseen_percent:.1f} % of the test steps have a label that no training segment has.")
     n_lost = sum(lost.values())
     if n_lost:
         stages = ", ".join(f"{stage} {n}" for stage, n in lost.items() if n)
-        said.append(f"{n_lost} rows were lost to rejects ({stages}); they are in none of the numbers.")
+        sentences.append(f"{n_lost} rows were rejected ({stages}); they are part of no number.")
     if any(row["scale"] == "arbitrary" for row in loaded.poses):
-        said.append(
-            "Some head motions have an arbitrary scale (estimated from video): lengths in metres mean nothing there."
+        sentences.append(
+            "Some head motions have an arbitrary scale (estimated from video): their lengths in metres have no meaning."
         )
-    said.append(
+    sentences.append(
         "Oracle is given the true head motion of the window. It is a condition, not an upper bound: the Scorer "
-        "reads the labels of retrieved windows and chooses among many plans, and may lie above it."
+        "reads the labels of retrieved windows and chooses among many plans, and can be above it."
     )
-    return said
+    return sentences
 
 
 def _world(simulated: bool) -> str:
     """State where the numbers come from."""
     if simulated:
         return (
-            "The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers say how this "
-            "implementation behaves in that world; they say nothing about people, and cannot be compared with the "
-            "paper's."
+            "The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers describe how "
+            "this implementation behaves in that world. They are no evidence about people and cannot be compared with "
+            "the paper's."
         )
-    return "The numbers hold for the released split that was scored and for the takes whose files were on disk."
+    return "The numbers apply to the released split that was scored and to the takes whose files were on disk."
 
 
 def _origins(cfg: ReportConfig) -> list[str]:
-    """State which models come from another run; nothing where none does."""
+    """State which models come from another run; empty where none does."""
     taken = {"E_tau": cfg.alignment_from, "the initial weights of the predictors": cfg.predictor_from}
     parts = [f"{what} from {run.place} (sha256 {run.sha256[:12]})" for what, run in taken.items() if run is not None]
     if not parts:
         return []
-    return [f"Models of another run: {' and '.join(parts)}. What that run was fitted on counts as training data here."]
+    return [f"Models of another run: {' and '.join(parts)}. Its training data counts as training data here."]
 
 
 def _released(cfg: ReportConfig) -> list[str]:
-    """State what features that a corpus released do not show; nothing where videos were encoded."""
+    """State the limits of features that a corpus released; empty where videos were encoded."""
     if cfg.released is None:
         return []
     return [
         f"Appearance is {cfg.released}: {released_note(cfg.released)}. A row of such a file is longer than many "
-        "segments and then shows what lies before and after them, the next step of a Start included; the column "
-        "overhang_s of the features says by how much. A file that is shifted by a row looks like a good one."
+        "segments. It then also covers what happens before and after them, including the step after Start; the column "
+        "overhang_s of the features gives the excess. A file that is shifted by one row cannot be detected."
     ]
 
 
-def _claim(judgement: Judgement) -> str:
-    """Print a claim that does not hold."""
-    claim = judgement.check.split(": ", 1)[1]
+def _claims(judgements: Sequence[Judgement]) -> list[str]:
+    """Print the claims that do not hold; those with the same reason share a sentence."""
     how = {
-        "fails": "was not seen here",
-        "undecided": "is undecided here, intervals hold zero",
+        "fails": "not seen here",
+        "undecided": "undecided here, intervals include zero",
         "underpowered": "cannot be judged, a row is too far below what can be known",
         "confounded by training": "cannot be judged, one row has learned more of what it could than the other",
         "undertrained": "cannot be judged, a model is UNDERTRAINED",
         "not run": "could not be checked",
-    }[judgement.verdict]
-    return f"“{claim[0].upper()}{claim[1:]}” {how}. {judgement.detail}."
+    }
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for one in judgements:
+        if one.verdict != "holds":
+            claim = one.check.split(": ", 1)[1]
+            by_reason.setdefault((one.verdict, one.detail), []).append(f"“{claim[0].upper()}{claim[1:]}”")
+    return [f"{'; '.join(claims)}: {how[verdict]}. {detail}." for (verdict, detail), claims in by_reason.items()]

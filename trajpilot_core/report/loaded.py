@@ -1,4 +1,4 @@
-"""What the report reads of the evaluation and the corpus, and what it says of them in its header."""
+"""The tables that the report reads, and the sentences of its header that are derived from them."""
 
 import math
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from trajpilot_core.report.tables.table import number
 
 @dataclass(frozen=True)
 class Loaded:
-    """The small tables, as records, and of the large ones the columns that are counted."""
+    """The small tables as records, and the counted columns of the large ones."""
 
     metrics: list[Metric]
     ceilings: list[Ceiling]
@@ -51,7 +51,7 @@ class Loaded:
     decoding: list[DecodingChoice]
     mask_coverage: list[MaskCoverage]
     pair_distances: list[PairDistance]
-    """Empty, as the next ones, where the stage `diagnostics` is not among those of the run."""
+    """Empty, like the next one, without the stage `diagnostics`."""
     progress_shares: list[ProgressShare]
     curves: list[tuple[str, list[CurvePoint]]]
     rejects: dict[str, pa.Table]
@@ -61,19 +61,19 @@ class Loaded:
     windows: pa.Table
     motions: pa.Table
     vlm_counts: list[VlmCount]
-    """Empty, as the next one, where no vision-language model was asked."""
+    """Empty, like the next one, where no vision-language model was queried."""
     endpoint_scores: list[EndpointScore]
     outputs: dict[str, tuple[str, int]]
-    """Stage that drops rows -> what one row of it is, and how many came out."""
+    """Stage that drops rows -> the unit of its rows, and how many came out."""
 
     @property
     def simulated(self) -> bool:
-        """Return whether any take was simulated; the takes say so themselves, no setting can hide it."""
+        """Whether any take was simulated, read from the takes: no setting can hide it."""
         return SIMULATED in self.takes["corpus"].to_pylist()
 
     @property
     def scored(self) -> tuple[int, int]:
-        """Windows and takes that were scored."""
+        """Numbers of scored windows and takes."""
         pooled = [m for m in self.metrics if m.pooling == "sample" and m.cluster == "take"]
         return max((m.n_windows for m in pooled), default=0), max((m.n_takes for m in pooled), default=0)
 
@@ -127,7 +127,7 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
 
 
 def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
-    """Name the corpus; a simulated one never carries the name of the real one alone."""
+    """Name the corpus; a simulated one is never named like the real one."""
     names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
     title = spec_of(cfg.corpus).title if cfg.corpus else names
     title = f"{title}, closed vocabulary" if cfg.is_closed else title
@@ -136,7 +136,7 @@ def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
 
 
 def caption(loaded: Loaded, cfg: ReportConfig) -> str:
-    """Caption of every LaTeX table: what was measured on what."""
+    """Return the caption of every LaTeX table: what was measured on what."""
     takes = max((m.n_takes for m in loaded.metrics), default=0)
     where = corpus_title(loaded, cfg)
     if loaded.simulated:
@@ -147,7 +147,7 @@ def caption(loaded: Loaded, cfg: ReportConfig) -> str:
 
 
 def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str, str]]:
-    """What ran, on what: the header of the page."""
+    """Return what ran on what: the header of the page."""
     windows, takes = loaded.scored
     n = cfg.windows_per_horizon
     subset = "" if n is None else f" (a sample: at most {n} of each horizon, for every row)"
@@ -170,7 +170,7 @@ def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str
 
 
 def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
-    """State in one sentence what shuffling the middle trajectories does, over all derangements."""
+    """Return a sentence on what shuffling the middle trajectories does, over all derangements."""
     if not rows:
         return ""
     horizons = sorted({row.horizon for row in rows})
@@ -185,7 +185,7 @@ def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
 
 
 def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
-    """State in one sentence how far the samplings of a row lie apart, each averaged over its seeds as the row is."""
+    """Return a sentence on the spread of the samplings of a row, each averaged over seeds like the row."""
     n_samplings = len({row.sampling for row in rows})
     if n_samplings < 2:
         return ""
@@ -202,7 +202,7 @@ def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
 
 
 def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
-    """State in one sentence what dev chose for the rows that decode their steps together."""
+    """Return a sentence on what dev selected for the rows that decode their steps jointly."""
 
     def span(values: Sequence[float]) -> str:
         low, high = min(values), max(values)
@@ -210,9 +210,9 @@ def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
 
     parts = []
     for variant in dict.fromkeys(row.variant for row in rows):
-        own = [row for row in rows if row.variant == variant]
-        fallen = "" if all(row.n_windows for row in own) else " (without dev windows: not chosen)"
-        temperature, weight = span([row.temperature for row in own]), span([row.weight for row in own])
+        of_variant = [row for row in rows if row.variant == variant]
+        fallen = "" if all(row.n_windows for row in of_variant) else " (without dev windows: not chosen)"
+        temperature, weight = span([row.temperature for row in of_variant]), span([row.weight for row in of_variant])
         parts.append(f"{row_name(variant)} T {temperature}, weight {weight}{fallen}")
     chosen = (
         "Chosen on dev, by seed and horizon (report.json has each), T of the scores and weight of the transitions: "
@@ -221,7 +221,7 @@ def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
 
 
 def mask_sentence(rows: Sequence[MaskCoverage]) -> str:
-    """State how many true labels of the test windows the masks allow; empty where no row is masked."""
+    """Return a sentence on how many true labels of the test windows the masks allow; empty without masked rows."""
     if not rows:
         return ""
 
@@ -232,7 +232,7 @@ def mask_sentence(rows: Sequence[MaskCoverage]) -> str:
     middle_allowed, middle = sum(row.n_middle_allowed for row in rows), sum(row.n_middle for row in rows)
     each = ", ".join(f"H={row.horizon} {share(row.n_middle_allowed, row.n_middle)}" for row in rows)
     unmasked, windows = sum(row.n_windows_unmasked for row in rows), sum(row.n_windows for row in rows)
-    rest = "; the others no masked row can answer" if allowed < steps else ""
+    rest = "; no masked row can answer the others" if allowed < steps else ""
     if unmasked:
         rest += f"; {unmasked:,} of {windows:,} windows are not masked: no training take has their scenario"
     return (
@@ -243,7 +243,7 @@ def mask_sentence(rows: Sequence[MaskCoverage]) -> str:
 
 
 def capture_note(metrics: Sequence[Metric]) -> str:
-    """State how much wider the intervals are over captures than over takes, where there are any."""
+    """Return a sentence on how much wider intervals over captures are than over takes; empty without captures."""
 
     def widths(cluster: str) -> list[float]:
         chosen = [

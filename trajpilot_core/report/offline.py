@@ -1,4 +1,7 @@
-"""Offline pages: one HTML file with its style, script and pictures inside, that requests nothing."""
+"""Offline pages, their JSON and LaTeX: one HTML file with its style, script and pictures, which makes no request.
+
+A page that is only tables and charts is one `TablePage`. The report of a corpus with plans has a template of its own.
+"""
 
 import base64
 import hashlib
@@ -8,7 +11,10 @@ from importlib import resources
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from pydantic import JsonValue
 
+from schemas.results import Judgement
+from trajpilot_core.report import json_report
 from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.drawing.row_styles import page_rules
 from trajpilot_core.report.tables.table import Table
@@ -56,12 +62,42 @@ class Section:
     text: str = ""
 
 
-def render_document(title: str, banner: str, facts: Sequence[str], sections: Sequence[Section]) -> bytes:
-    """Render the page; every text is escaped, no request leaves it, and only its own script may run.
+@dataclass(frozen=True)
+class TablePage:
+    """A page of tables and charts."""
 
-    Args:
-        banner: what must be read before all else.
-        sections: in the order of the page.
-    """
-    shown = [replace(one, tables=tuple(table.said_once() for table in one.tables)) for one in sections]
-    return render_offline("document.html.j2", "document.js", title=title, banner=banner, facts=facts, sections=shown)
+    title: str
+    banner: str
+    """Notice at the top of the page."""
+    sections: Sequence[Section]
+    facts: Sequence[str] = ()
+    verdict: str = ""
+    """The answer of the run in a sentence or two; empty where there is none."""
+    is_simulated: bool = False
+
+    def html(self) -> bytes:
+        """Render the page; every text is escaped, no request leaves it, and only its own script may run."""
+        shown = [replace(one, tables=tuple(table.said_once() for table in one.tables)) for one in self.sections]
+        return render_offline("document.html.j2", "document.js", document=self, sections=shown)
+
+    def json(self, **content: JsonValue) -> bytes:
+        """Return title, verdict, facts and `content` as JSON; infinite numbers become null."""
+        head: dict[str, JsonValue] = {
+            "title": self.title,
+            "simulated": self.is_simulated,
+            "verdict": self.verdict,
+            "facts": [*self.facts],
+        }
+        return json_report.dump(json_report.finite({**head, **content}))
+
+
+def latex_file(tables: Sequence[Table], *notes: str) -> bytes:
+    """Return tables as one LaTeX file with notes as comments at its top."""
+    head = "".join(f"% {' '.join(note.split())}\n" for note in notes)
+    return (head + "\n".join(table.latex() for table in tables)).encode()
+
+
+def checks_table(judgements: Sequence[Judgement], title: str = "Checks", check: str = "check") -> Table:
+    """Return what a stage checked of itself."""
+    rows = tuple((one.check, one.verdict, one.detail) for one in judgements)
+    return Table(title, (check, "verdict", "detail"), rows)

@@ -1,6 +1,5 @@
-"""The pages of the outcome of shots: HTML, JSON and LaTeX of one run (docs/decisions/outcome.md)."""
+"""The pages of shot outcomes: HTML, JSON and LaTeX of one run (docs/decisions/outcome.md)."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +12,10 @@ from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.offline import Section, render_document
-from trajpilot_core.report.tables.latex_text import latex_text
+from trajpilot_core.report.offline import Section, TablePage, checks_table, latex_file
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
+from trajpilot_core.report.verdict import below_floors, comparison
 
 HEADERS: Mapping[OutcomeMetric, str] = {one.id: one.name for one in SHOT_METRICS.values()}
 PUBLISHED = "basketball_shot_outcome"
@@ -27,8 +26,11 @@ PAPERS: Mapping[str, OutcomeMetric] = {
     "miss_recall": "missed",
 }
 """Metric as the paper's table names it -> as we do."""
-PAPER_SHOTS = {"accuracy": 74, "made": 37, "missed": 37}
-"""Test shots of the paper, in all and of each kind."""
+PUBLISHED_P = (
+    "Derived: McNemar's p that the published counts allow, over all ways in which two rows can differ: "
+    "scorer − no_traj 0.0064 to 0.011, scorer − attentive_probe 0.0072 to 0.060, oracle − scorer 0.0039 to 0.064."
+)
+"""Computed in tests/core/evaluation/test_shot_scores.py."""
 
 
 @dataclass(frozen=True)
@@ -45,51 +47,64 @@ class OutcomeResults:
 
     def of(self, row: str, metric: str, seed: int | None) -> ShotScore | None:
         """Return one figure; None where there is none."""
-        held = (one for one in self.scores if (one.row, one.metric, one.seed) == (row, metric, seed))
-        return next(held, None)
+        scores = (one for one in self.scores if (one.row, one.metric, one.seed) == (row, metric, seed))
+        return next(scores, None)
+
+    @property
+    def undertrained(self) -> frozenset[str]:
+        """Rows that do not count as trained."""
+        return undertrained_rows(self.judgements, MODELS)
 
 
 def documents(results: OutcomeResults) -> dict[str, bytes]:
     """Return name -> content of every document."""
-    tables = [main_table(results), seed_table(results), contrast_table(results), checks_table(results)]
+    tables = (main_table(results), seed_table(results), contrast_table(results))
     published = published_tables(results)
     title = "Shot outcome on " + (
         "a simulated world in the file layout of Ego-Exo4D basketball"
         if results.is_simulated
         else "Ego-Exo4D basketball"
     )
-    banner = WARNING if results.is_simulated else "Intervals resample takes; few takes make them wide"
+    banner = WARNING if results.is_simulated else "Intervals resample takes; with few takes they are wide"
     sections = [
-        Section("outcome", "Made or missed", tuple(tables[:1]), text=main_text(results)),
-        Section("seeds", "Each seed", (tables[1],)),
-        Section("contrasts", "Differences on the same shots", (tables[2],)),
-        Section("checks", "Checks", (tables[3],)),
+        Section("outcome", "Made or missed", tables[:1], text=main_text(results)),
+        Section("seeds", "Each seed", tables[1:2]),
+        Section("contrasts", "Differences on the same shots", tables[2:]),
+        Section("checks", "Checks", (checks_table(results.judgements),)),
         Section("training", "Training", charts=tuple(training_charts([("outcome", results.curves)]))),
-        *([Section("published", "Published, labelled as such", tuple(published))] if published else []),
+        *([Section("published", "Published values", tuple(published))] if published else []),
     ]
     note = f"{title}; {'SIMULATED, not comparable with published numbers; ' if results.is_simulated else ''}in percent"
-    latex = "\n".join(table.latex() for table in tables[:3])
-    return {
-        "outcome.html": render_document(title, banner, results.facts, sections),
-        "outcome.json": json_report.dump(
-            {
-                "title": title,
-                "simulated": results.is_simulated,
-                "facts": list(results.facts),
-                "scores": json_report.records(results.scores),
-                "contrasts": json_report.records(results.contrasts),
-                "judgements": json_report.records(results.judgements),
-                "not_run": [*not_run(one.row for one in results.scores)],
-                "published": [table.json() for table in published],
-            }
-        ),
-        "outcome.tex": f"% {latex_text(note)}\n{latex}".encode(),
-    }
+    document = TablePage(title, banner, sections, results.facts, verdict(results), results.is_simulated)
+    content = document.json(
+        scores=json_report.records(results.scores),
+        contrasts=json_report.records(results.contrasts),
+        judgements=json_report.records(results.judgements),
+        not_run=[*not_run(one.row for one in results.scores)],
+        published=[table.json() for table in published],
+    )
+    return {"outcome.html": document.html(), "outcome.json": content, "outcome.tex": latex_file(tables, note)}
+
+
+def verdict(results: OutcomeResults) -> str:
+    """Return whether the Scorer predicts the outcome better than No-Traj; empty without both rows."""
+    pairs = (one for one in results.contrasts if (one.row, one.against, one.seed) == ("scorer", "no_traj", None))
+    gain = next(pairs, None)
+    if gain is None:
+        return ""
+    return comparison(
+        (SHOT_NAMES[gain.row], SHOT_NAMES[gain.against]),
+        "accuracy",
+        (gain.difference, gain.low, gain.high),
+        [SHOT_NAMES[row] for row in (gain.against, gain.row) if row in results.undertrained],
+        [SHOT_NAMES[row] for row in (gain.against, gain.row) if row in below_floors(results.judgements)],
+        is_simulated=results.is_simulated,
+    )
 
 
 def main_table(results: OutcomeResults) -> Table:
-    """Return every metric of every row, mean over the seeds; rows that the run lacks say so."""
-    weak = undertrained_rows(results.judgements, MODELS)
+    """Return every metric of every row, mean over the seeds; rows that the run lacks are marked."""
+    weak = results.undertrained
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
         found = [results.of(one.id, metric, None) for metric in SHOT_METRICS]
@@ -110,16 +125,16 @@ def main_text(results: OutcomeResults) -> str:
     takes = max((one.n_takes for one in results.scores), default=0)
     level = number(100 * results.cfg.confidence, 0)
     return (
-        f"{n} test shots of {takes} takes. Made from a probability of one half on; AUC needs no threshold. Brackets: "
-        f"{level} % intervals over the {takes} takes, mean of the seeds. Two outcomes that are equally frequent put a "
-        "row that knows nothing at 50. The last of all epochs is kept; dev shots choose the gate's threshold and one "
-        "temperature, test shots nothing."
+        f"{n} test shots of {takes} takes. A shot counts as predicted to go in from a probability of 0.5; AUC needs no "
+        f"threshold. Brackets: {level} % intervals over the {takes} takes, mean of the seeds. If both outcomes are "
+        "equally frequent, a row that knows nothing reaches 50. The last epoch is kept; dev shots select the gate's "
+        "threshold and one temperature, test shots select nothing."
     )
 
 
 def seed_table(results: OutcomeResults) -> Table:
     """Return the counts of each seed with Wilson's intervals."""
-    weak = undertrained_rows(results.judgements, MODELS)
+    weak = results.undertrained
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
         for seed in sorted({score.seed for score in results.scores if score.seed is not None}):
@@ -131,7 +146,7 @@ def seed_table(results: OutcomeResults) -> Table:
             )
             lines.append((marked(one.name, one.id, weak), str(seed), *cells))
     header = tuple(name for metric, name in HEADERS.items() if metric != "balanced")
-    note = "Right of all, and Wilson's interval, which takes shots of one take for independent and so is too narrow."
+    note = "Right of all, and Wilson's interval, which treats the shots of one take as independent: it is too narrow."
     return Table("Counts", ("row", "seed", *header), tuple(lines), note)
 
 
@@ -151,57 +166,20 @@ def contrast_table(results: OutcomeResults) -> Table:
         seed = "mean" if one.seed is None else str(one.seed)
         lines.append((f"{SHOT_NAMES[one.row]} − {SHOT_NAMES[one.against]}", seed, value, tested))
     note = (
-        "Points of accuracy, with intervals over takes; then shots that only the first has right against those that "
-        "only the second has, and McNemar's exact test, which takes shots for independent."
+        "Points of accuracy, with intervals over takes; then the shots that only the first row has right against those "
+        "that only the second has, and McNemar's exact test, which treats shots as independent."
     )
     return Table("Differences", ("difference", "seed", "points", "McNemar"), tuple(lines), note)
 
 
-def checks_table(results: OutcomeResults) -> Table:
-    """Return what the stage checked of itself."""
-    return Table(
-        "Checks", ("check", "verdict", "detail"), tuple((j.check, j.verdict, j.detail) for j in results.judgements)
-    )
-
-
 def published_tables(results: OutcomeResults) -> list[Table]:
-    """Return the paper's table, and what its margins leave open; nothing next to a simulated corpus."""
+    """Return the paper's table; empty for a simulated corpus."""
     if results.is_simulated:
         return []
     rows: dict[str, dict[OutcomeMetric, float]] = {}
     for line in table_rows(PUBLISHED):
         rows.setdefault(line["row"], {})[PAPERS[line["metric"]]] = float(line["value"])
-    shown = tuple((row, *(f"{held[m]:.2f}" for m in HEADERS if m in held)) for row, held in rows.items())
+    shown = tuple((row, *(f"{values[m]:.2f}" for m in HEADERS if m in values)) for row, values in rows.items())
     header = tuple(name for metric, name in HEADERS.items() if metric != "auc")
-    first = Table("Published (arXiv 2605.20388), one seed, no intervals", ("row", *header), shown)
-    pairs = (("scorer", "no_traj"), ("scorer", "attentive_probe"), ("oracle", "scorer"))
-    lines = []
-    for one, other in pairs:
-        low, high = p_range(*(counts_of(rows[name]) for name in (one, other)))
-        lines.append((f"{one} − {other}", f"{low:.1g} to {high:.1g}"))
-    note = "McNemar's p that the published counts allow, whatever the shots on which two rows differ. Derived."
-    return [first, Table("What the published counts allow", ("difference", "p"), tuple(lines), note)]
-
-
-def counts_of(row: Mapping[OutcomeMetric, float]) -> tuple[int, int]:
-    """Return how many made and how many missed shots a published row has right."""
-    return round(row["made"] * PAPER_SHOTS["made"] / 100), round(row["missed"] * PAPER_SHOTS["missed"] / 100)
-
-
-def p_range(one: tuple[int, int], other: tuple[int, int]) -> tuple[float, float]:
-    """Return the smallest and largest p of McNemar's test over all ways in which two rows can have been right.
-
-    Args:
-        one: right made and right missed shots of a row.
-        other: of the other.
-    """
-    from trajpilot_core.evaluation.shot_scores import mcnemar
-
-    sizes = PAPER_SHOTS["made"], PAPER_SHOTS["missed"]
-    least, most = 0, 0
-    for a, b, n in zip(one, other, sizes, strict=True):
-        least += max(0, b - a)
-        most += min(b, n - a)
-    gain = sum(one) - sum(other)
-    p_values = [mcnemar(gain + only_other, only_other) for only_other in range(least, most + 1)]
-    return (min(p_values), max(p_values)) if p_values else (math.nan, math.nan)
+    title = "Published (arXiv 2605.20388), one seed, no intervals"
+    return [Table(title, ("row", *header), shown, PUBLISHED_P)]

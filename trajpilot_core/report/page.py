@@ -1,4 +1,4 @@
-"""The HTML page: one offline file with its style, script, charts and pictures inside."""
+"""The HTML page of a corpus with plans: one offline file with its style, script, charts and pictures inside."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from trajpilot_core.methods import examined, method
 from trajpilot_core.report import health
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
-from trajpilot_core.report.figures.horizons import main_legend
+from trajpilot_core.report.figures.rows import main_legend
 from trajpilot_core.report.gallery.classes import CLASSES, GalleryWindows
 from trajpilot_core.report.gallery.frames import Thumbnail
 from trajpilot_core.report.gallery.paths import path_data, three_views
@@ -23,6 +23,7 @@ from trajpilot_core.report.loaded import (
     shuffle_sentence,
 )
 from trajpilot_core.report.offline import render_offline
+from trajpilot_core.report.story import story_of
 from trajpilot_core.report.tables import published
 from trajpilot_core.report.tables.answers import answer_tables
 from trajpilot_core.report.tables.anticipation import shares_table
@@ -52,15 +53,15 @@ GROUPS = {
     "demo": "What the demo must show",
     "claim": "The paper’s claims and our controls, as seen here",
     "trained": "Do models and rows count as trained?",
-    "leak": "Nothing of the test was seen in training",
+    "leak": "No test data was seen in training",
     "ceiling": "No row knows more than it can",
-    "identity": "What holds by definition",
+    "identity": "Identities that hold by definition",
 }
 
 
 @dataclass(frozen=True)
 class Page:
-    """What all documents of a report are made from."""
+    """The data of all documents of a report."""
 
     loaded: Loaded
     results: Results
@@ -88,6 +89,8 @@ def render(page: Page) -> bytes:
         "report.html.j2",
         "report.js",
         page=page,
+        question=story_of(results.variants()).question,
+        has_retrieval=any(method(row).follows for row in results.variants()),
         charts=report_charts(material),
         legend_of_mark=LEGEND if results.undertrained else "",
         main_legend=main_legend(material),

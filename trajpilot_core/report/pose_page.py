@@ -1,7 +1,7 @@
-"""The pages of the table of pose sources: HTML, JSON and LaTeX of one run (docs/decisions/poses.md)."""
+"""The pages of pose sources: HTML, JSON and LaTeX of one run (docs/decisions/poses.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas.poses import POSE_METRICS, PoseScore
 from schemas.results import Judgement
@@ -10,16 +10,15 @@ from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.offline import Section, render_document
-from trajpilot_core.report.tables.latex_text import latex_text
+from trajpilot_core.report.offline import Section, TablePage, checks_table, latex_file
 from trajpilot_core.report.tables.names import LEGEND, marked, pose_metric_names
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
 
 PUBLISHED = "pi3_robustness"
 NO_DROP = (
-    "The demo's simulated world did not show the paper's drop under a mismatch by itself, a smaller one did; there the "
-    "poses from video are worse as well, so that a drop says nothing of axes and lengths alone. That the table sees "
-    "those is shown with planted ones (docs/decisions/poses.md)."
+    "The demo's simulated world did not show the paper's drop under a mismatch by itself; a smaller world did. There "
+    "the poses from video are worse as well, so a drop is no evidence about axes and lengths alone. Planted errors "
+    "show that the table detects those (docs/decisions/poses.md)."
 )
 
 
@@ -35,11 +34,9 @@ class PoseResults:
 
     def of(self, row: str, against: str | None, seed: int | None, metric: str) -> Cell:
         """Return one figure as a cell."""
-        held = (
-            one for one in self.scores if (one.row, one.against, one.seed, one.metric) == (row, against, seed, metric)
-        )
-        one = next(held, None)
-        return NOTHING if one is None else Value(one.value, one.low, one.high, is_signed=against is not None)
+        place = (row, against, seed, metric)
+        score = next((one for one in self.scores if (one.row, one.against, one.seed, one.metric) == place), None)
+        return NOTHING if score is None else Value(score.value, score.low, score.high, is_signed=against is not None)
 
     def is_weak(self, model: str) -> bool:
         """Return whether a predictor, of any seed, does not count as trained."""
@@ -59,31 +56,29 @@ class PoseResults:
 
 def documents(results: PoseResults) -> dict[str, bytes]:
     """Return name -> content of every document."""
-    tables = [main_table(results), seed_table(results), checks_table(results)]
+    tables = (main_table(results), seed_table(results))
     where = "a simulated world" if results.is_simulated else "recorded takes"
     title = f"Pose sources on {where}"
     banner = (
         f"{WARNING}. {NO_DROP}" if results.is_simulated else "All rows use the test windows that both sources cover"
     )
+    claim = next((one for one in results.judgements if not one.check.startswith(TRAINED)), None)
     sections = [
-        Section("rows", "Trained on one source, asked with another", (tables[0],), text=main_text(results)),
-        Section("seeds", "Each seed", (tables[1],)),
-        Section("claims", "The paper's claim", (tables[2],)),
+        Section("rows", "Trained on one source, tested with another", tables[:1], text=main_text(results)),
+        Section("seeds", "Each seed", tables[1:]),
+        Section("claims", "The paper's claim", (claims_table(results),)),
     ]
-    latex = "\n".join(table.latex() for table in tables[:2])
+    verdict = "" if claim is None else f"{claim.check}: {claim.verdict} ({claim.detail})."
+    document = TablePage(title, banner, sections, results.facts, verdict, results.is_simulated)
+    content = document.json(
+        scores=json_report.records(results.scores),
+        judgements=json_report.records(results.judgements),
+        table=tables[0].json(),
+    )
     return {
-        "pose_sources.html": render_document(title, banner, results.facts, sections),
-        "pose_sources.json": json_report.dump(
-            {
-                "title": title,
-                "simulated": results.is_simulated,
-                "facts": list(results.facts),
-                "scores": json_report.records(results.scores),
-                "judgements": json_report.records(results.judgements),
-                "table": tables[0].json(),
-            }
-        ),
-        "pose_sources.tex": f"% {latex_text(title)}\n{latex}".encode(),
+        "pose_sources.html": document.html(),
+        "pose_sources.json": content,
+        "pose_sources.tex": latex_file(tables, title),
     }
 
 
@@ -114,9 +109,9 @@ def main_text(results: PoseResults) -> str:
     n = max((one.n_windows for one in results.scores), default=0)
     takes = max((one.n_takes for one in results.scores), default=0)
     return (
-        f"{n} test windows of {takes} takes, all horizons, each window alike; brackets: intervals over takes, mean of "
-        "the seeds. Every row is given the true middle trajectories of the source that it is asked with. The mixture "
-        "has every window twice, so twice the steps; the row below it as many steps as the others."
+        f"{n} test windows of {takes} takes, all horizons, every window with the same weight; brackets: intervals over "
+        "takes, mean of the seeds. Every row is given the true middle trajectories of the source it is tested with. "
+        "The mixture contains every window twice, so it takes twice the steps; the row below it, as many as the others."
     )
 
 
@@ -131,7 +126,7 @@ def seed_table(results: PoseResults) -> Table:
     return Table("Seeds", ("trained -> asked", "seed", *results.names), lines)
 
 
-def checks_table(results: PoseResults) -> Table:
+def claims_table(results: PoseResults) -> Table:
     """Return the verdicts on the claim."""
-    rows = tuple((one.check, one.verdict, one.detail) for one in results.judgements)
-    return Table("Verdicts", ("claim", "verdict", "detail"), rows, note=NO_DROP if results.is_simulated else "")
+    table = checks_table(results.judgements, "Verdicts", "claim")
+    return replace(table, note=NO_DROP if results.is_simulated else "")

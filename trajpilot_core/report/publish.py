@@ -1,4 +1,4 @@
-"""The report's documents and the tables behind them, copied from the store to where people look for them."""
+"""Copies the report's documents and the tables behind them from the store to `<root>/reports`."""
 
 import shutil
 from pathlib import Path
@@ -12,15 +12,15 @@ from trajpilot_core.store.reading import read_entry_document, table_file
 FOLDER = "reports"
 TABLES = f"{FOLDER}/tables"
 SCORED_BY = {"metrics": "evaluation", "probe_scores": "probe"}
-"""Entry that a page reads -> the stage whose tables it shows; a page that reads none of them shows its own."""
+"""Entry that a page reads -> the stage whose tables it shows; a page that reads none of them shows its own stage's."""
 LABELS = "labels"
-"""What the ids of labels in the tables stand for; the stage `ingest` writes it."""
+"""Table of the label ids; the stage `ingest` writes it."""
 
 
 def place_documents(report: ArtifactRef, root: str) -> str:
-    """Copy every document of the report to `<root>/reports`, verified on the way; return the address of the HTML page.
+    """Copy every document of the report to `<root>/reports`, verified; return the address of the HTML page.
 
-    The tables that the page shows follow in `<root>/reports/tables`, each as one Parquet file under its name.
+    The tables that the page shows are copied to `<root>/reports/tables`, each as one Parquet file.
 
     Raises:
         StoreError: the report stage has no output, or it is damaged.
@@ -40,7 +40,7 @@ def place_documents(report: ArtifactRef, root: str) -> str:
 
 
 def _place_tables(folder: Folder, manifest: Manifest | None) -> None:
-    """Copy every table of a stage, and what its ids stand for; a stage without output has none."""
+    """Copy every table of a stage, and the table of label ids; a stage without output has none."""
     if manifest is None:
         return
     for name, entry in manifest.entries.items():
@@ -51,16 +51,16 @@ def _place_tables(folder: Folder, manifest: Manifest | None) -> None:
 
 
 def _place_table(folder: Folder, stage: str, name: str, entry: Entry) -> None:
-    """Copy a table, verified, byte by byte; a sharded one as its pack, and one without a shard not at all."""
+    """Copy a table, verified, byte by byte: a sharded one as its pack; one without shards is skipped."""
     if entry.kind != "table" or not entry.files:
         return
-    held, label = table_file(folder, stage, entry), f"{TABLES}/{name}.parquet"
+    content, label = table_file(folder, stage, entry), f"{TABLES}/{name}.parquet"
     target = folder.local(label)
-    if target is None or not isinstance(held, Path):
-        folder.replace(label, held.read_bytes() if isinstance(held, Path) else held)
+    if target is None or not isinstance(content, Path):
+        folder.replace(label, content.read_bytes() if isinstance(content, Path) else content)
         return
     with naming_failures("write", target, sum(file.bytes for file in entry.files)):
         target.parent.mkdir(parents=True, exist_ok=True)
         fresh = target.with_name(f"{TEMPORARY}{target.name}")
-        shutil.copyfile(held, fresh)  # predictions of a large run do not fit into memory
+        shutil.copyfile(content, fresh)  # predictions of a large run do not fit into memory
         fresh.replace(target)

@@ -1,20 +1,21 @@
-"""The verdict of a run in one sentence, derived from the paired differences of the metrics table and their intervals.
+"""The first sentence of a report, derived from the paired differences of the metrics table and their intervals.
 
-The question is the paper's: does a retrieved head motion help? The row that answers it is the one whose gate is looked
-at window by window; in a run without it the first main row that is not told the truth. What is called best is so by the
-plain mean over the horizons. Source: docs/decisions/report.md.
+The rows of the run determine the question (`report.story`). "Best" means the largest plain mean over the horizons.
+Source: docs/decisions/report.md.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import JsonValue
 
 from schemas.results import GateRow, Judgement, Metric
-from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS
-from trajpilot_core.methods import METHODS, examined, method, with_role
-from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, ROW
+from trajpilot_core.methods import METHODS, examined, method
+from trajpilot_core.methods.base import REFERENCE, Method
+from trajpilot_core.report.story import Story, story_of
 from trajpilot_core.report.tables.closed import OVERALL
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import row_name
@@ -23,17 +24,17 @@ from trajpilot_core.report.tables.table import interval, number
 
 Effect = Literal["helps", "hurts", "undecided", "nothing"]
 OPENING = ("M@1", "MSeq")
-"""Columns of the main rows where labels are ranked by their texts; class heads have those of the paper's closed
+"""Columns of the first table where labels are ranked by their texts; class heads have those of the paper's closed
 table."""
 FAULTS = ("identity: ", "leak: ", "demo: ")
-"""How checks begin whose failure speaks of a fault; a ceiling that is broken leaves no verdict at all."""
+"""Prefixes of the checks whose failure is a fault; with a broken ceiling there is no verdict at all."""
 BROKEN = "No verdict: a row lies above its ceiling, so no figure of this run can be relied on."
 NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 
 
 @dataclass(frozen=True)
 class DerivedVerdict:
-    """What the run says of its question."""
+    """The answer of a run to its question."""
 
     state: Effect
     """`helps` and `hurts`: the interval excludes zero; `nothing`: there is none, or a model is not trained."""
@@ -49,42 +50,174 @@ class DerivedVerdict:
 
 
 def opening_table(results: Results, *, has_heads: bool) -> list[GroupedTable[ResultCell]]:
-    """Return the main rows, mean of the horizons, in the columns that a first look needs; without figures none."""
+    """Return the rows of the story, mean of the horizons, in the columns of the first screen; empty without figures."""
     columns = OVERALL if has_heads else OPENING
-    title = "The main rows, mean of the horizons"
-    table = build_table("opening", title, results, with_role("main"), columns, poolings=("plain",))
+    rows = story_of(results.variants()).rows
+    table = build_table("opening", "The main rows, mean of the horizons", results, rows, columns, poolings=("plain",))
     return [table] if table.groups else []
 
 
 def verdict_of(
-    results: Results, *, simulated: bool, has_heads: bool, is_broken: bool, gate: Sequence[GateRow] = ()
+    results: Results,
+    *,
+    simulated: bool,
+    has_heads: bool,
+    is_broken: bool,
+    gate: Sequence[GateRow] = (),
+    judgements: Sequence[Judgement] = (),
 ) -> DerivedVerdict:
-    """Derive the verdict; `has_heads`: class heads rank the labels, so that the decoded sequence is judged."""
+    """Derive the verdict.
+
+    Args:
+        has_heads: class heads rank the labels, so the decoded sequence is judged.
+        is_broken: a row lies above its ceiling.
+        judgements: checks of the run; failed ones that are faults are named, and rows below their floors are found.
+    """
     if is_broken:
-        return DerivedVerdict("nothing", BROKEN)
+        return with_faults(DerivedVerdict("nothing", BROKEN), judgements)
+    story = story_of(results.variants())
     metric = JUDGED_BY_HEADS if has_heads else JUDGED
     gains = {
         m.variant: m
         for m in results.metrics
-        if (m.reference, m.pooling, m.metric) == (REFERENCE, "plain", metric) and not method(m.variant).anticipates
+        if (m.reference, m.pooling, m.metric) == (story.reference, "plain", metric)
+        and method(m.variant).anticipates == method(story.reference).anticipates
     }
-    asked = _asked(gains)
-    if asked is None:
-        return DerivedVerdict("nothing", NOTHING)
-    state = _state(gains[asked], results)
-    where = "In this simulated world" if simulated else "On the takes that were scored"
-    gain = gains[asked]
+    decisive = _decisive(gains, story, results)
+    if decisive is None:
+        return with_faults(DerivedVerdict("nothing", NOTHING), judgements)
+    gain = gains[decisive]
+    weak = {decisive, story.reference} & results.undertrained
+    state = state_of(gain.value, gain.low, gain.high, is_weak=bool(weak))
     value = f"{number(gain.value, is_signed=True)} points of {metric}"
-    gained = f"{row_name(asked)} − {row_name(REFERENCE)} = {value} {interval(gain.low, gain.high, is_signed=True)}"
-    said = [f"{where}, {_claim(state, asked, results)}: {gained}"]
-    said += _rest(gains, asked, results)
-    said += _opened(gate) if asked == examined().id else []
-    text = f"{'; '.join(said)} (95 % intervals over {_takes(results, gains[asked])})."
-    return DerivedVerdict(state, text, gains[asked])
+    against = row_name(story.reference)
+    difference = f"{row_name(decisive)} − {against} = {value} {interval(gain.low, gain.high, is_signed=True)}"
+    below = [row_name(row) for row in (story.reference, decisive) if row in weak and row in below_floors(judgements)]
+    where = "In this simulated world" if simulated else "On the takes that were scored"
+    parts = [f"{where}, {_claim(state, decisive, story, [row_name(row) for row in sorted(weak)])}: {difference}"]
+    parts += _rest(gains, decisive, story, results)
+    parts += _opened(gate) if decisive == examined().id else []
+    text = f"{'; '.join(parts)} (95 % intervals over {_takes(results, gain)})."
+    text = f"{too_small(below)} {text}" if below and simulated else text
+    return with_faults(DerivedVerdict(state, text, gain), judgements)
+
+
+def state_of(value: float, low: float, high: float, *, is_weak: bool) -> Effect:
+    """Judge a difference by its interval; models that are not trained, and infinite ends, decide nothing."""
+    if is_weak or not math.isfinite(low):
+        return "nothing"
+    return "undecided" if low <= 0 <= high else "helps" if value > 0 else "hurts"
+
+
+def worded(state: Effect, subject: str, reason: str) -> str:
+    """Put the state of a comparison into words; `reason`: why nothing can be said."""
+    return {
+        "helps": f"{subject} helps",
+        "hurts": f"{subject} hurts",
+        "undecided": f"no effect of {subject} is shown",
+        "nothing": f"nothing can be said of {subject} ({reason})",
+    }[state]
+
+
+def comparison(
+    names: tuple[str, str],
+    metric: str,
+    gain: tuple[float, float, float],
+    weak: Sequence[str],
+    below: Sequence[str],
+    *,
+    is_simulated: bool,
+) -> str:
+    """Return the verdict of a page of events: one row against another on the same test events.
+
+    Args:
+        names: printed names of the row that follows a retrieved trajectory, and of its reference.
+        gain: difference in points of the metric, with its interval.
+        weak: names of those that do not count as trained.
+        below: names of those that are not above their floors.
+    """
+    value, low, high = gain
+    state = state_of(value, low, high, is_weak=bool(weak))
+    reason = f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
+    where = "In this simulated world" if is_simulated else "On the takes that were scored"
+    text = (
+        f"{where}, {worded(state, 'a retrieved trajectory', reason)}: {names[0]} − {names[1]} = "
+        f"{number(value, is_signed=True)} points of {metric} {interval(low, high, is_signed=True)}."
+    )
+    return f"{too_small(below)} {text}" if below and is_simulated else text
+
+
+def below_floors(judgements: Sequence[Judgement]) -> frozenset[str]:
+    """Return the learned rows that are not above every floor of their table."""
+    return frozenset(j.check.removeprefix(ROW) for j in judgements if j.check.startswith(ROW) and j.verdict != "holds")
+
+
+def too_small(names: Collection[str]) -> str:
+    """Return the first sentence of a simulated world in which learned rows are not above their floors."""
+    verb = "is" if len(names) == 1 else "are"
+    return (
+        f"This simulated world is too small to learn in: {' and '.join(names)} {verb} not above the floors. "
+        "The page only shows that the parts run."
+    )
+
+
+def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> DerivedVerdict:
+    """Return the verdict, followed by the failed checks that are faults."""
+    failed = [f"{j.check} ({j.detail})" for j in judgements if j.verdict == "fails" and j.check.startswith(FAULTS)]
+    if not failed:
+        return verdict
+    return replace(verdict, text=f"{verdict.text} This run FAILS its own check {'; and '.join(failed)}.")
+
+
+def _decisive(gains: Mapping[str, Metric], story: Story, results: Results) -> str | None:
+    """Return the row that answers the question."""
+    candidates = [row for row in story.candidates if row in gains]
+    if story.picks_best:
+        candidates.sort(key=lambda row: (row in results.undertrained, -gains[row].value))
+    return candidates[0] if candidates else None
+
+
+def _claim(state: Effect, row: str, story: Story, weak: Sequence[str]) -> str:
+    """Word the state."""
+    reason = f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
+    if not story.picks_best:
+        return worded(state, "a retrieved trajectory" if method(row).follows else row_name(row), reason)
+    planner, reference = f"{row_name(row)}, the best planner of another paper,", row_name(story.reference)
+    return {
+        "helps": f"{planner} is above {reference}",
+        "hurts": f"{planner} is below {reference}",
+        "undecided": f"{planner} is not shown to differ from {reference}",
+        "nothing": f"nothing can be said of the planners of other papers ({reason})",
+    }[state]
+
+
+def _rest(gains: Mapping[str, Metric], decisive: str, story: Story, results: Results) -> Sequence[str]:
+    """State what the true motion adds, and which other row is the best of those that do not see the truth."""
+
+    def signed(row: str) -> str:
+        m = trained[row]
+        return f"{number(m.value, is_signed=True)} {interval(m.low, m.high, is_signed=True)}"
+
+    def sees_motion_only(one: Method) -> bool:
+        return one.uses_the_truth and one.sees != "truth"
+
+    trained = {row: m for row, m in gains.items() if row not in results.undertrained}
+    truth = [one.id for one in METHODS if one.id in trained and one.id in story.rows and sees_motion_only(one)]
+    parts = [
+        f"the window’s own true motion ({row_name(row)}) changes {row_name(story.reference)} by {signed(row)}"
+        for row in truth
+    ]
+    if story.picks_best and examined().id in trained:
+        parts.append(f"{examined().name} changes {row_name(story.reference)} by {signed(examined().id)}")
+    free = [row for row in trained if not method(row).uses_the_truth]
+    best = max(free, key=lambda row: trained[row].value, default=decisive)
+    if best != decisive:
+        parts.append(f"best of the rows that do not see the truth is {row_name(best)}, {signed(best)}")
+    return parts
 
 
 def _opened(gate: Sequence[GateRow]) -> list[str]:
-    """State on how many test windows the gate opened; nothing where that is not known."""
+    """State on how many test windows the gate opened; empty where that is not known."""
     whole = [row for row in gate if row.horizon is None]
     opened, windows = sum(row.n_opened for row in whole), sum(row.n_windows for row in whole)
     if not windows:
@@ -102,57 +235,3 @@ def _takes(results: Results, gain: Metric) -> str:
     n_takes = gain.n_takes if every is None else every.n_takes
     fewest = f", {gain.n_takes} at the horizon with the fewest" if gain.n_takes < n_takes else ""
     return f"{n_takes} test takes{fewest}"
-
-
-def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> DerivedVerdict:
-    """Return the verdict, followed by the checks whose failure speaks of a fault, where any of them fails."""
-    failed = [f"{j.check} ({j.detail})" for j in judgements if j.verdict == "fails" and j.check.startswith(FAULTS)]
-    if not failed:
-        return verdict
-    return replace(verdict, text=f"{verdict.text} This run FAILS its own check {'; and '.join(failed)}.")
-
-
-def _asked(gains: dict[str, Metric]) -> str | None:
-    """Return the row that answers the question."""
-    main = [one for one in with_role("main") if not method(one).uses_the_truth]
-    return next((one for one in (examined().id, *main) if one in gains), None)
-
-
-def _state(gain: Metric, results: Results) -> Effect:
-    """Judge a difference by its interval; infinite ends, and models that are not trained, say nothing."""
-    if {gain.variant, REFERENCE} & results.undertrained or gain.low == float("-inf"):
-        return "nothing"
-    return "undecided" if gain.low <= 0 <= gain.high else "helps" if gain.value > 0 else "hurts"
-
-
-def _claim(state: Effect, asked: str, results: Results) -> str:
-    """Word the state."""
-    subject = "a retrieved trajectory" if method(asked).follows else row_name(asked)
-    weak = [row_name(one) for one in (asked, REFERENCE) if one in results.undertrained]
-    reason = f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
-    return {
-        "helps": f"{subject} helps",
-        "hurts": f"{subject} hurts",
-        "undecided": f"no effect of {subject} is shown",
-        "nothing": f"nothing can be said of {subject} ({reason})",
-    }[state]
-
-
-def _rest(gains: dict[str, Metric], asked: str, results: Results) -> Sequence[str]:
-    """State what the true motion adds, and which other row is the best of those that are not told the truth."""
-    trained = {one: m for one, m in gains.items() if one not in results.undertrained}
-    told = [one.id for one in METHODS if one.id in trained and one.role == "main" and one.uses_the_truth]
-    free = [one for one in trained if not method(one).uses_the_truth]
-    said = [
-        f"the window’s own true motion ({row_name(one)}) changes {row_name(REFERENCE)} by "
-        f"{number(trained[one].value, is_signed=True)} {interval(trained[one].low, trained[one].high, is_signed=True)}"
-        for one in told
-    ]
-    best = max(free, key=lambda one: trained[one].value, default=asked)
-    if best != asked:
-        gain = trained[best]
-        said.append(
-            f"best of the rows that are not told the truth is {row_name(best)}, "
-            f"{number(gain.value, is_signed=True)} {interval(gain.low, gain.high, is_signed=True)}"
-        )
-    return said

@@ -40,13 +40,13 @@ def corpus_errors(
     rows = pl.DataFrame(pl.from_arrow(head_motions)).join(spans, on="segment_id").sort("segment_id")
     errors: list[tuple[ClipError, float]] = []
     for take in rows_of(Take, takes):
-        own = rows.filter(pl.col("take_id") == take.take_id)
-        if take.trajectory is None or not len(own):
+        of_take = rows.filter(pl.col("take_id") == take.take_id)
+        if take.trajectory is None or not len(of_take):
             continue
-        motions = np.array(own["motions"].to_list()).reshape(-1, MOTIONS, DOF)
-        spans_s = list(zip(own["start_s"].to_list(), own["end_s"].to_list(), strict=True))
+        motions = np.array(of_take["motions"].to_list()).reshape(-1, MOTIONS, DOF)
+        spans_s = list(zip(of_take["start_s"].to_list(), of_take["end_s"].to_list(), strict=True))
         found = take_errors(data_root, take, spans_s, motions, cfg)
-        pairs = zip(found, own["quality"].to_list(), strict=True)
+        pairs = zip(found, of_take["quality"].to_list(), strict=True)
         errors += [(error, quality) for error, quality in pairs if error is not None]
     return errors
 

@@ -120,7 +120,7 @@ def test_weights_that_are_not_named_or_not_there_are_bad(tmp_path: Path) -> None
     words = TextConfig(encoder="bag_of_words")
     assert check_weights(PipelineConfig(features=FeatureConfig(model="tiny"), text_bank=words)) == []
     assert verdicts(check_weights(PipelineConfig())) == {"weights of features": "bad", "weights of text_bank": "bad"}
-    assert "not there" in video_weights(tmp_path / "vjepa2_1_vitG_384.pt").todo
+    assert "not found" in video_weights(tmp_path / "vjepa2_1_vitG_384.pt").todo
 
 
 def test_a_checkpoint_is_looked_at_for_kind_size_and_name(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_checkpoint_is_looked_at_for_kind_size_and_name(tmp_path: Path) -> Non
     assert (broken_off.verdict, "vit_gigantic has at least 3.6" in broken_off.found) == ("bad", True)
     saved_page = tmp_path / "page.pt"
     saved_page.write_bytes(b"<html>")
-    assert "no zip file" in video_weights(saved_page).found
+    assert "not a torch zip file" in video_weights(saved_page).found
     other = video_weights(of_size(tmp_path / "vjepa2_1_vitg_384.pt", 10**10))
     assert (other.verdict, other.todo) == ("bad", "set features.model=vit_giant")
 
@@ -178,9 +178,9 @@ def test_the_folder_of_a_text_encoder_is_looked_at_for_weights_and_tokenizer(tmp
     assert check_text_weights(any_model).verdict == "ok"
     content = (tmp_path / "EgoVLPv2.safetensors").read_bytes()
     (tmp_path / "EgoVLPv2.safetensors").write_bytes(content[:-3])
-    assert (check_text_weights(cfg).verdict, "not whole" in check_text_weights(cfg).found) == ("bad", True)
+    assert (check_text_weights(cfg).verdict, "truncated" in check_text_weights(cfg).found) == ("bad", True)
     (tmp_path / "EgoVLPv2.safetensors").write_bytes(b"<html>please log in</html>")
-    assert "no safetensors file" in check_text_weights(any_model).found
+    assert "not a safetensors file" in check_text_weights(any_model).found
     on_hub = TextConfig(encoder="transformers", model="somebody/model", revision="0" * 40, embedding="mean")
     assert check_text_weights(on_hub).verdict == "note"
 

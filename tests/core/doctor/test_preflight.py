@@ -46,7 +46,7 @@ def test_weights_that_are_no_numbers_are_found(tmp_path: Path) -> None:
 
 def test_weights_of_another_layout_stop_the_run_and_what_to_do_is_said(tmp_path: Path) -> None:
     torch.save({"encoder": {"a": torch.zeros(2)}}, tmp_path / "other.pt")
-    with pytest.raises(InputError, match=r"nothing was begun, .*trial of features: .*set features.checkpoint"):
+    with pytest.raises(InputError, match=r"not started, .*trial of features: .*set features.checkpoint"):
         require_outside(small(tmp_path / "other.pt"), options(tmp_path / "root"), list(STAGES))
 
 
@@ -54,7 +54,7 @@ def test_a_folder_without_a_tokenizer_stops_the_run(tmp_path: Path) -> None:
     config = PipelineConfig(
         features=FeatureConfig(model="tiny"), text_bank=TextConfig(encoder="egovlpv2", model=str(tmp_path))
     )
-    with pytest.raises(InputError, match=r"nothing was begun, .*weights of text_bank"):
+    with pytest.raises(InputError, match=r"not started, .*weights of text_bank"):
         require_outside(config, options(tmp_path / "root"), list(STAGES))
     require_outside(config, options(tmp_path / "root"), ["ingest", "features"])
     assert try_text(config.text_bank, "cpu").verdict == "bad"

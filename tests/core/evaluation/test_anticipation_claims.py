@@ -9,7 +9,7 @@ from schemas.results import Ceiling, Judgement
 from trajpilot_core.evaluation.anticipation_claims import CLAIMS, anticipation_checks, reached_shares
 from trajpilot_core.evaluation.paper_claims import CheckInputs
 from trajpilot_core.methods.anticipation import MAJORITY, NO_TRAJ, ORACLE, ROWS, SCORER
-from trajpilot_core.report.limits import _claim
+from trajpilot_core.report.limits import _claims
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.tables.anticipation import shares_table
 
@@ -99,4 +99,4 @@ def test_every_verdict_has_a_sign_and_a_text() -> None:
     for verdict in Judgement.model_fields["verdict"].annotation.__args__:
         judged = Judgement.model_validate({"check": "claim: x", "verdict": verdict, "detail": "d"})
         assert SIGNS[verdict]
-        assert verdict == "holds" or _claim(judged)
+        assert verdict == "holds" or _claims([judged])

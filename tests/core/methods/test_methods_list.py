@@ -17,7 +17,7 @@ from trajpilot_core.evaluation.predictions import brought
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
-from trajpilot_core.report.figures.gains import AVERAGE
+from trajpilot_core.report.story import AVERAGE
 from trajpilot_core.report.tables.ceilings import INFORMATION
 from trajpilot_core.training.convergence import FLOORS
 

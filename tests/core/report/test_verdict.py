@@ -4,10 +4,11 @@ import json
 import math
 
 from report_page import CFG, Reader, with_metrics
-from synthetic_results import Kept, Tables, built
+from synthetic_results import Kept, Tables, a_metric, built
 
 from schemas.arrow import rows_of, table_of
 from schemas.results import GateRow, Judgement, Metric
+from trajpilot_core.report.story import story_of
 from trajpilot_core.report.tables.results import Results, results_of
 from trajpilot_core.report.verdict import BROKEN, NOTHING, DerivedVerdict, opening_table, verdict_of, with_faults
 
@@ -54,6 +55,50 @@ def test_a_model_that_is_not_trained_gives_no_verdict(inputs: Tables) -> None:
     assert said(weak).state == "nothing"
     assert "(Scorer UNDERTRAINED)" in said(weak).text
     assert "best of" not in said(weak).text
+
+
+def told(
+    gains: dict[tuple[str, str], tuple[float, float, float]], weak: tuple[str, ...] = (), *, simulated: bool = True
+) -> str:
+    """The verdict of a run with these differences (value, low, high) by (row, reference); `weak`: below the floors."""
+    rows = dict.fromkeys(row for pair in gains for row in pair)
+    ends = [
+        a_metric(variant=row, reference=other, value=value, low=low, high=high)
+        for (row, other), (value, low, high) in gains.items()
+    ]
+    judged = [Judgement(check=f"trained: row {row}", verdict="undertrained", detail="") for row in weak]
+    results = results_of([*(a_metric(variant=row) for row in rows), *ends], judged)
+    return verdict_of(results, simulated=simulated, has_heads=False, is_broken=False, judgements=judged).text
+
+
+def test_each_recipe_has_its_own_question() -> None:
+    planners = {
+        ("schema", "no_traj"): (-5.0, -6.0, -4.0),
+        ("pdpp", "no_traj"): (2.0, 1.0, 3.0),
+        ("scorer", "no_traj"): (1.0, 0.5, 1.5),
+    }
+    text = told(planners)
+    assert "PDPP, the best planner of another paper, is above No-Traj: PDPP − No-Traj = +2.0 points of M@1" in text
+    assert "Scorer changes No-Traj by +1.0 [+0.5, +1.5]" in text
+    no_goal = {
+        ("anticipation_scorer", "anticipation_no_traj"): (1.2, 0.3, 2.1),
+        ("scorer", "no_traj"): (-9.0, -9.5, -8.5),
+    }
+    assert "a retrieved trajectory helps: Scorer, no goal − No-Traj, no goal = +1.2" in told(no_goal)
+    latents = {("cem", "latent_no_traj"): (-1.0, -2.0, -0.5), ("scorer", "no_traj"): (9.0, 8.5, 9.5)}
+    assert "CEM hurts: CEM − Latent No-Traj = −1.0" in told(latents)
+    stories = [story_of({row for pair in gains for row in pair}) for gains in (planners, no_goal, latents)]
+    assert len({story.question for story in (*stories, story_of({"no_traj", "scorer"}))}) == 4
+
+
+def test_a_simulated_world_below_the_floors_is_called_too_small_and_recorded_takes_are_not() -> None:
+    gains = {("scorer", "no_traj"): (1.2, 0.3, 2.1)}
+    text = told(gains, ("scorer",))
+    first = "This simulated world is too small to learn in: Scorer is not above the floors. The page only shows that"
+    assert text.startswith(first)
+    assert "nothing can be said of a retrieved trajectory (Scorer UNDERTRAINED): Scorer − No-Traj = +1.2" in text
+    assert "too small" not in told(gains, ("scorer",), simulated=False)
+    assert "too small" not in told(gains, ("oracle",)), "it does not decide"
 
 
 def test_without_the_scorer_another_main_row_answers_and_without_any_none(inputs: Tables) -> None:

@@ -50,7 +50,7 @@ from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.plugins import TEXT_ENCODERS, find, load
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.drawing.picture import NotDrawn, Picture
-from trajpilot_core.report.figures import accuracy
+from trajpilot_core.report.figures import rows as figure_rows
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.ui.gallery import draw
 from trajpilot_core.report.ui.summary import summary
@@ -220,7 +220,7 @@ def test_what_the_ui_shows_and_the_papers_tables_know_the_row_or_miss_its_plugin
     run = PaperRun("runs/a", ATOMIC_CORPUS, results, {}, is_simulated=True, evaluation=ROWS)
     with installed(site):
         assert "report.html" in summary(found, "report.html")  # type: ignore[arg-type]
-        assert isinstance(draw("evaluation", accuracy.FIGURE, found), Picture)  # type: ignore[arg-type]
+        assert isinstance(draw("evaluation", figure_rows.ACCURACY, found), Picture)  # type: ignore[arg-type]
         with plugins_listed([run, run]):
             assert cells_of([run])
     with pytest.raises(InputError, match="the plugin most_frequent"):
@@ -230,7 +230,7 @@ def test_what_the_ui_shows_and_the_papers_tables_know_the_row_or_miss_its_plugin
         plugins_listed([run]),
     ):
         pass
-    drawn = draw("evaluation", accuracy.FIGURE, found)  # type: ignore[arg-type]
+    drawn = draw("evaluation", figure_rows.ACCURACY, found)  # type: ignore[arg-type]
     assert isinstance(drawn, NotDrawn)
     assert "the plugin most_frequent" in drawn.reason
 

@@ -90,7 +90,7 @@ def test_the_classes_of_atomic_descriptions_fill_the_panel_alone() -> None:
 def test_runs_that_share_a_place_or_are_of_two_kinds_are_refused() -> None:
     with pytest.raises(InputError, match=r"runs/keystep and again are both of keystep; .* leave one out"):
         cells_of([a_run("keystep"), a_run("keystep", name="again")])
-    with pytest.raises(InputError, match=r"share no table .runs/keystep simulated, runs/egoper recorded."):
+    with pytest.raises(InputError, match=r"cannot share a table .runs/keystep simulated, runs/egoper recorded."):
         cells_of([a_run("keystep"), a_run("egoper", simulated=False)])
 
 
@@ -103,7 +103,7 @@ def test_files_are_equal_bytes_twice_and_give_the_cells_back(tmp_path: Path) -> 
     assert sorted(kept, key=str) == sorted(cells, key=str)
     page = (tmp_path / "a" / "tables.html").read_text()
     assert page.count("SIMULATED WORLDS") == len(LABELS), "in every caption, those of empty tables included"
-    assert "Simulated worlds. Nothing here says" in page
+    assert "Simulated worlds: no evidence about real recordings" in page
 
 
 def test_latex_has_the_papers_columns_and_a_label(tmp_path: Path) -> None:

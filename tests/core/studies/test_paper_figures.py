@@ -218,11 +218,12 @@ def test_no_video_is_opened_where_report_frames_is_off(monkeypatch: pytest.Monke
     monkeypatch.setattr(qualitative, "load_facts", lambda *_: facts)
     monkeypatch.setattr(qualitative, "examples", lambda *_: [an_example()])
     monkeypatch.setattr(qualitative, "video_files", lambda *_: {"t": "t.mp4"})
-    monkeypatch.setattr(qualitative, "thumbnails", lambda jobs, *_: (opened.extend(jobs) or {}, []))
+    monkeypatch.setattr(qualitative, "frames_of", lambda times, *given: (opened.append((set(times), given)) or {}, []))
     last = LastRun(config=PipelineConfig(), data_root="/corpus", device="cpu")
     run = replace(an_atomic_run(), last=last)
     nothing = GalleryWindows({}, {})
     said = qualitative._shown(run, Memory(), nothing, ReportConfig(frames=False)).no_frames
     assert (said, opened) == ("No frame is shown: report.frames is off.", [])
     qualitative._shown(run, Memory(), nothing, ReportConfig())
-    assert [job.path for job in opened] == ["/corpus/t.mp4"], "the planted fault: with frames on the video is opened"
+    side = qualitative.SIDE_PX
+    assert opened == [({"t"}, ({"t": "t.mp4"}, "/corpus", side, 1))], "the planted fault: with frames on it is opened"

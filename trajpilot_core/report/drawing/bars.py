@@ -26,7 +26,7 @@ class Bar(NamedTuple):
 
 
 def bar_chart(title: str, unit: str, bars: Sequence[Bar]) -> Markup:
-    """Draw bars at one scale; where there are too many the last line says how many are not shown."""
+    """Draw bars at one scale; if there are too many, the last line gives the number of those not shown."""
     if not bars:
         return empty(title)
     shown = bars[:MOST_ROWS]
@@ -36,8 +36,10 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bar]) -> Markup:
     note = f"{unit}; {left} more not shown" if left else unit
     below = TOP + len(shown) * ROW_PX + 14
     rows.append(element("text", note, class_="label", x=NAME_PX, y=below))
-    said = "; ".join(f"{bar.name}: " + ", ".join(f"{style} {count}" for style, count in bar.parts) for bar in shown)
-    return chart_frame(f"{title}. {said}", rows)
+    description = "; ".join(
+        f"{bar.name}: " + ", ".join(f"{style} {count}" for style, count in bar.parts) for bar in shown
+    )
+    return chart_frame(f"{title}. {description}", rows)
 
 
 def _row(bar: Bar, y: float, scale: float) -> Markup:

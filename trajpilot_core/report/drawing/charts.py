@@ -1,4 +1,4 @@
-"""Charts as SVG text: no script, colours and dashes from the page's style sheet, a text for those who cannot see it.
+"""Charts as SVG text: no script, colours and dashes from the page's style sheet, a description for screen readers.
 
 Every text is escaped by markupsafe. Coordinates are rounded, so that equal numbers give equal bytes.
 """
@@ -29,21 +29,21 @@ def element(name: str, *inside: str, **attributes: object) -> Markup:
 
 
 def empty(title: str) -> Markup:
-    """Return what stands in the place of a chart without points."""
+    """Return the replacement of a chart without points."""
     return element("p", f"{title}: nothing to draw.", class_="empty")
 
 
 def shortened(text: str, longest: int) -> str:
-    """Cut a text to at most `longest` characters, the last of which then says so."""
+    """Cut a text to at most `longest` characters; a cut text ends in an ellipsis."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 WIDTH, HEIGHT = 380, 250
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 14, 38
 BESIDE = 0.19
-"""Between whiskers that stand side by side, in units of x."""
+"""Distance of neighbouring whiskers, in units of x."""
 OF_A_TICK = 0.8
-"""How much of the space between two ticks all whiskers of one take."""
+"""Share of the space between two ticks that the whiskers at one tick use."""
 MARKS = {
     "circle": Markup('<circle cx="{x}" cy="{y}" r="3.4"/>'),
     "square": Markup('<rect x="{x0}" y="{y0}" width="6.4" height="6.4"/>'),
@@ -65,11 +65,11 @@ class Point:
     high: float
     has_interval: bool = field(default=True, kw_only=True)
     name: str = field(default="", kw_only=True)
-    """What stands for `x` where it is no number that means anything."""
+    """Replaces `x` in texts where x is only a position."""
 
 
 def measured(x: float, value: float, low: float, high: float, name: str = "") -> Point:
-    """Return a point with its interval; one without finite ends is not drawn."""
+    """Return a point with its interval; an interval without finite ends is not drawn."""
     has_interval = math.isfinite(low) and math.isfinite(high)
     ends = (low, high) if has_interval else (value, value)
     return Point(x, value, *ends, has_interval=has_interval, name=name)
@@ -96,7 +96,7 @@ class Axes:
     x_ticks: tuple[float, ...]
     y_from_zero: bool = True
     x_names: tuple[str, ...] = ()
-    """What stands at the ticks of x in place of numbers; none: the numbers."""
+    """Names at the ticks of x; empty: the numbers."""
 
 
 def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
@@ -131,7 +131,7 @@ class Scale:
 def line_chart(
     axes: Axes, series: Sequence[Series], bounds: Sequence[Series] = (), thin: Sequence[Series] = ()
 ) -> Markup:
-    """Draw lines with bands, thin lines with bars where something bounds them, and thin ones without; none says so."""
+    """Draw lines with bands, `bounds` as thin lines with bars, `thin` lines without; an empty chart is a sentence."""
     points = [point for line in (*series, *bounds, *thin) for point in line.points]
     if not points:
         return empty(axes.title)
@@ -204,10 +204,10 @@ def _svg(axes: Axes, series: Sequence[Series], body: Sequence[Markup]) -> Markup
     return chart_frame(f"{axes.title}. {lines}", body)
 
 
-def chart_frame(said: str, body: Sequence[Markup]) -> Markup:
-    """Return a chart with what it shows in words."""
+def chart_frame(description: str, body: Sequence[Markup]) -> Markup:
+    """Return a chart with its description."""
     size = f"0 0 {WIDTH} {HEIGHT}"
-    return element("svg", *body, class_="chart", viewBox=size, role="img", aria_label=said)
+    return element("svg", *body, class_="chart", viewBox=size, role="img", aria_label=description)
 
 
 def _short(value: float) -> str:
@@ -240,7 +240,7 @@ def _band(line: Series, scale: Scale) -> Markup:
 
 
 def _line(line: Series, scale: Scale) -> Markup:
-    """Draw a line and its marks; every mark shows its numbers to the pointer."""
+    """Draw a line and its marks; every mark has its numbers as tooltip."""
     marks = [
         _titled(f"{line.name}, {p.name or _short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
         for p in (line.points if line.mark != "none" else ())
@@ -249,7 +249,7 @@ def _line(line: Series, scale: Scale) -> Markup:
 
 
 def _titled(title: str, *drawn: Markup) -> Markup:
-    """Return something drawn with the text that the pointer shows."""
+    """Return drawn elements with a tooltip."""
     return element("g", element("title", title), *drawn)
 
 
@@ -294,17 +294,13 @@ def swatch(class_: str, mark: Markup) -> Markup:
     return element("svg", line, class_="swatch", viewBox="0 0 30 12", aria_hidden="true")
 
 
-DEV_QUANTITIES = ("M@1", "R@5", "selection", "Mid mAcc", "Action", "-l1", "right", "action", "accuracy")
-"""What selects the epoch that is kept, first found first."""
-
-
 class Key(NamedTuple):
     """One entry of a legend."""
 
     name: str
     swatch: Markup
     row: str = ""
-    """The row of the tables that it stands for; empty for any other line."""
+    """Id of its row of the tables; empty for any other line."""
 
 
 class Chart(NamedTuple):
@@ -313,7 +309,7 @@ class Chart(NamedTuple):
     caption: str
     chart: Markup
     legend: Sequence[Key] = ()
-    """Where the chart has its own."""
+    """Empty where several charts share one."""
 
 
 def keys_of_rows(variants: Iterable[str]) -> list[Key]:

@@ -1,4 +1,4 @@
-"""What a picture is, how large it may be, and what stands in its place where there is none."""
+"""The records of a picture, its size limit, and of a missing picture."""
 
 import base64
 from collections.abc import Callable
@@ -7,16 +7,16 @@ from typing import NamedTuple
 from trajpilot_core.errors import TrajPilotError
 
 MOST_BYTES = 200_000
-"""Of a data URI: pictures lie in Prefect's database."""
+"""Limit of a data URI: pictures are stored in Prefect's database."""
 SVG = "image/svg+xml"
 
 
 class NothingToDraw(TrajPilotError):
-    """A picture has nothing to show; the message says why."""
+    """A picture has nothing to show, for the reason in the message."""
 
 
 class NothingAsked(NothingToDraw):
-    """The stage was asked for nothing: a page says so in the place of the picture, and the log says nothing."""
+    """The stage had nothing to do: the page shows the reason in place of the picture; it is not logged."""
 
 
 class Drawn(NamedTuple):
@@ -24,10 +24,10 @@ class Drawn(NamedTuple):
 
     content: bytes
     caption: str
-    """What is seen and how to read it, in our own words; no text of the data."""
+    """What it shows and how to read it; contains no text of the data."""
     media: str = SVG
     smaller: "Callable[[], Drawn] | None" = None
-    """Draws it again in fewer bytes; None: it cannot be smaller."""
+    """Draws it again with fewer bytes; None: it cannot be smaller."""
 
 
 class Picture(NamedTuple):
@@ -41,7 +41,7 @@ class Picture(NamedTuple):
 
 
 class NotDrawn(NamedTuple):
-    """A picture that there is not, and why."""
+    """A missing picture and the reason."""
 
     name: str
     title: str
@@ -49,16 +49,16 @@ class NotDrawn(NamedTuple):
 
 
 def data_uri(drawn: Drawn) -> str:
-    """Return the drawing as a data URI, which needs no web server and no second request."""
+    """Return the drawing as a data URI, which needs no web server."""
     return f"data:{drawn.media};base64,{base64.b64encode(drawn.content).decode()}"
 
 
 def fitted(name: str, title: str, drawn: Drawn) -> Picture | NotDrawn:
-    """Make a drawing smaller until it fits; one that cannot be made to fit is left out, and its size said."""
+    """Make a drawing smaller until it fits; one that cannot fit is left out, with its size as the reason."""
     uri = data_uri(drawn)
     while len(uri) > MOST_BYTES and drawn.smaller is not None:
         drawn = drawn.smaller()
         uri = data_uri(drawn)
     if len(uri) > MOST_BYTES:
-        return NotDrawn(name, title, f"{len(uri) / 1e3:.0f} kB are too large; at most {MOST_BYTES / 1e3:.0f} kB")
+        return NotDrawn(name, title, f"{len(uri) / 1e3:.0f} kB is too large; the limit is {MOST_BYTES / 1e3:.0f} kB")
     return Picture(name, title, drawn.caption, uri)

@@ -7,7 +7,7 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
 
 SHORTEST, BETWEEN, LONGEST = "shortest", "between", "longest"
-"""Styles of lines of one row at several horizons, next to the colour of the row."""
+"""Line styles of one row at several horizons, combined with the colour of the row."""
 DASHES = {SHORTEST: "1 3", BETWEEN: "6 3"}
 SPARE: Mapping[str, tuple[str, str]] = {
     "curve-1": ("#0b6e8f", "#6cc5e4"),
@@ -19,9 +19,9 @@ SPARE: Mapping[str, tuple[str, str]] = {
     "curve-7": ("#39424e", "#d5dae0"),
     "curve-8": ("#1f8a5f", "#63dba6"),
 }
-"""Style -> colour on white and on black, of lines that stand for no row, or for a second row of one colour."""
+"""Style -> colour on white and on black, for lines without a row, or for a second row of the same colour."""
 LEAST_DISTANCE = 30
-"""Of two colours of one chart, in red, green and blue of 0 to 255."""
+"""Smallest distance of two colours of a chart, in RGB of 0 to 255."""
 
 
 def colours() -> dict[str, tuple[str, str]]:
@@ -30,12 +30,12 @@ def colours() -> dict[str, tuple[str, str]]:
 
 
 def mark_of(variant: str) -> str:
-    """Return the mark of a row's points; a line that stands for no row has circles."""
+    """Return the mark of a row's points; a line without a row has circles."""
     return next((one.style.mark for one in METHODS if one.id == variant), RowStyle.mark)
 
 
 def page_rules() -> str:
-    """Return the rules of a page: `.<id>` for lines, `.k-<id>` for chips, `--<id>` for whatever else has the colour."""
+    """Return the rules of a page: `.<id>` for lines, `.k-<id>` for chips, `--<id>` for any other use of the colour."""
     rules = [
         f":root {{ {_variables('light')} }}",
         f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables('dark')} }} }}",
@@ -49,7 +49,7 @@ def page_rules() -> str:
 def told_apart(wanted: Iterable[str]) -> list[str]:
     """Return a style for each line of one chart: the wanted one, or a spare one where another line has its colour.
 
-    An empty text wants a spare one. More lines than there are spare colours share the last.
+    An empty text requests a spare one. If there are more lines than spare colours, they share the last.
     """
     wanted, taken, chosen = list(wanted), list[str](), list[str]()
     for style in wanted:
@@ -61,9 +61,9 @@ def told_apart(wanted: Iterable[str]) -> list[str]:
 
 
 def alike(one: str, other: str) -> bool:
-    """Return whether two styles cannot be told apart by colour, on white or on black."""
-    held = colours()
-    pairs = zip(held[one], held[other], strict=True)
+    """Return whether the colours of two styles are too close, on white or on black."""
+    known = colours()
+    pairs = zip(known[one], known[other], strict=True)
     return any(math.dist(_rgb(first), _rgb(second)) < LEAST_DISTANCE for first, second in pairs)
 
 
@@ -73,20 +73,20 @@ def _rgb(colour: str) -> tuple[int, ...]:
 
 
 def answer_rules() -> str:
-    """Return the rules of the page of a plan, where the row that decides has the colour of its answer's edge."""
+    """Return the rules of the page of a plan: the edge of the answer has the colour of the row that decides."""
     answering = [one.id for one in METHODS if one.plans is not None]
     rules = (f".answer.r-{row} li {{ border-top-color: var(--{row}); }}" for row in answering)
     return "\n".join(rules) + "\n"
 
 
 def picture_rules() -> str:
-    """Return the rules of a picture that stands alone, on white."""
+    """Return the rules of a standalone picture, on white."""
     rules = [f".{name} {{ color: {light}; }}" for name, (light, _) in colours().items()]
     return "\n".join([*rules, *line_rules()]) + "\n"
 
 
 def line_rules() -> list[str]:
-    """Return dashes and widths of the rows' lines, and dashes of horizons; full lines of the usual width need none."""
+    """Return dashes and widths of the rows' lines, and dashes of horizons; the default style needs none."""
     rules = [f".{name} polyline {{ stroke-dasharray: {dash}; }}" for name, dash in DASHES.items()]
     for one in METHODS:
         dash = f"stroke-dasharray: {one.style.dash};" if one.style.dash else ""

@@ -11,7 +11,7 @@ from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, Key, element
 from trajpilot_core.report.drawing.row_styles import picture_rules
 
 COLUMNS = 2
-"""Charts side by side: as many as the UI shows without making them smaller."""
+"""Charts side by side: as many as the UI shows at full size."""
 PLAIN = """
 svg { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 .page { fill: #ffffff; } .banner { fill: %(warn-bg)s; }
@@ -40,9 +40,9 @@ def style() -> Markup:
 
 
 GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
-"""Pixels between charts, above a chart, of a legend's entry (height, least width), and of the line above all."""
+"""Pixels between charts, above a chart, of a legend's entry (height, smallest width), and of the banner."""
 SWATCH, CHARACTER = 36, 6.8
-"""Pixels before the name of an entry of the legend, and of one of its characters."""
+"""Pixels before the name of a legend's entry, and of one character of it."""
 
 
 class Panel(NamedTuple):
@@ -53,7 +53,7 @@ class Panel(NamedTuple):
 
 
 def sheet(panels: Sequence[Panel], keys: Sequence[Key], banner: str = "", columns: int = COLUMNS) -> bytes:
-    """Lay charts out in rows, the legend below them; `banner`: what must be read before all else, above the charts."""
+    """Lay charts out in rows, the legend below them; `banner`: a notice above the charts."""
     columns = max(1, min(columns, len(panels)))
     rows = -(-len(panels) // columns)
     width = columns * (WIDTH + GAP) + GAP
@@ -72,7 +72,7 @@ def sheet(panels: Sequence[Panel], keys: Sequence[Key], banner: str = "", column
 
 
 def standalone(width: float, height: float, parts: Sequence[Markup]) -> bytes:
-    """Return a picture that stands alone, with its own style sheet, on a page of its size."""
+    """Return a standalone picture with its own style sheet and background."""
     sized: dict[str, object] = {"width": width, "height": height}
     page = element("rect", class_="page", x=0, y=0, **sized)
     inside = (element("style", style()), page, Markup("\n").join(parts))
@@ -81,7 +81,7 @@ def standalone(width: float, height: float, parts: Sequence[Markup]) -> bytes:
 
 
 def _panel(panel: Panel, column: int, row: int, above: int) -> Markup:
-    """Place one chart under its title; where nothing was drawn it says so."""
+    """Place one chart under its title; an empty one reads "not run"."""
     x, y = GAP + column * (WIDTH + GAP), above + row * (TITLE + HEIGHT + GAP) + TITLE
     heading = element("text", panel.title, class_="title", x=x, y=y - 8)
     if not panel.chart.startswith("<svg "):

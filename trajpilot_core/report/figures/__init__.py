@@ -1,42 +1,23 @@
-"""One file a figure, and their list: the report, the Prefect UI and the pages take figures from here."""
+"""The list of all figures: the report, the Prefect UI and the pages take figures from here."""
 
 from collections.abc import Sequence
 from typing import get_args
 
 from trajpilot_core.report.drawing.charts import Chart
-from trajpilot_core.report.figures import (
-    ablations,
-    accuracy,
-    clips,
-    controls,
-    corpus,
-    curves,
-    diagnostics,
-    gains,
-    gate,
-    head_paths,
-    headroom,
-    horizons,
-    pose_sources,
-    shots,
-)
+from trajpilot_core.report.figures import clips, corpus, curves, diagnostics, events, head_paths, pool, rows
 from trajpilot_core.report.figures.base import Figure, Material, ReportSection
 
 FIGURES: tuple[Figure, ...] = (
-    gains.FIGURE,
-    horizons.FIGURE,
-    controls.FIGURE,
-    ablations.FIGURE,
-    gate.FIGURE,
-    headroom.FIGURE,
+    *rows.REPORT_FIGURES,
+    *pool.FIGURES,
     *curves.FIGURES,
     corpus.FIGURE,
     head_paths.FIGURE,
     clips.FIGURE,
     diagnostics.FIGURE,
-    accuracy.FIGURE,
-    shots.FIGURE,
-    pose_sources.FIGURE,
+    rows.ACCURACY,
+    events.SHOTS,
+    events.POSE_SOURCES,
 )
 """In the order in which they are shown."""
 

@@ -14,10 +14,10 @@ from trajpilot_core.report.drawing.charts import element, shortened
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.svg_grid import standalone
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
 
 SIZES_PX = (96, 80, 64, 48, 32)
-"""Sides of a frame, tried until the picture is small enough."""
+"""Sides of a frame, tried in turn until the picture is small enough."""
 CLIPS, PER_LINE, GAP, TITLE, TIME = 3, 8, 6, 30, 16
 LONGEST = 110
 
@@ -35,7 +35,7 @@ def clips(committed: Committed) -> Drawn:
     if not committed.config.report.frames:
         raise NothingToDraw("report.frames is off: frames of videos are personal data, so none is shown")
     if "://" in committed.run.data_root:
-        raise NothingToDraw("frames are shown where the corpus lies on this machine")
+        raise NothingToDraw("frames are shown for a corpus on this machine only")
     shards = committed.some_shards("features", "features", CLIPS, ("segment_id", "take_id", "frame_times_s"))
     if not shards:
         raise NothingToDraw("no segment was encoded")
@@ -45,7 +45,7 @@ def clips(committed: Committed) -> Drawn:
 
 
 def _described(committed: Committed, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip], dict[str, str]]:
-    """Return the clips with what is said about them, and take id -> video."""
+    """Return the clips with their headings, and take id -> video."""
     columns = ("segment_id", "start_s", "end_s", "label")
     segments = {row["segment_id"]: row for row in committed.table("ingest", "segments", columns).to_pylist()}
     takes = {
@@ -60,11 +60,10 @@ def _described(committed: Committed, rows: Sequence[Mapping[str, Any]]) -> tuple
 
 
 def _at(size: int, committed: Committed, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:
-    """Draw the clips at one of the sizes; frames are decoded in processes of their own, as for the report."""
+    """Draw the clips at one of the sizes; frames are decoded in child processes, as for the report."""
     side = SIZES_PX[size]
-    paths = {take: f"{committed.run.data_root}/{video}" for take, video in videos.items()}
-    wanted = [Wanted(clip.take_id, paths[clip.take_id], tuple(sorted(set(clip.times_s)))) for clip in chosen]
-    shots, _ = thumbnails(wanted, side, committed.run.workers)
+    times_s = {clip.take_id: clip.times_s for clip in chosen}
+    shots, _ = frames_of(times_s, videos, committed.run.data_root, side, committed.run.workers)
     if not any(shot.uri for shot in shots.values()):
         raise NothingToDraw(next((shot.reason for shot in shots.values()), "no frame could be decoded"))
     smaller = partial(_at, size + 1, committed, chosen, videos) if size + 1 < len(SIZES_PX) else None
@@ -90,7 +89,7 @@ def _sheet(chosen: Sequence[Clip], shots: Mapping[tuple[str, float], Thumbnail],
 
 
 def _clip(clip: Clip, shots: Mapping[tuple[str, float], Thumbnail], side: int, columns: int, top: int) -> list[Markup]:
-    """Draw one clip: its heading, then frames with their times; a frame that could not be had says so."""
+    """Draw one clip: its heading, then frames with their times; a missing frame is replaced by its reason."""
     parts = [element("text", shortened(clip.heading, LONGEST), class_="title", x=GAP, y=top + 20)]
     for index, time_s in enumerate(clip.times_s):
         x = GAP + index % columns * (side + GAP)

@@ -1,4 +1,4 @@
-"""What ingest found: takes by scenario and split, windows by horizon and split, what was left out and why."""
+"""Counts of ingest: takes by scenario and split, windows by horizon and split, what was left out and why."""
 
 from collections import Counter
 
@@ -33,9 +33,9 @@ def corpus(committed: Committed) -> Drawn:
     ]
     keys = [Key(split, legend_mark(split, "square")) for split in SPLITS]
     counts = Counter(takes["split"].to_pylist())
-    said = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
-    advice = " What each reason means stands in the table of this stage." if left_out else ""
-    return Drawn(sheet(panels, keys, committed.warning()), f"{takes.num_rows:,} takes: {said}.{advice}")
+    split_counts = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
+    advice = " The table of this stage explains each reason." if left_out else ""
+    return Drawn(sheet(panels, keys, committed.warning()), f"{takes.num_rows:,} takes: {split_counts}.{advice}")
 
 
 def _counted(table: pa.Table, column: str) -> list[Bar]:
@@ -47,4 +47,4 @@ def _counted(table: pa.Table, column: str) -> list[Bar]:
     ]
 
 
-FIGURE = Figure("corpus", "What the corpus holds", stages=("ingest",), draw=corpus)
+FIGURE = Figure("corpus", "What the corpus contains", stages=("ingest",), draw=corpus)

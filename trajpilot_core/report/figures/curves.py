@@ -1,4 +1,4 @@
-"""Training curves: loss and the score that chooses the epoch, on dev and on training takes. Never a test figure."""
+"""Training curves: loss and the score that selects the epoch, on dev and on training takes. Never a test figure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -9,17 +9,7 @@ from schemas.planners import PLANNERS
 from schemas.results import CurvePoint
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import (
-    DEV_QUANTITIES,
-    Axes,
-    Chart,
-    Key,
-    Point,
-    Series,
-    keys_of,
-    legend_mark,
-    line_chart,
-)
+from trajpilot_core.report.drawing.charts import Axes, Chart, Key, Point, Series, legend_mark, line_chart
 from trajpilot_core.report.drawing.picture import Drawn, NothingAsked, NothingToDraw
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST, told_apart
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
@@ -33,23 +23,22 @@ NAMES = {
     "traj_goal_dropout": "with trajectories, goal dropout",
     "endpoint_traj_goal_dropout": "motion of the ends, goal dropout",
     "next_none": "next step",
-    "next_text": "next step, told its text",
-    "next_trajectory": "next step, told its motion",
-    "next_both": "next step, told both",
+    "next_text": "next step, given its text",
+    "next_trajectory": "next step, given its motion",
+    "next_both": "next step, given both",
     "plan_none": "latent No-Traj",
     "plan_trajectory": "latent planner",
     "latent_head": "labels of latents (another loss)",
 }
-CHOSEN_BY = {"alignment": "R@5", "predictor": "M@1", "scorer": "selection", "planners": "Mid mAcc", "probe": "Action"}
-"""Stage or model, not row -> what chooses the epoch that is kept, on dev: the `selected` of the trainings."""
-PERCENT = ("R@5", "M@1", "Mid mAcc", "selection", "Action")
-WORDS = {"selection": "M@1 behind the gate"}
-L1 = "-l1"
+LOSS, L1 = "loss", "-l1"
 """A distance in latents; every other score is a share."""
+DEV_QUANTITIES = ("selection", "M@1", "R@5", "Mid mAcc", "Action", L1, "right", "action", "accuracy")
+"""Scores that select the epoch: of those that were measured on dev, the first counts."""
+WORDS = {"selection": "M@1 behind the gate"}
 THIN = ", thin: on training takes"
 MOST_POINTS = 160
-"""Of a line: a chart is 320 pixels wide, and a picture must fit into Prefect's database."""
-OF_PLANNERS = " Of the learning rates the chosen one; of the horizons the shortest, the longest and one between."
+"""Points of a line: a chart is 320 pixels wide, and a picture must fit into Prefect's database."""
+OF_PLANNERS = " Planners: the selected learning rate; the shortest, the longest and one horizon between."
 
 
 class DrawnModel(NamedTuple):
@@ -59,58 +48,66 @@ class DrawnModel(NamedTuple):
     name: str
     """As printed."""
     style: str
+    quantity: str
+    """The dev score that selects its epoch; empty where none was measured."""
     kept: int
-    """Epoch that was kept."""
+    """The selected epoch; 0 without a dev score."""
+
+    @property
+    def key(self) -> Key:
+        """Its entry in the legend."""
+        epoch = f": epoch {self.kept}" if self.kept else ""
+        return Key(f"{self.name}{epoch}", legend_mark(self.style, "circle" if self.kept else "none"))
 
 
 def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[Chart]:
     """Draw, per (stage, its curve rows), the training loss and the score that selects the epoch: `final`, first seed.
 
-    The score is that of dev; the thin lines are the same score of a sample of what was learned from. Every planner of
-    another paper has charts of its own: their losses do not compare.
+    The score is that of dev; thin lines show the same score on a sample of the training takes. A dot marks the selected
+    epoch. Every planner of another paper has its own charts, because their losses are not comparable.
     """
     drawn = []
     for stage, rows in curves:
         shown = shown_rows(rows)
         for planner in dict.fromkeys(planner_of(model)[0] for model in models_of(shown)):
-            own = [row for row in shown if planner_of(row.model)[0] == planner]
-            drawn += _charts(row_name(planner) if planner else stage, own)
+            of_planner = [row for row in shown if planner_of(row.model)[0] == planner]
+            drawn += _charts(row_name(planner) if planner else stage, of_planner)
     return drawn
 
 
-def _charts(title: str, trained: Sequence[CurvePoint]) -> list[Chart]:
-    """Draw the loss, and for each model the score where one was measured on dev; equal scores share a chart."""
-    losses = [row for row in trained if row.quantity == "loss" and row.split == "train"]
-    styles = _styles(models_of(trained))
-    drawn = [_curves(f"{title}: training loss", "loss", _by_model(losses, styles, 1.0), ())]
-    on_dev = {(row.model, row.quantity) for row in trained if row.split == "dev"}
-    chosen = {model: next((q for q in DEV_QUANTITIES if (model, q) in on_dev), "") for model in models_of(trained)}
-    for quantity in (quantity for quantity in DEV_QUANTITIES if quantity in chosen.values()):
-        scores = [row for row in trained if row.quantity == quantity == chosen[row.model]]
-        of_dev, fitted = ([row for row in scores if row.split == split] for split in ("dev", "train"))
-        caption = f"{title}: dev {quantity}" + (THIN if fitted else "")
-        factor, unit = (1.0, "") if quantity == L1 else (100.0, ", %")
-        thin = _by_model(fitted, styles, factor, ", training takes")
-        drawn.append(_curves(caption, f"{quantity}{unit}", _by_model(of_dev, styles, factor), thin))
+def _charts(title: str, rows: Sequence[CurvePoint]) -> list[Chart]:
+    """Draw the loss, and each score that selects an epoch; models with the same score share a chart."""
+    models = drawn_models(rows)
+    drawn = [_chart(f"{title}: training loss", rows, models, LOSS, "train")]
+    for quantity in DEV_QUANTITIES:
+        members = [one for one in models if one.quantity == quantity]
+        if members:
+            drawn.append(_chart(f"{title}: dev {WORDS.get(quantity, quantity)}", rows, members, quantity, "dev"))
     return drawn
 
 
-def _curves(title: str, y_label: str, series: Sequence[Series], thin: Sequence[Series]) -> Chart:
-    """Draw one quantity over the epochs, a line per model, and thin ones for what was fitted."""
-    last = max((int(point.x) for line in (*series, *thin) for point in line.points), default=1)
-    step = max(1, round(last / 5))
-    axes = Axes(title, "epoch", y_label, tuple(float(e) for e in range(0, last + 1, step)))
-    return Chart(title, line_chart(axes, series, thin=thin), keys_of(series))
+def _chart(title: str, rows: Sequence[CurvePoint], models: Sequence[DrawnModel], quantity: str, split: str) -> Chart:
+    """Draw one quantity over the epochs: a line per model with its selected epoch, thin lines for training takes."""
+    lines = [line for one in models for line in _lines(rows, one, split, quantity)]
+    thin = [line for one in models for line in _lines(rows, one, "train", quantity)[:1]] if split != "train" else []
+    caption = title + (THIN if thin else "")
+    last = max((int(point.x) for line in (*lines, *thin) for point in line.points), default=1)
+    ticks = tuple(float(epoch) for epoch in range(0, last + 1, max(1, round(last / 5))))
+    is_share = quantity not in (LOSS, L1)
+    axes = Axes(caption, "epoch", f"{quantity}, %" if is_share else quantity, ticks, y_from_zero=is_share)
+    return Chart(caption, line_chart(axes, lines, thin=thin), [one.key for one in models])
 
 
-def _by_model(rows: Sequence[CurvePoint], styles: Mapping[str, str], factor: float, of: str = "") -> list[Series]:
-    """Return a line per model; `of` is added to its name, not to its colour."""
-    return [
-        Series(
-            f"{_name(model)}{of}", styles[model], _points([row for row in rows if row.model == model], factor), "none"
-        )
-        for model in models_of(rows)
-    ]
+def _lines(rows: Sequence[CurvePoint], one: DrawnModel, split: str, quantity: str) -> list[Series]:
+    """Return a model's line, then the point of the selected epoch; empty where it was not measured."""
+    found = [row for row in rows if (row.model, row.split, row.quantity) == (one.model, split, quantity)]
+    if not found:
+        return []
+    factor = 1.0 if quantity in (LOSS, L1) else 100.0
+    name = f"{one.name}, training takes" if split == "train" and quantity != LOSS else one.name
+    mark = _points([row for row in found if row.epoch == one.kept], factor)
+    line = Series(name, one.style, _points(found, factor), "none", has_band=False)
+    return [line, *([Series(f"{name}, selected", one.style, mark, "circle", has_band=False)] if mark else [])]
 
 
 def _points(rows: Sequence[CurvePoint], factor: float) -> tuple[Point, ...]:
@@ -121,10 +118,10 @@ def _points(rows: Sequence[CurvePoint], factor: float) -> tuple[Point, ...]:
 
 
 def shown_rows(rows: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return the epochs that are drawn: of the chain `final` and the first seed.
+    """Return the epochs that are drawn: chain `final`, first seed.
 
-    Of a planner's learning rates only the chosen one, whose model is not called after its rate
-    (`training.jobs.best_trial`); of its horizons the shortest, the longest and one between.
+    A planner is drawn at its selected learning rate only, whose model is not named after the rate
+    (`training.jobs.best_trial`), and at the shortest, the longest and one horizon between.
     """
     final = [row for row in rows if row.model.startswith("final/") and "," not in row.model and row.epoch > 0]
     drawn = horizon_styles(models_of(final))
@@ -140,8 +137,24 @@ def models_of(rows: Sequence[CurvePoint]) -> list[str]:
     return sorted(places, key=lambda model: (places[model], model))
 
 
+def drawn_models(rows: Sequence[CurvePoint]) -> list[DrawnModel]:
+    """Return the models of some rows with their styles, the dev score that selects the epoch, and that epoch."""
+    on_dev = {(row.model, row.quantity) for row in rows if row.split == "dev"}
+    drawn = []
+    for model, style in _styles(models_of(rows)).items():
+        quantity = next((q for q in DEV_QUANTITIES if (model, q) in on_dev), "")
+        drawn.append(DrawnModel(model, _name(model), style, quantity, chosen_epoch(rows, model, quantity)))
+    return drawn
+
+
+def chosen_epoch(rows: Sequence[CurvePoint], model: str, quantity: str) -> int:
+    """Return the selected epoch: the first with the highest dev score (training.loop.note_epoch); 0 without a score."""
+    scores = {row.epoch: row.value for row in rows if (row.model, row.split, row.quantity) == (model, "dev", quantity)}
+    return min(scores, key=lambda epoch: (-scores[epoch], epoch), default=0)
+
+
 def planner_of(model: str) -> tuple[str, int]:
-    """Return row and horizon of a model of a planner of another paper; of any other an empty text and 0."""
+    """Return row and horizon of a planner's model; an empty text and 0 for any other model."""
     row, _, horizon = short(model).rpartition("_h")
     return (row, int(horizon)) if row in PLANNERS and horizon.isdigit() else ("", 0)
 
@@ -154,56 +167,18 @@ def horizon_styles(models: Iterable[str]) -> dict[int, str]:
     return {horizons[0]: SHORTEST, horizons[len(horizons) // 2]: BETWEEN, horizons[-1]: LONGEST}
 
 
-def _drawn(committed: Committed, stage: str) -> Drawn:
-    """Draw loss and score of a stage's trainings for every group of models that share them."""
-    every = rows_of(CurvePoint, committed.table(stage, f"{stage}_curves"))
-    if not every:
-        raise NothingAsked("nothing was trained")
-    rows = shown_rows(every)
-    if not rows:
-        raise NothingToDraw("nothing was trained in the chain `final`")
-    groups: dict[tuple[str, str], list[DrawnModel]] = {}
-    for model, line in _styles(models_of(rows)).items():
-        planner, quantity = planner_of(model)[0], CHOSEN_BY.get(short(model), CHOSEN_BY[stage])
-        one = DrawnModel(model, _name(model), line, chosen_epoch(rows, model, quantity))
-        groups.setdefault((planner, quantity), []).append(one)
-    panels, keys = [], []
-    for (planner, quantity), members in groups.items():
-        whose = f"{row_name(planner)}: " if planner else ""
-        lines = [line for one in members for line in _lines(rows, one, "train", "loss", 1.0)]
-        loss = line_chart(_axes(f"{whose}Training loss", lines), lines)
-        panels += [Panel(f"{whose}Training loss", loss), _score(rows, members, quantity, whose)]
-        keys += [Key(f"{one.name}: epoch {one.kept}", legend_mark(one.style, "circle")) for one in members]
-    content = sheet(panels, keys, committed.warning())
-    seed = rows[0].seed
-    return Drawn(
-        content,
-        f"Loss on the training takes, and the score on dev takes that chooses the epoch. The dot and the legend give "
-        f"the epoch that was kept. Chain `final`, seed {seed}. A loss on dev is not computed; no test take is used."
-        + (OF_PLANNERS if any(planner for planner, _ in groups) else ""),
-    )
-
-
-def chosen_epoch(rows: Sequence[CurvePoint], model: str, quantity: str) -> int:
-    """Return the epoch that was kept: the first with the highest dev score (training.loop.note_epoch)."""
-    scores = {row.epoch: row.value for row in rows if _is(row, model, "dev", quantity)}
-    if not scores:
-        raise NothingToDraw(f"{model} has no dev {quantity}")
-    return min(scores, key=lambda epoch: (-scores[epoch], epoch))
-
-
 def short(model: str) -> str:
     """Return the name of a model within its chain."""
     return model.split("/", 1)[1]
 
 
 def colour_of(name: str) -> str:
-    """Return the row whose colour the curve of a model has: of its name, else the first that rests on it alone.
+    """Return the row whose colour the curve of a model has: the one of its name, else the first that uses only it.
 
-    Empty where there is none.
+    Empty without one.
     """
-    own = [one.id for one in METHODS if one.id == name]
-    return next(iter((*own, *(one.id for one in METHODS if one.models == (name,)))), "")
+    ids = [one.id for one in METHODS if one.id == name]
+    return next(iter((*ids, *(one.id for one in METHODS if one.models == (name,)))), "")
 
 
 def _name(model: str) -> str:
@@ -212,55 +187,40 @@ def _name(model: str) -> str:
     return f"{row_name(planner)}, H={horizon}" if planner else NAMES.get(name, row_name(name))
 
 
-def _styles(models: Sequence[str]) -> dict[str, str]:
-    """Return model -> style of its line: the colour of its row, and of a planner the dashes of its horizon.
+def _styles(models: Sequence[str]) -> Mapping[str, str]:
+    """Return model -> style of its line: the colour of its row, and the dashes of a planner's horizon.
 
-    No two models of a chart share a colour, but the horizons of a planner.
+    No two models of a chart share a colour, except the horizons of a planner.
     """
     dashes = horizon_styles(models)
     planners = {model: planner_of(model) for model in models}
     plain = [model for model in models if not planners[model][0]]
-    own = dict(zip(plain, told_apart(colour_of(short(model)) for model in plain), strict=True))
-    return own | {model: f"{row} {dashes[horizon]}" for model, (row, horizon) in planners.items() if row}
+    coloured = dict(zip(plain, told_apart(colour_of(short(model)) for model in plain), strict=True))
+    return coloured | {model: f"{row} {dashes[horizon]}" for model, (row, horizon) in planners.items() if row}
 
 
-def _is(row: CurvePoint, model: str, split: str, quantity: str) -> bool:
-    return (row.model, row.split, row.quantity) == (model, split, quantity)
-
-
-def _score(rows: Sequence[CurvePoint], shown: Sequence[DrawnModel], quantity: str, whose: str) -> Panel:
-    """Draw the score that chooses the epoch, on dev, and on train where it is measured there (thin)."""
-    factor = 100.0 if quantity in PERCENT else 1.0
-    unit = "%" if quantity in PERCENT else "nats"
-    lines = [line for one in shown for line in _lines(rows, one, "dev", quantity, factor)]
-    train = [line for one in shown for line in _lines(rows, one, "train", quantity, factor)[:1]]
-    title = f"{whose}{WORDS.get(quantity, quantity)}, {unit}, dev" + (" (thin: training)" if train else "")
-    axes = _axes(title, lines, from_zero=quantity in PERCENT)
-    return Panel(title, line_chart(axes, lines, thin=train))
-
-
-def _lines(rows: Sequence[CurvePoint], one: DrawnModel, split: str, quantity: str, factor: float) -> list[Series]:
-    """Return a model's line, then the point of the epoch that was kept; nothing where it was not measured."""
-    found = [row for row in rows if _is(row, one.model, split, quantity)]
-    if not found:
-        return []
-    name = f"{one.name}, {split}"
-    line = Series(name, one.style, _points(found, factor), "none", has_band=False)
-    mark = _points([row for row in found if row.epoch == one.kept], factor)
-    return [line, Series(f"{name}, kept", one.style, mark, "circle", has_band=False)] if mark else [line]
-
-
-def _axes(title: str, lines: Sequence[Series], *, from_zero: bool = False) -> Axes:
-    """Epochs below; the title of the panel names what goes up, so that wide numbers have room."""
-    last = max((int(point.x) for line in lines for point in line.points), default=1)
-    step = max(1, round(last / 6))
-    return Axes(title, "epoch", "", tuple(float(e) for e in range(step, last + 1, step)), y_from_zero=from_zero)
+def draw(committed: Committed, stage: str) -> Drawn:
+    """Draw the charts of one stage's trainings in one picture."""
+    every = rows_of(CurvePoint, committed.table(stage, f"{stage}_curves"))
+    if not every:
+        raise NothingAsked("nothing was trained")
+    rows = shown_rows(every)
+    if not rows:
+        raise NothingToDraw("nothing was trained in the chain `final`")
+    charts = training_charts([(stage, every)])
+    keys = {key.name: key for chart in charts for key in chart.legend}
+    content = sheet([Panel(chart.caption, chart.chart) for chart in charts], [*keys.values()], committed.warning())
+    caption = (
+        "Loss on the training takes, and the score on dev takes that selects the epoch. Dot and legend show the "
+        f"selected epoch. Chain `final`, seed {rows[0].seed}. No loss is computed on dev takes; no test take is used."
+    )
+    return Drawn(content, caption + (OF_PLANNERS if any(planner_of(row.model)[0] for row in rows) else ""))
 
 
 FIGURES = (
     Figure("curves", "Trainings", "training", lambda material: training_charts(material.curves)),
     *(
-        Figure("curves", title, stages=(stage,), draw=partial(_drawn, stage=stage))
+        Figure("curves", title, stages=(stage,), draw=partial(draw, stage=stage))
         for stage, title in (
             ("alignment", "Training of the trajectory encoder"),
             ("predictor", "Training of the predictors"),

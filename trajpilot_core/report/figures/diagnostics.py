@@ -1,26 +1,26 @@
 """Diagnostics in the UI: distances between kinds of pairs of segments, and how often true plans approach the goal.
 
-Published values stand in the caption of a recorded corpus of the paper, never of a simulated one.
+The caption has published values for a recorded corpus of the paper, never for a simulated one.
 """
 
 from collections.abc import Sequence
 
 from schemas.arrow import rows_of
 from schemas.results import PairDistance, ProgressShare
-from trajpilot_core.paper.published import ATOMIC_CORPUS, table_rows
+from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, keys_of, line_chart, measured
 from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.svg_grid import Panel, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.tables.diagnostics import PAIRS, QUANTITIES
+from trajpilot_core.report.tables.diagnostics import PAIRS, QUANTITIES, published_geometry, published_progress
 
 STYLES = {"test": "scorer", "train": "no_traj", "chance": "previous"}
-"""Rows whose colours and dashes the lines borrow; any that are easily told apart would do."""
+"""Rows whose colours and dashes the lines use: any that differ clearly would do."""
 
 
 def diagnostics(committed: Committed) -> Drawn:
-    """Draw what the stage measured; a simulated corpus is named in the picture itself."""
+    """Draw what the stage measured; a simulated corpus is named in the picture."""
     pairs = rows_of(PairDistance, committed.table("diagnostics", "pair_distances"))
     shares = rows_of(ProgressShare, committed.table("diagnostics", "progress_shares"))
     if not pairs and not shares:
@@ -38,7 +38,8 @@ def diagnostics(committed: Committed) -> Drawn:
     )
     warning = committed.warning()
     content = sheet(panels, keys_of(progress or drawn[0][1]), warning)
-    return Drawn(content, _caption(pairs, shares) + ("" if warning else _published(committed)))
+    is_theirs = not warning and committed.config.ingest.corpus == ATOMIC_CORPUS
+    return Drawn(content, _caption(pairs, shares) + (published_geometry() + published_progress() if is_theirs else ""))
 
 
 def _distances(rows: Sequence[PairDistance], quantity: str) -> list[Series]:
@@ -75,7 +76,7 @@ def _progress(rows: Sequence[ProgressShare]) -> list[Series]:
 
 
 def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> str:
-    """State what was drawn of what."""
+    """Return how many pairs and windows are shown."""
     counts = {
         split: (
             max((row.n_pairs for row in pairs if row.split == split), default=0),
@@ -83,20 +84,10 @@ def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> 
         )
         for split in ("test", "train")
     }
-    said = "; ".join(
+    text = "; ".join(
         f"{split}: up to {n:,} pairs of a kind, {w:,} windows of a horizon" for split, (n, w) in counts.items()
     )
-    return f"{said}. Bands: 95 % intervals over takes (none where there are too few)."
-
-
-def _published(committed: Committed) -> str:
-    """Return the paper's numbers, where the corpus is the one that they are of."""
-    if committed.config.ingest.corpus != ATOMIC_CORPUS:
-        return ""
-    l1 = ", ".join(row["value"] for row in table_rows("vjepa_geometry") if row["metric"] == "mean_l1")
-    cosine = ", ".join(row["value"] for row in table_rows("vjepa_geometry") if row["metric"] == "mean_cosine")
-    shares = ", ".join(row["value"] for row in table_rows("monotonicity"))
-    return f" Published: l1 {l1}; cosine {cosine}; approach {shares} % (arXiv 2605.20388, appendix)."
+    return f"{text}. Bands: 95 % intervals over takes (none where there are too few)."
 
 
 FIGURE = Figure("diagnostics", "Distances between features", stages=("diagnostics",), draw=diagnostics)

@@ -1,11 +1,11 @@
-"""Which windows the gallery shows, by a fixed rule.
+"""Selects the windows of the gallery by a fixed rule.
 
-Rule: windows fall into classes by the number of middle steps that two rows have right, of the first seed: No-Traj, and
-the row that is examined (`methods.examined`). Where that one differs from No-Traj in no window, because its gate never
-opened, or was not run, the row that is told the true motion stands in. `helped`: more steps right than No-Traj; `hurt`:
-fewer; `all wrong`: of the others those in which no row of the gallery that is not told the truth has a middle step
-right. What is in no class is counted. Equal shares of every class are drawn at random by the seed of the report,
-whatever they look like; a class with too few is not filled up. Source: docs/decisions/report.md.
+Rule: windows are classified by the number of middle steps that two rows have right, first seed: No-Traj, and the
+examined row (`methods.examined`). If that row was not run, or differs from No-Traj in no window because its gate never
+opened, the row that sees the true motion is used instead. `helped`: more steps right than No-Traj; `hurt`: fewer; `all
+wrong`: other windows in which no row of the gallery that does not see the truth has a middle step right. Windows of no
+class are counted. Equal shares of every class are sampled at random with the seed of the report; a class with too few
+windows is not filled up. Source: docs/decisions/report.md.
 """
 
 from collections.abc import Mapping
@@ -32,16 +32,16 @@ class GalleryWindows:
     """The windows of the gallery."""
 
     classes: Mapping[str, tuple[str, ...]]
-    """Class -> window ids, in the order of the draw."""
+    """Class -> window ids, in the sampled order."""
     sizes: Mapping[str, int]
-    """Class -> windows that it holds."""
+    """Class -> number of its windows."""
     row: str = ""
-    """The row whose steps are held against those of No-Traj; empty where nothing was drawn."""
+    """The row that is compared with No-Traj; empty where nothing was sampled."""
     n_windows: int = 0
-    """All windows that were looked at, those of no class included."""
+    """Number of all windows, those of no class included."""
 
     def window_ids(self) -> list[str]:
-        """All windows drawn."""
+        """Return all sampled windows."""
         return [window for windows in self.classes.values() for window in windows]
 
     def share(self, name: str) -> float:
@@ -50,30 +50,32 @@ class GalleryWindows:
 
     @property
     def n_rest(self) -> int:
-        """Windows of no class."""
+        """Number of windows of no class."""
         return self.n_windows - sum(self.sizes.values())
 
 
 def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
-    """Draw the windows of the gallery; `outcomes`: columns window_id, variant, mid_right."""
+    """Sample the windows of the gallery; `outcomes`: columns window_id, variant, mid_right."""
     ids, right = _by_row(outcomes)
     row = _judged_by(right)
     if row is None:
         return GalleryWindows({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
     gained = right[row] - right[REFERENCE]
-    free = [held for one, held in right.items() if not method(one).uses_the_truth]
+    free = [members for one, members in right.items() if not method(one).uses_the_truth]
     inside = {HELPED: gained > 0, HURT: gained < 0, ALL_WRONG: (gained == 0) & (np.stack(free).max(axis=0) == 0)}
-    held = {name: ids[inside[name]] for name in CLASSES}
+    members = {name: ids[inside[name]] for name in CLASSES}
     shares = [cfg.examples // 3 + (i < cfg.examples % 3) for i in range(3)]
     chosen = {
-        name: tuple(held[name][np.random.default_rng([cfg.seed, i]).permutation(len(held[name]))[: shares[i]]].tolist())
+        name: tuple(
+            members[name][np.random.default_rng([cfg.seed, i]).permutation(len(members[name]))[: shares[i]]].tolist()
+        )
         for i, name in enumerate(CLASSES)
     }
-    return GalleryWindows(chosen, {name: len(held[name]) for name in CLASSES}, row, len(ids))
+    return GalleryWindows(chosen, {name: len(members[name]) for name in CLASSES}, row, len(ids))
 
 
 def _by_row(outcomes: pa.Table) -> tuple[NDArray[np.object_], dict[str, Right]]:
-    """Return the windows of No-Traj, sorted, and what each row that has the same windows has right."""
+    """Return the sorted windows of No-Traj, and the number of right steps of each row with the same windows."""
     tables = {
         one.id: outcomes.filter(pc.equal(outcomes["variant"], one.id)).sort_by("window_id")
         for one in METHODS
@@ -85,8 +87,8 @@ def _by_row(outcomes: pa.Table) -> tuple[NDArray[np.object_], dict[str, Right]]:
 
 
 def _judged_by(right: Mapping[str, Right]) -> str | None:
-    """Return the row that decides, by the rule; None where there is none to compare."""
+    """Return the row that is compared with No-Traj, by the rule; None without one."""
     told = [one.id for one in METHODS if one.in_gallery and one.sees == "all_motion"]
-    held = [one for one in dict.fromkeys((examined().id, *told)) if one in right] if REFERENCE in right else []
-    differing = (one for one in held if (right[one] != right[REFERENCE]).any())
-    return next(differing, held[0] if held else None)
+    candidates = [one for one in dict.fromkeys((examined().id, *told)) if one in right] if REFERENCE in right else []
+    differing = (one for one in candidates if (right[one] != right[REFERENCE]).any())
+    return next(differing, candidates[0] if candidates else None)

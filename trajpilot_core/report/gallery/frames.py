@@ -1,7 +1,7 @@
-"""Thumbnails of the gallery as JPEG data URIs; a frame that cannot be had becomes its reason."""
+"""Thumbnails of the gallery as JPEG data URIs; a missing frame is replaced by its reason."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -13,12 +13,12 @@ from trajpilot_core.video.isolate import run_jobs
 
 JPEG_QUALITY = 82
 TIMEOUT_S = 30.0
-"""A decoder that is silent for longer is given up; the report is built without its frames."""
+"""A decoder without output for longer is stopped; the report is built without its frames."""
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A picture, or why there is none."""
+    """A picture, or the reason why there is none."""
 
     uri: str | None
     reason: str
@@ -26,7 +26,7 @@ class Thumbnail:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Frames wanted of one video."""
+    """The frames to decode of one video."""
 
     take_id: str
     path: str
@@ -37,10 +37,10 @@ class Wanted:
 def thumbnails(
     wanted: Sequence[Wanted], size_px: int, workers: int
 ) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
-    """Decode frames in child processes, so that no video can end the report.
+    """Decode frames in child processes, so that no video can crash the report.
 
     Returns:
-        (take id, time) -> thumbnail, for every frame wanted; and the faults as rejects that cost no row.
+        (take id, time) -> thumbnail, for every requested frame; and the faults as rejects that lose no row.
     """
     jobs = [
         {"kind": "clips", "path": w.path, "times_s": [[t] for t in w.times_s], "size_px": size_px, "backend": "pyav"}
@@ -55,11 +55,28 @@ def thumbnails(
         elif event.kind in ("fault", "failed"):
             lost = [video.times_s[event.values["segment"]]] if event.kind == "fault" else video.times_s
             code, detail = event.values["code"], event.values["detail"]
-            absent = Thumbnail(None, f"no frame ({code})")  # the detail stands in the rejects table
+            absent = Thumbnail(None, f"no frame ({code})")  # the detail is in the rejects table
             made |= {(video.take_id, time): absent for time in lost if (video.take_id, time) not in made}
             rejects.append(reject("report", RejectCode(code), video.take_id, detail, n_units=0))
     none = {(w.take_id, t): Thumbnail(None, "the frame could not be decoded") for w in wanted for t in w.times_s}
     return none | made, sorted(rejects, key=lambda row: (row.take, row.detail))
+
+
+def frames_of(
+    times_s: Mapping[str, Iterable[float]], files: Mapping[str, str], data_root: str, size_px: int, workers: int
+) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
+    """Decode frames of takes, one job per video; takes without a file are left out.
+
+    Args:
+        times_s: take id -> times of its frames.
+        files: take id -> video, relative to the data root; empty for a take without a video.
+    """
+    wanted = [
+        Wanted(take, f"{data_root}/{file}", tuple(sorted(set(times_s[take]))))
+        for take, file in sorted(files.items())
+        if take in times_s and file
+    ]
+    return thumbnails(wanted, size_px, workers)
 
 
 def _jpeg(image: NDArray[np.uint8]) -> str:

@@ -1,4 +1,4 @@
-"""What the report reads from the store, as far as the drawn windows need it."""
+"""Reads the rows of the store that the sampled windows need."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ CANDIDATE_COLUMNS = ("window_id", "take_id", "variant", "candidate")
 
 
 def draw_gallery(inputs: Inputs, cfg: ReportConfig) -> GalleryWindows:
-    """Draw the windows of the gallery from the outcomes table."""
+    """Sample the windows of the gallery from the outcomes table."""
     return draw(inputs.table("outcomes", DRAW_COLUMNS), cfg)
 
 
@@ -29,7 +29,7 @@ def video_files(drawn: GalleryWindows, inputs: Inputs) -> dict[str, str]:
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for row in shown:
         rows.setdefault(row["window_id"], {})[row["variant"]] = row
-    candidates = [found[0] for held in rows.values() if (found := followed(held))]
+    candidates = [found[0] for rows_of_window in rows.values() if (found := followed(rows_of_window))]
     retrieved = keep(inputs.table("windows", ("window_id", "take_id")), "window_id", candidates)
     wanted = [row["take_id"] for row in (*shown, *retrieved)]
     takes = keep(inputs.table("takes", ("take_id", "video")), "take_id", wanted)
@@ -37,9 +37,9 @@ def video_files(drawn: GalleryWindows, inputs: Inputs) -> dict[str, str]:
 
 
 def load_threshold(inputs: Inputs) -> float | None:
-    """Return from where on the gate of the examined row opens, first seed; None where it was not fitted.
+    """Return the threshold of the examined row's gate, first seed; None where it was not fitted.
 
-    Reads what the models say of themselves, and no model.
+    Reads the descriptions of the models only.
     """
     about = inputs.models("scorers").about
     seeds = seeds_of(key for key in about if key.startswith(f"{FINAL.name}/") and key.endswith(f"/{examined().id}"))
@@ -47,7 +47,7 @@ def load_threshold(inputs: Inputs) -> float | None:
 
 
 def load_facts(drawn: GalleryWindows, inputs: Inputs) -> Facts:
-    """Read the rows that the drawn windows and their candidates need."""
+    """Read the rows that the sampled windows and their candidates need."""
     outcomes = keep(inputs.table("outcomes"), "window_id", drawn.window_ids())
     window_ids = [*drawn.window_ids(), *(row["candidate"] for row in outcomes if row["candidate"])]
     windows = _by(

@@ -26,7 +26,7 @@ class Path:
     """One head path."""
 
     kind: str
-    """`true`, `nearest` (first candidate) or `chosen` (the scorer's)."""
+    """`true`, `nearest` (first candidate) or `chosen` (by the scorer)."""
     name: str
     points_m: Array
     """(P, 3) forward, left, up."""
@@ -44,7 +44,7 @@ def integrate(motions: Array) -> Array:
         start; a pause between two segments that were cut short is not drawn.
     """
     steps = motions.reshape(-1, 6).astype(np.float64)
-    from scipy.spatial.transform import Rotation  # half a second that a look at what is stale is spared
+    from scipy.spatial.transform import Rotation  # saves half a second where only staleness is checked
 
     position, turned = np.zeros(3), Rotation.identity()
     points = [position]
@@ -70,8 +70,8 @@ def three_views(paths: Sequence[Path], unit: str) -> Markup:
     line = element("line", x1=8, x2=end, y1=below, y2=below)
     parts.append(element("g", line, element("text", f"{bar:g} {unit}", class_="tick", x=8, y=below + 13), class_="bar"))
     names = ", ".join(f"{path.name} ({STYLES[path.kind]} line)" for path in paths)
-    said, size = f"Head paths from three sides: {names}", f"0 0 {3 * VIEW_PX} {VIEW_PX + 28}"
-    return element("svg", *parts, class_="paths", viewBox=size, role="img", aria_label=said)
+    description, size = f"Head paths from three sides: {names}", f"0 0 {3 * VIEW_PX} {VIEW_PX + 28}"
+    return element("svg", *parts, class_="paths", viewBox=size, role="img", aria_label=description)
 
 
 def _bar_length(extent: float) -> float:

@@ -1,4 +1,4 @@
-"""What is known about each window of the gallery: steps, answers, the retrieved window, head paths."""
+"""Describes each window of the gallery: steps, answers, the retrieved window, head paths."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MAX_LABEL = 160
 
 @dataclass(frozen=True)
 class GalleryStep:
-    """One answer of one row at one position: `sign` and `state` say the same as the colour."""
+    """One answer of one row at one position; `sign` and `state` repeat the colour."""
 
     text: str
     state: str
@@ -43,10 +43,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class RetrievedWindow:
-    """The training window whose motion a row followed, or would have followed behind an open gate."""
+    """The training window whose motion a row followed, or would have followed with an open gate."""
 
     told: str
-    """Which it is, in words."""
+    """How it was selected, in words."""
     window_id: str
     take_id: str
     take_name: str
@@ -75,7 +75,7 @@ class Example:
     unit: str
     retrieved: RetrievedWindow | None = None
     gained: int = 0
-    """Middle steps that the row of the classes has right and No-Traj has not, net."""
+    """Middle steps right of the compared row minus those of No-Traj."""
 
 
 def keep(table: pa.Table, column: str, values: Sequence[str]) -> list[dict[str, Any]]:
@@ -86,7 +86,7 @@ def keep(table: pa.Table, column: str, values: Sequence[str]) -> list[dict[str, 
 
 @dataclass(frozen=True)
 class Facts:
-    """The rows that the drawn windows need, by id."""
+    """The rows that the sampled windows need, by id."""
 
     outcomes: Mapping[tuple[str, str], dict[str, Any]]
     """(window, variant) -> row."""
@@ -98,18 +98,18 @@ class Facts:
 
 
 def examples(drawn: GalleryWindows, facts: Facts, threshold: float | None = None) -> list[Example]:
-    """Describe every drawn window, class by class.
+    """Describe every sampled window, class by class.
 
     Args:
-        threshold: from where on the gate of the examined row opens; None where it is not known.
+        threshold: of the examined row's gate; None where it is unknown.
     """
     return [_example(window, name, drawn, facts, threshold) for name in CLASSES for window in drawn.classes[name]]
 
 
 def best_example(shown: Sequence[Example]) -> int | None:
-    """Return the place of the example with most middle steps gained, the first drawn of equals; None where none gained.
+    """Return the index of the example with most middle steps gained, the first of equals; None where none gained.
 
-    It is the best of what was drawn by the rule, not of all windows.
+    It is the best of the sampled windows, not of all.
     """
     gained = [one.gained for one in shown]
     return gained.index(max(gained)) if max(gained, default=0) > 0 else None
@@ -142,9 +142,9 @@ def _example(window_id: str, name: str, drawn: GalleryWindows, facts: Facts, thr
 
 
 def _title(name: str, decides: Mapping[str, Any], fallback: Mapping[str, Any]) -> str:
-    """State what makes the window one of its class."""
+    """Return why the window belongs to its class."""
     if name == ALL_WRONG:
-        return "All wrong: no row that is not told the truth has a middle step right"
+        return "All wrong: no row that does not see the truth has a middle step right"
     gained = decides["mid_right"] - fallback["mid_right"]
     did = "helped" if gained > 0 else "hurt" if gained < 0 else "changed nothing"
     right = f"{row_name(decides['variant'])} {decides['mid_right']} of {decides['horizon'] - 2} middle steps right"
@@ -153,12 +153,12 @@ def _title(name: str, decides: Mapping[str, Any], fallback: Mapping[str, Any]) -
 
 def _middles(window: Mapping[str, Any], facts: Facts) -> tuple[float, ...]:
     """Return the middle of every segment of a window, seconds."""
-    held = [facts.segments[one] for one in window["segment_ids"]]
-    return tuple((one["start_s"] + one["end_s"]) / 2 for one in held)
+    entries = [facts.segments[one] for one in window["segment_ids"]]
+    return tuple((one["start_s"] + one["end_s"]) / 2 for one in entries)
 
 
 def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
-    """Return the retrieved window that is shown and what it is called: behind a gate, else without one; None: none.
+    """Return the retrieved window that is shown and its description: behind a gate, else without one; None: none.
 
     Args:
         rows: row of the tables -> its outcome on one window, with its `candidate`.
@@ -196,14 +196,14 @@ def _plan(variant: str, row: Mapping[str, Any], facts: Facts) -> Plan:
 
 
 def _gate(row: Mapping[str, Any] | None, threshold: float | None) -> str:
-    """State what the gate did, and from where on it opens."""
+    """Return the state of the gate and its threshold."""
     if row is None or row["gate"] is None:
-        return "no gate was asked"
+        return "no gate"
     declared = examined().gate
     assert declared is not None
     known = "" if threshold is None else f", threshold {threshold:.2f}"
     opens = ", threshold above 1: never opens" if threshold is not None and threshold > 1 else known
-    did = f"open: {declared.open_means}" if row["opened"] else f"closed: the {row_name(REFERENCE)} answer stands"
+    did = f"open: {declared.open_means}" if row["opened"] else f"closed: the answer of {row_name(REFERENCE)} is used"
     return f"gate of {examined().name} {row['gate']:.2f}{opens}, {did}"
 
 
@@ -218,9 +218,9 @@ def _paths(
             wanted.append((kind, str(one.follows), rows[one.id]["candidate"]))
     paths, scales = [], set()
     for kind, name, window_id in wanted:
-        held = [facts.motions.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]
-        found = [row for row in held if row is not None]
-        if not found or len(found) < len(held):
+        entries = [facts.motions.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]
+        found = [row for row in entries if row is not None]
+        if not found or len(found) < len(entries):
             continue
         motions = np.array([row["motions"] for row in found], dtype=np.float64).reshape(-1, MOTIONS, DOF)
         paths.append(Path(kind, name, integrate(motions)))

@@ -1,4 +1,4 @@
-"""The paper's tables of anticipation, as one run fills them: no goal is given, and what goal dropout changes.
+"""The paper's tables of anticipation, filled by one run: no goal is given, and what goal dropout changes.
 
 Source of their layouts: arXiv 2605.20388, atomic_anticipation_full, goal_dropout_fullgoal and
 goal_dropout_anticipation_full in its appendix. Its "Future" is M@1, M@5 and MSeq here, its "Full" F@1, F@5 and FSeq;
@@ -22,11 +22,11 @@ POOLINGS = ("none", "sample")
 GOAL_GIVEN = (predictors.ORACLE.id, goal_dropout.ORACLE.id, predictors.NO_TRAJ.id, goal_dropout.NO_TRAJ.id)
 """Columns of goal_dropout_fullgoal: without and with goal dropout, the predictor with trajectories before the other."""
 GOAL_MASKED = (rows.ORACLE_NO_DROPOUT.id, rows.ORACLE.id, rows.NO_TRAJ_NO_DROPOUT.id, rows.NO_TRAJ.id)
-"""The same of goal_dropout_anticipation_full."""
+"""Columns of goal_dropout_anticipation_full, in the same order."""
 
 
 def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
-    """Return the tables; none where no row of the run anticipates."""
+    """Return the tables; empty where no row of the run anticipates."""
     if not any(method(variant).anticipates for variant in results.variants()):
         return []
     shown = [row for row in with_role("anticipation") if row not in (GOAL_MASKED[0], GOAL_MASKED[2])]
@@ -61,8 +61,8 @@ def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
 
 
 def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = frozenset()) -> Table | None:
-    """Return how much of what can be known each row without a goal has reached; None where there is no such row, or no
-    exact ceiling.
+    """Return the share of what can be known that each row without a goal has reached; None without such a row, or
+    without an exact ceiling.
 
     Args:
         undertrained: rows that do not count as trained, which are marked.
@@ -81,11 +81,11 @@ def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = fro
     header = ("row", "M@1, %", "majority", "can be known", "share, %", "asked")
     note = (
         "M@1, mean over the horizons. Share: of the way from the majority label to the exact ceiling. A claim on a row "
-        "below the asked share, or on two rows whose shares lie over 15 points apart, is not decided "
+        "below the required share, or on two rows whose shares differ by more than 15 points, is not decided "
         "(docs/decisions/anticipation.md)."
     )
     return (
-        Table("No goal is given: how much of what can be known the rows have reached", header, tuple(lines), note)
+        Table("No goal is given: share of what can be known that the rows have reached", header, tuple(lines), note)
         if lines
         else None
     )

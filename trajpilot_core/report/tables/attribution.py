@@ -1,4 +1,4 @@
-"""Where a gain comes from: one row of the tables against the rows that lack a part of what it has.
+"""Sources of a gain: one row of the tables against the rows that lack a part of it.
 
 Source: docs/decisions/scorer.md; docs/decisions/metrics.md.
 """
@@ -15,13 +15,13 @@ from trajpilot_core.report.tables.table import NOTHING
 
 
 def ablations() -> dict[str, list[str]]:
-    """Return, by row, the rows in which a part of it is taken away or changed."""
+    """Return row -> its ablations."""
     whole = dict.fromkeys(one.part_of for one in METHODS if one.part_of)
     return {id_: [one.id for one in METHODS if one.part_of == id_] for id_ in whole if id_}
 
 
 def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:
-    """Return the tables of the block: the plain mean of the horizons, then the rest; without the rows an empty list."""
+    """Return the tables of differences: the plain mean of the horizons, then the rest; empty without the rows."""
     made = []
     for one in METHODS:
         title = f"{one.name} minus the rows that show where its gain comes from, paired over takes"
@@ -35,19 +35,19 @@ def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:
 
 
 def against(id_: str, title: str, results: Results, one: Method, *, plain: bool) -> GroupedTable[ResultCell]:
-    """Build a table with one row per reference: what a row has more than it; the plain mean, or all but it.
+    """Build a table of differences with one row per reference: the plain mean, or everything else.
 
-    A difference is undertrained where either side is.
+    A difference is undertrained if either side is.
     """
     questions = {reference: meaning for reference, meaning in one.against.items() if meaning}
 
     def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
-        own = {(m.reference, m.metric): m for m in group}
+        by_cell = {(m.reference, m.metric): m for m in group}
         return [
             TableRow(
                 reference,
                 f"minus {row_name(reference)}",
-                tuple(ResultCell(m, is_best=False) for name in open_metrics() if (m := own.get((reference, name)))),
+                tuple(ResultCell(m, is_best=False) for name in open_metrics() if (m := by_cell.get((reference, name)))),
                 bool({reference, one.id} & results.undertrained),
                 meaning,
             )
@@ -66,11 +66,11 @@ def against(id_: str, title: str, results: Results, one: Method, *, plain: bool)
 
 
 def absent_rows(results: Results) -> str:
-    """Name the rows that this run has no figures for; empty where it has all.
+    """Return the names of the rows without figures in this run; empty where it has all.
 
-    Rows without a goal belong to runs that anticipate, and are missed in none else.
+    Rows without a goal are listed only in runs that anticipate.
     """
-    held = set(results.variants())
-    anticipates = any(one.anticipates for one in METHODS if one.id in held)
-    missing = [one.name for one in METHODS if one.id not in held and (anticipates or not one.anticipates)]
-    return f"{NOTHING}: {'; '.join(missing)}" if missing and held else ""
+    scored = set(results.variants())
+    anticipates = any(one.anticipates for one in METHODS if one.id in scored)
+    missing = [one.name for one in METHODS if one.id not in scored and (anticipates or not one.anticipates)]
+    return f"{NOTHING}: {'; '.join(missing)}" if missing and scored else ""

@@ -1,4 +1,4 @@
-"""What can be known at most: every row next to the exact ceiling of what it sees, in a simulated world only.
+"""Every row next to the exact ceiling of what it sees; in a simulated world only.
 
 Source of the ceilings: docs/decisions/ceiling.md. How they are shown: docs/decisions/report.md.
 """
@@ -19,14 +19,14 @@ from trajpilot_core.report.tables.table import number
 from trajpilot_core.simworld.inference.visible import KINDS, InputKind
 
 INFORMATION = KINDS
-"""Rows that stand for all that can be seen: no motion, the endpoints' motion, all motion; per horizon only these."""
+"""Rows of the kinds of information (no motion, motion of the endpoints, all motion); per horizon only these."""
 GOAL: InputKind = "endpoint_traj"
-"""The ceiling that planners can come close to: it bounds all that see no step between Start and Goal."""
+"""The ceiling of all rows that see no step between Start and Goal."""
 KEY_METRICS = ("M@1", "MSeq")
 AFTER_START = of_table("anticipation")
 State = Literal["below", "level", "open", "warn", "broken"]
 Whole = Literal["absent", "kept", "warned", "broken", "open"]
-"""What is said of all figures together."""
+"""State of all figures together."""
 WORDS: dict[State, str] = {
     "below": "below",
     "level": "above, within 3 s.e.",
@@ -37,7 +37,7 @@ WORDS: dict[State, str] = {
 
 
 class CeilingCell(NamedTuple):
-    """One row's value of one metric, its ceiling, and what follows."""
+    """One row's value of one metric, its ceiling, and the verdict."""
 
     row: Ceiling
     state: State
@@ -49,7 +49,7 @@ class CeilingCell(NamedTuple):
 
     @property
     def value(self) -> str:
-        """What the row got, as printed."""
+        """Value of the row, as printed."""
         return number(self.row.value)
 
     @property
@@ -71,14 +71,14 @@ class CeilingCell(NamedTuple):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the page says of the ceilings."""
+    """The content of the page on ceilings."""
 
     state: Whole
     headline: str
     broken: tuple[str, ...]
     """One sentence per binding figure above its ceiling."""
     recovered: str
-    """How far the rows come from No-Traj towards the ceiling of Endpoint-Traj; empty where that cannot be said."""
+    """How far the rows get from No-Traj towards the ceiling of Endpoint-Traj; empty where that is undefined."""
     tables: tuple[GroupedTable[CeilingCell | None], ...]
     """The main table, and all figures; none where the state is `absent`."""
 
@@ -86,7 +86,7 @@ class Ceilings:
 def ceilings_of(
     rows: Sequence[Ceiling], *, simulated: bool, reason: str = "", undertrained: frozenset[str] = frozenset()
 ) -> Ceilings:
-    """Build what the page says of the ceilings.
+    """Build the content of the page on ceilings.
 
     Args:
         rows: the table `ceilings`; empty for a recorded corpus, or where none were computed.
@@ -94,8 +94,8 @@ def ceilings_of(
     """
     if not rows:
         return Ceilings("absent", _absent(simulated, reason), (), "", ())
-    held = {row.metric for row in rows}
-    metrics = tuple(metric for metric in with_ceiling(has_goal=False) if metric in held)
+    bounded = {row.metric for row in rows}
+    metrics = tuple(metric for metric in with_ceiling(has_goal=False) if metric in bounded)
     tables = (
         ceiling_table("ceilings", "What can be known at most (simulated world only)", rows, KEY_METRICS, undertrained),
         ceiling_table(
@@ -107,7 +107,7 @@ def ceilings_of(
 
 
 def _whole_state(rows: Sequence[Ceiling]) -> Whole:
-    """Judge all figures together; those that do not bind can only warn."""
+    """Judge all figures together; those that are not binding can only warn."""
     states = {state_of(row) for row in rows}
     if "broken" in states:
         return "broken"
@@ -117,7 +117,7 @@ def _whole_state(rows: Sequence[Ceiling]) -> Whole:
 
 
 def _headline(rows: Sequence[Ceiling]) -> str:
-    """Count the figures that keep to their ceiling, and those that do not."""
+    """Count the figures within their ceiling, and those above it."""
     binding = [state_of(row) for row in rows if row.binding]
     others = [state_of(row) for row in rows if not row.binding]
     kept = sum(state in ("below", "level") for state in binding)
@@ -129,7 +129,7 @@ def _headline(rows: Sequence[Ceiling]) -> str:
     if "open" in binding:
         parts.append(f"{binding.count('open')} could not be judged ({TOO_FEW})")
     if "warn" in others:
-        parts.append(f"{others.count('warn')} of the {len(others)} other figures are, which warns")
+        parts.append(f"{others.count('warn')} of the {len(others)} other figures are: a warning")
     return "; ".join(parts) + "."
 
 
@@ -157,10 +157,10 @@ def ceiling_table(
     """
 
     def rows(group: Sequence[Ceiling]) -> list[TableRow[CeilingCell | None]]:
-        own = {(row.variant, row.metric): CeilingCell(row, state_of(row)) for row in group}
+        by_cell = {(row.variant, row.metric): CeilingCell(row, state_of(row)) for row in group}
         shown = in_order({row.variant for row in group})
         return [
-            TableRow(v, row_name(v), tuple(own.get((v, metric)) for metric in metrics), v in undertrained)
+            TableRow(v, row_name(v), tuple(by_cell.get((v, metric)) for metric in metrics), v in undertrained)
             for v in shown
         ]
 
@@ -170,7 +170,7 @@ def ceiling_table(
 
 
 def recovered(rows: Sequence[Ceiling]) -> str:
-    """State how far each row is from the learned No-Traj to the ceiling of Endpoint-Traj, in M@1 over all horizons."""
+    """Return how far each row gets from No-Traj to the ceiling of Endpoint-Traj, in M@1 over all horizons."""
     pooled = {row.variant: row for row in rows if row.horizon is None and row.metric == "M@1"}
     base, goal = pooled.get(REFERENCE), pooled.get(GOAL)
     if base is None or goal is None or goal.ceiling <= base.value:
@@ -183,7 +183,7 @@ def recovered(rows: Sequence[Ceiling]) -> str:
     ]
     return (
         f"From the learned {row_name(REFERENCE)} ({number(base.value)}) to the ceiling of {row_name(GOAL)} "
-        f"({number(goal.ceiling)}), in M@1 over all horizons, the rows that this ceiling bounds come this far: "
+        f"({number(goal.ceiling)}), in M@1 over all horizons, the rows with this ceiling get this far: "
         f"{', '.join(shares)}."
     )
 
@@ -191,10 +191,12 @@ def recovered(rows: Sequence[Ceiling]) -> str:
 def _absent(simulated: bool, reason: str) -> str:
     """Return why there is no ceiling."""
     if reason:
-        return f"No exact ceiling for this layout of the simulated world: {reason}. Nothing bounds the rows from above."
+        return f"No exact ceiling for this layout of the simulated world: {reason}. The rows have no upper bound here."
     if simulated:
         return "No ceiling was computed for this run: nothing here bounds the rows from above."
-    return "Recorded takes have no ceiling: it needs the process that made them, which only a simulated world has."
+    return (
+        "Recorded takes have no ceiling: it needs the process that generated them, which is known only in simulation."
+    )
 
 
 def _sentence(row: Ceiling) -> str:

@@ -1,8 +1,8 @@
-"""The paper's tables of closed vocabularies, as one run fills them: means over the horizons, each horizon, settings.
+"""The paper's tables of closed vocabularies, filled by one run: means over the horizons, each horizon, settings.
 
 Source of their layouts: arXiv 2605.20388, tables of closed-vocabulary planning, its figure of planning on atomic
-actions (right), and the table of hyperparameters in its appendix. Rows of a run that the paper has not stand in the
-other tables of the report.
+actions (right), and the table of hyperparameters in its appendix. Rows that are not in the paper are in the other
+tables of the report.
 """
 
 from schemas.config import ReportConfig
@@ -17,7 +17,7 @@ OVERALL = ("SR", "Mid mAcc", "mIoU")
 FULL = (*OVERALL, "ED")
 """Columns of each horizon."""
 PANEL = ("M@1", "M@5", "MSeq")
-"""What the figure shows of the classes of atomic descriptions, as means over all windows."""
+"""Metrics of the figure for classes of atomic descriptions, as means over all windows."""
 SETTINGS = ("Benchmark", "|V|", "λ bridge", "transition weight w", "smoothing / temperature", "masks", "candidates K")
 
 
@@ -25,7 +25,7 @@ def closed_tables(results: Results, cfg: ReportConfig, n_labels: int) -> list[Gr
     """Return the paper's tables of a closed vocabulary; none for an open one.
 
     Args:
-        cfg: says whether labels are ranked by class heads, or answers are classes.
+        cfg: whether labels are ranked by class heads, or answers are classes.
     """
     tables = []
     if cfg.heads is not None:
@@ -43,11 +43,11 @@ def closed_tables(results: Results, cfg: ReportConfig, n_labels: int) -> list[Gr
 
 
 def settings_table(cfg: ReportConfig, n_labels: int, *, is_simulated: bool) -> Table | None:
-    """Return the hyperparameters of a run with class heads, the paper's below them on a recorded corpus; else None."""
+    """Return the hyperparameters of a run with class heads, with the paper's on a recorded corpus; else None."""
     if cfg.heads is None or cfg.corpus is None:
         return None
     title = spec_of(cfg.corpus).title
-    own: tuple[Cell, ...] = (
+    ours: tuple[Cell, ...] = (
         title if not is_simulated else f"simulated world in the layout of {title}",
         Value(n_labels, digits=0),
         f"{cfg.heads.bridge_weight:g}",
@@ -56,7 +56,7 @@ def settings_table(cfg: ReportConfig, n_labels: int, *, is_simulated: bool) -> T
         "on" if cfg.heads.decoding.is_masked else "off",
         str(cfg.heads.candidates),
     )
-    rows = [own]
+    rows = [ours]
     printed = published_settings(cfg.corpus)
     if printed and not is_simulated and cfg.released is None:
         rows.append(

@@ -1,6 +1,6 @@
-"""What the stage `diagnostics` measured, in two short tables, and what kinds of pairs are called.
+"""The two tables of the stage `diagnostics`, and the printed names of kinds of pairs.
 
-The paper's numbers stand in their notes on recorded atomic descriptions alone. Source: docs/decisions/diagnostics.md.
+The notes have the paper's numbers on recorded atomic descriptions only. Source: docs/decisions/diagnostics.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,14 +30,14 @@ def diagnostics_tables(
     """Return the tables of geometry and goal progress; none where the stage measured nothing.
 
     Args:
-        is_recorded: takes are recordings of that corpus; published numbers stand next to no others.
+        is_recorded: takes are recordings of that corpus; published numbers are shown only then.
     """
     is_theirs = is_recorded and cfg.corpus == ATOMIC_CORPUS
     tables = []
     if pairs:
-        tables.append(_geometry(pairs, _published_geometry() if is_theirs else ""))
+        tables.append(_geometry(pairs, published_geometry() if is_theirs else ""))
     if shares:
-        tables.append(_progress(shares, _published_progress() if is_theirs else ""))
+        tables.append(_progress(shares, published_progress() if is_theirs else ""))
     return tables
 
 
@@ -51,11 +51,11 @@ def _geometry(rows: Sequence[PairDistance], published: str) -> Table:
     ]
     over = (("", 1), *((title, len(QUANTITIES)) for title in SPLITS.values()))
     note = "l1 is the mean over the components; standardised: each divided by its deviation over the training takes."
-    return Table("How far apart segments lie in the features", header, tuple(lines), note + published, over)
+    return Table("Distances of segments in the features", header, tuple(lines), note + published, over)
 
 
 def _progress(rows: Sequence[ProgressShare], published: str) -> Table:
-    """Return a line for each horizon: both distances for each split, and what random orders give."""
+    """Return a line for each horizon: both distances for each split, and the share of random orders."""
     found: dict[tuple[int | str, ...], ProgressShare] = {(row.horizon, row.split, row.space): row for row in rows}
     header = ("H", *(name for _ in SPLITS for name in SPACES.values()), "random order")
     lines = []
@@ -64,27 +64,27 @@ def _progress(rows: Sequence[ProgressShare], published: str) -> Table:
         lines.append((str(horizon), *shares, Value(chance, digits=2)))
     over = (("", 1), *((title, len(SPACES)) for title in SPLITS.values()), ("", 1))
     title = "True plans that come closer to the goal with every middle step, %"
-    note = "Three steps have one middle, so that nothing can fall short there. Training windows are drawn by the seed."
+    note = "Three steps have one middle step, so H = 3 is always 100 %. Training windows are sampled with the seed."
     return Table(title, header, tuple(lines), note + published, over)
 
 
 def _value(row: PairDistance | ProgressShare | None, digits: int) -> Cell:
-    """Return a number with its interval, where there are takes enough for one."""
+    """Return a number with its interval, where there are enough takes for one."""
     if row is None:
         return NOTHING
     value = row.value if isinstance(row, PairDistance) else row.share
     return Value(value, row.low, row.high, digits) if isfinite(row.low) else Value(value, digits=digits)
 
 
-def _published_geometry() -> str:
+def published_geometry() -> str:
     """Return the paper's distances in a sentence."""
-    held = {name: [r["value"] for r in table_rows("vjepa_geometry") if r["metric"] == name] for name in QUANTITIES}
-    said = "; ".join(f"{QUANTITIES[name]} {', '.join(values)}" for name, values in held.items() if values)
-    return f" Published, in this order, of unnamed takes: {said} (arXiv 2605.20388, appendix)."
+    by_name = {name: [r["value"] for r in table_rows("vjepa_geometry") if r["metric"] == name] for name in QUANTITIES}
+    text = "; ".join(f"{QUANTITIES[name]} {', '.join(values)}" for name, values in by_name.items() if values)
+    return f" Published, in this order, of unnamed takes: {text} (arXiv 2605.20388, appendix)."
 
 
-def _published_progress() -> str:
+def published_progress() -> str:
     """Return the paper's shares in a sentence."""
     rows = table_rows("monotonicity")
-    said = ", ".join(f"H={row['horizon']} {row['value']}" for row in rows)
-    return f" Published, of 2,000 training windows each: {said} (arXiv 2605.20388, appendix)."
+    text = ", ".join(f"H={row['horizon']} {row['value']}" for row in rows)
+    return f" Published, of 2,000 training windows each: {text} (arXiv 2605.20388, appendix)."

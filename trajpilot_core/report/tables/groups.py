@@ -1,6 +1,6 @@
-"""Tables of figures per metric whose rows stand in groups, one a horizon or a mean of them: built once.
+"""Tables with a column per metric and rows in groups, one group per horizon or mean.
 
-The HTML page lays them out by one macro, `latex.grouped` and `json_report.table_json` print the same records.
+The HTML page lays them out by one macro; `latex.document` and `json_report.table_json` print the same records.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ class TableRow(Generic[GroupCell]):
     cells: tuple[GroupCell, ...]
     is_undertrained: bool = False
     note: str = ""
-    """What the row means, where its name does not say so."""
+    """Explanation of the row, where its name needs one."""
 
     @property
     def label(self) -> str:
@@ -39,12 +39,12 @@ class Group(Generic[GroupCell]):
     title: str
     n_windows: int
     n_takes: int
-    """Of the mean of the horizons that of the horizon with the fewest."""
+    """For a mean over horizons, that of the horizon with the fewest."""
     rows: tuple[TableRow[GroupCell], ...]
 
     @property
     def takes(self) -> str:
-        """How many takes it rests on: of the mean of the horizons those of the horizon that has the fewest."""
+        """Number of takes; for a mean over horizons, that of the horizon with the fewest."""
         return f"{self.n_takes} takes" + (" at the horizon with the fewest" if self.title == POOLED["plain"] else "")
 
 
@@ -84,7 +84,7 @@ def grouped(
         parts.setdefault(of_means if figure.horizon is None else (figure.horizon, ""), []).append(figure)
     groups = []
     for (horizon, mean), inside in sorted(parts.items(), key=lambda part: part[0]):
-        held = tuple(row for row in rows(inside) if row.cells)
+        filled = tuple(row for row in rows(inside) if row.cells)
         first, heading = inside[0], POOLED[mean] if mean else f"H = {horizon}"
-        groups += [Group(heading, first.n_windows, first.n_takes, held)] if held else []
+        groups += [Group(heading, first.n_windows, first.n_takes, filled)] if filled else []
     return GroupedTable(id_, title, tuple(metrics), tuple(groups))

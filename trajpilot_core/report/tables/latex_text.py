@@ -1,7 +1,7 @@
-r"""Texts of the data as LaTeX: ASCII alone comes out, so that no font and no encoding can lack a character.
+r"""Texts of the data as LaTeX: the output is ASCII, so that no font or encoding can lack a character.
 
-What LaTeX has a command for becomes that command, a letter with accents the letter under its accents, a Greek letter
-its name in mathematics; any other character stands as its code point, `[U+5207]`.
+A character with a LaTeX command becomes that command, a letter with accents its accent commands, a Greek letter its
+name in mathematics, and any other character its code point, `[U+5207]`.
 """
 
 import unicodedata
@@ -59,7 +59,7 @@ COMMANDS = {
     "Ł": r"\L{}",
     "ı": r"\i{}",
 }
-"""Character -> what stands for it."""
+"""Character -> its LaTeX."""
 ACCENTS = {
     "\u0300": "`",
     "\u0301": "'",
@@ -85,13 +85,13 @@ GREEK = {
     for letter, name in ((chr(ord(first) + at), name) for at, name in enumerate(names.split()))
     if name != "-"
 }
-"""Those Greek letters that mathematics has names for."""
+"""Greek letters that have a name in mathematics."""
 
 
 def latex_text(text: str) -> str:
     """Return text in which no character has a meaning to LaTeX, in ASCII; control characters become spaces."""
-    said = "".join(map(_character, text))
-    return "{}" + said if said[:1] in ("[", "*") else said  # behind the end of a line it would be an argument of that
+    escaped = "".join(map(_character, text))
+    return "{}" + escaped if escaped[:1] in ("[", "*") else escaped  # after a line end it would be its argument
 
 
 def _character(character: str) -> str:

@@ -1,4 +1,4 @@
-"""What the rows and metrics of the tables are called. The rows are those of `trajpilot_core.methods`."""
+"""Printed names of the rows and metrics of the tables. The rows are those of `trajpilot_core.methods`."""
 
 from collections.abc import Collection
 
@@ -12,22 +12,22 @@ def open_metrics() -> tuple[str, ...]:
 
 
 def descriptions() -> dict[str, str]:
-    """Return what each metric is, in words."""
+    """Return the description of each metric."""
     return {spec.id: spec.description for spec in METRICS.values()}
 
 
 def pose_metric_names(*, is_closed: bool) -> tuple[str, str]:
-    """Return what the middle and all steps of the table of pose sources are called, by whether class heads decode."""
+    """Return the names of both metrics of pose sources; `is_closed`: class heads decode."""
     return ("Mid mAcc", "Full mAcc") if is_closed else ("Mid M@1", "Full M@1")
 
 
 DAGGER = "†"
 LEGEND = (
-    f"{DAGGER}: does not count as trained, says nothing for or against. The lower end of its interval over takes is "
-    "not above every floor of its table (Majority, Previous, kNN-labels), or on dev a model behind it is not above its "
-    "floors (a scorer: its gate and ranking not above chance), was still rising, or has fallen from its best."
+    f"{DAGGER}: does not count as trained and is no evidence for or against. The lower end of its interval over takes "
+    "is not above every floor of its table (Majority, Previous, kNN-labels), or on dev a model behind it is not above "
+    "its floors (a scorer: its gate and ranking are not above chance), was still improving, or fell from its best."
 )
-"""What the mark means: said once wherever it stands."""
+"""Meaning of the mark: printed once wherever it is used."""
 
 
 def marked(name: str, row: str, undertrained: Collection[str]) -> str:
@@ -36,5 +36,5 @@ def marked(name: str, row: str, undertrained: Collection[str]) -> str:
 
 
 def row_name(variant: str) -> str:
-    """Return the printed name of a row; an unknown one keeps its own."""
+    """Return the printed name of a row; an unknown id is returned as it is."""
     return next((one.name for one in METHODS if one.id == variant), variant)

@@ -14,6 +14,7 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.methods import METHODS, examined, method
 from trajpilot_core.paper.published import (
     ATOMIC_CORPUS,
+    HEADROOM_FIELDS,
     PublishedTable,
     TablePlace,
     published_anticipation,
@@ -63,7 +64,7 @@ def anticipation_for(results: Results, cfg: ReportConfig) -> PublishedTable | No
 
 
 def _recorded(results: Results, cfg: ReportConfig) -> str | None:
-    """Return the corpus that the run names where all takes are recordings of it, with encoded videos; else None."""
+    """Return the corpus of the run if all takes are its recordings and videos were encoded; else None."""
     if cfg.corpus is None or cfg.released is not None:
         return None
     return cfg.corpus if {m.corpus for m in results.metrics} == {spec_of(cfg.corpus).ids} else None
@@ -78,7 +79,7 @@ def _of_rows(found: PublishedTable | None) -> PublishedTable | None:
 
 
 def comparisons(results: Results, published: PublishedTable | None) -> list[PublishedComparison]:
-    """Set every published value next to ours, where the run has one."""
+    """Compare every published value with ours, where the run has one."""
     values = {} if published is None else published.values
     found = [_comparison(results, *key, value) for key, value in values.items()]
     return [row for row in found if row is not None]
@@ -87,7 +88,7 @@ def comparisons(results: Results, published: PublishedTable | None) -> list[Publ
 def _comparison(
     results: Results, place: TablePlace, variant: str, metric: str, value: float
 ) -> PublishedComparison | None:
-    """Set one published value next to ours; None where the run has none."""
+    """Compare one published value with ours; None where the run has none."""
     ours = results.get(variant, None, place, metric)
     if ours is None:
         return None
@@ -104,19 +105,19 @@ def _comparison(
 
 
 QUANTITIES = {
-    "same_step_recall": ("same_step_recall", "mid same-step recall, %", 1),
-    "any_step_recall": ("any_step_recall", "mid any-step recall, %", 1),
-    "cosine_local": ("endpoint_cosine", "endpoint cosine, local", 3),
-    "cosine_random": ("endpoint_cosine_random", "endpoint cosine, random", 3),
+    "same_step_recall": ("mid same-step recall, %", 1),
+    "any_step_recall": ("mid any-step recall, %", 1),
+    "cosine_local": ("endpoint cosine, local", 3),
+    "cosine_random": ("endpoint cosine, random", 3),
 }
-"""Quantity of the paper's data -> field of `Headroom`, printed name, digits."""
+"""Quantity of the paper's data -> printed name, digits."""
 ORACLE = {"M@1": "oracle_m1", "MSeq": "oracle_mseq"}
 
 
 def pool_comparisons(
     gate: Sequence[GateRow], headroom: Sequence[Headroom], cfg: ReportConfig, *, is_recorded: bool
 ) -> list[PublishedComparison]:
-    """Set the published numbers of gate and pool next to the means over our seeds, where the run has them."""
+    """Compare the published numbers of gate and pool with the means over our seeds, where the run has them."""
     if not is_recorded or cfg.corpus != ATOMIC_CORPUS or cfg.is_closed:
         return []
     return [*_gate(gate), *_pools(headroom), *_oracle(headroom)]
@@ -135,10 +136,11 @@ def _gate(rows: Sequence[GateRow]) -> list[PublishedComparison]:
 
 
 def _pools(rows: Sequence[Headroom]) -> list[PublishedComparison]:
-    """Compare what pools of the paper's sizes hold."""
+    """Compare the contents of pools of the paper's sizes."""
     found = []
     for row in table_rows("retrieval_headroom"):
-        pool, (field, name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
+        pool, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
+        field = HEADROOM_FIELDS[row["metric"]]
         ours = [getattr(one, field) for one in rows if (one.pool, one.horizon) == (pool, int(row["horizon"]))]
         if ours:
             found.append(_compared(row["horizon"], f"pool of {pool}", name, ours, float(row["value"]), digits))

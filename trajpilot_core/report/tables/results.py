@@ -27,7 +27,7 @@ class ResultCell:
 
     @property
     def key(self) -> str:
-        """Name of the cell, the same in HTML and JSON."""
+        """Key of the cell, the same in HTML and JSON."""
         m = self.metric
         at = m.pooling if m.horizon is None else str(m.horizon)
         return "|".join((m.variant, m.reference or "", at, m.metric))
@@ -48,7 +48,7 @@ class ResultCell:
 
     @property
     def bracketed(self) -> str:
-        """Interval in brackets, or why there is none."""
+        """Interval in brackets, or the reason why there is none."""
         return f"[{self.interval}]" if self.interval else TOO_FEW
 
     @property
@@ -62,7 +62,7 @@ class ResultCell:
 
 @dataclass(frozen=True)
 class Results:
-    """The metrics with intervals over takes and averaged over seeds, and the variants that are not trained."""
+    """The metrics averaged over seeds with intervals over takes, and the rows that do not count as trained."""
 
     metrics: tuple[Metric, ...]
     undertrained: frozenset[str]
@@ -99,7 +99,7 @@ class Results:
 
 
 def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
-    """Keep the metrics that are printed, and find the rows that do not count as trained."""
+    """Select the metrics that are printed, and the rows that do not count as trained."""
     undertrained = undertrained_rows(judgements, {one.id: one.models for one in METHODS})
     kept = tuple(m for m in metrics if m.seed is None and m.cluster == "take")
     return Results(kept, undertrained)
@@ -115,7 +115,7 @@ def build_table(
     reference: str | None = None,
     poolings: Collection[str] = EVERY_POOLING,
 ) -> GroupedTable[ResultCell]:
-    """Build one table of some variants and metrics; a row or group without numbers does not appear.
+    """Build one table of some variants and metrics; rows and groups without numbers are left out.
 
     Args:
         metrics: its columns.
@@ -125,12 +125,16 @@ def build_table(
 
     def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
         shown = in_order({m.variant for m in group})
-        own = {variant: {m.metric: m for m in group if m.variant == variant} for variant in shown}
+        by_variant = {variant: {m.metric: m for m in group if m.variant == variant} for variant in shown}
         return [
             TableRow(
                 variant,
                 row_name(variant),
-                tuple(ResultCell(m, _is_best(m, group, results)) for name in metrics if (m := own[variant].get(name))),
+                tuple(
+                    ResultCell(m, _is_best(m, group, results))
+                    for name in metrics
+                    if (m := by_variant[variant].get(name))
+                ),
                 variant in results.undertrained,
             )
             for variant in shown
@@ -141,7 +145,7 @@ def build_table(
 
 
 def _is_best(m: Metric, group: Sequence[Metric], results: Results) -> bool:
-    """Return whether a value is the single best of its column among the rows that see no truth, set by code."""
+    """Return whether a value is the single best of its column among the rows that do not see the truth."""
     if m.reference is not None or m.variant in {*results.undertrained, *FLOORS} or method(m.variant).uses_the_truth:
         return False
     column = [o for o in group if o.metric == m.metric and not method(o.variant).uses_the_truth and o is not m]
@@ -151,12 +155,12 @@ def _is_best(m: Metric, group: Sequence[Metric], results: Results) -> bool:
 
 
 def is_single_best(value: float, others: Sequence[float], higher: bool, digits: int = 1) -> bool:
-    """Return whether a value is better than all others as printed: of values that print alike none is the best.
+    """Return whether a value is better than all others as printed; of values that print alike none is the best.
 
     Args:
-        value: what may be bold.
+        value: the candidate.
         others: those of the other rows that count as trained, and of the floors.
-        higher: the larger value is the better one; a share of zero is never the best.
+        higher: larger values are better; a share of zero is never the best.
     """
     printed = number(value, digits)
     if higher and printed == number(0.0, digits):
@@ -195,7 +199,7 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
         each("controls", "Ablations and controls per horizon", variants=others),
         build_table("sequences", "Decoded sequences", results, variants, of_table("sequence")),
     ]
-    # differences that mean something stand in the tables of attribution, with what they mean
+    # differences with a meaning are in the tables of attribution
     plain = {other for one in METHODS for other, meaning in one.against.items() if not meaning}
     for reference in in_order(plain - {REFERENCE}):
         title = f"Difference to {row_name(reference)}, paired over takes"

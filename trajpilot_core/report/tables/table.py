@@ -1,6 +1,6 @@
 """One table for every page: built once from values and texts, rendered as Markdown, HTML, LaTeX and JSON.
 
-A cell is a text, or a value with its interval; how many digits it has is said where the table is built.
+A cell is a text, or a value with its interval; its digits are set where the table is built.
 """
 
 import math
@@ -16,12 +16,12 @@ from pydantic import JsonValue
 from trajpilot_core.report.tables.latex_text import latex_text
 
 NOTHING, NOT_BUILT = "not run", "not built"
-"""What an empty cell says: nobody ran it, or nothing here computes it."""
+"""Texts of an empty cell: it was not run, or nothing here computes it."""
 TOO_FEW = "(too few takes)"
 PRINTED = re.compile(r"[+−-]?\d[\d.,]*†?( [%\[(].*)?")
-"""A number, with what may follow it."""
+"""A number and its interval or unit."""
 MARKED = ("holds", "fails")
-"""Verdicts that stand out."""
+"""Verdicts that are highlighted."""
 VERDICTS = {verdict: Markup(f' class="v-{verdict}"') for verdict in MARKED}
 
 
@@ -37,7 +37,7 @@ class Value(NamedTuple):
     is_best: bool = False
     """It is printed bold."""
     mark: str = ""
-    """A sign that the note explains, behind the number."""
+    """A sign after the number that the note explains."""
 
     def __str__(self) -> str:
         """Print value, mark, unit and interval."""
@@ -52,7 +52,7 @@ Cell = str | Value
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells under a header, with what the reader must know of them."""
+    """Rows of cells under a header, with a note."""
 
     title: str
     header: tuple[str, ...]
@@ -64,7 +64,7 @@ class Table:
     """Rows above which LaTeX draws a line."""
 
     def said_once(self) -> "Table":
-        """Return the table without intervals where too few takes allow none in any cell: the note says it once."""
+        """Return the table without intervals if no cell has one, because of too few takes: the note states it once."""
         values = [cell for row in self.rows for cell in row if isinstance(cell, Value)]
         bounds = [(cell.low, cell.high) for cell in values if cell.low is not None and cell.high is not None]
         if not bounds or any(math.isfinite(low) and math.isfinite(high) for low, high in bounds):
@@ -74,7 +74,7 @@ class Table:
         return replace(self, rows=rows, note=f"{self.note} No intervals: {TOO_FEW.strip('()')}.".strip())
 
     def markdown(self) -> str:
-        """Return a heading, the note and the table; without rows it says so; a bar inside a cell is escaped."""
+        """Return a heading, the note and the table, or a sentence without rows; a bar inside a cell is escaped."""
         head = f"### {self.title}\n\n" if self.title else ""
         head += f"{self.note.strip()}\n\n" if self.note else ""
         if not self.rows:
@@ -85,7 +85,7 @@ class Table:
         return head + "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
 
     def html(self) -> Markup:
-        """Return the table with its title as caption; every text is escaped, columns of numbers are set right."""
+        """Return the table with its title as caption; every text is escaped, columns of numbers are right-aligned."""
         right = [all(is_number(row[at]) for row in self.rows) for at in range(len(self.header))]
         attributes = [Markup(' class="num"') if is_right else Markup("") for is_right in right]
         over = Markup("").join(
@@ -98,7 +98,7 @@ class Table:
         ).format(self.title, head, body)
 
     def latex(self) -> str:
-        """Return the table for booktabs; every text is escaped, columns of numbers are set right."""
+        """Return the table for booktabs; every text is escaped, columns of numbers are right-aligned."""
         columns = "".join(
             "r" if all(is_number(row[at]) for row in self.rows) else "l" for at in range(len(self.header))
         )
@@ -131,7 +131,7 @@ class Table:
 
 
 def number(value: float, digits: int = 1, is_signed: bool = False) -> str:
-    """Print a number with a true minus; what rounds to zero has no sign, and what is not finite is a dash."""
+    """Print a number with a true minus; one that rounds to zero has no sign, a number that is not finite is a dash."""
     if not math.isfinite(value):
         return "–"
     text = f"{value:{'+' if is_signed else ''}.{digits}f}"
@@ -139,7 +139,7 @@ def number(value: float, digits: int = 1, is_signed: bool = False) -> str:
 
 
 def interval(low: float, high: float, digits: int = 1, is_signed: bool = False) -> str:
-    """Print an interval in brackets, or why there is none."""
+    """Print an interval in brackets, or the reason why there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return TOO_FEW
     return f"[{number(low, digits, is_signed)}, {number(high, digits, is_signed)}]"
@@ -157,7 +157,7 @@ def is_best(cell: Cell) -> bool:
 
 
 def is_number(cell: Cell) -> bool:
-    """Return whether a cell belongs into a column of numbers; empty cells do."""
+    """Return whether a cell fits in a column of numbers; empty cells do."""
     text = str(cell)
     return isinstance(cell, Value) or text in ("", "–", NOTHING, NOT_BUILT) or PRINTED.fullmatch(text) is not None
 

@@ -22,15 +22,14 @@ SPACE_WORDS: dict[LabelSpace, str] = {
     "challenge": "every tested clip",
     "trained_pairs": "clips whose pair of verb and noun training has",
 }
-
-
+"""Clips of each label space."""
 Classes = Mapping[ActionPart, int]
-"""Part -> how many classes its answers rank; empty where no probe was trained."""
+"""Part -> number of its classes; empty where no probe was trained."""
 
 
 @dataclass(frozen=True)
 class TokenResults:
-    """What the report reads of the stage `action_token`."""
+    """The tables of the stage `action_token`."""
 
     scores: list[ProbeScore]
     contrasts: list[TokenContrast]
@@ -38,13 +37,13 @@ class TokenResults:
     curves: Sequence[CurvePoint] = ()
 
     def chosen(self) -> list[str]:
-        """Return what dev chose for each row."""
+        """Return the trial that dev selected for each row."""
         return sorted({f"{TOKEN_NAMES[one.row]}: {one.trial}" for one in self.scores})
 
     def trainings(self) -> list[tuple[str, list[CurvePoint]]]:
-        """Return (title, curves) of what makes the token, and of the probes that read it, as models of chain `final`.
+        """Return (title, curves) of the models that make the token, and of the probes that read it, in chain `final`.
 
-        Of a row's grid the trial that dev chose alone.
+        Of a row's grid only the trial that dev selected.
         """
         begins = f"{PROBE}/"
         tuned = [
@@ -67,12 +66,12 @@ def read_tokens(inputs: Inputs) -> TokenResults:
 
 
 def classes_of(about: Mapping[str, str]) -> Classes:
-    """Return how many classes each part has, from what the entry of the probes says of all of them."""
+    """Return how many classes each part has, from the description of the probes."""
     return {part: len(columns) for part, columns in json.loads(about.get("classes", "{}")).items()}
 
 
 def metric_columns(classes: Classes) -> tuple[str, ...]:
-    """Return the headers of the metrics; one that cannot be anything else with so few classes says so."""
+    """Return the headers of the metrics; one with too few classes to vary is marked."""
     return tuple(
         f"{name} (fixed: {classes[spec.part]} {spec.part}s, the best {spec.k} count)"
         if name in fixed_metrics(classes)
@@ -82,32 +81,32 @@ def metric_columns(classes: Classes) -> tuple[str, ...]:
 
 
 def fixed_metrics(classes: Classes) -> list[str]:
-    """Return the metrics that cannot be anything else with so few classes, whatever is answered."""
+    """Return the metrics with too few classes to vary, whatever is answered."""
     return [name for name, one in EPIC_METRICS.items() if one.part in classes and one.is_fixed(classes[one.part])]
 
 
 def fixed_note(classes: Classes) -> str:
-    """Return what `fixed` in a header means; empty where no metric is."""
-    said = " Fixed: no more classes than best answers that count, so every row has the same value, whatever it answers."
-    return said if fixed_metrics(classes) else ""
+    """Return the explanation of `fixed` in a header; empty where no metric is."""
+    note = " Fixed: no more classes than answers that count, so every row has the same value, whatever it answers."
+    return note if fixed_metrics(classes) else ""
 
 
 def token_tables(
     found: TokenResults | None, classes: Classes, weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
 ) -> list[Table]:
-    """Return one table a label space, of all clips, and that of the differences; none where no token was asked for."""
+    """Return one table per label space, of all clips, and that of the differences; none without tokens."""
     if found is None:
         return []
     note = (
-        "Percent. Every row begins with the visual probe and is fine-tuned for as many epochs on the same clips; the "
-        f"first {len(TOKEN_CONTROLS)} are controls, of which none is told anything of the clip but its pixels’ tokens. "
-        "Oracle sees the head motion of the action itself: a condition, no prediction. Means over the seeds; intervals "
-        "are over test videos, of one seed alone." + fixed_note(classes)
+        "Percent. Every row starts from the visual probe and is fine-tuned for the same number of epochs on the same "
+        f"clips; the first {len(TOKEN_CONTROLS)} are controls, which see nothing of the clip but its pixel tokens. "
+        "Oracle sees the head motion of the action itself: a condition, not a prediction. Means over the seeds; "
+        "intervals over test videos, for one seed only." + fixed_note(classes)
     )
-    own: dict[tuple[str, str, str], list[ProbeScore]] = defaultdict(list)
+    by_cell: dict[tuple[str, str, str], list[ProbeScore]] = defaultdict(list)
     for score in found.scores:
         if score.subset == "overall":
-            own[score.space, score.row, score.metric].append(score)
+            by_cell[score.space, score.row, score.metric].append(score)
     tables = [
         Table(
             f"With TrajPilot’s token, {SPACE_WORDS[space]}",
@@ -116,7 +115,7 @@ def token_tables(
                 (
                     marked(one.name, one.id, weak),
                     one.given,
-                    *(value_cell(own[space, one.id, name], has_intervals) for name in EPIC_METRICS),
+                    *(value_cell(by_cell[space, one.id, name], has_intervals) for name in EPIC_METRICS),
                 )
                 for one in METHODS
             ),
@@ -129,7 +128,7 @@ def token_tables(
 
 
 def difference_table(contrasts: Sequence[TokenContrast], classes: Classes, *, has_intervals: bool = True) -> Table:
-    """Return the differences of each pair of rows: what a token is worth is read off the equally long row."""
+    """Return the differences of each pair of rows; the value of a token is the difference to an equally long row."""
     pairs = list(dict.fromkeys((one.row, one.against) for one in contrasts))
     of = {(one.row, one.against, one.metric): one for one in contrasts}
     lines: list[tuple[Cell, ...]] = []

@@ -1,4 +1,4 @@
-"""The pictures of a stage, drawn so that none can end a run."""
+"""Draws the pictures of a stage; a failure to draw never ends a run."""
 
 import logging
 
@@ -12,9 +12,9 @@ LOG = logging.getLogger("trajpilot")
 
 
 def draw(stage: str, figure: Figure, committed: Committed) -> Picture | NotDrawn:
-    """Draw a picture of a stage that has committed; one that cannot be drawn is named and logged with its reason.
+    """Draw a picture of a committed stage; one that cannot be drawn is returned and logged with its reason.
 
-    That of a stage that was asked for nothing is not logged.
+    A stage that had nothing to do is not logged.
     """
     made: Picture | NotDrawn
     try:

@@ -2,7 +2,7 @@
 
 A browser opens no file from a page that it got over HTTP, so a `file:` link in the UI is dead. Prefect's server serves
 its pages from a folder that a setting names; `trajpilot ui` names one below the root and keeps a copy of the pages in
-it, in a folder with a random name: whoever can read the artifact, behind the login, knows the name, and nobody else.
+it, in a folder with a random name, which only those who can read the artifact, behind the login, know.
 """
 
 import re
@@ -10,26 +10,26 @@ import secrets
 from pathlib import Path
 
 HOME, STATIC, NOTE = "prefect", "ui", "report-link"
-"""Below a root: what Prefect keeps of its runs; in it the pages that the UI serves, and the name of the folder."""
+"""Below a root: Prefect's folder; in it the pages that the UI serves, and the file with the name of their folder."""
 NAME = re.compile(r"report-[A-Za-z0-9_-]{22}")
 SERVED = "v1"
 """The folder of `STATIC` that Prefect's server has at its own root."""
 
 
 def linked_folder(home: Path) -> str:
-    """Return the name of the folder of the pages; it is drawn once, and only this user can read it.
+    """Return the name of the folder of the pages; it is generated once, and only this user can read it.
 
-    A note that holds anything but such a name is drawn again: it becomes a part of a path.
+    A note with any other content is replaced, because the name becomes part of a path.
     """
     note = home / NOTE
-    held = note.read_bytes().decode("ascii", "replace").strip() if note.is_file() else ""
-    if NAME.fullmatch(held):
-        return held
+    name = note.read_bytes().decode("ascii", "replace").strip() if note.is_file() else ""
+    if NAME.fullmatch(name):
+        return name
     note.unlink(missing_ok=True)
     note.touch(mode=0o600)
-    drawn = f"report-{secrets.token_urlsafe(16)}"
-    note.write_text(f"{drawn}\n")
-    return drawn
+    name = f"report-{secrets.token_urlsafe(16)}"
+    note.write_text(f"{name}\n")
+    return name
 
 
 def link_to(page: str) -> str | None:
@@ -45,7 +45,7 @@ def link_to(page: str) -> str | None:
 def copy_pages(reports: Path, home: Path) -> int:
     """Copy the pages that are newer than their copies to where the UI serves them; return how many.
 
-    Nothing is copied before the server has laid its own files there, because it clears the folder first.
+    Nothing is copied before the server has written its own files, because it clears the folder first.
     """
     served = home / STATIC / SERVED
     if not (served / "index.html").is_file() or not reports.is_dir():

@@ -1,4 +1,4 @@
-"""The report in a few lines of Markdown: the main rows, what the run must show, and where the pages lie."""
+"""The report in a few lines: Markdown for the UI, and the main table as text for the terminal."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -11,25 +11,28 @@ from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.evaluation.shot_rows import MODELS as SHOT_MODELS
 from trajpilot_core.evaluation.shot_rows import SHOT_NAMES, not_run
-from trajpilot_core.evaluation.trained_rows import undertrained_rows
+from trajpilot_core.evaluation.trained_rows import FLOORS, JUDGED, JUDGED_BY_HEADS, undertrained_rows
 from trajpilot_core.markdown_escape import literal
-from trajpilot_core.methods import charted
+from trajpilot_core.methods import method
 from trajpilot_core.methods.plugged import listed
-from trajpilot_core.report.action_page import MODELS, learned_rows, result_tables
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
+from trajpilot_core.report.action_page import DECIDES, MODELS, learned_rows, result_tables
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.outcome_page import HEADERS, value_of
 from trajpilot_core.report.page import SIGNS
-from trajpilot_core.report.pose_page import PoseResults, checks_table, main_table
+from trajpilot_core.report.pose_page import PoseResults, claims_table, main_table
+from trajpilot_core.report.story import story_of
 from trajpilot_core.report.tables.closed import OVERALL
 from trajpilot_core.report.tables.names import LEGEND, descriptions, marked
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_tables
-from trajpilot_core.report.verdict import OPENING, verdict_of, with_faults
+from trajpilot_core.report.verdict import OPENING, verdict_of
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
 GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
 """Groups of checks; the first that ran is shown in full."""
+SHOWN: tuple[OutcomeMetric, ...] = ("accuracy", "auc")
 
 
 def summary(committed: Committed, address: str) -> str:
@@ -40,31 +43,45 @@ def summary(committed: Committed, address: str) -> str:
         StoreError: the evaluation has no output, or it is damaged.
     """
     if not spec_of(committed.config.ingest.corpus).has_plans:
-        return _alone(committed, address)
+        tables, judged = _actions(committed)
+        checks = "\n".join(f"- {SIGNS[j.verdict]} {literal(j.check)}: **{j.verdict}**" for j in judged)
+        return _page(committed, address, NEXT_TO_IT, *(table.markdown().strip() for table in tables), checks)
     with listed(committed.config.evaluation):
         return _planned(committed, address)
 
 
-def _planned(committed: Committed, address: str) -> str:
-    """The summary of a corpus with plans: the verdict, the main rows, the checks."""
-    judgements = rows_of(Judgement, committed.table("evaluation", "judgements"))
-    results = results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements)
+def _page(committed: Committed, address: str, *parts: str, before: str = "") -> str:
+    """Join the warning, `before`, the address of the page and the parts."""
     warning = committed.warning()
+    head = [f"**{warning}**"] if warning else []
+    return "\n\n".join([*head, *([before] if before else []), f"Full page: {literal(address)}", *parts]) + "\n"
+
+
+def _results(committed: Committed) -> tuple[Results, list[Judgement]]:
+    judgements = rows_of(Judgement, committed.table("evaluation", "judgements"))
+    return results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements), judgements
+
+
+def _planned(committed: Committed, address: str) -> str:
+    """Return the summary of a corpus with plans: the verdict, the main rows, the checks."""
+    results, judgements = _results(committed)
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
-    is_broken = any(row.binding and row.above for row in ceilings)
     has_heads = committed.config.predictor.head == "classes"
-    gate = rows_of(GateRow, committed.table("evaluation", "gate"))
-    said = with_faults(
-        verdict_of(results, simulated=bool(warning), has_heads=has_heads, is_broken=is_broken, gate=gate), judgements
+    verdict = verdict_of(
+        results,
+        simulated=bool(committed.warning()),
+        has_heads=has_heads,
+        is_broken=any(row.binding and row.above for row in ceilings),
+        gate=rows_of(GateRow, committed.table("evaluation", "gate")),
+        judgements=judgements,
     )
-    parts = [f"**{warning}**"] if warning else []
-    parts += [literal(said.text), f"The whole report: {literal(address)}", f"{NEXT_TO_IT} Predictions are among them."]
-    shown = OVERALL if has_heads else OPENING
-    return "\n\n".join([*parts, *_headline(results, shown), *_checks(judgements)]) + "\n"
+    parts = [*_headline(results, OVERALL if has_heads else OPENING), *_checks(judgements)]
+    note = f"{NEXT_TO_IT} Predictions are among them."
+    return _page(committed, address, note, *parts, before=literal(verdict.text))
 
 
-def _alone(committed: Committed, address: str) -> str:
-    """Return the summary of a corpus without plans: tables of the probe and of its rows with a token, the checks."""
+def _actions(committed: Committed) -> tuple[list[Table], list[Judgement]]:
+    """Return the tables of a corpus without plans (the probe, its rows with a token), and the checks."""
     classes = classes_of(committed.about("probe", "probe_models"))
     scores = rows_of(ProbeScore, committed.table("probe", "probe_scores"))
     tokens: TokenResults | None = None
@@ -78,28 +95,24 @@ def _alone(committed: Committed, address: str) -> str:
         judged += tokens.checks
     judged += learned_rows(scores, tokens)
     weak = undertrained_rows(judged, MODELS)
-    tables = [*result_tables(scores, classes, weak), *token_tables(tokens, classes, weak)]
-    warning = committed.warning()
-    parts = [f"**{warning}**"] if warning else []
-    parts += [f"The whole report: {literal(address)}", NEXT_TO_IT]
-    checks = "\n".join(f"- {SIGNS[j.verdict]} {literal(j.check)}: **{j.verdict}**" for j in judged)
-    return "\n\n".join([*parts, *(table.markdown().strip() for table in tables), checks]) + "\n"
+    return [*result_tables(scores, classes, weak), *token_tables(tokens, classes, weak)], judged
 
 
 def _headline(results: Results, shown: Sequence[str]) -> list[str]:
-    """The main rows, and those of plugins, over all horizons."""
-    found = build_table("overview", "", results, charted(), shown, poolings=("plain",))
+    """Return the rows of the first screen, mean over the horizons."""
+    rows = story_of(results.variants()).rows
+    found = build_table("overview", "", results, rows, shown, poolings=("plain",))
     if not found.groups:
         return ["No row was scored."]
     meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
-    rows = tuple((row.label, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)) for row in found.groups[0].rows)
-    table = Table("", ("row", *(f"{name}, %" for name in shown)), rows).markdown().strip()
-    marked = [LEGEND] if any(row.is_undertrained for row in found.groups[0].rows) else []
-    return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *marked]
+    lines = tuple((row.label, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)) for row in found.groups[0].rows)
+    table = Table("", ("row", *(f"{name}, %" for name in shown)), lines).markdown().strip()
+    legend = [LEGEND] if any(row.is_undertrained for row in found.groups[0].rows) else []
+    return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *legend]
 
 
 def _checks(judgements: Sequence[Judgement]) -> list[str]:
-    """The first group of checks that ran, and how many of the others hold."""
+    """Return the first group of checks that ran, and how many of the others hold."""
     for prefix, title in GROUPS.items():
         judged = [j for j in judgements if j.check.startswith(f"{prefix}: ")]
         if judged:
@@ -110,56 +123,56 @@ def _checks(judgements: Sequence[Judgement]) -> list[str]:
     return []
 
 
-SHOWN: tuple[OutcomeMetric, ...] = ("accuracy", "auc")
+def _shots(committed: Committed) -> tuple[Table, list[ShotScore], list[Judgement], bool]:
+    """Return the rows of shot outcomes, what they were made from, and whether any does not count as trained."""
+    scores = rows_of(ShotScore, committed.table("outcome", "shot_scores"))
+    judged = rows_of(Judgement, committed.table("outcome", "outcome_judgements"))
+    means = {(one.row, one.metric): one for one in scores if one.seed is None}
+    weak = undertrained_rows(judged, SHOT_MODELS)
+    rows = tuple(
+        (marked(name, row, weak), *(str(value_of(means[row, metric])) for metric in SHOWN))
+        for row, name in SHOT_NAMES.items()
+        if (row, SHOWN[0]) in means
+    )
+    return Table("", ("row", *(f"{HEADERS[metric]}, %" for metric in SHOWN)), rows), scores, judged, bool(weak)
 
 
 def outcome_summary(committed: Committed, address: str) -> str:
-    """Return the summary of the pages whose HTML has that address.
+    """Return the summary of the pages of shot outcomes whose HTML has that address.
 
     Raises:
         StoreError: the stage has no output, or it is damaged.
     """
-    scores = rows_of(ShotScore, committed.table("outcome", "shot_scores"))
-    judged = rows_of(Judgement, committed.table("outcome", "outcome_judgements"))
-    found = {(one.row, one.metric): one for one in scores if one.seed is None}
-    weak = undertrained_rows(judged, SHOT_MODELS)
-    rows = tuple(
-        (marked(name, row, weak), *(str(value_of(found[row, metric])) for metric in SHOWN))
-        for row, name in SHOT_NAMES.items()
-        if (row, SHOWN[0]) in found
-    )
-    table = Table("", ("row", *(f"{HEADERS[metric]}, %" for metric in SHOWN)), rows).markdown().strip()
-    good = sum(one.verdict == "holds" for one in judged)
-    warning = committed.warning()
-    parts = [f"**{warning}**"] if warning else []
-    parts += [
-        f"The whole page: {literal(address)}",
+    table, scores, judged, is_weak = _shots(committed)
+    return _page(
+        committed,
+        address,
         "### Outcome of test shots, mean of the seeds, with intervals over takes",
-        table,
-        *([LEGEND] if weak else []),
+        table.markdown().strip(),
+        *([LEGEND] if is_weak else []),
         *not_run(one.row for one in scores),
-        f"{good} of {len(judged)} checks hold.",
-    ]
-    return "\n\n".join(parts) + "\n"
+        f"{sum(one.verdict == 'holds' for one in judged)} of {len(judged)} checks hold.",
+    )
 
 
-def poses_summary(committed: Committed, address: str) -> str:
-    """Return the summary of the pages whose HTML has that address.
-
-    Raises:
-        StoreError: the stage has no output, or it is damaged.
-    """
-    warning = committed.warning()
-    results = PoseResults(
+def _poses(committed: Committed) -> PoseResults:
+    return PoseResults(
         rows_of(PoseScore, committed.table("pose_sources", "pose_scores")),
         rows_of(Judgement, committed.table("pose_sources", "pose_judgements")),
         (),
-        is_simulated=bool(warning),
+        is_simulated=bool(committed.warning()),
         is_closed=committed.config.predictor.head == "classes",
     )
-    parts = [f"**{warning}**"] if warning else []
-    parts += [f"The whole page: {literal(address)}", main_table(results).markdown(), checks_table(results).markdown()]
-    return "\n\n".join(parts) + "\n"
+
+
+def poses_summary(committed: Committed, address: str) -> str:
+    """Return the summary of the pages of pose sources whose HTML has that address.
+
+    Raises:
+        StoreError: the stage has no output, or it is damaged.
+    """
+    results = _poses(committed)
+    return _page(committed, address, main_table(results).markdown(), claims_table(results).markdown())
 
 
 SUMMARIES: Mapping[str, Callable[[Committed, str], str]] = {
@@ -168,3 +181,41 @@ SUMMARIES: Mapping[str, Callable[[Committed, str], str]] = {
     "pose_sources": poses_summary,
 }
 """Stage that writes pages -> the summary of what it wrote."""
+
+
+def main_figures(committed: Committed, stage: str) -> list[str]:
+    """Return the main table of a stage that writes pages, as lines of text: one figure with its interval per row.
+
+    Raises:
+        InputError: a plugin whose row was evaluated is gone.
+        StoreError: the stage has no output, or it is damaged.
+    """
+    table = MAIN_TABLES[stage](committed)
+    width = max((len(str(row[0])) for row in table.rows), default=0)
+    return [table.title, *(f"  {row[0]!s:<{width}}  {row[1]}" for row in table.rows)] if table.rows else []
+
+
+def _main_rows(committed: Committed) -> Table:
+    """Return the rows of the first screen and the floor, in the metric that decides."""
+    if not spec_of(committed.config.ingest.corpus).has_plans:
+        tables, _ = _actions(committed)
+        at = 2 + list(EPIC_METRICS).index(DECIDES)
+        lines = tuple((row[1], row[at]) for table in tables[:1] for row in table.rows if row[0] == "overall")
+        return Table(f"{DECIDES}, %, class-mean recall of the best five", ("row", DECIDES), lines)
+    with listed(committed.config.evaluation):
+        results, _ = _results(committed)
+        metric = JUDGED_BY_HEADS if committed.config.predictor.head == "classes" else JUDGED
+        story = story_of(results.variants())
+        floors = [row for row in FLOORS if method(row).anticipates == method(story.reference).anticipates]
+        found = build_table("main", "", results, (*story.rows, floors[0]), (metric,), poolings=("plain",))
+        rows = tuple(
+            (row.label, f"{row.cells[0].text} {row.cells[0].bracketed}") for g in found.groups for row in g.rows
+        )
+    return Table(f"{metric}, %, mean over the horizons, with 95 % intervals over test takes", ("row", metric), rows)
+
+
+MAIN_TABLES: Mapping[str, Callable[[Committed], Table]] = {
+    "report": _main_rows,
+    "outcome": lambda committed: Table("Accuracy of shot outcomes, %", ("row", ""), _shots(committed)[0].rows),
+    "pose_sources": lambda committed: main_table(_poses(committed)),
+}

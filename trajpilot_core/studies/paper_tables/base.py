@@ -1,12 +1,13 @@
-"""What a table of the paper is: its lines, its columns, and which finished runs fill its cells.
+"""The record of a table of the paper: its lines, its columns, and which finished runs fill its cells.
 
 Every label is one record (`labels/`); LaTeX, CSV, Parquet, page and paper.tex follow from it. A cell that no run filled
-says "not run", one that this project cannot compute "not built": nothing computes its label, or the stage that would is
-not there, or its row is none of `trajpilot_core.methods`, or its metric none of `trajpilot_core.metrics`.
+is printed as "not run", or as "not built" where this project cannot compute it: nothing computes its label, its stage
+does not exist, its row is not in `trajpilot_core.methods`, or its metric not in `trajpilot_core.metrics`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ JOINED = " / "
 
 
 class PaperCell(Record):
-    """One number of one of the paper's tables, as a run has it."""
+    """One number of one of the paper's tables, filled by a run."""
 
     table: str
     """The paper's label, without its kind."""
@@ -56,11 +57,11 @@ PlacedCells = Mapping[CellAddress, PaperCell]
 
 @dataclass(frozen=True)
 class PaperRun:
-    """A finished run: an evaluation and what lies next to it."""
+    """A finished run: its evaluation and its other outputs."""
 
     name: str
     dataset: str
-    """What the paper's tables call its benchmark; of another corpus its own name."""
+    """Name of its benchmark in the paper's tables; another corpus keeps its own name."""
     results: Results
     settings: Mapping[str, float]
     """Hyperparameters of class heads, as the paper's table names them; none for an open vocabulary."""
@@ -68,11 +69,11 @@ class PaperRun:
     read: Callable[[str, str], pa.Table | None] = lambda stage, entry: None
     """(stage, entry) -> table of the run, None where the run has none."""
     inputs: Inputs | None = None
-    """Everything that it committed."""
+    """All committed outputs."""
     last: LastRun | None = None
-    """What was last asked of its root; None where that was not noted."""
+    """The last command on its root; None where that was not recorded."""
     evaluation: EvaluationConfig | None = None
-    """How it was evaluated, rows of plugins among it; None where it was not."""
+    """Settings of the evaluation, with its plugins; None where there was none."""
 
 
 def of_a_sample(run: PaperRun) -> bool:
@@ -81,7 +82,7 @@ def of_a_sample(run: PaperRun) -> bool:
 
 
 class Line(NamedTuple):
-    """One line of a table: what stands in its first columns, and what it fixes of the address of its cells."""
+    """One line of a table: the texts of its first columns, and its part of the address of its cells."""
 
     heads: tuple[str, ...]
     row: str = ""
@@ -90,13 +91,13 @@ class Line(NamedTuple):
 
 
 class Column(NamedTuple):
-    """One column of a table: its heading, and what it fixes of the address of its cells."""
+    """One column of a table: its heading, and its part of the address of its cells."""
 
     head: str
     metrics: tuple[str, ...]
     """Several are printed in one cell."""
     over: str = ""
-    """Title over it and its neighbours of the same one."""
+    """Title over it and its neighbours with the same title."""
     dataset: str = ""
     row: str = ""
     horizon: int | None = None
@@ -111,32 +112,32 @@ class PaperTable:
     label: str
     title: str
     heads: tuple[str, ...]
-    """Of the first columns, which hold texts."""
+    """Headings of the first columns, which contain texts."""
     lines: tuple[Line, ...]
     columns: tuple[Column, ...]
     cells: Callable[[PaperRun], list[PaperCell]] | None = None
-    """What a run fills of it, nothing where it is another benchmark's; None: nothing here computes it."""
+    """Returns the cells that a run fills, none for a run of another benchmark; None: nothing here computes it."""
     of_methods: bool = True
     """Its rows are those of `trajpilot_core.methods`, its metrics those of `trajpilot_core.metrics`."""
     further: tuple[Line, ...] = ()
-    """Lines that the paper does not have, of what may stand in no line of its own: shown where a run fills them."""
+    """Lines that are not in the paper, shown where a run fills them."""
     rules: tuple[int, ...] = ()
     """Lines above which a rule is drawn."""
     note: str = ""
-    """What the reader must know of the numbers, where a run filled any."""
+    """Note that is printed where a run filled any cell."""
     always: str = ""
-    """What is said in any case."""
+    """Note that is always printed."""
     stage: str = ""
-    """The stage whose table fills it, where that is not the evaluation: without the stage nothing of it is built."""
+    """The stage whose table fills it, where that is not the evaluation; without it no cell is built."""
     built: tuple[str, ...] | None = None
-    """Its rows that this stage has; None: all."""
+    """The rows that this stage computes; None: all."""
     recipes: tuple[str, ...] = ()
     """Experiments whose finished runs fill it; none where nothing does."""
     changes: tuple[str, ...] = ()
     """Settings that differ from the recipe, as `--set` reads them."""
 
     def table(self, cells: Sequence[PaperCell]) -> Table:
-        """Lay cells out; those of other labels only say whether what was run is simulated."""
+        """Lay the cells out; cells of other labels only tell whether the runs are simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
         found = {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in mine}
         filled = [line for line in self.further if any(at in found for at in self._places(line))]
@@ -163,7 +164,7 @@ class PaperTable:
         return [at for column in self.columns for at in _addresses(line, column)]
 
     def lacks(self, at: CellAddress) -> str:
-        """Return what an empty cell says."""
+        """Return the text of an empty cell."""
         row, _, _, metric = at
         known = not self.of_methods or (row in {one.id for one in METHODS} and metric in METRICS)
         known = known and (not self.stage or self.stage in STAGES) and (self.built is None or row in self.built)
@@ -208,15 +209,15 @@ class PaperTable:
         return tuple(spans)
 
     def _note(self, cells: Sequence[PaperCell], *, is_simulated: bool) -> str:
-        """Say what the reader must know of its cells, and, cells or not, that what was run is simulated."""
-        said = []
+        """Return the note; that the runs are simulated is always printed."""
+        parts = []
         if is_simulated:
-            said.append("SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers.")
+            parts.append("SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers.")
         if self.note and cells:
-            said.append(self.note)
+            parts.append(self.note)
         if any(cell.is_undertrained for cell in cells):
-            said.append(LEGEND)
-        return " ".join([*said, self.always]).strip()
+            parts.append(LEGEND)
+        return " ".join([*parts, self.always]).strip()
 
 
 def metric_head(metric: str, printed: str = "") -> str:
@@ -234,38 +235,55 @@ def measured(
         pooling: `none` for the horizons, `plain` or `sample` for a mean over them; its cells have no horizon.
     """
     return [
-        PaperCell(
-            table=table,
-            row=m.variant,
+        plain_cell(
+            run,
+            table,
+            m.variant,
+            m.metric,
+            m.value,
             dataset=run.dataset,
             horizon=m.horizon,
-            metric=m.metric,
-            value=m.value,
-            low=m.low if m.low > float("-inf") else None,
-            high=m.high if m.high < float("inf") else None,
+            low=m.low,
+            high=m.high,
             n_takes=m.n_takes,
             n_windows=m.n_windows,
             is_undertrained=m.variant in run.results.undertrained,
-            is_simulated=run.is_simulated,
         )
         for m in run.results.find(set(rows), None)
         if m.pooling in pooling and m.metric in metrics
     ]
 
 
-def plain_cell(run: PaperRun, table: str, row: str, metric: str, value: float, **known: object) -> PaperCell:
-    """Return a cell that is no metric of the evaluation; `known` names what is known of it besides."""
-    fields: dict[str, object] = {
-        "dataset": "",
-        "horizon": None,
-        "low": None,
-        "high": None,
-        "n_takes": None,
-        "n_windows": None,
-        "is_undertrained": False,
-    }
-    named = {"table": table, "row": row, "metric": metric, "value": value, "is_simulated": run.is_simulated}
-    return PaperCell.model_validate(fields | named | known)
+def plain_cell(
+    run: PaperRun,
+    table: str,
+    row: str,
+    metric: str,
+    value: float,
+    *,
+    dataset: str = "",
+    horizon: int | None = None,
+    low: float = -inf,
+    high: float = inf,
+    n_takes: int | None = None,
+    n_windows: int | None = None,
+    is_undertrained: bool = False,
+) -> PaperCell:
+    """Return a cell of a run; infinite ends of an interval become None."""
+    return PaperCell(
+        table=table,
+        row=row,
+        dataset=dataset,
+        horizon=horizon,
+        metric=metric,
+        value=value,
+        low=low if isfinite(low) else None,
+        high=high if isfinite(high) else None,
+        n_takes=n_takes,
+        n_windows=n_windows,
+        is_undertrained=is_undertrained,
+        is_simulated=run.is_simulated,
+    )
 
 
 def _addresses(line: Line, column: Column) -> list[CellAddress]:

@@ -1,4 +1,4 @@
-"""The numbers of the paper's tables as finished runs have them: one record a cell, read from the roots of the runs.
+"""The numbers of the paper's tables, one record a cell, read from the roots of finished runs.
 
 A table of several benchmarks takes one run for each; benchmarks without a run have no cells.
 """
@@ -31,10 +31,10 @@ RECIPE_HINT = "trajpilot run --recipe atomic, keystep, goalstep, egoper or atomi
 
 
 def read_run(root: str) -> PaperRun:
-    """Read the evaluation that counts under a root, or `ROOT@KEY`; without one, what the stages left that count.
+    """Read the current evaluation of a root, or `ROOT@KEY`; without an evaluation, the current outputs of the stages.
 
     Raises:
-        InputError: there is nothing, or what an evaluation was made from is gone.
+        InputError: there is no output, or an input of the evaluation is gone.
     """
     side = _whole(root)
     table = side.table
@@ -67,19 +67,19 @@ def plugins_listed(runs: Sequence[PaperRun]) -> Iterator[None]:
     Raises:
         InputError: one is not installed, or in another version; its run and name are in the message.
     """
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for run in runs:
             if run.evaluation is None:
                 continue
             try:
-                held.enter_context(listed(run.evaluation))
+                stack.enter_context(listed(run.evaluation))
             except InputError as error:
                 raise InputError(f"{run.name} was evaluated with rows or metrics of plugins: {error}") from error
         yield
 
 
 def _whole(root: str) -> Side:
-    """Return an evaluation with what was made from the same; of a root without one, what counts there."""
+    """Return an evaluation with the outputs made from the same inputs; without one, the current outputs of the root."""
     if "@" not in root:
         folder = open_folder(root if "://" in root else str(resolved(root)))
         counts = _joined(folder, {})
@@ -93,7 +93,7 @@ def _whole(root: str) -> Side:
 
 
 def _joined(folder: Folder, outputs: Mapping[str, Manifest]) -> dict[str, Manifest]:
-    """Return outputs with those further ones that count under the root and were made from the same."""
+    """Add the current outputs of the root that were made from the same inputs."""
     found = dict(outputs)
     made = {name: entry.fingerprint for one in found.values() for name, entry in one.entries.items()}
     for stage in (name for name in STAGES if name not in outputs):
@@ -105,7 +105,7 @@ def _joined(folder: Folder, outputs: Mapping[str, Manifest]) -> dict[str, Manife
 
 
 def _dataset(side: Side, is_classes: bool) -> str:
-    """Return what the paper's tables call the benchmark of a run; a run of none of theirs is called by both words."""
+    """Return the name of a run's benchmark in the paper's tables; other runs are named by corpus and vocabulary."""
     corpus = IngestConfig.model_validate(side.outputs[INGEST].config).corpus
     evaluation = side.outputs.get(EVALUATION)
     answers = "labels" if evaluation is None else EvaluationConfig.model_validate(evaluation.config).vocabulary
@@ -135,12 +135,12 @@ def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
     """Return every cell of the paper's tables that the runs fill.
 
     Raises:
-        InputError: a run fills none, two fill the same one, or simulated ones stand next to recorded ones.
+        InputError: a run fills none, two runs fill the same one, or simulated and recorded runs are mixed.
     """
     if len({run.is_simulated for run in runs}) > 1:
         kinds = ", ".join(f"{run.name} {'simulated' if run.is_simulated else 'recorded'}" for run in runs)
         raise InputError(
-            f"simulated and recorded runs share no table ({kinds}); write each kind to a folder of its own"
+            f"simulated and recorded runs cannot share a table ({kinds}); write each kind to its own folder"
         )
     filled: dict[tuple[str, CellAddress], PaperRun] = {}
     cells: list[PaperCell] = []
@@ -156,7 +156,7 @@ def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
 
 
 def _claim(cells: Sequence[PaperCell], run: PaperRun, filled: dict[tuple[str, CellAddress], PaperRun]) -> None:
-    """Note whose each cell is. Raises InputError if it is another run's already."""
+    """Record which run fills each cell. Raises InputError if another run already does."""
     for cell in cells:
         at = (cell.table, (cell.row, cell.horizon, cell.dataset, cell.metric))
         twin = filled.setdefault(at, run)

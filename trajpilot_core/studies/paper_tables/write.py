@@ -8,19 +8,17 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from schemas.arrow import table_of
-from trajpilot_core.report.offline import Section, render_document
-from trajpilot_core.report.tables.latex_text import fitted, latex_text
-from trajpilot_core.report.tables.table import Table
+from trajpilot_core.report.offline import Section, TablePage
+from trajpilot_core.report.tables.latex import floating
+from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.studies.paper_tables.base import PaperCell
 from trajpilot_core.studies.paper_tables.labels import tables_of
 
 PAGE, DOCUMENT = "tables.html", "paper.tex"
 FOLDER = "tables"
 TITLE = "The paper's tables from finished runs"
-SIMULATED = (
-    "Simulated worlds. Nothing here says anything about real recordings, or may be set next to published numbers."
-)
-RECORDED = "Our own figures on recorded takes; none of them is the paper's."
+SIMULATED = "Simulated worlds: no evidence about real recordings, and not comparable with published numbers."
+RECORDED = "Our own results on recorded takes, not the paper's."
 PREAMBLE = r"""\documentclass[letterpaper]{article}
 \usepackage[T1]{fontenc}
 \usepackage{lmodern}
@@ -35,7 +33,7 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
     """Write every table under `out` and return the files; equal cells, equal bytes.
 
     Args:
-        cells: those that runs fill; a table without any is written, too, and says "not run" or "not built".
+        cells: those that runs fill; the cells of a table without any read "not run" or "not built".
         out: folder; files of the same names are replaced.
     """
     folder, made = out / FOLDER, []
@@ -48,7 +46,7 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
         made[-2].write_bytes(as_csv(rows))
         pq.write_table(rows, made[-1])
     page = out / PAGE
-    page.write_bytes(render_document(TITLE, banner(cells), (), [Section("tables", "Tables", tuple(tables.values()))]))
+    page.write_bytes(TablePage(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
     return [page, *made]
 
 
@@ -58,13 +56,13 @@ def write_document(
     r"""Write paper.tex, which compiles in its own folder with pdflatex, and return it.
 
     Args:
-        figures: label -> caption; their files lie in `figures`.
-        banner: what must be read before all else.
-        absent: what is said of each figure that is not there.
+        figures: label -> caption; their files are in `figures`.
+        banner: notice at the top.
+        absent: a sentence for each figure that was not drawn.
     """
     lines = [PREAMBLE + r"\begin{document}", rf"\section*{{{latex_text(TITLE)}}}", latex_text(banner)]
     if absent:
-        lines += [r"\paragraph{Figures that are not here}\mbox{}\\", *(rf"{latex_text(one)}.\\" for one in absent)]
+        lines += [r"\paragraph{Figures without a run}\mbox{}\\", *(rf"{latex_text(one)}.\\" for one in absent)]
     lines.append(r"\clearpage")
     for label, caption in figures.items():
         lines += [
@@ -80,18 +78,10 @@ def write_document(
 
 
 def banner(cells: Sequence[PaperCell]) -> str:
-    """Return what must be read before all else."""
+    """Return the notice at the top of page and document."""
     if not cells:
         return "Nothing was run."
     return SIMULATED if any(cell.is_simulated for cell in cells) else RECORDED
-
-
-def floating(label: str, table: Table) -> str:
-    r"""Return a table with caption and label, ready for \input; needs booktabs and graphicx."""
-    caption = latex_text(f"{table.title}. {table.note}".strip())
-    lines = [r"\begin{table*}[!htp]", r"\centering\small\setlength{\tabcolsep}{4pt}"]
-    lines += [rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}", *fitted(table.latex()), r"\end{table*}", ""]
-    return "\n".join(lines)
 
 
 def as_csv(rows: pa.Table) -> bytes:

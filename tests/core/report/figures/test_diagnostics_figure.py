@@ -57,7 +57,7 @@ def test_every_kind_split_and_horizon_is_drawn() -> None:
 def test_published_values_stand_next_to_recorded_atomic_descriptions_alone() -> None:
     config = PipelineConfig()
     other = config.replace(ingest=config.ingest.replace(corpus="egoper"))
-    assert "Published: l1 0.171, 0.205, 0.256, 0.369; cosine 0.975" in diagnostics(Kept()).caption
+    assert "l1, raw 0.171, 0.205, 0.256, 0.369; cosine 0.975" in diagnostics(Kept()).caption
     assert "Published" not in diagnostics(Kept(said="SIMULATED WORLD")).caption
     assert "Published" not in diagnostics(Kept(config=other)).caption
 

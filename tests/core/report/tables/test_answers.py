@@ -56,10 +56,10 @@ def test_a_run_that_asks_for_them_shows_answers_rejects_and_that_it_is_a_sample(
     cfg = CFG.replace(further=own.further, windows_per_horizon=own.windows_per_horizon)
     stage.run(Work(held, cfg, (), made, Runtime("/nowhere", "cpu", 1, Path("unused"))))
     shown = made.documents["report.html"].decode()
-    for said in ("How the answers of vision-language models could be read", "at most 20 of each horizon"):
+    for said in ("How the answers of vision-language models were parsed", "at most 20 of each horizon"):
         assert said in shown
     assert "frame 12 cannot be decoded" in shown
-    assert "set no number of this page next to" in shown
+    assert "do not compare its numbers with those of all windows" in shown
     assert "a sample: at most" not in "".join(page.text)
     assert not any(attributes.get("id") == "answers" for _, attributes in page.tags)
 

@@ -1,11 +1,12 @@
 """The tables as LaTeX compile: no error, no box wider than its line, no float longer than its page, any letter."""
 
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pdflatex import MULTIROW, compiled
+from pdflatex import compiled
 from synthetic_results import Kept
 
 from trajpilot_core.report.tables import latex
@@ -55,20 +56,24 @@ def test_a_narrow_table_keeps_its_size(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_the_report_compile(kept: Kept, tmp_path: Path) -> None:
-    """With every row that there is, the longest table that a run can have; with and without the package multirow."""
+    """With every row that there is, the longest table that a run can have."""
     for name in [name for name in STAGES["report"].writes if name.endswith(".tex")]:
         (tmp_path / name).write_bytes(kept.documents[name])
-        for packages in ("", MULTIROW):
-            assert compiled(rf"\input{{{name}}}", tmp_path, packages) == [], (name, packages)
+        assert compiled(rf"\input{{{name}}}", tmp_path) == [], name
 
 
-def test_a_table_in_one_part_would_not_fit_its_page(
-    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+LONG = Table("t", ("row",), tuple((f"r{at}",) for at in range(200)), rules=(30, 60, 150))
+
+
+def test_a_long_table_is_cut_above_its_rules_and_keeps_every_row() -> None:
+    parts = [part for part in latex.floating("long", LONG).split(r"\begin{table*}") if part.strip()]
+    starts = [part.split("\n\\midrule\n", 1)[1].split(" ")[0] for part in parts]
+    assert starts == ["r0", "r30", "r60", "r112", "r150"]
+    assert ["(continued)" in part for part in parts] == [False, *[True] * 4]
+    assert len(re.findall(r"^r\d+ ", "\n".join(parts), re.MULTILINE)) == 200
+
+
+def test_a_table_in_one_part_would_not_fit_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault of the test above: nothing is cut."""
-    text = kept.documents["metrics_intervals.tex"].decode()
-    assert "(continued)" in text
     monkeypatch.setattr(latex, "LINES", 10_000)
-    lines = [["row", *["1.0"] * 6] for _ in range(200)]
-    whole = "".join(latex._float(part, "c", "l", ["M"] * 6) for part in latex._parts([latex.TitledLines("H", lines)]))
-    assert any("too large" in fault for fault in compiled(whole, tmp_path))
+    assert any("too large" in fault for fault in compiled(latex.floating("long", LONG), tmp_path))

@@ -11,7 +11,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.methods import METHODS, method
-from trajpilot_core.report.figures.horizons import horizon_charts
+from trajpilot_core.report.figures.rows import horizon_charts
 from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
 from trajpilot_core.report.tables.results import results_of
@@ -80,7 +80,7 @@ def test_a_broken_ceiling_is_red_at_the_top_in_the_table_and_among_the_limits(
     document = json.loads(made.documents["report.json"])
     assert any("21 of 22 binding figures" in sentence for sentence in document["limits"])
     assert document["ceilings_say"][1].startswith("Scorer, M@1")
-    assert rb"\textsuperscript{!}" in made.documents["metrics.tex"]
+    assert b"+3.6 (0.9)!" in made.documents["metrics.tex"]
 
 
 def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
@@ -88,7 +88,7 @@ def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
 ) -> None:
     page = html(built(with_ceilings(inputs, raised(rows, "scorer", 5, "F@5")), CFG))
     assert 'class="alarm"' not in page
-    assert "1 of the 440 other figures are, which warns" in page
+    assert "1 of the 440 other figures are: a warning" in page
     assert '<li class="mixed"><b>Ceilings warned</b></li>' in page
     assert page.count('class="num c-warn"') == 1
 

@@ -1,10 +1,10 @@
-"""What a figure of the paper is, and how it becomes a file: equal numbers, equal bytes, fonts inside.
+"""The record of a figure of the paper, and how it is written: equal numbers give equal bytes, fonts are embedded.
 
-matplotlib is imported where a figure is drawn, so that all else works without it.
+matplotlib is imported where a figure is drawn, so that everything else works without it.
 """
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 KINDS = ("svg", "pdf")
 HINT = 'the figures need matplotlib: .venv/bin/pip install ".[paper]" in the checkout; the tables are written'
 FONT = "DejaVu Sans"
-"""It comes with matplotlib."""
+"""Part of matplotlib."""
 STYLE: dict[Any, Any] = {
     "font.family": FONT,
     "font.size": 8.0,
@@ -45,16 +45,16 @@ METADATA: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class FigureSource:
-    """What figures are drawn from."""
+    """The data of the figures."""
 
     cells: Sequence[PaperCell]
     runs: Sequence[PaperRun]
     by_rule_of_paper: bool = False
-    """The qualitative figure shows what the paper's rule selects, not the drawn gallery."""
+    """The qualitative figure shows windows selected by the paper's rule, not the sampled gallery."""
 
     @property
     def warning(self) -> str:
-        """Return what stands in every figure of simulated runs; empty for recorded ones."""
+        """Notice in every figure of simulated runs; empty for recorded ones."""
         return WARNING if any(run.is_simulated for run in self.runs) else ""
 
 
@@ -65,17 +65,17 @@ class PaperFigure:
     label: str
     """The paper's, without its kind."""
     draw: Callable[[FigureSource], "tuple[Drawing, str] | None"]
-    """The drawing and its caption; None where no run has anything of it."""
+    """Returns the drawing and its caption; None where no run has data for it."""
     tables: tuple[str, ...] = ()
     """Labels whose cells it shows."""
     recipes: tuple[str, ...] = ()
     """Experiments whose finished runs it shows, where it shows no cells."""
     unbuilt: tuple[str, ...] = ()
-    """Rows of it alone that this project lacks; its tables say what they lack themselves."""
+    """Rows of this figure only that this project lacks; its tables list their own."""
 
 
 def undrawn(figures: Sequence[PaperFigure], captions: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each figure that no run fills: as an empty cell, it says "not run", and what is not built.
+    """Return a sentence for each figure that no run fills: "not run", and the rows that are not built.
 
     Args:
         captions: label -> caption of those that were drawn.
@@ -88,13 +88,21 @@ def undrawn(figures: Sequence[PaperFigure], captions: Mapping[str, str]) -> list
     return found
 
 
+def absences(rows: Iterable[tuple[str, str]]) -> str:
+    """Return the end of a caption that names the rows without a line or bar; `rows`: (state, printed name)."""
+    names: dict[str, dict[str, None]] = {}
+    for state, name in rows:
+        names.setdefault(state, {})[name] = None
+    return "".join(f" {state.capitalize()}: {', '.join(those)}." for state, those in sorted(names.items()))
+
+
 def can_draw() -> bool:
-    """Return whether matplotlib is there."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def in_font(text: str) -> str:
-    """Return text that the font of the figures can draw; other characters stand as their code point, `[U+5207]`."""
+    """Return text that the font of the figures can draw; other characters become their code point, `[U+5207]`."""
     from matplotlib import font_manager
 
     known = font_manager.get_font(font_manager.findfont(FONT)).get_charmap()

@@ -1,8 +1,8 @@
-"""Accuracy over the horizon and in bars, drawn from the cells of the tables: the figures cannot say anything else.
+"""Accuracy over the horizon and in bars, drawn from the cells of the tables, so that both agree.
 
 Source: arXiv 2605.20388, its figures of planning and anticipation on atomic actions, and of planning in the space of
-latents. Rows that are not built have no line; the caption names them. The last two print metrics that stand in no table
-of the paper for atomic actions: their cells come from the runs.
+latents. Rows that are not built have no line; the caption names them. The last two show metrics that no table of
+the paper has for atomic actions: their cells come from the runs.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
 from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.labels import LABELS
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS, of_atomic
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
@@ -48,15 +48,15 @@ def draw(
     from matplotlib.figure import Figure as Drawing
 
     cells_of_all = [*source.cells, *(cell for run in source.runs for cell in _of_atomic(run, untabled))]
-    held = [[cell for cell in cells_of_all if _is_of(cell, panel)] for panel in panels]
-    if not any(held):
+    panel_cells = [[cell for cell in cells_of_all if _is_of(cell, panel)] for panel in panels]
+    if not any(panel_cells):
         return None
     width, height = PANEL_IN
     drawing = Drawing(figsize=(width * len(panels), height + 0.6), layout="constrained")
     drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
     axes = drawing.subplots(1, len(panels), squeeze=False)[0]
     handles: dict[str, Any] = {}
-    for axis, panel, cells in zip(axes, panels, held, strict=True):
+    for axis, panel, cells in zip(axes, panels, panel_cells, strict=True):
         axis.set_title(panel.title, fontsize=8)
         if not cells:
             axis.text(0.5, 0.5, "not run", ha="center", va="center", transform=axis.transAxes)
@@ -64,11 +64,11 @@ def draw(
         handles = made | handles if panel.is_bars else handles | made
     shown, names = list(handles.values()), list(handles)
     drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=6, fontsize=7)
-    return drawing, _said(caption, panels, held)
+    return drawing, _said(caption, panels, panel_cells)
 
 
 def _of_atomic(run: PaperRun, metrics: tuple[str, ...]) -> list[PaperCell]:
-    """Return cells of planning in latents on atomic actions, in metrics that no table of these prints."""
+    """Return cells of planning in latents on atomic actions, in metrics that no table prints."""
     return of_atomic(run, ATOMIC, metrics, PLANNED) if metrics else []
 
 
@@ -130,20 +130,17 @@ def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[s
     return made
 
 
-def _said(caption: str, panels: Sequence[CurvePanel], held: Sequence[Sequence[PaperCell]]) -> str:
-    """Complete the caption by what the rows without a line are."""
-    absent: dict[str, list[str]] = {}
-    for panel, cells in zip(panels, held, strict=True):
+def _said(caption: str, panels: Sequence[CurvePanel], panel_cells: Sequence[Sequence[PaperCell]]) -> str:
+    """Add the rows without a line to the caption."""
+    absent: list[tuple[str, str]] = []
+    for panel, cells in zip(panels, panel_cells, strict=True):
         for row in panel.rows:
             if not any(cell.row == row for cell in cells):
                 horizon = None if panel.is_bars else 3
                 state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
-                is_elsewhere = any(cell.row == row for others in held for cell in others)
-                name = f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)
-                names = absent.setdefault(state, [])
-                names += [] if name in names else [name]
-    lacking = "".join(f" {state.capitalize()}: {', '.join(names)}." for state, names in sorted(absent.items()))
-    return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{lacking}"
+                is_elsewhere = any(cell.row == row for others in panel_cells for cell in others)
+                absent.append((state, f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)))
+    return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{absences(absent)}"
 
 
 def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:

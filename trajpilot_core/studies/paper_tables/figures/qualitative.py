@@ -19,7 +19,7 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery.classes import GalleryWindows
-from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
+from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
 from trajpilot_core.report.gallery.load import load_facts, video_files
 from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, examples
 from trajpilot_core.studies.paper_tables.base import PaperRun
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LABEL = "qualitative_open_vocab"
 PLACES = (0.2, 0.5, 0.8)
-"""Of the frames of a strip, in shares of the clip."""
+"""Positions of the frames of a strip, in shares of the clip."""
 SIDE_PX = 160
 COLOURS = {"hit": "#d7efdc", "top5": "#fbeecb", "miss": "#f6d5d0", "truth": "#eceff3"}
 SIGNS = "Green with a tick: right; amber with a 5: the truth is among the best five; red with a cross: wrong"
@@ -43,7 +43,7 @@ Strips = Mapping[tuple[str, float], Thumbnail]
 
 @dataclass(frozen=True)
 class ShownWindows:
-    """What the figure is made of: examples, the times of their frames, and the frames or why there are none."""
+    """The content of the figure: examples, the times of their frames, and the frames or why there are none."""
 
     examples: Sequence[Example]
     times_s: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
@@ -53,7 +53,7 @@ class ShownWindows:
 
 
 def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
-    """Draw windows of the run on atomic descriptions; None where there is none that kept its answers."""
+    """Draw windows of the run on atomic descriptions; None without a run that kept its answers."""
     run = next((run for run in source.runs if run.dataset == ATOMIC_CORPUS and _has_all(run)), None)
     if run is None or run.inputs is None:
         return None
@@ -72,28 +72,20 @@ def _has_all(run: PaperRun) -> bool:
 
 
 def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportConfig) -> ShownWindows:
-    """Read what the chosen windows need, and decode their frames where that is allowed and possible."""
+    """Read the data of the selected windows, and decode their frames where that is allowed and possible."""
     facts = load_facts(gallery, inputs)
     shown = examples(gallery, facts)
     times_s = {one.window_id: _times(one.window_id, facts) for one in shown}
     if not cfg.frames:
         return ShownWindows(shown, times_s, {}, "No frame is shown: report.frames is off.")
     if run.last is None or "://" in run.last.data_root:
-        return ShownWindows(
-            shown, times_s, {}, "No frame is shown: where the corpus lies is not known, or not on this machine."
-        )
-    videos = video_files(gallery, inputs)
+        return ShownWindows(shown, times_s, {}, "No frame is shown: the corpus is not on this machine.")
     wanted: dict[str, set[float]] = {}
     for one in shown:
         wanted.setdefault(one.take_id, set()).update(*times_s[one.window_id])
-    jobs = [
-        Wanted(t, f"{run.last.data_root}/{file}", tuple(sorted(wanted[t])))
-        for t, file in sorted(videos.items())
-        if t in wanted
-    ]
-    frames, _ = thumbnails(jobs, SIDE_PX, 1)
+    frames, _ = frames_of(wanted, video_files(gallery, inputs), run.last.data_root, SIDE_PX, 1)
     reason = next((frame.reason for frame in frames.values() if frame.uri is None), "")
-    return ShownWindows(shown, times_s, frames, f"Absent frames: {reason}." if reason else "")
+    return ShownWindows(shown, times_s, frames, f"Missing frames: {reason}." if reason else "")
 
 
 def _times(window_id: str, facts: Facts) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -130,9 +122,9 @@ def _strip(axis: "Axes", title: str, label: str, take_id: str, times_s: Sequence
     axis.set_title(f"{title}\n{_wrapped(label, 18)}", fontsize=6)
     axis.set_axis_off()
     pictures = [_decoded(frames[take_id, time]) for time in times_s if (take_id, time) in frames]
-    held = [picture for picture in pictures if picture is not None]
-    if held:
-        axis.imshow(np.concatenate(held), interpolation="nearest")
+    decoded = [picture for picture in pictures if picture is not None]
+    if decoded:
+        axis.imshow(np.concatenate(decoded), interpolation="nearest")
     else:
         axis.text(0.5, 0.5, "no frame", ha="center", va="center", fontsize=7, transform=axis.transAxes)
 
@@ -159,8 +151,8 @@ def _answers(axis: "Axes", one: Example) -> None:
         axis.text(-0.02 * n, row + 0.5, name, ha="right", va="center", fontsize=6.5)
         for place, step in enumerate(steps[1:-1]):
             axis.add_patch(_box(place, row, COLOURS[step.state]))
-            said = f"{step.sign} {step.text}".strip()
-            axis.text(place + 0.5, row + 0.5, _wrapped(said, max(12, 80 // n)), ha="center", va="center", fontsize=5.5)
+            text = f"{step.sign} {step.text}".strip()
+            axis.text(place + 0.5, row + 0.5, _wrapped(text, max(12, 80 // n)), ha="center", va="center", fontsize=5.5)
 
 
 def _box(place: float, row: float, colour: str) -> "Rectangle":

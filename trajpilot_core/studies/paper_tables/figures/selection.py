@@ -1,7 +1,7 @@
-"""Which windows the qualitative figure shows: drawn like the report's gallery, or chosen by the paper's rule.
+"""Selects the windows of the qualitative figure: sampled like the report's gallery, or by the paper's rule.
 
 The paper shows windows where its Scorer answers every middle step right and its vision-language row does not. Such a
-choice says nothing about how often that happens, so its share of the windows is said with it.
+selection does not show how often that happens, so the caption gives its share of all windows.
 """
 
 from collections.abc import Mapping
@@ -22,32 +22,32 @@ SCORER, VISION_LANGUAGE = "scorer", "qwen_sft_llm"
 
 
 class ChosenWindows(NamedTuple):
-    """Windows with the reason for each, and what is said of the choice."""
+    """Windows with their class, and a sentence on how they were selected."""
 
     gallery: GalleryWindows
     said: str
 
 
 def drawn_windows(outcomes: pa.Table, cfg: ReportConfig) -> ChosenWindows:
-    """Draw one window of each class of the report's gallery, by its rule and seed."""
+    """Sample one window of each class of the report's gallery, by its rule and seed."""
     gallery = draw(outcomes, cfg.replace(examples=SHOWN))
     sizes = ", ".join(f"{name} {size:,}" for name, size in gallery.sizes.items())
-    return ChosenWindows(gallery, f"Windows are drawn, one of each class, whatever they look like (in all: {sizes}).")
+    return ChosenWindows(gallery, f"One window of each class, sampled at random (windows in all: {sizes}).")
 
 
 def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
-    """Draw windows in which the Scorer is exact and the other row is not, and say which share of all they are.
+    """Sample windows in which the Scorer is exact and the other row is not, and state their share of all windows.
 
-    The other row is the vision-language one; without that the strongest other row that is not told the truth.
+    The other row is the vision-language one; without it, the strongest other row that does not see the truth.
 
     Args:
         outcomes: columns window_id, horizon, variant, mid_right.
-        seed: of the draw.
+        seed: of the sample.
     """
     exact = _exact(outcomes)
     if SCORER not in exact:
         return ChosenWindows(_exactly(()), "The Scorer was not run.")
-    rivals = {row: held for row, held in exact.items() if row != SCORER and not method(row).uses_the_truth}
+    rivals = {row: members for row, members in exact.items() if row != SCORER and not method(row).uses_the_truth}
     if not rivals:
         return ChosenWindows(_exactly(()), "No other row was run.")
     other = VISION_LANGUAGE if VISION_LANGUAGE in rivals else max(rivals, key=lambda row: sum(rivals[row].values()))
@@ -57,17 +57,17 @@ def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
     order = np.random.default_rng(seed).permutation(len(kept))[:SHOWN]
     share = 100 * len(kept) / max(1, len(mine))
     said = (
-        "Windows are chosen by the paper's rule: the Scorer has every middle step right, and "
+        "Windows are selected by the paper's rule: the Scorer has every middle step right, and "
         f"{row_name(other)}{instead} has not. This holds for {len(kept):,} of {len(mine):,} windows ({share:.1f} %); "
-        "they show nothing of the rest."
+        "the others are not shown."
     )
     return ChosenWindows(_exactly(tuple(kept[at] for at in sorted(order))), said)
 
 
 def _exactly(windows: tuple[str, ...]) -> GalleryWindows:
-    """Return windows that are all of one class; over wrong rivals the exact Scorer is ahead, mostly of No-Traj too."""
-    held = {name: windows if name == HELPED else () for name in CLASSES}
-    return GalleryWindows(held, {name: len(ids) for name, ids in held.items()}, SCORER, len(windows))
+    """Return windows that are all of one class: an exact Scorer is ahead of wrong rivals, mostly of No-Traj too."""
+    members = {name: windows if name == HELPED else () for name in CLASSES}
+    return GalleryWindows(members, {name: len(ids) for name, ids in members.items()}, SCORER, len(windows))
 
 
 def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:
@@ -77,4 +77,4 @@ def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:
     columns = (outcomes["variant"].to_pylist(), outcomes["window_id"].to_pylist(), right.to_pylist())
     for variant, window, is_right in zip(*columns, strict=True):
         found[variant][window] = is_right
-    return {row: held for row, held in found.items() if held}
+    return {row: members for row, members in found.items() if members}

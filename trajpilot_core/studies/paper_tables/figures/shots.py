@@ -1,6 +1,6 @@
-"""Made and missed shots: how often each row is right, and on which of the two, from the cells of the table of shots.
+"""Made and missed shots: how often each row is right, from the cells of the table of shots.
 
-A drawing of our own under the label of the paper's teaser, whose pixels and paths are its own.
+Our own drawing under the label of the paper's teaser, whose images are not available.
 Source: docs/decisions/outcome.md.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trajpilot_core.studies.paper_tables.base import PaperCell
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure
+from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.figures.curves import PANEL_IN, style_of
 from trajpilot_core.studies.paper_tables.labels import LABELS
 from trajpilot_core.studies.paper_tables.labels.rows import printed
@@ -20,37 +20,38 @@ if TYPE_CHECKING:
 LABEL, TABLE = "basketball_teaser", "basketball_shot_outcome"
 ACCURACY, MADE, MISSED = "accuracy", "made_recall", "miss_recall"
 CHANCE = 50.0
-"""Percent: what a row that says one thing of every shot gets, on the paper's balanced shots."""
+"""Percent that the same answer for every shot reaches on the paper's balanced shots."""
 CAPTION = (
-    "Is a shot made or missed? Left: shots that a row is right about. Right: of the made shots (filled) and of the "
-    "missed ones (open) each by itself; a row that leans to one answer is good at that one. Whiskers: 95 % intervals "
-    "over takes, where there are enough. Dotted: one answer for every shot."
+    "Predicting whether a shot goes in. Left: share of shots that a row predicts correctly. Right: the same for made "
+    "(filled) and for missed shots (open); a row with a bias to one answer is good at that one. Whiskers: 95 % "
+    "intervals over takes, where there are enough. Dotted: the same answer for every shot."
 )
 
 
 def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
-    """Draw accuracy, and the recall of either outcome; None where no run on shots is there."""
+    """Draw accuracy, and the recall of either outcome; None without a run on shots."""
     from matplotlib.figure import Figure as Drawing
 
     cells = {(cell.row, cell.metric): cell for cell in source.cells if cell.table == TABLE}
     if not cells:
         return None
     rows = list(dict.fromkeys(line.row for line in LABELS[TABLE].lines))
-    held = [row for row in rows if (row, ACCURACY) in cells]
+    scored = [row for row in rows if (row, ACCURACY) in cells]
     width, height = PANEL_IN
-    drawing = Drawing(figsize=(width * 2.6, 0.9 + 0.36 * len(held) + height * 0.2), layout="constrained")
+    drawing = Drawing(figsize=(width * 2.6, 0.9 + 0.36 * len(scored) + height * 0.2), layout="constrained")
     drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
     left, right = drawing.subplots(1, 2, sharey=True)
-    _accuracy(left, [cells[row, ACCURACY] for row in held])
-    _outcomes(right, [(cells[row, MADE], cells[row, MISSED]) for row in held])
+    _accuracy(left, [cells[row, ACCURACY] for row in scored])
+    _outcomes(right, [(cells[row, MADE], cells[row, MISSED]) for row in scored])
     for axis, title in ((left, "All shots"), (right, "Made ● and missed ○")):
         axis.set_title(title, fontsize=8)
         axis.set_xlim(-2, 102)
         axis.set_xlabel("right, %")
         axis.axvline(CHANCE, color="#8a929c", linewidth=0.8, linestyle=":")
-        axis.set_yticks(range(len(held)), [printed(row) for row in held])
-        axis.set_ylim(len(held) - 0.4, -0.6)
-    return drawing, CAPTION + _said(rows, held)
+        axis.set_yticks(range(len(scored)), [printed(row) for row in scored])
+        axis.set_ylim(len(scored) - 0.4, -0.6)
+    absent = [(LABELS[TABLE].lacks((row, None, "", ACCURACY)), printed(row)) for row in rows if row not in scored]
+    return drawing, CAPTION + absences(absent)
 
 
 def _accuracy(axis: "Axes", cells: Sequence[PaperCell]) -> None:
@@ -63,7 +64,7 @@ def _accuracy(axis: "Axes", cells: Sequence[PaperCell]) -> None:
 
 
 def _outcomes(axis: "Axes", pairs: Sequence[tuple[PaperCell, PaperCell]]) -> None:
-    """Draw the two recalls of each row, joined by a line: its length is how far the row leans to one answer."""
+    """Draw the two recalls of each row, joined by a line whose length is the bias of the row."""
     for at, (made, missed) in enumerate(pairs):
         colour = style_of(made.row).light
         axis.hlines(at, min(made.value, missed.value), max(made.value, missed.value), color=colour, linewidth=1.4)
@@ -71,15 +72,6 @@ def _outcomes(axis: "Axes", pairs: Sequence[tuple[PaperCell, PaperCell]]) -> Non
             axis.plot(cell.value, at, "o", color=colour, markerfacecolor=face, markersize=5.5)
             if cell.low is not None and cell.high is not None:
                 axis.hlines(at + off, cell.low, cell.high, color=colour, linewidth=0.6)
-
-
-def _said(rows: Sequence[str], held: Sequence[str]) -> str:
-    """Say of every row without a bar why."""
-    absent: dict[str, list[str]] = {}
-    for row in rows:
-        if row not in held:
-            absent.setdefault(LABELS[TABLE].lacks((row, None, "", ACCURACY)), []).append(printed(row))
-    return "".join(f" {state.capitalize()}: {', '.join(names)}." for state, names in sorted(absent.items()))
 
 
 FIGURE = PaperFigure(LABEL, draw, (TABLE,))

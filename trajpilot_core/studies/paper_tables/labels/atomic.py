@@ -38,13 +38,13 @@ DROPOUT = ("No-dropout Traj", "Goal-dropout Traj", "No-dropout No-Traj", "Goal-d
 """Columns of both tables of goal dropout."""
 GOAL_SEEN_ROWS, GOAL_MASKED_ROWS = (tuple(ANTICIPATING[label].values()) for label in (GOAL_SEEN, GOAL_MASKED))
 """Rows of ours in these columns."""
-PERCENT = "Percent. Bold: the best that is not told the truth."
+PERCENT = "Percent. Bold: the best row that does not see the truth."
 
 
 def of_atomic(
     run: PaperRun, table: str, metrics: tuple[str, ...], rows: tuple[str, ...], pooling: tuple[str, ...] = ("none",)
 ) -> list[PaperCell]:
-    """Return the cells that a run on atomic descriptions with an open vocabulary fills; none of a subset of windows."""
+    """Return the cells that an open-vocabulary run on atomic descriptions fills; none for a sample of windows."""
     is_whole = run.dataset == ATOMIC_CORPUS and not of_a_sample(run)
     found = measured(run, table, metrics, pooling, rows) if is_whole else []
     return [cell.replace(dataset="") for cell in found]
@@ -78,7 +78,7 @@ def dropout(label: str, title: str, rows: tuple[str, ...], recipe: str, *changes
         columns=tuple(Column(head, metrics, row=row, digits=1) for row, head in zip(rows, DROPOUT, strict=True)),
         cells=partial(of_atomic, table=label, metrics=metrics, rows=rows, pooling=("none", "sample")),
         rules=(len(HORIZONS),),
-        note=f"Percent, {' / '.join(FUTURE.values())}; overall: every window weighs alike.",
+        note=f"Percent, {' / '.join(FUTURE.values())}; overall: every window has the same weight.",
         recipes=(recipe,),
         changes=changes,
     )

@@ -15,10 +15,8 @@ from trajpilot_core.paper.published import (
     CLOSED_OVERALL,
     CLOSED_ROWS,
     CLOSED_SETTINGS,
-    HORIZONS,
 )
 from trajpilot_core.report.tables.closed import FULL, OVERALL, PANEL
-from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.studies.paper_tables.base import (
     Column,
     Line,
@@ -29,14 +27,15 @@ from trajpilot_core.studies.paper_tables.base import (
     metric_head,
     plain_cell,
 )
+from trajpilot_core.studies.paper_tables.labels.rows import of_each_horizon, of_methods, rules_of
 
 CLOSED_PANEL = "atomic_planning_closed"
 """Right panel of the paper's figure of planning on atomic actions."""
 TITLES: Mapping[str, str] = {"keystep": "Keystep", "goalstep": "GoalStep", "egoper": "EgoPER"}
 """Benchmark -> as the tables print it."""
 PRINTED: Mapping[str, str] = {"Mid mAcc": "mAcc", "M@1": "Mid R@1", "M@5": "Mid R@5", "MSeq": "Mid Seq"}
-"""Metric -> as these tables of the paper print it, where that differs."""
-NOTE = "Percent, ED in steps; mAcc is that of the middle steps. Bold: the best that is not told the truth."
+"""Metric -> its name in these tables of the paper, where that differs."""
+NOTE = "Percent, ED in steps; mAcc is that of the middle steps. Bold: the best row that does not see the truth."
 SETTINGS: Mapping[str, str] = {
     "labels": "|V|",
     "lambda_bridge": "λ bridge",
@@ -74,13 +73,12 @@ def columns_of(metrics: tuple[str, ...]) -> tuple[Column, ...]:
     )
 
 
-METHOD_LINES = tuple(Line((row_name(row),), row) for row in CLOSED_ROWS)
 TABLES = (
     PaperTable(
         label=CLOSED_OVERALL,
         title="Closed-vocabulary planning, mean of the horizons",
         heads=("Method",),
-        lines=METHOD_LINES,
+        lines=of_methods(CLOSED_ROWS),
         columns=columns_of(OVERALL),
         cells=partial(of_benchmark, table=CLOSED_OVERALL, metrics=OVERALL, pooling="plain"),
         rules=(len(CLOSED_ROWS) - 1,),
@@ -91,13 +89,10 @@ TABLES = (
         label=CLOSED_FULL,
         title="Closed-vocabulary planning, each horizon",
         heads=("H", "Method"),
-        lines=tuple(
-            Line((str(h) if row == CLOSED_ROWS[0] else "", row_name(row)), row, h)
-            for h, row in product(HORIZONS, CLOSED_ROWS)
-        ),
+        lines=of_each_horizon(CLOSED_ROWS),
         columns=columns_of(FULL),
         cells=partial(of_benchmark, table=CLOSED_FULL, metrics=FULL, pooling="none"),
-        rules=tuple(range(len(CLOSED_ROWS), len(CLOSED_ROWS) * len(HORIZONS), len(CLOSED_ROWS))),
+        rules=rules_of(CLOSED_ROWS),
         note=NOTE,
         recipes=BENCHMARK_RECIPES,
     ),
@@ -105,7 +100,7 @@ TABLES = (
         label=CLOSED_PANEL,
         title="Planning on classes of atomic descriptions, means over all windows",
         heads=("Method",),
-        lines=METHOD_LINES,
+        lines=of_methods(CLOSED_ROWS),
         columns=tuple(
             Column(metric_head(metric, PRINTED[metric]), (metric,), dataset=CLOSED_ATOMIC) for metric in PANEL
         ),

@@ -1,10 +1,8 @@
-"""What distances between features say: kinds of pairs of segments, and approach to the goal.
+"""Distances between features: kinds of pairs of segments, and approach to the goal.
 
 Source: arXiv 2605.20388, its appendices on diagnostics and on goal progress. The paper's columns are the raw distance
-and the cosine, of unnamed takes; here test and training takes stand apart, with the standardised distance.
+and the cosine, of unnamed takes; here test and training takes are separate, with the standardised distance.
 """
-
-from math import isfinite
 
 from schemas.arrow import rows_of
 from schemas.results import PairDistance, ProgressShare
@@ -19,10 +17,10 @@ PAIRS = {
     SAME_ACTION: "Same action, different recording",
     RANDOM: "Random cross-recording pair",
 }
-"""Kind of pairs as the paper's data call it -> as it is printed."""
+"""Kind of pairs in the paper's data -> its printed name."""
 SPLITS = {"test": "Test takes", "train": "Training takes"}
 FRACTION = "monotonic_fraction"
-PROGRESS = {"train": "Drawn training windows", "test": "All test windows", "null": "Random order, 1/(H-2)!"}
+PROGRESS = {"train": "Sampled training windows", "test": "All test windows", "null": "Random order, 1/(H-2)!"}
 QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Standardised l1 ↓", "Mean cosine ↑"), strict=True))
 STAGE = "diagnostics"
 
@@ -40,8 +38,8 @@ def of_geometry(run: PaperRun) -> list[PaperCell]:
             row.quantity,
             row.value,
             dataset=row.split,
-            low=row.low if isfinite(row.low) else None,
-            high=row.high if isfinite(row.high) else None,
+            low=row.low,
+            high=row.high,
             n_takes=row.n_takes,
         )
         for row in rows_of(PairDistance, table)
@@ -62,8 +60,8 @@ def of_progress(run: PaperRun) -> list[PaperCell]:
             FRACTION,
             row.share,
             horizon=row.horizon,
-            low=row.low if isfinite(row.low) else None,
-            high=row.high if isfinite(row.high) else None,
+            low=row.low,
+            high=row.high,
             n_takes=row.n_takes,
             n_windows=row.n_windows,
         )
@@ -86,7 +84,7 @@ TABLES = (
         ),
         cells=of_geometry,
         of_methods=False,
-        note="Pairs are drawn, one of each kind for each drawn segment; l1 is the mean over the components.",
+        note="Pairs are sampled, one of each kind for each sampled segment; l1 is the mean over the components.",
         recipes=("atomic",),
     ),
     PaperTable(
@@ -97,7 +95,7 @@ TABLES = (
         columns=tuple(Column(f"H={h}", (FRACTION,), horizon=h, digits=1) for h in HORIZONS),
         cells=of_progress,
         of_methods=False,
-        note="Percent of the windows. The training windows are drawn by the seed.",
+        note="Percent of the windows. Training windows are sampled with the seed.",
         recipes=("atomic",),
     ),
 )

@@ -20,11 +20,11 @@ PRINTED: Mapping[str, str] = {
     "anticipation_scorer": "Scorer",
     "anticipation_oracle": "Oracle",
 }
-"""Row -> as the paper's tables print it, where our own name is longer or there is none."""
+"""Row -> its name in the paper's tables, where ours is longer or there is none."""
 ATOMIC_ROWS = ("qwen_zs", "qwen_sft_llm", "no_traj", "scorer", "oracle")
 """Rows of the paper's tables of atomic actions, in their order."""
 UNTUNED = "qwen_llm_untuned"
-"""Stands below them where a run has it: it is no row of the paper."""
+"""Printed below them where a run has it; it is not in the paper."""
 
 
 def printed(row: str) -> str:
@@ -43,7 +43,7 @@ def of_each_horizon(rows: Sequence[str]) -> tuple[Line, ...]:
 
 
 def further_of(row: str) -> tuple[Line, ...]:
-    """Return a line for each horizon of a row that stands below the others."""
+    """Return a line for each horizon of a row that is printed below the others."""
     return tuple(Line((str(h), printed(row)), row, h) for h in HORIZONS)
 
 

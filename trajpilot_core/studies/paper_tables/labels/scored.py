@@ -1,7 +1,7 @@
 """Labels that a stage of its own fills from its scores: EPIC-KITCHENS-100, shots, poses, pools, conditions, endpoints.
 
 A table of `ScoredBy` has the columns row, metric, seed, value, low, high and n_takes; a row without a seed is the mean
-over the seeds. Where the stage is not there nothing of the label is built. Source: arXiv 2605.20388; rows are called as
+over the seeds. Without the stage, no cell of the label is built. Source: arXiv 2605.20388; rows are named as
 in `trajpilot_core/paper/tables/<label>.csv`. The paper's column of conditions is the best value on validation data;
 here the epoch is chosen on dev and test pairs are scored, next to a row that copies the current latent.
 """
@@ -9,7 +9,6 @@ here the epoch is chosen on dev and test pairs are scored, next to a row that co
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import isfinite
 from statistics import mean
 from typing import Any
 
@@ -18,7 +17,7 @@ from schemas.latent import ConditionScore
 from schemas.results import Headroom
 from trajpilot_core.evaluation.comparison import EVALUATION
 from trajpilot_core.evaluation.pose_rows import pose_rows
-from trajpilot_core.paper.published import ATOMIC_CORPUS
+from trajpilot_core.paper.published import ATOMIC_CORPUS, HEADROOM_FIELDS
 from trajpilot_core.studies.paper_tables.base import (
     Column,
     Line,
@@ -33,7 +32,7 @@ from trajpilot_core.studies.paper_tables.labels.rows import of_methods
 
 @dataclass(frozen=True)
 class ScoredBy:
-    """Where the scores of a label stand, and what the stage calls its rows and metrics."""
+    """The table with the scores of a label, and the stage's names of its rows and metrics."""
 
     label: str
     stage: str
@@ -66,7 +65,7 @@ def of_scores(run: PaperRun, scored: ScoredBy) -> list[PaperCell]:
 def _cell(run: PaperRun, scored: ScoredBy, row: str, metric: str, mine: Sequence[Mapping[str, Any]]) -> PaperCell:
     """Return one cell: the row without a seed, or the mean of those that have one."""
     whole = next((one for one in mine if one["seed"] is None), mine[0] if len(mine) == 1 else None)
-    ends = {} if whole is None else {name: whole[name] for name in ("low", "high") if isfinite(whole[name])}
+    ends = {} if whole is None else {name: whole[name] for name in ("low", "high")}
     value = mean(one["value"] for one in mine) if whole is None else whole["value"]
     return plain_cell(run, scored.label, row, metric, value, dataset=scored.dataset, n_takes=mine[0]["n_takes"], **ends)
 
@@ -113,7 +112,7 @@ ODOMETRY = {
     "aria_to_odometry": "Aria → Odometry",
     "aria_and_odometry_to_odometry": "Aria + Odometry → Odometry",
 }
-"""Rows of the source that the paper does not have."""
+"""Rows of a source that is not in the paper."""
 POSE_SCORES = ScoredBy(
     label="pi3_robustness",
     stage="pose_sources",
@@ -147,13 +146,6 @@ SHOT_SCORES = ScoredBy(
 HEADROOM = "retrieval_headroom"
 HORIZON = 5
 POOLS = (1, 5, 16, 64)
-QUANTITIES = {
-    "same_step_recall": "same_step_recall",
-    "any_step_recall": "any_step_recall",
-    "cosine_local": "endpoint_cosine",
-    "cosine_random": "endpoint_cosine_random",
-}
-"""Quantity as the paper's data call it -> field of `Headroom`."""
 
 
 def of_headroom(run: PaperRun) -> list[PaperCell]:
@@ -174,13 +166,13 @@ def of_headroom(run: PaperRun) -> list[PaperCell]:
         )
         for pool in POOLS
         if (mine := [row for row in rows if row.pool == pool])
-        for quantity, name in QUANTITIES.items()
+        for quantity, name in HEADROOM_FIELDS.items()
     ]
 
 
 HEADROOM_TABLE = PaperTable(
     label=HEADROOM,
-    title=f"What a pool of retrieved windows holds, H={HORIZON}",
+    title=f"What a pool of retrieved windows contains, H={HORIZON}",
     heads=("Pool",),
     lines=tuple(Line((f"top-{pool}",), f"top_{pool}", HORIZON) for pool in POOLS),
     columns=(
@@ -215,12 +207,10 @@ def of_conditions(run: PaperRun) -> list[PaperCell]:
     cells = []
     for row in rows:
         if row.split == "test" and row.seed is None:
-            known = {"horizon": STEPS, "n_takes": row.n_takes, "n_windows": row.n_pairs}
-            ends = {"low": row.low, "high": row.high} if isfinite(row.low) else {}
-            cells.append(plain_cell(run, MOTIVATION, row.condition, "val_l1", row.l1, **known))
+            cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS, n_takes=row.n_takes)
+            cells.append(cell("val_l1", row.l1, n_windows=row.n_pairs))
             if row.condition != "none":
-                gain = plain_cell(run, MOTIVATION, row.condition, "gain_over_none", row.gain, **known, **ends)
-                cells.append(gain)
+                cells.append(cell("gain_over_none", row.gain, n_windows=row.n_pairs, low=row.low, high=row.high))
     return cells
 
 
@@ -246,19 +236,19 @@ ENDPOINTS = {
     "fallback_projection": "Fallback projection",
 }
 UNTUNED = "untuned "
-"""Begins the rows of a recogniser that is not named by the digest of its tuned weights."""
+"""Prefix of the rows of a recogniser without tuned weights."""
 
 
 def of_endpoints(run: PaperRun) -> list[PaperCell]:
-    """Return the cells that a run fills; made-up answers of a test fill none, nor does a sample of windows."""
+    """Return the cells that a run fills; none from a stub, nor where only a sample was scored."""
     if of_a_sample(run):
         return []
     table = run.read("vlm_rows", "endpoint_cache")
-    held = [] if table is None else table.to_pylist()
-    named = {row["row"]: row["row"] if row.get("adapter") else f"{UNTUNED}{row['row']}" for row in held}
+    records = [] if table is None else table.to_pylist()
+    named = {row["row"]: row["row"] if row.get("adapter") else f"{UNTUNED}{row['row']}" for row in records}
     return [
         plain_cell(run, ENDPOINT_CACHE, named[row["row"]], metric, float(row[metric]))
-        for row in held
+        for row in records
         if row["row"] in ENDPOINTS and not row["is_stub"]
         for metric in ("count", "percentage")
     ]
@@ -288,7 +278,7 @@ TABLES = (
     ),
     table_of_scores(
         ACTION_SCORES,
-        "Action anticipation on EPIC-KITCHENS-100, own runs",
+        "Action anticipation on EPIC-KITCHENS-100, our runs",
         ("Method",),
         of_methods(("visual_only_probe", "no_traj", "scorer", "oracle")),
         (
@@ -299,7 +289,7 @@ TABLES = (
         ),
         ("epic_kitchens",),
         rules=(3,),
-        always="The rows that the paper takes from the literature are published numbers and stand in no table of ours.",
+        always="Rows that the paper takes from the literature are published numbers and are left out.",
     ),
     table_of_scores(
         SHOT_SCORES,

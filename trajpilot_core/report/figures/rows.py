@@ -1,0 +1,154 @@
+"""Accuracy of the rows over the horizon, and paired differences: charts of the report, and one picture of the UI."""
+
+from collections.abc import Sequence
+
+from schemas.arrow import rows_of
+from schemas.results import Ceiling, Judgement, Metric
+from trajpilot_core.methods import METHODS, charted, with_role
+from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.report.committed import Committed
+from trajpilot_core.report.drawing.charts import (
+    Axes,
+    Chart,
+    Key,
+    Point,
+    Series,
+    element,
+    keys_of_rows,
+    line_chart,
+    measured,
+    swatch,
+    whisker_chart,
+)
+from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
+from trajpilot_core.report.drawing.row_styles import mark_of
+from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.figures.base import Figure, Material
+from trajpilot_core.report.story import story_of
+from trajpilot_core.report.tables.attribution import ablations
+from trajpilot_core.report.tables.ceilings import INFORMATION
+from trajpilot_core.report.tables.names import descriptions, open_metrics, row_name
+from trajpilot_core.report.tables.results import Results, results_of
+
+X_LABEL = "horizon H (steps)"
+SEVERAL = 2
+"""A row gets a chart of its ablations from this number of them on; the difference to a single one is a table."""
+SHOWN = ("M@1", "MSeq")
+"""Metrics of the picture in the UI."""
+
+
+def series_of(results: Results, variant: str, reference: str | None, metric: str, *, has_band: bool = True) -> Series:
+    """Return one row over the horizons; an infinite interval is not drawn."""
+    found = [m for m in results.find({variant}, reference) if m.metric == metric and m.horizon is not None]
+    rising = sorted(found, key=lambda m: m.horizon or 0)
+    points = tuple(measured(float(m.horizon or 0), m.value, m.low, m.high) for m in rising)
+    return Series(row_name(variant), variant, points, mark_of(variant), has_band)
+
+
+def horizons_of(results: Results) -> tuple[float, ...]:
+    """Return all horizons, as ticks."""
+    return tuple(sorted({float(m.horizon) for m in results.metrics if m.horizon is not None}))
+
+
+def gain_chart(results: Results) -> Chart:
+    """Draw the paired differences to the reference of the story in M@1, with whiskers."""
+    variants = results.variants()
+    story = story_of(variants)
+    shown = [row for row in story.charted if row in variants]
+    series = [s for s in (series_of(results, row, story.reference, "M@1") for row in shown) if s.points]
+    reference = row_name(story.reference)
+    axes = Axes(f"Difference to {reference} in M@1", X_LABEL, "points of M@1", horizons_of(results))
+    caption = f"M@1 minus that of {reference} on the same windows, 95 % intervals over takes"
+    return Chart(caption, whisker_chart(axes, series), keys_of_rows([s.style for s in series]))
+
+
+def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]:
+    """Draw a chart per open-vocabulary metric: the main rows with bands, and the ceilings where known."""
+    drawn = []
+    for metric in open_metrics():
+        series = [s for s in (series_of(results, v, None, metric) for v in charted()) if s.points]
+        axes = Axes(f"{metric} over the horizon", X_LABEL, f"{metric}, %", horizons_of(results))
+        drawn.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, _bounds(ceilings, metric))))
+    return drawn
+
+
+def main_legend(material: Material) -> list[Key]:
+    """Return the legend of all charts over the horizon; ceilings have the colours of their rows."""
+    variants = material.results.variants()
+    bar = swatch("bound", element("path", d="M8 6h14"))
+    bound = [Key("thin, with bars: ceiling of the row of that colour", bar)]
+    return keys_of_rows([v for v in charted() if v in variants]) + (bound if material.ceilings else [])
+
+
+def _bounds(ceilings: Sequence[Ceiling], metric: str) -> list[Series]:
+    """Return the ceilings of one metric over the horizon, one line per kind of information."""
+    found = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
+    lines = {v: [c for c in found if c.variant == v] for v in INFORMATION}
+    return [
+        Series(f"ceiling of {row_name(v)}", v, tuple(Point(float(c.horizon or 0), *[c.ceiling] * 3) for c in line))
+        for v, line in lines.items()
+        if line
+    ]
+
+
+def rows_chart(results: Results, shown: Sequence[str], title: str, caption: str) -> Chart:
+    """Draw M@1 of some rows over the horizon, without bands."""
+    series = [s for v in shown if (s := series_of(results, v, None, "M@1", has_band=False)).points]
+    axes = Axes(title, X_LABEL, "M@1, %", horizons_of(results))
+    return Chart(caption, line_chart(axes, series), keys_of_rows(shown))
+
+
+def control_charts(material: Material) -> list[Chart]:
+    """Draw the controls between No-Traj and Oracle."""
+    ends = {one.id for one in METHODS if one.id == REFERENCE or one.sees == "all_motion"}
+    wanted = {*ends, *with_role("control", "floor")}
+    shown = [variant for variant in material.results.variants() if variant in wanted]
+    return [rows_chart(material.results, shown, "M@1 of the controls", "M@1 of the controls, No-Traj and Oracle")]
+
+
+def ablation_charts(material: Material) -> list[Chart]:
+    """Draw a chart for each row with several ablations."""
+    results, drawn = material.results, []
+    for whole, parts in ablations().items():
+        shown = [v for v in results.variants() if v in (REFERENCE, whole, *parts)]
+        if len(set(parts) & set(shown)) >= SEVERAL:
+            name = row_name(whole)
+            caption = f"M@1 of {name}, of {name} without parts, and of {row_name(REFERENCE)}"
+            drawn.append(rows_chart(results, shown, f"M@1 of {name} without parts", caption))
+    return drawn
+
+
+def accuracy(committed: Committed) -> Drawn:
+    """Draw the metrics of an evaluation; a simulated corpus is named in the picture."""
+    metrics = rows_of(Metric, committed.table("evaluation", "metrics"))
+    results = results_of(metrics, rows_of(Judgement, committed.table("evaluation", "judgements")))
+    rows = [variant for variant in charted() if variant in results.variants()]
+    if not rows:
+        raise NothingToDraw("no row was scored")
+    ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
+    charts = dict(zip(open_metrics(), horizon_charts(results, ceilings), strict=True))
+    panels = [Panel(f"{name}: {descriptions()[name]}", charts[name].chart) for name in SHOWN]
+    gains = gain_chart(results)
+    panels.append(Panel(gains.caption.partition(",")[0], gains.chart))
+    drawn = [*rows, *(key.row for key in gains.legend if key.row not in rows)]
+    content = sheet(panels, keys_of_rows(drawn), committed.warning())
+    takes = max(m.n_takes for m in metrics)
+    caption = f"Bands and whiskers: 95 % intervals over {takes} test takes (none where there are too few)."
+    if ceilings:
+        caption += " Thin lines with bars are the ceilings of the rows of that colour."
+    weak = [row_name(v) for v in drawn if v in results.undertrained]
+    return Drawn(content, caption + (f" UNDERTRAINED, do not rely on: {', '.join(weak)}." if weak else ""))
+
+
+REPORT_FIGURES = (
+    Figure("gains", "Gain over the reference row", "summary", lambda material: [gain_chart(material.results)]),
+    Figure(
+        "horizons",
+        "Accuracy over the horizon",
+        "horizon",
+        lambda material: horizon_charts(material.results, material.ceilings),
+    ),
+    Figure("controls", "Controls", "controls", control_charts),
+    Figure("ablations", "Rows without parts", "retrieval", ablation_charts),
+)
+ACCURACY = Figure("accuracy", "Accuracy over the horizon", stages=("evaluation",), draw=accuracy)
