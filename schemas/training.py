@@ -3,9 +3,9 @@
 Sources: as in `schemas/config.py`.
 """
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from schemas.base import Record
 from schemas.closed import ClosedDecodingConfig
@@ -26,8 +26,11 @@ class TrainConfig(Record):
 
     epochs: int = Field(30, ge=1)
     """Most epochs."""
+    least_steps: int = Field(0, ge=0)
+    """The schedule has at least this many steps: where an epoch has few batches, there are more epochs."""
     patience: int | None = Field(8, ge=1)
-    """Stop when dev has not improved for this many epochs; None: never."""
+    """Stop when dev has not improved for this many epochs; None: never. Epochs before the training loss has begun to
+    fall do not count."""
     batch: int = Field(1024, ge=1)
     """Samples per step."""
     lr: float = Field(3e-4, gt=0)
@@ -47,6 +50,12 @@ class TrainConfig(Record):
     checkpoint_every: int = Field(1, ge=1)
     """Epochs between checkpoints, at least; `RunOptions.checkpoint_s` says how much time must have passed, too. It
     changes no number, but stays part of the keys, so that no model that was trained before it is trained again."""
+
+    @model_serializer(mode="wrap")
+    def _older_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave `least_steps` out at its default, so that older keys stay as they are."""
+        fields: dict[str, Any] = serialize(self)
+        return fields if self.least_steps else {k: v for k, v in fields.items() if k != "least_steps"}
 
 
 class AlignmentConfig(Record):
