@@ -3,9 +3,9 @@
 Sources: as in `schemas/config.py`.
 """
 
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from schemas.base import Record
 from schemas.closed import ClosedDecodingConfig
@@ -50,12 +50,6 @@ class TrainConfig(Record):
     checkpoint_every: int = Field(1, ge=1)
     """Epochs between checkpoints, at least; `RunOptions.checkpoint_s` says how much time must have passed, too. It
     changes no number, but stays part of the keys, so that no model that was trained before it is trained again."""
-
-    @model_serializer(mode="wrap")
-    def _older_keys(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave `least_steps` out at its default, so that older keys stay as they are."""
-        fields: dict[str, Any] = serialize(self)
-        return fields if self.least_steps else {k: v for k, v in fields.items() if k != "least_steps"}
 
 
 class AlignmentConfig(Record):

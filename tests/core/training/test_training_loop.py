@@ -108,11 +108,6 @@ def test_least_steps_change_the_length_of_a_training_and_no_batch() -> None:
     assert longer.curve == fit(toy(), CFG.replace(epochs=8), None, "cpu").curve
 
 
-def test_least_steps_at_their_default_leave_the_digest_of_a_training_as_it_was() -> None:
-    assert "least_steps" not in CFG.content()
-    assert CFG.replace(least_steps=64).content()["least_steps"] == 64
-
-
 def test_a_training_in_two_halves_equals_one_in_a_piece_and_says_where_it_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
