@@ -15,14 +15,14 @@ def demo() -> PipelineConfig:
     """
     base = small()
     aligned = TrainConfig(epochs=12, patience=None, batch=64, lr=2e-3, weight_decay=1.0)
-    predicted = TrainConfig(epochs=25, patience=None, batch=256, lr=3e-3)
-    scored = TrainConfig(epochs=40, patience=None, batch=128, lr=3e-3)
+    predicted = TrainConfig(epochs=18, patience=None, batch=256, lr=3e-3)
+    scored = TrainConfig(epochs=24, patience=None, batch=64, lr=3e-3, weight_decay=0.5)
     return base.replace(
         ingest=base.ingest.replace(dev_share=0.15),
         features=base.features.replace(size_px=64, n_frames=4, batch=64),
         alignment=base.alignment.replace(holdout_share=0.3, train=aligned),
         predictor=base.predictor.replace(dropout=0.2, train=predicted),
-        scorer=base.scorer.replace(ablations=(), train=scored),
+        scorer=base.scorer.replace(dropout=0.05, ablations=(), train=scored),
     )
 
 
