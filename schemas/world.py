@@ -260,7 +260,7 @@ def demo_world() -> WorldConfig:
         scene=0.3,
         position_appearance=8.0,
         label_appearance=0.7,
-        train_takes=360,
+        train_takes=600,
         test_takes=60,
         segments=10,
         segment_s=1.0,

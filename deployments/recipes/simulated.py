@@ -15,8 +15,8 @@ def demo() -> PipelineConfig:
     """
     base = small()
     aligned = TrainConfig(epochs=12, patience=None, batch=64, lr=2e-3, weight_decay=1.0)
-    predicted = TrainConfig(epochs=18, patience=None, batch=256, lr=3e-3)
-    scored = TrainConfig(epochs=24, patience=None, batch=64, lr=3e-3, weight_decay=0.5)
+    predicted = TrainConfig(epochs=12, patience=None, batch=256, lr=3e-3)
+    scored = TrainConfig(epochs=16, patience=None, batch=64, lr=3e-3, weight_decay=0.5)
     return base.replace(
         ingest=base.ingest.replace(dev_share=0.15),
         features=base.features.replace(size_px=64, n_frames=4, batch=64),
@@ -90,7 +90,7 @@ def with_small_planners(base: PipelineConfig) -> PipelineConfig:
 
 
 def demo_closed() -> PipelineConfig:
-    """The demo's models on 12 classes of its 24 labels, next to planners that are trained on these; as
+    """The demo's models on 8 classes of its 16 labels, next to planners that are trained on these; as
     `atomic_closed`, after a finished demo.
 
     These classes merge the alternatives of a step, which head motion tells apart: Oracle need not lie above No-Traj at
@@ -98,7 +98,7 @@ def demo_closed() -> PipelineConfig:
     """
     base = demo_planners()
     return base.replace(
-        ingest=base.ingest.replace(atomic=base.ingest.atomic.replace(classes=12)),
+        ingest=base.ingest.replace(atomic=base.ingest.atomic.replace(classes=8)),
         planners=base.planners.replace(vocabulary="classes"),
         evaluation=base.evaluation.replace(vocabulary="classes"),
     )
