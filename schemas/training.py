@@ -26,8 +26,11 @@ class TrainConfig(Record):
 
     epochs: int = Field(30, ge=1)
     """Most epochs."""
+    least_steps: int = Field(0, ge=0)
+    """The schedule has at least this many steps: where an epoch has few batches, there are more epochs."""
     patience: int | None = Field(8, ge=1)
-    """Stop when dev has not improved for this many epochs; None: never."""
+    """Stop when dev has not improved for this many epochs; None: never. Epochs before the training loss has begun to
+    fall do not count."""
     batch: int = Field(1024, ge=1)
     """Samples per step."""
     lr: float = Field(3e-4, gt=0)

@@ -39,6 +39,8 @@ from trajpilot_core.training.compiled import Compiled
 log = logging.getLogger("trajpilot")
 Batch = Any
 EpochDone = Callable[[int, int, str], None]
+PLATEAU = 0.05
+"""A training has left its first plateau when the loss is lower by this part of that of the first epoch."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def fit(
     """
     with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
+        cfg = with_least_steps(cfg, training)
         optimizer = build_optimizer(training.model, cfg, device, training.parts, decays_all=training.decays_all)
         trained = Trained(training.name, training.model, optimizer, generator, device)
         state = load_checkpoint(folder, trained) or TrainingProgress()
@@ -213,10 +216,26 @@ def note_epoch(training: Training, state: TrainingProgress, loss: float) -> None
         state.best = {name: value.detach().cpu().clone() for name, value in training.model.state_dict().items()}
 
 
+def with_least_steps(cfg: TrainConfig, training: Training) -> TrainConfig:
+    """Return the settings with as many epochs as `least_steps` needs, at least their own."""
+    if not cfg.least_steps:
+        return cfg
+    n_batches = max(1, len(training.batches(torch.Generator())))  # a generator of its own: no later batch changes
+    return cfg.replace(epochs=max(cfg.epochs, math.ceil(cfg.least_steps / n_batches)))
+
+
 def finished(state: TrainingProgress, cfg: TrainConfig) -> bool:
-    """Return whether the epochs are over, or dev has not improved for `patience` of them."""
-    stale = cfg.patience is not None and state.epoch - state.best_epoch >= cfg.patience
-    return state.epoch >= cfg.epochs or stale
+    """Return whether the epochs are over, or dev has not improved for `patience` of them after the first plateau."""
+    if state.epoch >= cfg.epochs or cfg.patience is None:
+        return state.epoch >= cfg.epochs
+    return state.epoch - max(state.best_epoch, plateau_end(state)) >= cfg.patience
+
+
+def plateau_end(state: TrainingProgress) -> int:
+    """Return the first epoch whose training loss is well below that of the first epoch; without one, the last."""
+    losses = [row.value for row in state.curve if (row.split, row.quantity) == ("train", "loss")]
+    fallen = (n for n, loss in enumerate(losses, 1) if losses[0] - loss > PLATEAU * abs(losses[0]))
+    return next(fallen, state.epoch)
 
 
 def learning_rate(step: int, total_steps: int, cfg: TrainConfig) -> float:

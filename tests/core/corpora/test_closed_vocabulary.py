@@ -8,12 +8,12 @@ from drawn_tables import world_tables
 from egoexo_fixture import SMALL, annotate, describe, healthy, ingest, pretend_probe
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from middle_world import middle_world
 
 from schemas.annotation import Label, LabelClass
 from schemas.arrow import rows_of, table_of
 from schemas.config import IngestConfig
 from schemas.corpora import AtomicConfig
-from schemas.world import demo_world
 from trajpilot_core.corpora.records.closed_vocabulary import choose_classes, label_classes, verb_noun
 from trajpilot_core.corpora.registry import SPECS
 from trajpilot_core.simworld.sample import sample_world
@@ -109,8 +109,8 @@ def test_a_closed_corpus_keeps_every_label_as_a_class_of_its_own_and_counts_noth
     }
 
 
-def test_the_demo_world_has_as_many_classes_as_labels_until_fewer_are_asked_for() -> None:
-    world = sample_world(demo_world().replace(broken="none", broken_share=0.0, train_takes=40))
+def test_a_world_has_as_many_classes_as_labels_until_fewer_are_asked_for() -> None:
+    world = sample_world(middle_world().replace(broken="none", broken_share=0.0, train_takes=40))
     labels = world_tables(world, IngestConfig(central_share=0.6)).labels
     own, few = (label_classes(labels, wanted)[0] for wanted in (1165, 24))
     assert own["class_id"].equals(own["label_id"])

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from drawn_tables import describe_world, world_tables
+from middle_world import middle_world
 from right_predictions import right_predictions
 
 from schemas.annotation import Segment, Window
 from schemas.arrow import rows_of, table_of
 from schemas.config import EvaluationConfig, IngestConfig
 from schemas.results import Ceiling, TakeScore
-from schemas.world import WorldConfig, demo_world
+from schemas.world import WorldConfig
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.bootstrap import cluster_sums
@@ -58,7 +59,7 @@ INGEST = IngestConfig(central_share=0.6, max_horizon=4)
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    return sample_world(demo_world().replace(**PLAIN, train_takes=4, test_takes=24))
+    return sample_world(middle_world().replace(**PLAIN, train_takes=4, test_takes=24))
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +315,7 @@ def test_a_corpus_without_a_world_file_has_no_ceiling_and_a_broken_one_is_refuse
     assert read_world("") is None
     assert read_world(str(tmp_path)) is None
     assert read_world(str(tmp_path / "absent")) is None
-    config = demo_world().replace(**PLAIN)
+    config = middle_world().replace(**PLAIN)
     describe_world(config, tmp_path)
     found = read_world(str(tmp_path))
     assert found is not None

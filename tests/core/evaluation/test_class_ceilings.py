@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from drawn_tables import world_tables
+from middle_world import middle_world
 from right_predictions import right_predictions
 
 from schemas.config import IngestConfig
-from schemas.world import demo_world
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.ceiling import compare, known_of_predictions, known_values
@@ -26,7 +26,7 @@ WANTED = 24
 
 @pytest.fixture(scope="module")
 def made() -> Made:
-    world = sample_world(demo_world().replace(broken="none", broken_share=0.0, train_takes=60, test_takes=16))
+    world = sample_world(middle_world().replace(broken="none", broken_share=0.0, train_takes=60, test_takes=16))
     tables = world_tables(world, IngestConfig(central_share=0.6, max_horizon=4))._asdict()
     windows = tables["windows"]
     tables["windows"] = windows.filter(pc.equal(windows["split"], "test"))

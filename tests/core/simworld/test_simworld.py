@@ -9,10 +9,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from middle_world import middle_world
 from scipy import stats
 from scipy.spatial.transform import Rotation
 
-from schemas.world import WorldConfig, demo_world, tiny_world
+from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld.faults import TAKE_FAULTS
 from trajpilot_core.simworld.layouts import aria
@@ -24,7 +25,7 @@ from trajpilot_core.simworld.world.truth import SegmentTruth, TakeTruth, World
 
 @pytest.fixture(scope="module")
 def demo() -> World:
-    return sample_world(demo_world())
+    return sample_world(middle_world())
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_a_capture_lies_in_one_split_and_holds_one_operator_and_ordered_rows(dem
 
 
 def test_a_strict_world_tests_on_other_operators() -> None:
-    world = sample_world(demo_world().replace(shared_operators=False))
+    world = sample_world(middle_world().replace(shared_operators=False))
     operators = {
         split: {world.captures[t.capture].operator for t in world.takes if t.split == split}
         for split in ("train", "val")
@@ -79,7 +80,7 @@ def test_a_strict_world_tests_on_other_operators() -> None:
 
 
 def test_steps_follow_the_intent_and_advance_as_configured() -> None:
-    config = demo_world().replace(train_takes=1500, test_takes=1, broken="none")
+    config = middle_world().replace(train_takes=1500, test_takes=1, broken="none")
     world = sample_world(config)
     preferred, advance = [], []
     for take in world.takes:
@@ -136,7 +137,7 @@ def test_a_nearest_primitive_probe_is_above_chance_and_far_from_perfect(demo: Wo
 
 def test_durations_and_numbers_of_steps_do_not_tell_the_label() -> None:
     """The planted fault: a duration that follows the label."""
-    world = sample_world(demo_world().replace(train_takes=600))
+    world = sample_world(middle_world().replace(train_takes=600))
     by_label: list[list[SegmentTruth]] = [[] for _ in world.labels]
     for segment in (s for t in good(world) for s in t.segments):
         by_label[segment.label].append(segment)
@@ -235,7 +236,7 @@ def test_timesync_rows_are_the_frame_times_of_the_trajectory_clock(demo: World) 
 
 
 def test_annotations_show_every_habit_of_real_annotators() -> None:
-    config: WorldConfig = demo_world().replace(train_takes=300, broken="none")
+    config: WorldConfig = middle_world().replace(train_takes=300, broken="none")
     world = sample_world(config)
     annotations = [a for t in world.takes for a in annotations_of(world, t)]
     descriptions = [d for a in annotations for d in a["descriptions"]]

@@ -6,9 +6,10 @@ import av
 import cv2
 import numpy as np
 import pytest
+from middle_world import middle_world
 from scipy.spatial.transform import Rotation
 
-from schemas.world import WorldConfig, demo_world, tiny_world
+from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.video import write_video
 from trajpilot_core.simworld.world.motion import head_motion, head_poses
@@ -25,7 +26,7 @@ def decoded(path: Path) -> list[np.ndarray]:
 
 def large_world() -> WorldConfig:
     """The demo's world in pictures that are large enough, and near enough to each other, to measure motion in."""
-    return demo_world().replace(fps=15, size_px=256)
+    return middle_world().replace(fps=15, size_px=256)
 
 
 def recovered_rotation(first: np.ndarray, second: np.ndarray, camera: np.ndarray) -> Rotation:

@@ -86,9 +86,26 @@ def test_the_best_epoch_is_kept_and_its_score_told() -> None:
 
 
 def test_training_stops_when_dev_has_not_improved() -> None:
-    cfg = CFG.replace(patience=2)
+    cfg = CFG.replace(patience=2, lr=0.1)
     fitted = fit(toy(scores={1: 0.5, 2: 0.6, 3: 0.6, 4: 0.1}), cfg, None, "cpu")
     assert max(row.epoch for row in fitted.curve) == 4
+
+
+def test_patience_does_not_count_the_plateau_at_the_start() -> None:
+    scores = {1: 0.5, 2: 0.6, 3: 0.6, 4: 0.1, 5: 0.1, 6: 0.1}
+    fitted = fit(toy(scores=scores), CFG.replace(patience=2, lr=1e-6, min_lr=1e-6), None, "cpu")
+    assert max(row.epoch for row in fitted.curve) == 6, "the loss has not fallen yet"
+
+
+@pytest.mark.parametrize(("least", "epochs"), [(0, 6), (48, 6), (49, 7), (80, 10)])
+def test_a_schedule_has_its_least_steps_where_an_epoch_has_few_batches(least: int, epochs: int) -> None:
+    fitted = fit(toy(), CFG.replace(least_steps=least), None, "cpu")
+    assert max(row.epoch for row in fitted.curve) == epochs
+
+
+def test_least_steps_change_the_length_of_a_training_and_no_batch() -> None:
+    longer = fit(toy(), CFG.replace(least_steps=64), None, "cpu")
+    assert longer.curve == fit(toy(), CFG.replace(epochs=8), None, "cpu").curve
 
 
 def test_a_training_in_two_halves_equals_one_in_a_piece_and_says_where_it_goes_on(
