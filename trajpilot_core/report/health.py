@@ -38,7 +38,8 @@ def _problem(stage: str, code: RejectCode, rows: pa.Table) -> tuple[Cell, ...]:
     details = zip(rows["take"].to_pylist(), rows["detail"].to_pylist(), strict=True)
     samples = sorted({f"{take}: {detail}" for take, detail in details})[:SAMPLES]
     numbers = (rows.num_rows, _units(rows), len(pc.unique(rows["take"])))
-    return (stage, code.value, code.severity, code.meaning, code.action, *(f"{n:,}" for n in numbers), "; ".join(samples))
+    about = (stage, code.value, code.severity, code.meaning, code.action)
+    return (*about, *(f"{n:,}" for n in numbers), "; ".join(samples))
 
 
 def _units(rejects: pa.Table) -> int:

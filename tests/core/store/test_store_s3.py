@@ -119,9 +119,7 @@ def test_other_answers_of_the_object_store_are_named_failures(monkeypatch) -> No
 
     system = System()
     folder = objects.ObjectFolder("s3://b/p", objects.Objects(system, 1.0), "b/p")
-    with pytest.raises(
-        StoreError, match=r"cannot write s3://b/p/x \(7 bytes\): the store answered 503 .* 3 attempts"
-    ):
+    with pytest.raises(StoreError, match=r"cannot write s3://b/p/x \(7 bytes\): the store answered 503 .* 3 attempts"):
         folder.create("x", b"content")
     assert system.asked == 3
     system.status = 409

@@ -2,7 +2,7 @@
 
 from schemas.arrow import rows_of
 from schemas.outcome import OutcomeMetric, ShotScore
-from schemas.pose_sources import PoseMetric, PoseScore
+from schemas.poses import PoseMetric, PoseScore
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.evaluation.shot_rows import SHOT_NAMES
 from trajpilot_core.report.committed import Committed
