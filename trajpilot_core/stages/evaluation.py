@@ -60,7 +60,7 @@ OF_LATENTS = ("latent_models", "latent_predictions", "latent_checks")
 """Additional reads of a run that plans in the space of the video encoder."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that note the takes they were fitted on."""
-VERSION = 9  # raise when the numbers that this stage writes change
+VERSION = 10  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> EvaluationConfig:

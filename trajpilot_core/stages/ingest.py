@@ -29,7 +29,7 @@ from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole
 if TYPE_CHECKING:
     from trajpilot_core.video.probe import VideoProbe
 
-VERSION = 2  # raise when the tables that this module writes change
+VERSION = 3  # raise when the tables that this module writes change
 LATE_START_S = 0.5
 """Warn if the first frame is later on the file's clock, because annotations may use that clock."""
 NO_WINDOWS = (1, 0)

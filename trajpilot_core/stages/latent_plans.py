@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trajpilot_core.evaluation.latent_plans import LatentModels
     from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank
 
-VERSION = 3  # raise when the numbers that this stage writes change
+VERSION = 4  # raise when the numbers that this stage writes change
 
 
 def run(work: Work[LatentConfig]) -> None:

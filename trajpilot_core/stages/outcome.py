@@ -32,7 +32,7 @@ RESULTS = (
     "outcome.json",
     "outcome.tex",
 )
-VERSION = 4  # raise when the numbers that this stage writes change
+VERSION = 5  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> OutcomeConfig:

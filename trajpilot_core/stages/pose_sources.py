@@ -46,7 +46,7 @@ READS = (
     "e_tau",
 )
 RESULTS = ("pose_scores", "pose_judgements", "pose_sources.html", "pose_sources.json", "pose_sources.tex")
-VERSION = 3  # raise when the numbers that this stage writes change
+VERSION = 4  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> PoseSourcesConfig:

@@ -9,7 +9,7 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
-VERSION = 10  # raise when what this stage writes changes
+VERSION = 11  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",
