@@ -225,4 +225,4 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "runs" / "tables" / "motions.parquet").exists()
     assert [one.window_id for one in written] == ["t:h3"]
     refused = CliRunner().invoke(app, ["export", "--format", "xlsx"])
-    assert "--format xlsx: there are parquet, csv" in str(refused.exception)
+    assert "--format xlsx: no such format; choose from parquet, csv" in str(refused.exception)

@@ -160,6 +160,6 @@ def test_a_stage_whose_input_is_missing_says_which_stage_to_run(made: Made, tmp_
 def test_weights_that_would_fail_later_stop_the_run_before_its_first_stage(made: Made, tmp_path: Path) -> None:
     (tmp_path / "weights.pt").write_bytes(b"no weights")
     config = made.config.replace(features=made.config.features.replace(checkpoint=str(tmp_path / "weights.pt")))
-    with pytest.raises(InputError, match="nothing was begun"):
+    with pytest.raises(InputError, match="not started, because the run would fail later"):
         full_pipeline(config, made.run.replace(root=str(tmp_path / "root")))
     assert not (tmp_path / "root" / "artifacts").exists()

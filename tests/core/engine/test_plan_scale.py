@@ -98,7 +98,7 @@ def test_plan_after_an_update_is_quick_and_light_and_counts_right(place: tuple[P
     assert answer.rows["features"][:3] == ["stale", "0", "exactly 2,549"]
     assert answer.rows["features"][6] == "batch 8 -> 4"
     assert answer.rows["alignment"][6] == "unknown until trajectories has run"
-    assert answer.last.startswith("in all: up to ")
+    assert answer.last.startswith("total: up to ")
     check(answer)
 
 

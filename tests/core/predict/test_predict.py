@@ -306,7 +306,7 @@ def test_outputs_of_two_runs_are_refused(soak_root: Ready) -> None:
 def test_a_root_without_scorers_is_refused_with_the_stage_to_run(soak_root: Ready, tmp_path: Path) -> None:
     shutil.copytree(Path(soak_root.run.root, "artifacts"), tmp_path / "artifacts")
     shutil.rmtree(tmp_path / "artifacts" / "scorer")
-    with pytest.raises(StoreError, match=r"needs .scorers., which stage scorer writes.*run scorer first"):
+    with pytest.raises(StoreError, match=r"needs .scorers. of stage scorer.*run scorer first"):
         open_trained(str(tmp_path), LOCAL)
 
 
@@ -344,7 +344,7 @@ def test_from_python_the_plan_is_the_same_and_nothing_is_written(soak_root: Read
         ((features[:1],), r"features have the shape \(1, "),
         ((features, motions * np.nan), "motions contain numbers that are not finite"),
         ((features, motions, 40), "--horizon 40: the models were trained for 3"),
-        ((features, motions, 5, "nobody"), "no take of this corpus is called 'nobody'"),
+        ((features, motions, 5, "nobody"), "this corpus has no take 'nobody'"),
     ):
         with pytest.raises(InputError, match=said):
             predictor.predict(*asked)

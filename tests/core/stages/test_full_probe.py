@@ -233,7 +233,7 @@ def test_clips_come_in_their_order_whatever_decoder_ends_first() -> None:
 
 def test_a_clip_that_cannot_be_decoded_ends_the_training_with_its_name(stream: ClipStream) -> None:
     """Planted: a view behind the end of the video."""
-    with pytest.raises(InputError, match=r"a clip of train_0.mp4, \+9.000 s from that of the features"):
+    with pytest.raises(InputError, match=r"a clip of train_0.mp4, shifted by \+9.000 s"):
         list(stream.tokens([[stream.whole(0)._replace(later_s=9.0)]]))
 
 
@@ -246,7 +246,7 @@ def test_full_tokens_are_refused_where_nothing_can_be_encoded(
     with pytest.raises(NotBuiltError, match=r"set action_token.is_asked=false"):
         action_token.STAGE.sources(memory, TOKEN_CFG.replace(probe=FULL), "")
     monkeypatch.setattr("trajpilot_core.training.clip_stream.load_video_encoder", lambda *_: object())
-    with pytest.raises(NotBuiltError, match="every patch, which the encoder tiny does not hand out"):
+    with pytest.raises(NotBuiltError, match="every patch, but the encoder tiny does not return patches"):
         open_encoder(ENCODER, "cpu", tmp_path)
 
 

@@ -245,5 +245,5 @@ def test_without_planners_the_stage_is_empty_and_without_descriptions_it_says_wh
     assert none.table("planners_curves").num_rows == 0
     bare = Memory(tables=dict(memory.tables), entries=dict(memory.entries))
     bare.table("descriptions", memory.table("descriptions").slice(0, 0))
-    with pytest.raises(InputError, match=r"text_bank\.descriptions=template"):
+    with pytest.raises(InputError, match=r"set text_bank\.descriptions to template"):
         run_stage(STAGES["planners"], CFG, bare, tmp_path / "bare")

@@ -265,7 +265,7 @@ def test_distributions_are_told_by_quality() -> None:
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="stage ingest has not run"):
         poses.step(root=str(tmp_path))
-    with pytest.raises(InputError, match="reads no videos"):
+    with pytest.raises(InputError, match="source aria does not read videos"):
         poses.from_video(PipelineConfig(), "aria", None)
     assert poses.from_video(PipelineConfig(), "odometry", None).trajectories.scale == "raw"
 

@@ -109,7 +109,7 @@ def test_clips_that_show_their_action_are_refused_unless_the_run_says_so(tmp_pat
     allowed = probed(late, tmp_path / "allowed", SMALL.replace(gap_s=None, epochs=1))
     judged = {row.check: row for row in rows_of(Judgement, allowed.tables["probe_checks"])}
     assert judged["leak: clips end before their actions"].verdict == "fails"
-    assert "another task" in judged["leak: clips end before their actions"].detail
+    assert "its task differs" in judged["leak: clips end before their actions"].detail
 
 
 def test_tokens_of_tested_clips_reach_no_training() -> None:

@@ -65,8 +65,8 @@ def test_ingest_names_the_setting_where_more_takes_all_went_to_dev(tmp_path: Pat
 def test_a_stage_refuses_too_few_takes_by_name(tmp_path: Path) -> None:
     for number, (takes, folds, refusing, message) in enumerate(
         (
-            ((0, 0, 1), 1, "alignment", "0 training takes cannot be dealt out to 2 parts"),
-            ((2, 1, 1), 3, "alignment", "2 training takes cannot be dealt out to 3 parts"),
+            ((0, 0, 1), 1, "alignment", "0 training takes cannot be divided into 2 parts"),
+            ((2, 1, 1), 3, "alignment", "2 training takes cannot be divided into 3 parts"),
             ((2, 0, 1), 1, "alignment", "6 segments with a trajectory to fit on and 0 in dev, but both need"),
             ((2, 1, 0), 1, "evaluation", "no prediction to score"),
         )

@@ -159,7 +159,7 @@ def test_the_attribution_has_a_line_per_part_that_is_taken_away(inputs: Tables, 
         assert (cell.metric.variant, cell.metric.pooling) == ("scorer", "plain")
     assert len(tables["against-scorer-horizons"].groups) == 7
     block = html(kept).split('<section id="retrieval">', 1)[1].split("</section>", 1)[0]
-    for wanted in (*SCORER.values(), "The gate", "the others repeat No-Traj", "Headroom of the retrieved pool"):
+    for wanted in (*SCORER.values(), "The gate", "other windows repeat No-Traj", "Headroom of the retrieved pool"):
         assert wanted.replace("'", "&#39;") in block
 
 
