@@ -1,7 +1,8 @@
 """Which rows of the tables count as trained: the same answer for every page (docs/decisions/training.md).
 
 A row does not count where a model behind it does not, or where it is a learned row and the lower end of its interval
-over takes is not above every floor of its table. Names of checks: `trained: <chain>/<model>, seed N` and
+over takes is not above every floor of its table. kNN-labels, which retrieves by the head motion of both ends, is a
+floor only of rows that are given this motion. Names of checks: `trained: <chain>/<model>, seed N` and
 `trained: row <row>`.
 """
 
@@ -9,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from schemas.results import CurvePoint, Judgement, Metric
 from trajpilot_core.methods import METHODS, anticipation, floors, method, retrieved
-from trajpilot_core.methods.base import Method
+from trajpilot_core.methods.base import Method, covers
 from trajpilot_core.training.convergence import judge_row, judge_scores
 
 TRAINED = "trained: "
@@ -70,8 +71,10 @@ def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
 
 def _judged(row: Method, horizon: int | None, means: Mapping[tuple[str, int | None], Metric], metric: str) -> Judgement:
     """Judge a row at one horizon, or by its mean over them."""
-    known = [f for f in FLOORS if (f, horizon) in means and method(f).anticipates == row.anticipates]
-    floor_values = {method(f).name: means[f, horizon].value for f in known}
+    known = [method(floor) for floor in FLOORS if (floor, horizon) in means]
+    same_task = [floor for floor in known if floor.anticipates == row.anticipates]
+    given_no_more = [floor for floor in same_task if not floor.models or covers(row.sees, floor.sees)]
+    floor_values = {floor.name: means[floor.id, horizon].value for floor in given_no_more}
     what = f"test {metric}" + (f" at H={horizon}" if horizon is not None else "")
     return judge_row(f"{ROW}{row.id}", means[row.id, horizon].low, floor_values, what)
 

@@ -27,8 +27,13 @@ def verdicts(metrics: list[Metric]) -> dict[str, str]:
 
 
 def test_a_row_at_zero_or_at_the_level_of_a_floor_is_undertrained() -> None:
-    found = verdicts(table(oracle=(30.0, 25.0), no_traj=(0.0, 0.0), schema=(9.0, 7.9)))
+    found = verdicts(table(oracle=(30.0, 25.0), no_traj=(0.0, 0.0), schema=(9.0, 6.4)))
     assert found == {"oracle": "holds", "no_traj": "undertrained", "schema": "undertrained"}
+
+
+def test_a_floor_that_retrieves_by_motion_counts_only_for_rows_that_are_given_this_motion() -> None:
+    found = verdicts(table(no_traj=(8.0, 7.0), endpoint_traj=(8.0, 7.0), scorer=(9.0, 8.1)))
+    assert found == {"no_traj": "holds", "endpoint_traj": "undertrained", "scorer": "holds"}
 
 
 def test_every_floor_counts_and_without_interval_or_floor_a_row_is_undertrained() -> None:
