@@ -261,7 +261,7 @@ def demo_world() -> WorldConfig:
         position_appearance=8.0,
         label_appearance=0.7,
         train_takes=600,
-        test_takes=60,
+        test_takes=100,
         segments=10,
         segment_s=1.0,
         fps=5,
