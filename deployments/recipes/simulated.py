@@ -10,7 +10,7 @@ from trajpilot_core.corpora.registry import spec_of
 def demo() -> PipelineConfig:
     """The simulated world on two CPU cores in minutes: a small encoder, small models, cheap scorer mode.
 
-    The values were chosen on dev takes of other seeds (docs/decisions/training.md). Every training has a fixed
+    The values were chosen on dev takes of other seeds (docs/decisions/demo.md). Every training has a fixed
     schedule; the scorer's is long, since its loss lies on a plateau for the first hundreds of steps.
     """
     base = small()
