@@ -18,6 +18,8 @@ TRAINED = "trained: "
 ROW = f"{TRAINED}row "
 JUDGED, JUDGED_BY_HEADS = "M@1", "Mid mAcc"
 """The deciding metric, and the one for class heads."""
+Means = Mapping[tuple[str, str | None, int | None], Metric]
+"""(row, reference of a paired difference, horizon) -> its figure."""
 FLOORS = (floors.MAJORITY.id, floors.PREVIOUS.id, retrieved.KNN_LABELS.id, anticipation.MAJORITY.id)
 """Rows that a learned one must exceed; without a goal only the last."""
 
@@ -53,14 +55,14 @@ def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
     A row without that mean, whose models lack a horizon, is judged at each horizon that it has; the first judgement
     that does not hold is returned.
     """
-    means: dict[tuple[str, int | None], Metric] = {
-        (m.variant, m.horizon): m
+    means: Means = {
+        (m.variant, m.reference, m.horizon): m
         for m in metrics
-        if (m.reference, m.metric, m.seed, m.cluster) == (None, metric, None, "take") and m.pooling != "sample"
+        if (m.metric, m.seed, m.cluster) == (metric, None, "take") and m.pooling != "sample"
     }
     judged = []
     for row in METHODS:
-        horizons = [horizon for id_, horizon in means if id_ == row.id]
+        horizons = [horizon for id_, reference, horizon in means if (id_, reference) == (row.id, None)]
         if not horizons or not is_learned(row):
             continue
         known: list[int | None] = [*sorted(horizon for horizon in horizons if horizon is not None)]
@@ -69,14 +71,16 @@ def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
     return judged
 
 
-def _judged(row: Method, horizon: int | None, means: Mapping[tuple[str, int | None], Metric], metric: str) -> Judgement:
+def _judged(row: Method, horizon: int | None, means: Means, metric: str) -> Judgement:
     """Judge a row at one horizon, or by its mean over them."""
-    known = [method(floor) for floor in FLOORS if (floor, horizon) in means]
+    known = [method(floor) for floor in FLOORS if (floor, None, horizon) in means]
     same_task = [floor for floor in known if floor.anticipates == row.anticipates]
     given_no_more = [floor for floor in same_task if not floor.models or covers(row.sees, floor.sees)]
-    floor_values = {floor.name: means[floor.id, horizon].value for floor in given_no_more}
+    values = {floor.name: means[floor.id, None, horizon].value for floor in given_no_more}
+    pairs = {floor.name: means.get((row.id, floor.id, horizon)) for floor in given_no_more}
+    leads = {name: pair.low for name, pair in pairs.items() if pair is not None}
     what = f"test {metric}" + (f" at H={horizon}" if horizon is not None else "")
-    return judge_row(f"{ROW}{row.id}", means[row.id, horizon].low, floor_values, what)
+    return judge_row(f"{ROW}{row.id}", means[row.id, None, horizon].low, values, what, leads)
 
 
 def judge_events(lows: Mapping[str, float], floors: Mapping[str, float], what: str) -> list[Judgement]:

@@ -5,6 +5,7 @@ they pass.
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from schemas.results import CurvePoint, Judgement
 
@@ -97,20 +98,27 @@ def judge_scores(
     return Judgement(check=check, verdict="undertrained" if wrong else "holds", detail=detail)
 
 
-def judge_row(check: str, low: float, floors: Mapping[str, float], what: str) -> Judgement:
-    """Judge one learned row of a table: the lower end of its interval over takes is above every floor of the table.
+def judge_row(
+    check: str, low: float, floors: Mapping[str, float], what: str, leads: Mapping[str, float] = MappingProxyType({})
+) -> Judgement:
+    """Judge one learned row of a table: by its interval over takes it is above every floor of the table.
+
+    The interval of the paired difference decides, which knows that both answered the same windows; against a floor
+    without one, the row's own.
 
     Args:
         check: name of the judgement.
         low: lower end, in percent; infinite if there are too few takes for an interval.
         floors: name -> value of each floor of the table, in percent.
         what: name of the figure.
+        leads: name of a floor -> lower end of the paired difference of row and floor, in points.
     """
     of_floors = ", ".join(f"{name} {value:.1f}" for name, value in floors.items()) or "none was scored"
     if low == float("-inf"):
         return Judgement(check=check, verdict="undertrained", detail=f"too few takes for an interval of {what}")
-    holds = bool(floors) and low > max(floors.values())
-    detail = f"{what}, lower end {low:.1f} % (floors: {of_floors})"
+    holds = bool(floors) and all(leads.get(name, low - value) > 0 for name, value in floors.items())
+    of_leads = "".join(f"; {lead:+.1f} above {name}, paired" for name, lead in leads.items())
+    detail = f"{what}, lower end {low:.1f} % (floors: {of_floors}{of_leads})"
     return Judgement(check=check, verdict="holds" if holds else "undertrained", detail=detail)
 
 

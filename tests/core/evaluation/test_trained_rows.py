@@ -36,6 +36,16 @@ def test_a_floor_that_retrieves_by_motion_counts_only_for_rows_that_are_given_th
     assert found == {"no_traj": "holds", "endpoint_traj": "undertrained", "scorer": "holds"}
 
 
+def test_a_paired_difference_decides_where_there_is_one() -> None:
+    rows = table(scorer=(9.0, 7.5))
+    assert verdicts(rows) == {"scorer": "undertrained"}
+    for lead, verdict in ((0.2, "holds"), (-0.2, "undertrained")):
+        paired = a_metric(variant="scorer", reference="knn_labels", horizon=None, pooling="plain", value=1.0, low=lead)
+        assert verdicts([*rows, paired]) == {"scorer": verdict}
+    above_another = a_metric(variant="scorer", reference="previous", horizon=None, pooling="plain", value=2.5, low=1.0)
+    assert verdicts([*rows, above_another]) == {"scorer": "undertrained"}
+
+
 def test_every_floor_counts_and_without_interval_or_floor_a_row_is_undertrained() -> None:
     for floor in ("majority", "previous", "knn_labels"):
         rows = {"majority": (2.0, 1.0), "previous": (2.0, 1.0), "knn_labels": (2.0, 1.0), floor: (20.0, 1.0)}
