@@ -23,10 +23,10 @@ def pose_metric_names(*, is_closed: bool) -> tuple[str, str]:
 
 DAGGER = "†"
 LEGEND = (
-    f"{DAGGER}: does not count as trained and is no evidence for or against. By its interval over takes "
-    "(of the paired difference, where there is one) it is not above every floor of its table (Majority, Previous and, "
-    "for rows that are given the head motion of both ends, kNN-labels), or on dev a model behind it is not above its floors (a scorer: its gate and ranking are not "
-    "above chance), was still improving, or fell from its best."
+    f"{DAGGER}: does not count as trained and is no evidence for or against. By its interval over takes (of the paired "
+    "difference, where there is one) it is not above every floor of its table (Majority, Previous and, for rows that "
+    "are given the head motion of both ends, kNN-labels), or on dev a model behind it is not above its floors (a "
+    "scorer: its gate and ranking are not above chance), was still improving, or fell from its best."
 )
 """Meaning of the mark: printed once wherever it is used."""
 
