@@ -3,8 +3,7 @@
 Shapes: N clips, T tokens, D width of a token, V labels, E text width. Source: docs/decisions/epic-token.md.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,66 +12,35 @@ from torch import Tensor
 from schemas.observation import DOF, MOTIONS
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.action_clips import SPLITS, ClipData, load_clips
+from trajpilot_core.data.events import DURING, TRAIN, Events
 from trajpilot_core.data.planning import fold_tensor, motions_tensor, read_bank
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 from trajpilot_core.poses.motion_table import check_one_source
 
-TRAIN, DEV, TEST = range(3)
-"""Indices of the splits (data/action_clips.py, SPLITS)."""
-BEFORE, ACTION = range(2)
-"""Parts of the head motion."""
 FRAMES_A_TUBELET = 2
 LATE_S = 1e-6
 """Tolerance for rounding."""
 
 
 @dataclass(frozen=True)
-class ActionEvents:
-    """N clips in the order of the features.
+class ActionEvents(Events):
+    """N clips in the order of the features. `context` is (N, 1, D): the mean of the tubelets of the last seconds.
 
     Rows may read `tokens`, `context` and, if they declare it, `motions`, but no later field.
     """
 
-    take_ids: tuple[str, ...]
-    """All takes, ascending."""
-    take: Tensor
-    """(N,) long, index into take_ids."""
-    split: Tensor
-    """(N,) long."""
-    take_split: Tensor
-    """(takes,) long."""
-    fold: Tensor
-    """(takes,) long (data/planning.py, NO_FOLD)."""
-    bank: Tensor
-    """(V, E) float32, unit norm: texts of the labels."""
     tokens: Tensor
     """(N, T, D) float16, input of the probe."""
-    context: Tensor
-    """(N, 1, D) float16: mean of the tubelets of the last seconds, input of the predictor."""
-    motions: Tensor
-    """(N, 2, 16, 6) float32, raw: head motion before and during the action; zeros if there is none."""
-    has_motion: Tensor
-    """(N, 2) bool."""
+    bank: Tensor
+    """(V, E) float32, unit norm: texts of the labels."""
     labels: Tensor
     """(N,) long, index into bank: the action. Rows may read it for retrieved training clips only."""
     classes: Tensor
     """(N, 3) long: verb, noun and pair of the action."""
     seconds: Tensor
     """(N,) float32, duration of the action."""
-
-    def __len__(self) -> int:
-        return len(self.take)
-
-    def rows(self, split: int) -> Tensor:
-        """Return (n,) long: the clips of a split, ascending."""
-        return (self.split == split).nonzero()[:, 0]
-
-    def to(self, device: str) -> Self:
-        """Return the same with every tensor on `device`."""
-        moved: dict[str, Any] = {name: value.to(device) for name, value in vars(self).items() if torch.is_tensor(value)}
-        return replace(self, **moved)
 
 
 def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[ActionEvents, ClipData]:
@@ -120,7 +88,7 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
         classes=torch.from_numpy(np.stack([data.clips.classes(part) for part in PARTS], axis=1)),
         seconds=torch.from_numpy(durations(inputs, data)).float(),
     )
-    if not has_motion[events.rows(TRAIN), ACTION].any():
+    if not has_motion[events.rows(TRAIN), DURING].any():
         raise InputError("no training action has head motion; look at the rejects of trajectories")
     return events, data
 

@@ -3,40 +3,28 @@
 Shapes: N shots, C tokens per feature, D feature width. Source: docs/decisions/outcome.md.
 """
 
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
 
 import pyarrow as pa
 import torch
 from torch import Tensor
 
 from schemas.rejects import Reject
+from trajpilot_core.data.events import Events
 from trajpilot_core.data.other_runs import shown
-from trajpilot_core.data.planning import PlanningData, load_planning_data
+from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, LeakError, StoreError
 
 PAIR = 2
 """Segments of a window: the one before the shot, and the shot."""
-TRAIN, DEV, TEST = range(3)
-"""Indices of the splits (data/planning.py, SPLITS)."""
 
 
 @dataclass(frozen=True)
-class Shots:
+class Shots(Events):
     """N shots in order of their ids. Rows may read `context` and `motions`, if they declare it, but no later field."""
 
     ids: tuple[str, ...]
-    take_ids: tuple[str, ...]
-    """All takes."""
-    take: Tensor
-    """(N,) long, index into take_ids."""
-    split: Tensor
-    """(N,) long."""
-    context: Tensor
-    """(N, C, D) float16, raw: features of the segment before the shot."""
-    motions: Tensor
-    """(N, 2, 16, 6) float32, raw: head motion before and during the shot."""
     made: Tensor
     """(N,) bool, the outcome. Rows may read it for retrieved training shots only."""
     shot: Tensor
@@ -48,16 +36,8 @@ class Shots:
     evidence: Tensor
     """(N,) float32: seconds from the shot to the evidence of its outcome."""
 
-    def __len__(self) -> int:
-        return len(self.ids)
 
-    def to(self, device: str) -> Self:
-        """Return the same with every tensor on `device`."""
-        moved: dict[str, Any] = {name: value.to(device) for name, value in vars(self).items() if torch.is_tensor(value)}
-        return replace(self, **moved)
-
-
-def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
+def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
     """Read the shots whose two segments have features and motions; one reject for each other shot.
 
     Args:
@@ -92,19 +72,22 @@ def load_shots(inputs: Inputs) -> tuple[Shots, PlanningData, list[Reject]]:
     refuse_late(windows.window_ids, times[before, 1], times[at, 2])
     outcomes = [details[row] for row in at.tolist()]
     shots = Shots(
-        ids=tuple(event for event, _, _ in outcomes),
         take_ids=data.take_ids,
         take=windows.take,
         split=windows.split,
+        take_split=data.take_split,
+        fold=data.fold,
         context=data.features[before],
         motions=data.motions[windows.segments],
+        has_motion=torch.ones(len(at), PAIR, dtype=torch.bool),
+        ids=tuple(event for event, _, _ in outcomes),
         made=torch.tensor([outcome == "made" for _, outcome, _ in outcomes]),
         shot=data.features[at],
         seconds=(times[windows.segments][..., 1] - times[windows.segments][..., 0]).float(),
         labels=data.labels[windows.segments],
         evidence=(torch.tensor([s for _, _, s in outcomes], dtype=torch.float64) - times[at, 2]).float(),
     )
-    return shots, data, data.rejects
+    return shots, data.rejects
 
 
 def details_of(details: pa.Table, ids: tuple[str, ...]) -> dict[int, tuple[str, str, float]]:

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from schemas.outcome import OutcomeConfig, OutcomeRow
+from trajpilot_core.data.events import BEFORE, DURING
 from trajpilot_core.data.shots import Shots
 from trajpilot_core.models.outcome import MADE, ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.events import OutcomeChain, find_shots, latents_of, vote
+from trajpilot_core.retrieval.events import EventChain, find_events, latents_of, vote
+from trajpilot_core.training.event_scorer import scored, shot_target
 from trajpilot_core.training.fit_outcome import PROBE
-from trajpilot_core.training.outcome_scorer import permuted, shot_queries
-from trajpilot_core.training.scorer import decide
 from trajpilot_core.training.scorer_fit import ScorerDecision
 
 ShotSight = Literal["nothing", "context", "context_motion", "shot_motion"]
@@ -31,7 +31,7 @@ PROBES = 64
 class OutcomeModels:
     """Models of the rows of one seed."""
 
-    chain: OutcomeChain
+    chain: EventChain
     """Models of the chain `final`."""
     scorer: GateThenRankScorer
     decision: ScorerDecision
@@ -69,7 +69,7 @@ class ShotMethod:
 @torch.no_grad()
 def no_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
     """Answer shots `rows`, shape (n,), by the pixels before them alone."""
-    start_nE = latents_of(models.chain, shots, rows, 0)
+    start_nE = latents_of(models.chain.e_tau, shots, rows, BEFORE)
     none_n2E = torch.zeros_like(start_nE)[:, None].expand(-1, 2, -1)
     return SaidOfShots(p_made(models.chain.no_traj(shots.context[rows], none_n2E)))
 
@@ -84,7 +84,7 @@ def attentive_probe(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOf
 def endpoint_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
     """Answer by the pixels and the head motion before the shots `rows`, shape (n,)."""
     assert models.chain.endpoint_traj is not None
-    start_nE = latents_of(models.chain, shots, rows, 0)
+    start_nE = latents_of(models.chain.e_tau, shots, rows, BEFORE)
     latents_n2E = torch.stack([start_nE, torch.zeros_like(start_nE)], dim=1)
     return SaidOfShots(p_made(models.chain.endpoint_traj(shots.context[rows], latents_n2E)))
 
@@ -92,7 +92,7 @@ def endpoint_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfSh
 @torch.no_grad()
 def oracle(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
     """Answer shots `rows`, shape (n,), by the pixels before them, and the head motion before and during them."""
-    latents_n2E = torch.stack([latents_of(models.chain, shots, rows, part) for part in (0, 1)], dim=1)
+    latents_n2E = torch.stack([latents_of(models.chain.e_tau, shots, rows, part) for part in (BEFORE, DURING)], dim=1)
     return SaidOfShots(p_made(models.chain.traj(shots.context[rows], latents_n2E)))
 
 
@@ -106,24 +106,24 @@ def permuted_candidates(models: OutcomeModels, shots: Shots, rows: Tensor) -> Sa
     return _scored(models, shots, rows, permuted(models.chain.bank, len(shots), models.cfg.shuffle_seed))
 
 
-@torch.no_grad()
 def _scored(models: OutcomeModels, shots: Shots, rows: Tensor, motion_of: Tensor | None) -> SaidOfShots:
-    found = find_shots(models.chain, shots, rows, models.cfg.ranking.candidates)
-    queries = shot_queries(models.chain, shots, rows, found, models.cfg, motion_of)
-    gate_n, choice_n = decide(models.scorer, queries, models.cfg.ranking.train.batch)
-    opened_n = gate_n >= models.decision.threshold
-    chosen_n2 = queries.plans[:, :, 0].gather(1, choice_n[:, None, None].expand(-1, 1, 2))[:, 0]
-    log_p_n2 = torch.where(opened_n[:, None], chosen_n2, queries.fallback[:, 0])
-    moved_nK = found.shot if motion_of is None else motion_of[found.shot]
-    used_n = moved_nK.gather(1, choice_n[:, None])[:, 0].where(opened_n, -1)
-    return SaidOfShots(log_p_n2.float().softmax(-1)[:, MADE], gate_n, opened_n, used_n)
+    target = shot_target(shots, models.cfg, models.chain.e_tau.text_width)
+    answers = scored(models.chain, models.scorer, models.decision, shots, rows, target, motion_of)
+    return SaidOfShots(p_made(answers.prediction), *answers[1:])
 
 
-@torch.no_grad()
+def permuted(bank: Tensor, n_shots: int, seed: int) -> Tensor:
+    """Return long of shape (N,): each shot of the bank -> another one, by a random cycle; other shots -> themselves."""
+    order = bank[torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed)).to(bank.device)]
+    motion_of = torch.arange(n_shots, device=bank.device)
+    motion_of[order] = order.roll(1)
+    return motion_of
+
+
 def knn_outcome(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
     """Answer shots `rows`, shape (n,), by the outcomes of the retrieved training shots alone."""
-    found = find_shots(models.chain, shots, rows, models.cfg.ranking.candidates)
-    return SaidOfShots(vote(shots, found, models.decision.knn_temperature))
+    found = find_events(models.chain, shots, rows, models.cfg.ranking.candidates)
+    return SaidOfShots(vote(shots.made, found, models.decision.knn_temperature))
 
 
 def majority(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:

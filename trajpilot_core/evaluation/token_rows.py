@@ -14,13 +14,14 @@ from torch import Tensor
 
 from schemas.action_token import ActionTokenConfig, TokenRow
 from trajpilot_core.arrays import Codes
-from trajpilot_core.data.action_events import ACTION, BEFORE, ActionEvents
+from trajpilot_core.data.action_events import ActionEvents
+from trajpilot_core.data.events import BEFORE, DURING
 from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.action_token import ActionPredictor, TokenProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.events import ActionChain, latents_of
-from trajpilot_core.training.action_scorer import scored
+from trajpilot_core.retrieval.events import EventChain, latents_of
+from trajpilot_core.training.event_scorer import Scored, action_target, scored
 from trajpilot_core.training.fit_probe import answers
 from trajpilot_core.training.scorer_fit import ScorerDecision
 
@@ -35,7 +36,7 @@ AT_ONCE = 2048
 class TokenMaker(NamedTuple):
     """Models that make tokens: those of one chain, and the scorer of its seed."""
 
-    chain: ActionChain
+    chain: EventChain
     scorer: GateThenRankScorer
     decision: ScorerDecision
     cfg: ActionTokenConfig
@@ -78,13 +79,18 @@ def no_traj(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
 @torch.no_grad()
 def oracle(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
     """Predict (n, E) by the pixels before the action, and the head motion before and during it."""
-    both_n2E = torch.stack([latents_of(maker.chain, events, rows, part) for part in (BEFORE, ACTION)], dim=1)
+    both_n2E = torch.stack([latents_of(maker.chain.e_tau, events, rows, part) for part in (BEFORE, DURING)], dim=1)
     return predicted(maker.chain.traj, events, rows, both_n2E)
 
 
 def scorer(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
     """Predict (n, E) under the head motion of a retrieved training action, or without any where the gate is closed."""
-    return scored(maker.chain, maker.scorer, maker.decision, events, rows, maker.cfg)[0]
+    return by_scorer(maker, events, rows).prediction
+
+
+def by_scorer(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Scored:
+    """Return what the scorer predicts and decides for the clips `rows` (n,), long."""
+    return scored(maker.chain, maker.scorer, maker.decision, events, rows, action_target(events, maker.cfg))
 
 
 def shuffled(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
@@ -152,7 +158,7 @@ def hidden(events: ActionEvents, rows: Tensor, sees: TokenSight) -> ActionEvents
     }
     for name in ("labels", "classes", "seconds"):
         changed[name][rows] = getattr(events, name)[other]
-    parts = {"pixels": (BEFORE, ACTION), "pixels_motion": (ACTION,), "action_motion": ()}[sees]
+    parts = {"pixels": (BEFORE, DURING), "pixels_motion": (DURING,), "action_motion": ()}[sees]
     for part in parts:
         changed["motions"][rows, part] = events.motions[other, part]
         changed["has_motion"][rows, part] = events.has_motion[other, part]

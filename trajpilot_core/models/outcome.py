@@ -14,7 +14,8 @@ from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 
 EVENT = 3
 """Positions of an event: Start, one Mid, and a Goal that is masked."""
-MISSED, MADE = 0, 1
+CLASSES = 2
+MISSED, MADE = range(CLASSES)
 """Classes of the head."""
 
 

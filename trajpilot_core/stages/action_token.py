@@ -113,7 +113,8 @@ def fits(work: Work[ActionTokenConfig], wanted: Trainings) -> Fits:
 
 def conclude(work: Work[ActionTokenConfig]) -> None:
     """Fit the scorers, fine-tune a probe per row and seed, answer the tested clips and score the answers."""
-    from trajpilot_core.stages.token_parts import loaded, makers_of_seed, tune_seed
+    from trajpilot_core.stages.event_run import seed_models
+    from trajpilot_core.stages.token_parts import loaded, tune_seed
     from trajpilot_core.training.loop import one_thread
 
     cfg, this, seeds = work.config, loaded(work), seeds_to_run(work.inputs)
@@ -124,11 +125,11 @@ def conclude(work: Work[ActionTokenConfig]) -> None:
     for at, seed in enumerate(seeds):
         before = sum(steps[: 2 * at])
         with one_thread(work.runtime.device):
-            makers, scorer_curve = makers_of_seed(this, seed, portion(work.runtime.progress, before, total))
+            models = seed_models(this, seed, portion(work.runtime.progress, before, total))
         own = portion(work.runtime.progress, before + cfg.ranking.train.epochs, total)
         with one_thread(work.runtime.device):
-            found.append(tune_seed(this, seed, makers, replace(work.runtime, progress=own)))
-        of_scorers += scorer_curve
+            found.append(tune_seed(this, seed, models, replace(work.runtime, progress=own)))
+        of_scorers += models.curve
     with one_thread(work.runtime.device):
         write_results(work, found, (curve, of_scorers), this.events, this.data)
 
@@ -151,7 +152,7 @@ def write_results(
     """
     import numpy as np
 
-    from trajpilot_core.data.action_events import DEV
+    from trajpilot_core.data.events import DEV
     from trajpilot_core.evaluation.action_scores import TestedClips, action_scores, check_splits
     from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
     from trajpilot_core.evaluation.token_scores import check_length, check_trained, contrasts_of, judge_tokens

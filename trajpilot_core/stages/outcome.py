@@ -12,7 +12,7 @@ from trajpilot_core.data.cross_fitting import FINAL, model_key, seeds_of, varian
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Output, Work
 from trajpilot_core.stages.pretrained import event_facts, origin_of_models
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage, variants_by_chain
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
 if TYPE_CHECKING:
     from trajpilot_core.data.shots import Shots
@@ -62,29 +62,25 @@ def facts(inputs: Inputs, cfg: OutcomeConfig, known: Trainings) -> dict[str, Fac
 def fits(work: Work[OutcomeConfig], wanted: Trainings) -> Fits:
     """Prepare the predictors and probes of chains and seeds."""
     from trajpilot_core.data.shots import load_shots
-    from trajpilot_core.stages.outcome_parts import OutcomeRun, chain_jobs
+    from trajpilot_core.stages.event_run import event_jobs
+    from trajpilot_core.stages.outcome_parts import ShotRun
     from trajpilot_core.training.fit_outcome import train_shot_model
     from trajpilot_core.training.jobs import fitted_takes
 
-    shots, data, _ = load_shots(work.inputs)
-    this = OutcomeRun(work, shots, data)
-    jobs = [
-        job for (chain, seed), own in variants_by_chain(wanted).items() for job in chain_jobs(this, chain, seed, own)
-    ]
-    return Fits(
-        {job.key: job for job in jobs}, train_shot_model, lambda job: fitted_takes(job, shots.take, shots.take_ids)
-    )
+    shots, _ = load_shots(work.inputs)
+    jobs = {job.key: job for job in event_jobs(ShotRun(work, shots), wanted)}
+    return Fits(jobs, train_shot_model, lambda job: fitted_takes(job, shots.take, shots.take_ids))
 
 
 def conclude(work: Work[OutcomeConfig]) -> None:
     """Fit the scorers, answer the test shots, score the answers; write tables and pages."""
     from trajpilot_core.data.shots import load_shots
     from trajpilot_core.evaluation.shot_scores import fitted_judgements, trained_judgements
-    from trajpilot_core.stages.outcome_parts import OutcomeRun, answers_of, models_of_seed, sight_judgement
+    from trajpilot_core.stages.outcome_parts import ShotRun, answers_of, models_of_seed, sight_judgement
     from trajpilot_core.training.loop import one_thread
 
-    shots, data, rejects = load_shots(work.inputs)
-    this, seeds = OutcomeRun(work, shots, data), seeds_of(work.inputs.models("e_tau").keys)
+    shots, rejects = load_shots(work.inputs)
+    this, seeds = ShotRun(work, shots), seeds_of(work.inputs.models("e_tau").keys)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
     curves = [row for one in work.trained.values() for row in rows_of(CurvePoint, one.table("outcome_curves"))]
     judged = fitted_judgements([one.models(ENTRY).about for one in work.trained.values()], shots)

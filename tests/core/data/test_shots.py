@@ -4,7 +4,9 @@ import pyarrow as pa
 import pytest
 from planning_world import Memory, WorldSize, fit_tables, planning_world
 
-from trajpilot_core.data.shots import DEV, TEST, TRAIN, load_shots
+from trajpilot_core.data.events import DEV, TEST, TRAIN
+from trajpilot_core.data.planning import load_planning_data
+from trajpilot_core.data.shots import load_shots
 from trajpilot_core.errors import InputError, LeakError, StoreError
 
 SIZE = WorldSize(tasks=1, steps=4, alternatives=2, train=4, dev=2, test=3, segments=6, max_horizon=3)
@@ -43,7 +45,8 @@ def a_court(**changes: object) -> Memory:
 
 def test_a_shot_is_read_with_what_was_seen_before_it_and_what_happened() -> None:
     memory = a_court()
-    shots, data, rejects = load_shots(memory)
+    shots, rejects = load_shots(memory)
+    data = load_planning_data(memory, "outcome")
     assert len(shots) == 9 * 3
     assert rejects == []
     assert {TRAIN, DEV, TEST} == set(shots.split.tolist())
@@ -92,6 +95,6 @@ def test_shots_without_features_are_rejects_and_rows_balance() -> None:
     looks = memory.table("features")
     kept = [i for i, one in enumerate(looks["segment_id"].to_pylist()) if one != lost["segment_ids"][0]]
     memory.tables["features"] = looks.take(kept)
-    shots, _, rejects = load_shots(memory)
+    shots, rejects = load_shots(memory)
     assert [one.take for one in rejects] == [lost["take_id"]]
     assert len(shots) + sum(one.n_units for one in rejects) == 27

@@ -8,17 +8,25 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from shots_fixture import CFG, Shown, fitted, rows_in, shares, some_shots, untrained, with_probe
+from shots_fixture import CFG, Shown, fitted, shares, some_shots, untrained, with_probe
 
-from trajpilot_core.data.shots import TEST, Shots, refuse_late
+from trajpilot_core.data.events import TEST, TRAIN
+from trajpilot_core.data.shots import Shots, refuse_late
 from trajpilot_core.errors import LeakError
-from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, SaidOfShots, ShotMethod, check_sight, not_run
+from trajpilot_core.evaluation.shot_rows import (
+    METHODS,
+    OutcomeModels,
+    SaidOfShots,
+    ShotMethod,
+    check_sight,
+    not_run,
+    permuted,
+)
 from trajpilot_core.models.outcome import OutcomePredictor
-from trajpilot_core.retrieval.events import find_shots
-from trajpilot_core.training.outcome_scorer import permuted
+from trajpilot_core.retrieval.events import find_events
 
 SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)
-TESTED = rows_in(SHOTS, TEST)
+TESTED = SHOTS.rows(TEST)
 SEE = ("no_traj", "endpoint_traj", "oracle")
 
 
@@ -73,10 +81,10 @@ def test_the_head_reads_no_output_of_the_masked_goal() -> None:
 def test_no_candidate_is_of_the_take_of_its_query_and_permuted_ones_have_the_motion_of_another_shot() -> None:
     models = untrained(SHOTS)
     rows = models.chain.bank[:20]
-    found = find_shots(models.chain, SHOTS, rows, 500)
-    assert not (SHOTS.take[found.shot] == SHOTS.take[rows][:, None])[found.valid].any()
+    found = find_events(models.chain, SHOTS, rows, 500)
+    assert not (SHOTS.take[found.event] == SHOTS.take[rows][:, None])[found.valid].any()
     assert (~found.valid).any(), "more were asked for than there are"
-    bank = rows_in(SHOTS, 0)
+    bank = SHOTS.rows(TRAIN)
     motion_of = permuted(bank, len(SHOTS), 0)
     assert sorted(motion_of[bank].tolist()) == bank.tolist()
     assert (motion_of[bank] != bank).all()
@@ -126,15 +134,15 @@ def test_a_probe_uses_a_token_before_the_shot_and_sees_nothing_else(name: str, t
     probe = next(one for one in METHODS if one.id == "attentive_probe")
     share = shares(models, shots)[probe.id]
     assert share > 0.65 if TOKENS[name].in_look_before else abs(share - 0.5) < 0.1
-    check_sight([probe], models, shots, rows_in(shots, TEST))
+    check_sight([probe], models, shots, shots.rows(TEST))
     with pytest.raises(LeakError, match="sees 'nothing'"):
-        check_sight([dataclasses.replace(probe, sees="nothing")], models, shots, rows_in(shots, TEST))
+        check_sight([dataclasses.replace(probe, sees="nothing")], models, shots, shots.rows(TEST))
 
     def of_the_shot(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> SaidOfShots | None:
         return probe.answer(models, dataclasses.replace(shots, context=shots.shot), rows)
 
     with pytest.raises(LeakError, match="sees 'context'"):
-        check_sight([dataclasses.replace(probe, answer=of_the_shot)], models, shots, rows_in(shots, TEST))
+        check_sight([dataclasses.replace(probe, answer=of_the_shot)], models, shots, shots.rows(TEST))
 
 
 def test_without_tokens_there_is_no_probe_and_the_table_names_the_setting() -> None:
@@ -149,7 +157,7 @@ def test_a_row_is_above_chance_only_where_its_inputs_decide(tmp_path: Path, subt
     for name, control in CONTROLS.items():
         with subtests.test(name):
             shots = some_shots(control.shown)
-            n = len(rows_in(shots, TEST))
+            n = len(shots.rows(TEST))
             found = shares(fitted(shots, tmp_path / name), shots)
             assert {row for row in control.at_chance if row in found and not is_chance(found[row], n)} == set(), found
             assert {row for row in control.above if is_chance(found[row], n)} == set(), found

@@ -19,7 +19,8 @@ from schemas.probe import ProbeAnswer, ProbeScore
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
 from schemas.trajectories import TrajectoryConfig
-from trajpilot_core.data.action_events import ACTION, BEFORE, TEST, ActionEvents, load_events
+from trajpilot_core.data.action_events import ActionEvents, load_events
+from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import token_rows
@@ -106,7 +107,7 @@ def test_too_little_head_motion_and_predictors_below_the_commonest_label_are_not
     """Planted: two of ten actions without head motion; a predictor that is right less often than one label."""
     motion = np.ones((10, 2), dtype=bool)
     assert check_motion(motion, 3).verdict == "holds"
-    motion[:2, ACTION] = False
+    motion[:2, DURING] = False
     assert check_motion(motion, 3).verdict == "undecided"
     point = {"model": "final/traj", "seed": 0, "split": "dev", "quantity": "action"}
     curves = ([0.4] * 4, [0.6] * 4, [0.6, 0.6, 0.6, 0.51])
@@ -145,8 +146,8 @@ def some_models(events: ActionEvents) -> token_rows.TokenModels:
     from trajpilot_core.data.chains import load_e_tau
     from trajpilot_core.data.cross_fitting import FINAL
     from trajpilot_core.models.scorer import GateThenRankScorer
-    from trajpilot_core.retrieval.events import ActionChain
-    from trajpilot_core.training.action_scorer import shape_of
+    from trajpilot_core.retrieval.events import EventChain
+    from trajpilot_core.training.event_scorer import action_target
     from trajpilot_core.training.scorer_fit import ScorerDecision
 
     with torch.random.fork_rng():
@@ -155,12 +156,12 @@ def some_models(events: ActionEvents) -> token_rows.TokenModels:
         nets = [ActionPredictor(CFG.net, PredictorShape(width, 1, TEXT, 3)).eval() for _ in range(2)]
         shape = ProbeShape(width, 4, 5, 20, heads=4, blocks=1)
         probes = {row: TokenProbe(row, shape, TEXT).eval() for row in TOKEN_ROWS}
-        scorer = GateThenRankScorer(CFG.ranking, shape_of(events)).eval()
+        scorer = GateThenRankScorer(CFG.ranking, action_target(events, CFG).shape).eval()
     e_tau = load_e_tau(token_kitchens().models("e_tau"), FINAL, 0, "cpu")
     decision = ScorerDecision(
         threshold=0.0, knn_temperature=1, pool_temperature=1, n_queries=0, n_dev=0, gate_positive_share=0, dev={}
     )
-    chain = ActionChain(e_tau, nets[0], nets[1], events.rows(0))
+    chain = EventChain(e_tau, nets[0], nets[1], None, events.rows(TRAIN))
     classes = {"verb": np.arange(4), "noun": np.arange(5), "action": np.arange(20)}
     return token_rows.TokenModels(TokenMaker(chain, scorer, decision, CFG), probes, classes)  # type: ignore[arg-type]
 
@@ -184,7 +185,7 @@ def test_no_row_sees_more_than_it_says_and_one_that_peeks_is_named(events: Actio
 
 def test_a_clip_without_head_motion_is_kept_and_given_none(events: ActionEvents) -> None:
     assert not events.has_motion[0, BEFORE]
-    assert events.has_motion[0, ACTION]
+    assert events.has_motion[0, DURING]
     assert not events.motions[0, BEFORE].any()
     assert events.has_motion[1:].all()
 
@@ -247,7 +248,7 @@ def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
     memory: Kitchens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Planted: every chain is fitted on all training clips; what trainings say of themselves shows it."""
-    monkeypatch.setattr(TokenRun, "fitted", lambda this, chain: this.events.rows(0))
+    monkeypatch.setattr(TokenRun, "fitted", lambda this, chain: this.events.rows(TRAIN))
     other = token_kitchens()
     other.entries["probe_models"] = memory.entries["probe_models"]
     run_stage(action_token.STAGE, SHORT, other, tmp_path)

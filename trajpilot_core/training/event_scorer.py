@@ -1,0 +1,242 @@
+"""The scorer of events: queries from takes that their chain has not seen, with a utility of what they predict.
+
+The network, its losses and its choices on dev are those of planning (training/scorer.py), with one middle step, the
+event, and no goal (D 28, D 30, D 43). Shapes: N events, B queries, K candidates, E text width, P width of a prediction,
+V classes, T temperatures.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from schemas.action_token import ActionTokenConfig
+from schemas.outcome import OutcomeConfig
+from schemas.training import ScorerConfig
+from trajpilot_core.data.action_events import ActionEvents
+from trajpilot_core.data.events import BEFORE, DURING, Events
+from trajpilot_core.data.shots import Shots
+from trajpilot_core.engine.progress import Progress
+from trajpilot_core.models.outcome import CLASSES, MADE
+from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
+from trajpilot_core.retrieval.events import EventChain, FoundEvents, find_events, latents_of, vote
+from trajpilot_core.training.scorer import Queries, decide, in_blocks, joined
+from trajpilot_core.training.scorer_fit import FittedScorer, ScorerDecision, train_scorer
+from trajpilot_core.training.scorer_queries import Collected, DevSet
+
+TOP = 5
+"""Source: paper, R@5."""
+SHOTS_AT_ONCE, ACTIONS_AT_ONCE = 64, 256
+"""Queries whose candidates are rolled out and scored in one call."""
+
+
+class Utility(NamedTuple):
+    """How good predictions are; both have the shape of the predictions without their last axis."""
+
+    utility: Tensor
+    """float32."""
+    right: Tensor
+    """float32: 1 where the predicted class is the true one."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is predicted of a kind of event, and how a prediction is scored."""
+
+    truth: Tensor
+    """(N,) long, the class of each event."""
+    texts: Tensor
+    """(V, E) float32, the vector of each class as a label of candidates."""
+    shape: ScorerShape
+    """Widths of the scorer. A query is the features and the head motion before the event, then zeros."""
+    score: Callable[[Tensor, Tensor], Utility]
+    """Predictions (..., P) and true classes, long of the same shape without P -> their utility."""
+    ranking: ScorerConfig
+    at_once: int
+    is_logits: bool = False
+    """Predictors return logits of the classes, and predictions are their log probabilities."""
+    right_votes: Callable[[FoundEvents, Tensor], Tensor] | None = None
+    """Candidates of dev events (B,) -> (B, T), whether their vote is right; None: nothing is voted on."""
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """Return the predictions (..., P) of a predictor's outputs (..., P)."""
+        return outputs.log_softmax(-1) if self.is_logits else outputs
+
+
+def shot_target(shots: Shots, cfg: OutcomeConfig, embed: int) -> Target:
+    """Return the outcome of shots as the target; `embed` is the text width of E_tau."""
+
+    def score(log_p: Tensor, truth: Tensor) -> Utility:
+        likely = log_p.gather(-1, truth[..., None])[..., 0]
+        right = ((log_p[..., MADE] >= log_p[..., 1 - MADE]).long() == truth).float()  # at one half: made
+        return Utility(cfg.utility[0] * likely + cfg.utility[1] * right, right)
+
+    def right_votes(found: FoundEvents, rows: Tensor) -> Tensor:
+        votes = [(vote(shots.made, found, t) >= 0.5) == shots.made[rows] for t in cfg.ranking.temperatures]
+        return torch.stack([one.float() for one in votes], dim=1)
+
+    shape = ScorerShape(shots.context.shape[2] + 2 * embed, embed, 1, CLASSES)
+    texts = torch.eye(CLASSES, embed, device=shots.context.device)
+    return Target(
+        shots.made.long(), texts, shape, score, cfg.ranking, SHOTS_AT_ONCE, is_logits=True, right_votes=right_votes
+    )
+
+
+def action_target(events: ActionEvents, cfg: ActionTokenConfig) -> Target:
+    """Return the text of actions as the target."""
+
+    def score(predicted: Tensor, truth: Tensor) -> Utility:
+        flat_xE, flat_x = predicted.flatten(0, -2), truth.flatten()
+
+        def part(at: Tensor) -> Tensor:
+            """Return (x, 3): the cosine, whether the true text is the nearest one, whether it is among the first."""
+            cosine_xV = flat_xE[at] @ events.bank.T
+            true_x = cosine_xV.gather(1, flat_x[at][:, None])
+            rank_x = (cosine_xV > true_x).sum(1)  # ties go to the true label
+            return torch.stack([true_x[:, 0], (rank_x < 1).float(), (rank_x < TOP).float()], dim=1)
+
+        terms_x3 = in_blocks(flat_x, ACTIONS_AT_ONCE, part, flat_xE.new_zeros(0, 3))
+        utility_x = (terms_x3 * terms_x3.new_tensor(cfg.utility)).sum(1)
+        return Utility(utility_x.view(truth.shape), terms_x3[:, 1].view(truth.shape))
+
+    embed = events.bank.shape[1]
+    shape = ScorerShape(events.context.shape[2] + embed, embed, 1, ends=1)
+    return Target(events.labels, events.bank, shape, score, cfg.ranking, ACTIONS_AT_ONCE)
+
+
+@torch.no_grad()
+def event_queries(
+    chain: EventChain, events: Events, rows: Tensor, found: FoundEvents, target: Target, motion_of: Tensor | None = None
+) -> Queries:
+    """Turn events and their candidates into queries of the scorer.
+
+    Args:
+        chain: rolls candidates out.
+        events: all events.
+        rows: (B,) long, the queries.
+        found: their candidates.
+        target: what is predicted.
+        motion_of: (N,) long, event -> the event whose head motion replaces its own (permuted candidates); None: itself.
+    """
+    start_BE = latents_of(chain.e_tau, events, rows, BEFORE)
+    moved_BK = found.event if motion_of is None else motion_of[found.event]
+    mids_BKE = latents_of(chain.e_tau, events, moved_BK.flatten(), DURING).view(*moved_BK.shape, -1)
+    none_B2E = torch.zeros_like(start_BE)[:, None].expand(-1, 2, -1)
+
+    def rolled_out(at: Tensor) -> Tensor:
+        return chain.traj.roll_out(events.context[rows[at]], start_BE[at], mids_BKE[at])
+
+    width = target.shape.plan
+    outputs_BKP = in_blocks(rows, target.at_once, rolled_out, mids_BKE.new_zeros(0, mids_BKE.shape[1], width))
+    plans_BKP = target.predictions(outputs_BKP)
+    fallback_BP = target.predictions(chain.no_traj(events.context[rows], none_B2E))
+    seen_BD = chain.traj.backbone.standardise(events.context[rows].mean(1))
+    truth_B = target.truth[rows]
+    candidate = target.score(plans_BKP, truth_B[:, None].expand(found.event.shape))
+    fallback = target.score(fallback_BP, truth_B)
+    is_there_BK1 = found.valid[..., None]
+    place_BK1 = 1 + torch.arange(found.event.numel(), device=rows.device).view_as(found.event)[..., None]
+    return Queries(
+        latents=torch.cat([torch.zeros_like(start_BE[:1]), mids_BKE.flatten(0, 1)]),
+        texts=torch.cat([torch.zeros_like(target.texts[:1]), target.texts]),
+        query=torch.cat([seen_BD, start_BE, *[torch.zeros_like(start_BE)] * (target.shape.ends - 1)], dim=1),
+        fallback=fallback_BP[:, None].half(),
+        plans=plans_BKP[:, :, None].half(),
+        middle=place_BK1 * is_there_BK1,
+        label=(1 + target.truth[found.event][..., None]) * is_there_BK1,
+        valid=found.valid,
+        n_mids=torch.ones_like(rows),
+        take=events.take[rows],
+        utility=candidate.utility.masked_fill(~found.valid, -torch.inf),
+        fallback_utility=fallback.utility,
+        m1=candidate.right.masked_fill(~found.valid, 0.0),
+        fallback_m1=fallback.right,
+    )
+
+
+def fit_event_scorer(
+    final: EventChain,
+    training: Sequence[tuple[EventChain, Tensor]],
+    events: Events,
+    dev: Tensor,
+    target: Target,
+    seed: int,
+    scratch: Path,
+    device: str,
+    progress: Progress,
+    checkpoint_s: float,
+) -> FittedScorer:
+    """Fit the scorer on events from takes that their chain has not seen; dev chooses gate and temperature.
+
+    Args:
+        final: the chain that predicts at test.
+        training: chains, each with the events (n,), long, of the training takes that it has not seen.
+        events: all events.
+        dev: (m,) long, dev events, predicted by the final chain.
+        target: what is predicted; settings with resolved precision.
+        seed: seed of weights, dropout and batches.
+        scratch: parent of the checkpoint's folder.
+        device: device of the scorer.
+        progress: called with (done, total, what).
+        checkpoint_s: seconds between checkpoints; 0: one after every epoch.
+    """
+    ranking = target.ranking
+
+    def queries_of(chain: EventChain, rows: Tensor) -> Queries:
+        return event_queries(chain, events, rows, find_events(chain, events, rows, ranking.candidates), target)
+
+    fitted = [queries_of(chain, rows) for chain, rows in training if len(rows)]
+    right_mT = torch.zeros(len(dev), len(ranking.temperatures))
+    if target.right_votes is not None:
+        right_mT = target.right_votes(find_events(final, events, dev, ranking.candidates), dev)
+    of_dev = DevSet(queries_of(final, dev) if len(dev) else None, right_mT, right_mT)
+    collected = Collected(joined(fitted), of_dev, target.shape)
+    return train_scorer(collected, ranking, None, seed, scratch, device, progress, checkpoint_s)
+
+
+class Scored(NamedTuple):
+    """Answers of the scorer to n events."""
+
+    prediction: Tensor
+    """(n, P) float32: under the candidate that it ranks first if its gate opens, else that of no_traj."""
+    gate: Tensor
+    """(n,) float32."""
+    opened: Tensor
+    """(n,) bool."""
+    event: Tensor
+    """(n,) long: the event whose head motion was used; -1 for none."""
+
+
+@torch.no_grad()
+def scored(
+    chain: EventChain,
+    scorer: GateThenRankScorer,
+    decision: ScorerDecision,
+    events: Events,
+    rows: Tensor,
+    target: Target,
+    motion_of: Tensor | None = None,
+) -> Scored:
+    """Answer events with the scorer.
+
+    Args:
+        chain: retrieves and rolls out.
+        scorer: in evaluation mode.
+        decision: threshold of its gate.
+        events: all events.
+        rows: (n,) long.
+        target: what is predicted.
+        motion_of: as in `event_queries`.
+    """
+    found = find_events(chain, events, rows, target.ranking.candidates)
+    queries = event_queries(chain, events, rows, found, target, motion_of)
+    gate_n, choice_n = decide(scorer, queries, target.ranking.train.batch)
+    opened_n = gate_n >= decision.threshold
+    moved_nK = found.event if motion_of is None else motion_of[found.event]
+    each = torch.arange(len(rows), device=rows.device)
+    chosen_nP = queries.plans[each, choice_n, 0]
+    prediction_nP = torch.where(opened_n[:, None], chosen_nP, queries.fallback[:, 0]).float()
+    return Scored(prediction_nP, gate_n, opened_n, moved_nK[each, choice_n].where(opened_n, -1))
