@@ -1,10 +1,10 @@
-"""Prefect for tests: its settings before its first import, one embedded server per session."""
+"""Prefect for tests: its settings before its first import, and the servers of a process."""
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from checkout import CHECKOUT
@@ -28,24 +28,50 @@ os.environ.update(
 os.environ.pop("PREFECT_API_URL", None)
 
 
-@pytest.fixture(scope="session")
-def prefect_server(empty_database: EmptyDatabase) -> Iterator[str]:
-    """One embedded Prefect server, ended by its process id."""
-    from prefect.server.api.server import SubprocessASGIServer
-
-    empty_database.copy(Path(os.environ["PREFECT_HOME"]))
-    server = SubprocessASGIServer()
-    server.start(timeout=120)
-    yield server.api_url
-    server.stop()
+RUNNING: dict[str, tuple[Any, Iterator[Any]]] = {}
+"""Name of a server -> what its tests are given, and what ends it."""
 
 
-@pytest.fixture(scope="session")
-def served(empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Served"]:
+def running(name: str, start: Callable[[], Iterator[Any]]) -> Any:
+    """Return a server of this process; the first file of tests that needs it starts it."""
+    if name not in RUNNING:
+        server = start()
+        RUNNING[name] = (next(server), server)
+    return RUNNING[name][0]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the servers when this process goes on to other folders: an idle one takes a fiftieth of a core."""
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        while RUNNING:
+            next(RUNNING.popitem()[1][1], None)
+
+
+@pytest.fixture(scope="module")
+def prefect_server(empty_database: EmptyDatabase) -> str:
+    """The address of an embedded Prefect server."""
+
+    def embedded() -> Iterator[str]:
+        from prefect.server.api.server import SubprocessASGIServer
+
+        empty_database.copy(Path(os.environ["PREFECT_HOME"]))
+        server = SubprocessASGIServer()
+        server.start(timeout=120)
+        yield server.api_url
+        server.stop()
+
+    return str(running("embedded", embedded))
+
+
+@pytest.fixture(scope="module")
+def served(empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory) -> "Served":
     """The server of docker-compose.yml, which asks for a login."""
-    from compose_server import server_of_compose
+    from compose_server import Served, server_of_compose
 
-    yield from server_of_compose(empty_database.copy(tmp_path_factory.mktemp("server")))
+    started = running("compose", lambda: server_of_compose(empty_database.copy(tmp_path_factory.mktemp("server"))))
+    assert isinstance(started, Served)
+    return started
 
 
 @pytest.fixture

@@ -116,9 +116,12 @@ VARIABLES = (
 )
 
 
+FILES_OF_HOME = (".aws/credentials", ".cache/huggingface/token", ".netrc", ".pgpass")
+
+
 def home_with_secrets(home: Path) -> dict[str, str]:
     """Put a secret wherever a user of this pipeline has one; return the environment. Every value holds SECRET."""
-    for name in (".aws/credentials", ".netrc", ".cache/huggingface/token", ".pgpass"):
+    for name in FILES_OF_HOME:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(f"[default]\naws_access_key_id = {SECRET}\naws_secret_access_key = {SECRET}\n")
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PREFECT") and k != "XDG_CACHE_HOME"}

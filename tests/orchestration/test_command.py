@@ -1,17 +1,17 @@
-"""The `trajpilot` command as a user starts it: any folder, any home, a taken port, a server of his own, two at once."""
+"""The `trajpilot` command as a user starts it: in any folder, with a taken port, on a server that runs, two at once."""
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hostile import FILES_OF_HOME
 from once import EmptyDatabase, Worlds
 from stack_processes import servers_over, wait_for
 from typed import typed
+from whole_run import ELSEWHERE, Ran
 
 from schemas.world import soak_world
 
@@ -23,19 +23,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def corpus(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return worlds.copy(soak_world(), tmp_path_factory.mktemp("corpus") / "world")
-
-
-@pytest.fixture
-def taken_port() -> Iterator[int]:
-    """Port 4200, taken (by this test, or by somebody before it)."""
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            held.bind(("127.0.0.1", 4200))
-            held.listen()
-        except OSError:
-            pass
-        yield 4200
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -57,21 +44,15 @@ def finish(process: subprocess.Popen[str]) -> str:
     return output
 
 
-def test_a_run_from_an_empty_home_and_another_folder_writes_under_its_root_only(
-    corpus: Path, tmp_path: Path, taken_port: int
-) -> None:
-    home, elsewhere, root = tmp_path / "home", tmp_path / "elsewhere", tmp_path / "root"
-    elsewhere.mkdir()
-    output = finish(start((*INGEST, "--data", str(corpus), "--root", str(root)), elsewhere, environment(home)))
-    lines = output.strip().splitlines()
+def test_a_run_in_another_folder_writes_under_its_root_only(ran: Ran, tmp_path: Path) -> None:
+    lines, home = ran.output.strip().splitlines(), Path(ran.environment["HOME"])
     assert lines[0].startswith("TrajPilot on ")
-    assert str(root) in lines[0]
-    assert "Traceback" not in output
-    assert (root / "artifacts" / "ingest" / "current").exists()
+    assert str(ran.root) in lines[0]
+    assert "Traceback" not in ran.output
     check_last_commands(lines, tmp_path)
-    assert list(elsewhere.iterdir()) == []
-    assert [p for p in home.rglob("*") if p.is_file()] == []
-    assert servers_over(root) == []
+    assert list((ran.root.parent / ELSEWHERE).iterdir()) == []
+    assert sorted(str(p.relative_to(home)) for p in home.rglob("*") if p.is_file()) == [*FILES_OF_HOME]
+    assert servers_over(ran.root) == []
 
 
 def check_last_commands(lines: list[str], folder: Path) -> None:

@@ -1,8 +1,10 @@
 """One run of the whole pipeline as a user starts it, on the small world, with a secret in every place where a user has
 one and a hostile text in every free text. Made once for all test processes; nobody changes it."""
 
+import contextlib
 import json
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +19,8 @@ from stack_processes import PATIENCE, servers_over
 from schemas.world import soak_world
 
 EXAMPLES = 6
+ELSEWHERE = "elsewhere"
+"""The folder in which the command is typed."""
 RUN = ("run", "--recipe", "soak", "--max-rejects", "0.6", "--set", f"report.examples={EXAMPLES}")
 
 
@@ -48,7 +52,7 @@ def whole_run(shelf: Shelf, worlds: Worlds, empty_database: EmptyDatabase) -> Ra
         world, root, note = folder / "world", folder / "root", folder / "ran.json"
         if not note.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
+            (folder / ELSEWHERE).mkdir(parents=True)
             worlds.copy(soak_world(), world)
             hostile_corpus(world)
             empty_database.copy(root / "prefect")
@@ -58,10 +62,13 @@ def whole_run(shelf: Shelf, worlds: Worlds, empty_database: EmptyDatabase) -> Ra
 
 
 def finished(folder: Path, environment: dict[str, str]) -> tuple[str, str]:
-    """Run the pipeline; return what it printed and the login of its server, read while the run goes on."""
+    """Run the pipeline while port 4200 is taken; return what it printed and its server's login, read meanwhile."""
     line = command(*RUN, "--data", str(folder / "world"), "--root", str(folder / "root"))
-    with (folder / "output").open("w") as output:
-        process = subprocess.Popen(line, cwd=folder, env=environment, stdout=output, stderr=output)
+    with (folder / "output").open("w") as output, socket.socket() as taken:
+        with contextlib.suppress(OSError):  # somebody else has it
+            taken.bind(("127.0.0.1", 4200))
+            taken.listen()
+        process = subprocess.Popen(line, cwd=folder / ELSEWHERE, env=environment, stdout=output, stderr=output)
         login = login_of_server(process, folder / "root")
         assert process.wait(timeout=900) == 0, (folder / "output").read_text()
     return (folder / "output").read_text(), login

@@ -20,7 +20,7 @@ def fingerprints(corpus: Path, root: Path) -> dict[str, str]:
     """Entry -> fingerprint of the stages that read the corpus."""
     base = soak()  # features of four small frames: this is about places
     config = base.replace(ingest=base.ingest.replace(dev_min=1))
-    run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", max_reject_ratio=0.9)
+    run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=0.9)
     found = {}
     for name in READERS:
         execute(STAGES[name], config, run, STAGES)

@@ -37,43 +37,34 @@ def writes_its_name(job: TrainingJob, epoch_done: EpochDone) -> None:
     epoch_done(3, 3, job.name)
 
 
-def dies_once(job: TrainingJob, epoch_done: EpochDone) -> None:
-    marker = job.own / "died"
-    if job.variant == "1" and not marker.exists():
-        marker.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    writes_its_name(job, epoch_done)
+def dies(job: TrainingJob, epoch_done: EpochDone) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def fails(job: TrainingJob, epoch_done: EpochDone) -> None:
     raise TrainingError(f"{job.name}: loss nan")
 
 
-def test_every_job_runs_and_progress_reaches_the_total(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_every_job_runs_progress_reaches_the_total_and_one_that_goes_on_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "2" / "1").mkdir(parents=True)
+    write_atomically(tmp_path / "2" / "1" / NAME, {"a": torch.zeros(1)}, {"progress": json.dumps({"epoch": 4})})
     for workers in (1, 2):
         told: list[tuple[int, int, str]] = []
         folder = tmp_path / str(workers)
-        run_jobs(jobs_in(folder, 3), writes_its_name, runtime(folder, workers, told))
+        with caplog.at_level(logging.INFO, "trajpilot"):
+            run_jobs(jobs_in(folder, 3), writes_its_name, runtime(folder, workers, told))
         assert [(folder / str(k) / "done").read_text() for k in range(3)] == ["final/0", "final/1", "final/2"]
         assert told[-1][:2] == (9, 9)
-
-
-@pytest.mark.slow
-def test_a_process_that_dies_is_an_error_and_the_next_run_goes_through(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="a training process crashed"):
-        run_jobs(jobs_in(tmp_path, 2), dies_once, runtime(tmp_path, 2))
-    run_jobs(jobs_in(tmp_path, 2), dies_once, runtime(tmp_path, 2))
-    assert (tmp_path / "1" / "done").is_file()
-
-
-@pytest.mark.slow
-def test_trainings_in_processes_that_go_on_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "1").mkdir()
-    facts = {"progress": json.dumps({"epoch": 4})}
-    write_atomically(tmp_path / "1" / NAME, {"a": torch.zeros(1)}, facts)
-    with caplog.at_level(logging.INFO, "trajpilot"):
-        run_jobs(jobs_in(tmp_path, 2), writes_its_name, runtime(tmp_path, 2))
     assert caplog.messages == ["training final/1 seed 0 goes on after epoch 4"]
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="a training process crashed"):
+        run_jobs(jobs_in(tmp_path, 2), dies, runtime(tmp_path, 2))
 
 
 def test_a_checkpoint_that_is_absent_or_damaged_holds_no_epochs_and_no_result(tmp_path: Path) -> None:
