@@ -7,7 +7,7 @@ from typing import Annotated, get_args
 import typer
 from rich.console import Console
 
-from deployments.cli.tables import say
+from deployments.cli.tables import say, show
 from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.export.tables import TableFormat, default_tables, export_tables
@@ -27,7 +27,7 @@ Windows = Annotated[
     list[str], typer.Option("--window", help="Window for --rerun (repeatable): an id from the table outcomes.")
 ]
 Roots = Annotated[
-    list[str], typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each benchmark (repeatable).")
+    list[str], typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable).")
 ]
 PaperOut = Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")]
 PaperRule = Annotated[
@@ -36,6 +36,9 @@ PaperRule = Annotated[
         "--paper-rule",
         help="Select the windows of the qualitative figure by the paper's rule instead of sampling.",
     ),
+]
+PaperPlan = Annotated[
+    bool, typer.Option("--plan", help="List every label, its recipe and its root, write nothing, and stop.")
 ]
 Source = Annotated[Path, typer.Argument(metavar="IN.pth", help="The downloaded checkpoint.")]
 Target = Annotated[
@@ -92,7 +95,12 @@ def write_recordings(run: OpenRun, windows: list[str], data: str, out: Path, con
     say(console, f"open it with `rerun {out}/*{SUFFIX}`")
 
 
-def paper(root: Roots, out: PaperOut = Path("paper"), paper_rule: PaperRule = False) -> None:
+def paper(
+    root: Roots = [],  # noqa: B006
+    out: PaperOut = Path("paper"),
+    paper_rule: PaperRule = False,
+    plan: PaperPlan = False,
+) -> None:
     """Write finished runs as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
     from trajpilot_core.studies.paper_tables.figures import FIGURES
@@ -100,8 +108,15 @@ def paper(root: Roots, out: PaperOut = Path("paper"), paper_rule: PaperRule = Fa
     from trajpilot_core.studies.paper_tables.labels import LABELS
     from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
+    if not root and not plan:
+        raise InputError("no --root is given; name the root of each finished run, or see with --plan what is missing")
     runs = [read_run(address) for address in root]
     with plugins_listed(runs):
+        if plan:
+            from trajpilot_core.studies.paper_tables.plan import PlanLine, plan_of
+
+            show(Console(), PlanLine._fields, plan_of(runs), "The paper's labels and the runs that fill them")
+            return
         cells = cells_of(runs)
         made = write_tables(cells, out)
         captions: dict[str, str] = {}

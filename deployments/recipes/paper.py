@@ -88,9 +88,10 @@ def basketball() -> PipelineConfig:
 
 
 def vlm_zero_shot() -> PipelineConfig:
-    """`atomic` with the row of a vision-language model that was trained on nothing of ours. In a root with a finished
-    `atomic` only its requests, the evaluation and the report are computed. Source: paper, 4.1; docs/vlm.md."""
-    base = atomic()
+    """`atomic_anticipation` with the rows of a vision-language model that was trained on nothing of ours, with and
+    without a goal. In a root with a finished `atomic_anticipation` only its requests, the evaluation and the report are
+    computed. Source: paper, 4.1; docs/vlm.md."""
+    base = atomic_anticipation()
     return base.replace(vlm=base.vlm.replace(rows=("qwen_zs",)))
 
 
@@ -100,7 +101,7 @@ def vlm_sft() -> PipelineConfig:
     `vlm.adapter` names the tuned weights in the answering program by their digest; without it the untuned model
     recognises segments, and the row is called UNTUNED.
     """
-    base = atomic()
+    base = atomic_anticipation()
     return base.replace(vlm=base.vlm.replace(rows=VLM_ROWS))
 
 

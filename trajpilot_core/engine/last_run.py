@@ -1,7 +1,7 @@
 """The options of the last run of a root, the defaults of `status` and `plan`."""
 
 from schemas.base import Record
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
@@ -16,11 +16,13 @@ class LastRun(Record):
     config: PipelineConfig
     data_root: str
     device: str
+    recipe: RecipeName
+    """Whose settings `config` started from."""
 
 
 def remember_run(config: PipelineConfig, run: RunOptions) -> None:
     """Write the settings and options of this run to the root."""
-    note = LastRun(config=config, data_root=run.data_root, device=run.device)
+    note = LastRun(config=config, data_root=run.data_root, device=run.device, recipe=run.recipe)
     open_folder(run.root, run.protocols).replace(NAME, seal(note))
 
 

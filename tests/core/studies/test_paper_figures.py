@@ -25,8 +25,17 @@ from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES, curves, qualitative
 from trajpilot_core.studies.paper_tables.figures import shots as teaser
-from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font, undrawn, write_figures
+from trajpilot_core.studies.paper_tables.figures.base import (
+    STYLE,
+    FigureSource,
+    PaperFigure,
+    in_font,
+    undrawn,
+    write_figures,
+)
 from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows
+from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS
 
 matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")
 
@@ -79,6 +88,33 @@ def test_a_line_has_the_values_of_its_cells_and_the_colour_of_its_row() -> None:
     assert len(lines) == 3
     assert "Not built" not in drawn[1]
     assert "Not run: Qwen zero-shot, Qwen tuned + LLM, " in drawn[1]
+
+
+def cut_in(drawing: "matplotlib.figure.Figure") -> float:
+    """How far anything that is drawn reaches beyond the border, inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(drawing)
+    canvas.draw()
+    box, (width, height) = drawing.get_tightbbox(canvas.get_renderer()), drawing.get_size_inches()
+    return float(max(-box.x0, -box.y0, box.x1 - width, box.y1 - height))
+
+
+def test_no_text_of_a_figure_leaves_its_canvas() -> None:
+    """Seen before: of both figures of planning in latents four of six names and the half of the notice were cut."""
+    run = an_atomic_run()
+    known = [one for one in run.results.metrics if one.variant == "no_traj"]
+    rows = (*curves.PLANNED, *ATOMIC_ROWS, *GOAL_FREE_ROWS)
+    metrics = [one.replace(variant=row) for row in rows for one in known]
+    metrics += [one.replace(metric=name) for one in metrics if one.metric == "M@1" for name in ("SR", "Full mAcc")]
+    full = replace(run, results=results_of(metrics, []))
+    held = FigureSource([*cells_of([full]), *cells_of([shots(simulated=True)])], [full])
+    with matplotlib.rc_context(STYLE):
+        drawn = {figure.label: figure.draw(held) for figure in FIGURES if figure.label != "qualitative_open_vocab"}
+        assert [label for label, one in drawn.items() if one is None or cut_in(one[0]) > 0.01] == []
+        drawing, _ = drawn["cem_vs_none"] or (None, "")
+        drawing.set_size_inches(2.35, 2.9)
+        assert cut_in(drawing) > 0.5, "the planted fault"
 
 
 def test_simulated_runs_say_so_in_picture_and_caption_and_recorded_ones_do_not(tmp_path: Path) -> None:
@@ -219,7 +255,7 @@ def test_no_video_is_opened_where_report_frames_is_off(monkeypatch: pytest.Monke
     monkeypatch.setattr(qualitative, "examples", lambda *_: [an_example()])
     monkeypatch.setattr(qualitative, "video_files", lambda *_: {"t": "t.mp4"})
     monkeypatch.setattr(qualitative, "frames_of", lambda times, *given: (opened.append((set(times), given)) or {}, []))
-    last = LastRun(config=PipelineConfig(), data_root="/corpus", device="cpu")
+    last = LastRun(config=PipelineConfig(), data_root="/corpus", device="cpu", recipe="atomic")
     run = replace(an_atomic_run(), last=last)
     nothing = GalleryWindows({}, {})
     said = qualitative._shown(run, Memory(), nothing, ReportConfig(frames=False)).no_frames

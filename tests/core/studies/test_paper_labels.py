@@ -17,6 +17,7 @@ from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.results import Headroom
 from schemas.vlm import EndpointScore, VlmConfig
+from trajpilot_core.engine.last_run import LastRun
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.methods import METHODS
@@ -31,8 +32,8 @@ from trajpilot_core.paper.published import (
     table_rows,
 )
 from trajpilot_core.report.tables.results import results_of
-from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Value
-from trajpilot_core.studies.paper_tables.base import PaperRun
+from trajpilot_core.report.tables.table import DASH, NOT_BUILT, NOTHING, Value
+from trajpilot_core.studies.paper_tables.base import IN_SMALL, PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES
 from trajpilot_core.studies.paper_tables.figures.base import undrawn
@@ -41,6 +42,7 @@ from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_SEEN_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 from trajpilot_core.studies.paper_tables.labels.rows import UNTUNED
 from trajpilot_core.studies.paper_tables.labels.scored import ENDPOINT_CACHE, HEADROOM, POSE_SCORES
+from trajpilot_core.studies.paper_tables.plan import plan_of
 from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
 
 PLACES = [*((h, "none") for h in HORIZONS), (None, "sample")]
@@ -111,7 +113,7 @@ def test_an_empty_cell_says_whether_it_was_not_run_or_is_not_built() -> None:
     assert rows["", "No-Traj"] == [NOTHING] * 6
     for label, table in LABELS.items():
         said = {cell for row in texts([], label) for cell in row[len(table.heads) :]}
-        assert said <= {NOTHING, NOT_BUILT}
+        assert said <= {NOTHING, NOT_BUILT} | ({DASH} if table.void else set())
         if table.cells is None:
             assert said == {NOT_BUILT}
 
@@ -215,11 +217,54 @@ def test_the_best_row_of_each_horizon_is_bold_and_never_the_oracle() -> None:
     assert bold == {"Scorer"}
 
 
+def of_recipe(recipe: str, name: str, *rows: str) -> PaperRun:
+    """An atomic run of a recipe, with further rows; all of its numbers are those of its name."""
+    run = an_atomic_run(name=name)
+    metrics = [one.replace(value=float(len(name))) for one in run.results.metrics]
+    metrics += [one.replace(variant=row) for row in rows for one in metrics if one.variant == "scorer"]
+    last = LastRun(config=PipelineConfig(), data_root="", device="cpu", recipe=recipe)
+    return replace(run, results=results_of(metrics, []), last=last, read=lambda *at: None)
+
+
+def test_each_label_takes_its_cells_from_the_root_whose_recipe_computes_it() -> None:
+    """Refused before: `atomic_anticipation` has the rows of `atomic`, too."""
+    asked = of_recipe("vlm_sft", "runs/v", "qwen_zs", "anticipation_qwen_zs")
+    blind = of_recipe("demo_anticipation", "runs/blind", *(f"anticipation_{row}" for row in ("no_traj", "scorer")))
+    plain = of_recipe("demo", "runs/plain-")
+    for runs in ([asked, blind, plain], [plain, blind, asked]):
+        from_root = {(cell.table, cell.row): cell.value for cell in cells_of(runs)}
+        lengths = {name: float(len(run.name)) for name, run in (("v", asked), ("blind", blind), ("plain", plain))}
+        assert from_root[ATOMIC, "scorer"] == from_root[GOAL_SEEN, "oracle"] == lengths["plain"]
+        assert from_root[ATOMIC, "qwen_zs"] == from_root[ANTICIPATION, "anticipation_qwen_zs"] == lengths["v"]
+        assert from_root[ANTICIPATION, "anticipation_scorer"] == lengths["blind"]
+    assert {cell.value for cell in cells_of([blind]) if cell.table == ATOMIC} == {lengths["blind"]}, "it is alone"
+
+
 def test_runs_that_fill_no_table_or_the_same_one_are_refused() -> None:
     with pytest.raises(InputError, match="other is a run on epic_kitchens and fills no table of the paper"):
         cells_of([replace(an_atomic_run(name="other"), dataset="epic_kitchens")])
-    with pytest.raises(InputError, match="runs/atomic and again are both of egoexo4d_atomic"):
+    with pytest.raises(InputError, match=f"runs/atomic and again both are of egoexo4d_atomic and .* {ATOMIC}"):
         cells_of([an_atomic_run(), an_atomic_run(name="again")])
+    with pytest.raises(InputError, match=f"runs/a and runs/b both ran the recipe atomic .* {ATOMIC}; leave one out"):
+        cells_of([of_recipe("demo", "runs/a"), of_recipe("atomic", "runs/b")])
+
+
+def test_the_plan_has_every_label_with_its_recipe_its_root_and_what_is_missing() -> None:
+    empty = plan_of([])
+    assert [line.label for line in empty if line.label] == [*LABELS, *(figure.label for figure in FIGURES)]
+    assert {line.missing for line in empty if line.label in LABELS} == {"all"}
+    assert {line.root for line in empty} == {NOTHING, ""}
+    lines = {line.label: line for line in plan_of([of_recipe("demo", "runs/demo")])}
+    assert lines[ATOMIC][1:] == ("atomic", "runs/demo", "108 of 180", "Qwen zero-shot, Qwen tuned + LLM")
+    assert lines["motivation"].filled == "0 of 13", "the gain of none has no number"
+    assert lines["atomic_planning"].missing == CLOSED_PANEL
+    assert (lines["cem_vs_none"].root, lines["qualitative_open_vocab"].root) == (NOTHING, "runs/demo")
+
+
+def test_every_experiment_on_a_simulated_world_stands_for_one_that_a_label_takes() -> None:
+    taken = {recipe for table in LABELS.values() for recipe in table.recipes}
+    demos = {name for name in RECIPES if name.startswith("demo")} - {"demo_planners"}
+    assert (set(IN_SMALL), set(IN_SMALL.values())) == (demos, taken - {"vlm_sft", "vlm_zero_shot"} | {"atomic_latent"})
 
 
 def test_the_list_of_commands_names_a_recipe_for_all_that_can_be_filled_and_for_nothing_else() -> None:
@@ -228,7 +273,7 @@ def test_the_list_of_commands_names_a_recipe_for_all_that_can_be_filled_and_for_
     for label, (_, lacking, runs) in rows.items():
         assert bool(runs) == (lacking != "all of it"), label
     assert rows[GOAL_SEEN] == ["table", "", "`--recipe atomic --set predictor.twin_goal_dropout=0.5`"]
-    assert rows[ATOMIC] == ["table", "", "`--recipe atomic`; `--recipe vlm_sft`"]
+    assert rows[ATOMIC] == ["table", "", "`--recipe atomic`; `--recipe vlm_sft`; `--recipe vlm_zero_shot`"]
     assert all(table.recipes for table in LABELS.values() if table.cells is not None)
     typed = {name for _, _, runs in rows.values() for name in re.findall(r"--recipe (\w+)", runs)}
     assert typed <= set(RECIPES)

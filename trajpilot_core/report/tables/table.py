@@ -17,6 +17,8 @@ from trajpilot_core.report.tables.latex_text import latex_text
 
 NOTHING, NOT_BUILT = "not run", "not built"
 """Texts of an empty cell: it was not run, or nothing here computes it."""
+DASH = "–"
+"""Text of a cell that has no number by its definition."""
 TOO_FEW = "(too few takes)"
 PRINTED = re.compile(r"[+−-]?\d[\d.,]*†?( [%\[(].*)?")
 """A number and its interval or unit."""
@@ -133,7 +135,7 @@ class Table:
 def number(value: float, digits: int = 1, is_signed: bool = False) -> str:
     """Print a number with a true minus; one that rounds to zero has no sign, a number that is not finite is a dash."""
     if not math.isfinite(value):
-        return "–"
+        return DASH
     text = f"{value:{'+' if is_signed else ''}.{digits}f}"
     return text.replace("-", "−") if float(text) != 0 else f"{0:.{digits}f}"
 
@@ -159,7 +161,7 @@ def is_best(cell: Cell) -> bool:
 def is_number(cell: Cell) -> bool:
     """Return whether a cell fits in a column of numbers; empty cells do."""
     text = str(cell)
-    return isinstance(cell, Value) or text in ("", "–", NOTHING, NOT_BUILT) or PRINTED.fullmatch(text) is not None
+    return isinstance(cell, Value) or text in ("", DASH, NOTHING, NOT_BUILT) or PRINTED.fullmatch(text) is not None
 
 
 def _cells(tag: str, cells: Sequence[Cell], attributes: Sequence[Markup]) -> Markup:

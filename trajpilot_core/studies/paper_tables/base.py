@@ -21,12 +21,25 @@ from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.names import DAGGER, LEGEND
 from trajpilot_core.report.tables.results import Results, is_single_best
-from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING, Cell, Table, Value
+from trajpilot_core.report.tables.table import DASH, NOT_BUILT, NOTHING, Cell, Table, Value
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 DIGITS = 2
 JOINED = " / "
 """Between the numbers of one printed cell."""
+IN_SMALL: Mapping[str, str] = {
+    "demo": "atomic",
+    "demo_closed": "atomic_closed",
+    "demo_anticipation": "atomic_anticipation",
+    "demo_latent": "atomic_latent",
+    "demo_keystep": "keystep",
+    "demo_goalstep": "goalstep",
+    "demo_egoper": "egoper",
+    "demo_poses": "keystep_poses",
+    "demo_epic_kitchens": "epic_kitchens",
+    "demo_basketball": "basketball",
+}
+"""Recipe of a simulated world -> the experiment of the paper that it is."""
 
 
 class PaperCell(Record):
@@ -74,6 +87,14 @@ class PaperRun:
     """The last command on its root; None where that was not recorded."""
     evaluation: EvaluationConfig | None = None
     """Settings of the evaluation, with its plugins; None where there was none."""
+    is_last: bool = True
+    """Its evaluation is the current one of the root, so that `last` is about it."""
+
+    @property
+    def experiment(self) -> str:
+        """The experiment of the paper whose recipe the run had; empty where that is not known."""
+        recipe = self.last.recipe if self.last is not None and self.is_last else ""
+        return IN_SMALL.get(recipe, recipe)
 
 
 def of_a_sample(run: PaperRun) -> bool:
@@ -135,6 +156,16 @@ class PaperTable:
     """Experiments whose finished runs fill it; none where nothing does."""
     changes: tuple[str, ...] = ()
     """Settings that differ from the recipe, as `--set` reads them."""
+    void: tuple[tuple[str, str], ...] = ()
+    """(row, metric) of the places that have no number in the paper either."""
+
+    def rank(self, run: PaperRun) -> int:
+        """Return the place of a run among those that can fill a cell: that of its experiment in `recipes`, or the last.
+
+        The run with the lowest rank fills it.
+        """
+        known = run.experiment in self.recipes
+        return self.recipes.index(run.experiment) if known else len(self.recipes)
 
     def table(self, cells: Sequence[PaperCell]) -> Table:
         """Lay the cells out; cells of other labels only tell whether the runs are simulated."""
@@ -166,6 +197,8 @@ class PaperTable:
     def lacks(self, at: CellAddress) -> str:
         """Return the text of an empty cell."""
         row, _, _, metric = at
+        if (row, metric) in self.void:
+            return DASH
         known = not self.of_methods or (row in {one.id for one in METHODS} and metric in METRICS)
         known = known and (not self.stage or self.stage in STAGES) and (self.built is None or row in self.built)
         return NOTHING if self.cells is not None and known else NOT_BUILT

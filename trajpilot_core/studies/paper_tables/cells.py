@@ -6,6 +6,7 @@ A table of several benchmarks takes one run for each; benchmarks without a run h
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from typing import NamedTuple
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
@@ -24,7 +25,7 @@ from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs
-from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun
+from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun, PaperTable
 from trajpilot_core.studies.paper_tables.labels import LABELS
 
 RECIPE_HINT = "trajpilot run --recipe atomic, keystep, goalstep, egoper or atomic_closed"
@@ -57,6 +58,7 @@ def read_run(root: str) -> PaperRun:
         ),
         recall_run(side.folder.url),
         None if EVALUATION not in side.outputs else EvaluationConfig.model_validate(side.outputs[EVALUATION].config),
+        is_last="@" not in root,
     )
 
 
@@ -131,36 +133,55 @@ def _settings(side: Side) -> dict[str, float]:
     }
 
 
-def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
-    """Return every cell of the paper's tables that the runs fill.
+class Filled(NamedTuple):
+    """A cell and the run that fills it."""
+
+    run: PaperRun
+    cell: PaperCell
+
+
+def fill(runs: Sequence[PaperRun]) -> list[Filled]:
+    """Return every cell of the paper's tables that the runs fill, label by label.
+
+    Of several runs with a number for a cell, the one fills it whose recipe comes first in those of the label.
 
     Raises:
-        InputError: a run fills none, two runs fill the same one, or simulated and recorded runs are mixed.
+        InputError: a run fills none, two runs of one recipe have a number for one cell, or simulated and recorded runs
+            are mixed.
     """
     if len({run.is_simulated for run in runs}) > 1:
         kinds = ", ".join(f"{run.name} {'simulated' if run.is_simulated else 'recorded'}" for run in runs)
         raise InputError(
             f"simulated and recorded runs cannot share a table ({kinds}); write each kind to its own folder"
         )
-    filled: dict[tuple[str, CellAddress], PaperRun] = {}
-    cells: list[PaperCell] = []
+    tables = [table for table in LABELS.values() if table.cells is not None]
+    offered = {
+        table.label: [Filled(run, cell) for run in runs for cell in (table.cells(run) if table.cells else [])]
+        for table in tables
+    }
+    able = {one.run.name for some in offered.values() for one in some}
     for run in runs:
-        made = [cell for table in LABELS.values() if table.cells is not None for cell in table.cells(run)]
-        if not made:
+        if run.name not in able:
             raise InputError(
                 f"{run.name} is a run on {run.dataset} and fills no table of the paper; give roots of {RECIPE_HINT}"
             )
-        _claim(made, run, filled)
-        cells += made
-    return cells
+    return [one for table in tables for one in _chosen(table, offered[table.label])]
 
 
-def _claim(cells: Sequence[PaperCell], run: PaperRun, filled: dict[tuple[str, CellAddress], PaperRun]) -> None:
-    """Record which run fills each cell. Raises InputError if another run already does."""
-    for cell in cells:
-        at = (cell.table, (cell.row, cell.horizon, cell.dataset, cell.metric))
-        twin = filled.setdefault(at, run)
-        if twin is not run:
+def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
+    """Return the cells of `fill`."""
+    return [one.cell for one in fill(runs)]
+
+
+def _chosen(table: PaperTable, offered: Sequence[Filled]) -> list[Filled]:
+    """Return one of the numbers that are offered for each cell of a label."""
+    chosen: dict[CellAddress, Filled] = {}
+    for one in sorted(offered, key=lambda one: table.rank(one.run)):  # stable: in the order of the roots
+        cell = one.cell
+        first = chosen.setdefault((cell.row, cell.horizon, cell.dataset, cell.metric), one)
+        if first.run is not one.run and table.rank(first.run) == table.rank(one.run):
+            what = f"ran the recipe {one.run.experiment}" if one.run.experiment else f"are of {one.run.dataset}"
             raise InputError(
-                f"{twin.name} and {run.name} are both of {run.dataset}; a table has room for one, leave one out"
+                f"{first.run.name} and {one.run.name} both {what} and have a number for {table.label}; leave one out"
             )
+    return list(chosen.values())

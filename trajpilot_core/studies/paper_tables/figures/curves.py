@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 MARKS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "plus": "P", "cross": "X", "none": ""}
 PANEL_IN = (2.35, 2.3)
 """Width and height of a panel, inches."""
+NAME_IN = 1.5
+"""Width of a name in the legend, inches."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ def draw(
     panel_cells = [[cell for cell in cells_of_all if _is_of(cell, panel)] for panel in panels]
     if not any(panel_cells):
         return None
-    width, height = PANEL_IN
-    drawing = Drawing(figsize=(width * len(panels), height + 0.6), layout="constrained")
+    width, height = PANEL_IN[0] * max(2, len(panels)), PANEL_IN[1]
+    drawing = Drawing(figsize=(width, height + 0.6), layout="constrained")
     drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
     axes = drawing.subplots(1, len(panels), squeeze=False)[0]
     handles: dict[str, Any] = {}
@@ -63,7 +65,7 @@ def draw(
         made = _bars(axis, panel, cells) if panel.is_bars else _lines(axis, panel, cells)
         handles = made | handles if panel.is_bars else handles | made
     shown, names = list(handles.values()), list(handles)
-    drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=6, fontsize=7)
+    drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=int(width / NAME_IN), fontsize=7)
     return drawing, _said(caption, panels, panel_cells)
 
 

@@ -92,6 +92,7 @@ TABLES = (
         {metric: metric for metric in OPEN_METRICS},
         "atomic",
         "vlm_sft",
+        "vlm_zero_shot",
     ),
     per_horizon(
         ANTICIPATION,
@@ -99,6 +100,8 @@ TABLES = (
         GOAL_FREE_ROWS,
         FUTURE | FULL,
         "atomic_anticipation",
+        "vlm_sft",
+        "vlm_zero_shot",
     ),
     dropout(
         GOAL_SEEN,

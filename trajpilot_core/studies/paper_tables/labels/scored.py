@@ -223,6 +223,7 @@ CONDITIONS_TABLE = PaperTable(
     cells=of_conditions,
     of_methods=False,
     stage="latent_plans",
+    void=(("none", "gain_over_none"),),
     note="Pairs of test takes; the epoch is chosen on dev. Layer-normalised latents, mean over components.",
     recipes=("atomic_latent",),
 )
