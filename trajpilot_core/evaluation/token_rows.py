@@ -18,9 +18,9 @@ from trajpilot_core.data.action_events import ActionEvents
 from trajpilot_core.data.events import BEFORE, DURING
 from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.metrics.epic_kitchens import ActionPart
-from trajpilot_core.models.action_token import ActionPredictor, TokenProbe
+from trajpilot_core.models.action_token import TokenProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.events import EventChain, latents_of
+from trajpilot_core.retrieval.events import EventChain, EventPredictor, latents_of
 from trajpilot_core.training.event_scorer import Scored, action_target, scored
 from trajpilot_core.training.fit_probe import answers
 from trajpilot_core.training.scorer_fit import ScorerDecision
@@ -101,7 +101,7 @@ def shuffled(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
     return no_traj(maker, events, other)
 
 
-def predicted(model: ActionPredictor, events: ActionEvents, rows: Tensor, latents_n2E: Tensor) -> Tensor:
+def predicted(model: EventPredictor, events: ActionEvents, rows: Tensor, latents_n2E: Tensor) -> Tensor:
     """Return (n, E) predictions, a few clips at a time."""
     parts = [
         model(events.context[rows[at]], latents_n2E[at])

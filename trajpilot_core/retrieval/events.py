@@ -4,7 +4,7 @@ Shapes: N events, n bank, B queries, K candidates, E text width, D feature width
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from trajpilot_core.models.action_token import ActionPredictor
 from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.outcome import OutcomePredictor
 
+EventPredictor: TypeAlias = OutcomePredictor | ActionPredictor
 QUERIES_AT_ONCE = 1024
 """Queries whose cosines with the whole bank are in memory together."""
 
@@ -25,9 +26,9 @@ class EventChain:
     """The frozen models of one chain and seed, and its bank."""
 
     e_tau: TrajectoryEncoder
-    traj: OutcomePredictor | ActionPredictor
-    no_traj: OutcomePredictor | ActionPredictor
-    endpoint_traj: OutcomePredictor | ActionPredictor | None
+    traj: EventPredictor
+    no_traj: EventPredictor
+    endpoint_traj: EventPredictor | None
     """Only the final chain of shots has it."""
     bank: Tensor
     """(n,) long: the fitted events that have head motion, which is what is retrieved."""

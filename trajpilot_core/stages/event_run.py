@@ -21,10 +21,8 @@ from trajpilot_core.data.planning import rows_of_takes
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.models.action_token import ActionPredictor
-from trajpilot_core.models.outcome import OutcomePredictor
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.retrieval.events import EventChain, latents_of
+from trajpilot_core.retrieval.events import EventChain, EventPredictor, latents_of
 from trajpilot_core.stages.trained import Trainings, variants_by_chain
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.event_scorer import Target, fit_event_scorer
@@ -58,7 +56,7 @@ class EventRun(ABC, Generic[E, T]):
         """Return the tensors of the trainings of a chain and seed."""
 
     @abstractmethod
-    def new_predictor(self, task: T) -> OutcomePredictor | ActionPredictor:
+    def new_predictor(self, task: T) -> EventPredictor:
         """Build a predictor for a task."""
 
     @abstractmethod
