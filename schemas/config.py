@@ -86,8 +86,9 @@ class IngestConfig(Record):
     """Shortest plan, Start and Goal included. Source: paper, 3.1."""
     max_horizon: int = Field(8, le=16)
     """Longest plan. Source: paper, 3.1."""
-    interval_cap_s: float | None = Field(2.0, gt=0)
-    """A segment extends at most this far to either side of its time point, seconds (D 45); None: no cap."""
+    interval_cap_s: float | None = Field(None, gt=0)
+    """A segment extends at most this far to either side of its time point, seconds; None, as in the paper: to the
+    midpoints between neighbours, or over the whole annotated segment (D 45)."""
     central_share: float = Field(1.0, gt=0, le=1)
     """Keep only this central share of each interval (D 44)."""
     min_segment_s: float = Field(0.2, ge=0)

@@ -68,7 +68,7 @@ def epic_kitchens() -> PipelineConfig:
     seen = base.ingest.epic_kitchens.replace(context="vjepa2_frames")
     return of_tokens(
         base.replace(
-            ingest=base.ingest.replace(epic_kitchens=seen, interval_cap_s=None),
+            ingest=base.ingest.replace(epic_kitchens=seen),
             features=base.features.replace(model="vit_giant", n_frames=32, tokens="temporal", ahead_tubelets=4),
             probe=base.probe.replace(tokens="temporal"),
         )
@@ -83,6 +83,7 @@ def basketball() -> PipelineConfig:
     base = atomic()
     return base.replace(
         ingest=base.ingest.replace(corpus="egoexo4d_basketball"),
+        features=base.features.replace(tokens="temporal"),  # for the probe; the predictors read their mean
         scorer=base.scorer.replace(candidates=32, prefetch=48),
     )
 
@@ -163,7 +164,6 @@ def _closed(corpus: CorpusName, bridge_weight: float, decoding: ClosedDecodingCo
     """
     base = _from_video(corpus)
     return base.replace(
-        ingest=base.ingest.replace(interval_cap_s=None),
         text_bank=base.text_bank.replace(descriptions="template"),
         predictor=base.predictor.replace(head="classes", bridge_weight=bridge_weight, twin_goal_dropout=GOAL_DROPOUT),
         scorer=base.scorer.replace(candidates=5, prefetch=8, decoding=decoding),

@@ -36,7 +36,7 @@ def small() -> PipelineConfig:
     predicted = TrainConfig(epochs=25, patience=10, batch=64, lr=1e-3)
     scored = TrainConfig(epochs=12, patience=4, batch=256, lr=1e-3)
     return base.replace(
-        ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv"),
+        ingest=base.ingest.replace(video="full", paraphrase_table="annotations/paraphrases.csv", interval_cap_s=2.0),
         features=base.features.replace(model="tiny", size_px=128, batch=16, resize="swscale"),
         text_bank=base.text_bank.replace(encoder="bag_of_words", bag_width=128),
         alignment=base.alignment.replace(
@@ -177,7 +177,7 @@ def demo_basketball() -> PipelineConfig:
     aligned = base.alignment.train.replace(epochs=10)
     return base.replace(
         ingest=base.ingest.replace(corpus="egoexo4d_basketball", paraphrase_table=None, dev_min=12),
-        features=base.features.replace(n_frames=4, size_px=64),
+        features=base.features.replace(n_frames=4, size_px=64, tokens="temporal"),
         alignment=base.alignment.replace(width=128, hidden=256, folds=3, seeds=(0, 1, 2), train=aligned),
         predictor=base.predictor.replace(width=64, hidden=128, dropout=0.1),
         scorer=base.scorer.replace(candidates=16, prefetch=32, width=32),

@@ -101,7 +101,7 @@ def shown(ran: Ran, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]
 
 def test_the_run_says_what_it_is_and_its_page_shows_every_stage_with_its_artifacts(shown: Shown) -> None:
     run = shown.run()
-    assert run["name"] == f"full-pipeline · soak · {shown.root.name}"
+    assert run["name"] == f"full-pipeline · soak · {shown.root}"
     shown.page.open(f"{shown.url}/flow-runs/flow-run/{run['id']}", run["name"], LIMIT_S)
     text = shown.page.wait(lambda text: all(s in text for s in STAGES), "the log names no stage", LIMIT_S)
     shown.page.photograph(KEPT / "flow-run.png")

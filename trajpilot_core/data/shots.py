@@ -1,6 +1,6 @@
 """The shots of a run as tensors: the segment before each one, and its outcome.
 
-Shapes: N shots, C tokens per feature, D feature width. Source: docs/decisions/outcome.md.
+Shapes: N shots, T tokens per feature, D feature width. Source: docs/decisions/outcome.md.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,18 @@ PAIR = 2
 
 @dataclass(frozen=True)
 class Shots(Events):
-    """N shots in order of their ids. Rows may read `context` and `motions`, if they declare it, but no later field."""
+    """N shots in order of their ids. `context` is (N, 1, D): the mean of the tokens.
 
+    Rows may read `tokens`, `context` and `motions`, if they declare it, but no later field.
+    """
+
+    tokens: Tensor
+    """(N, T, D) float16, raw: features of the segment before the shot, input of the probe."""
     ids: tuple[str, ...]
     made: Tensor
     """(N,) bool, the outcome. Rows may read it for retrieved training shots only."""
     shot: Tensor
-    """(N, C, D) float16: features of the shot itself."""
+    """(N, T, D) float16: features of the shot itself."""
     seconds: Tensor
     """(N, 2) float32, durations of both segments."""
     labels: Tensor
@@ -77,9 +82,10 @@ def load_shots(inputs: Inputs) -> tuple[Shots, list[Reject]]:
         split=windows.split,
         take_split=data.take_split,
         fold=data.fold,
-        context=data.features[before],
+        context=data.features[before].float().mean(1, keepdim=True).half(),
         motions=data.motions[windows.segments],
         has_motion=torch.ones(len(at), PAIR, dtype=torch.bool),
+        tokens=data.features[before],
         ids=tuple(event for event, _, _ in outcomes),
         made=torch.tensor([outcome == "made" for _, outcome, _ in outcomes]),
         shot=data.features[at],

@@ -77,7 +77,7 @@ def no_traj(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
 @torch.no_grad()
 def attentive_probe(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots | None:
     """Answer shots `rows`, shape (n,), by the tokens of the pixels before them, no predictor; None without tokens."""
-    return None if models.probe is None else SaidOfShots(p_made(models.probe(shots.context[rows])))
+    return None if models.probe is None else SaidOfShots(p_made(models.probe(shots.tokens[rows])))
 
 
 @torch.no_grad()
@@ -188,14 +188,15 @@ def hidden(shots: Shots, rows: Tensor, sees: ShotSight) -> Shots:
     changed = {name: getattr(shots, name).clone() for name in ("shot", "seconds", "labels", "evidence", "motions")}
     for name in ("shot", "seconds", "labels", "evidence"):
         changed[name][rows] = getattr(shots, name)[other]
-    made, context = shots.made.clone(), shots.context.clone()
+    made = shots.made.clone()
     made[rows] = ~made[rows]
     parts = {"nothing": (0, 1), "context": (0, 1), "context_motion": (1,), "shot_motion": ()}[sees]
     for part in parts:
         changed["motions"][rows, part] = shots.motions[other, part]
-    if sees == "nothing":
-        context[rows] = shots.context[other]
-    return replace(shots, **changed, made=made, context=context)
+    for name in ("tokens", "context") if sees == "nothing" else ():
+        changed[name] = getattr(shots, name).clone()
+        changed[name][rows] = getattr(shots, name)[other]
+    return replace(shots, **changed, made=made)
 
 
 def check_sight(methods: Sequence[ShotMethod], models: OutcomeModels, shots: Shots, rows: Tensor) -> None:

@@ -34,9 +34,10 @@ class ShotRun(EventRun[Shots, OutcomeTask]):
         return variants_of(chain)
 
     def task(self, chain: Chain, seed: int) -> OutcomeTask:
-        """Return the tensors of one chain and seed: contexts, the latents of its E_tau, the shots of its takes."""
+        """Return the tensors of one chain and seed: features, the latents of its E_tau, the shots of its takes."""
         shots = self.events
-        return OutcomeTask(shots.context, self.latents(chain, seed), self.fitted(chain), shots.rows(DEV), shots.made)
+        own = self.latents(chain, seed), self.fitted(chain), shots.rows(DEV)
+        return OutcomeTask(shots.context, *own, shots.tokens, shots.made)
 
     def new_predictor(self, task: OutcomeTask) -> OutcomePredictor:
         """Build a predictor."""

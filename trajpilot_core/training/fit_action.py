@@ -50,7 +50,7 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
 def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPredictor:
     """Build a model from the global random state, with the feature scale of the fitted takes."""
     model = ActionPredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
-    task.standardise(model.backbone)
+    task.standardise(model.backbone, task.context)
     return model
 
 

@@ -41,9 +41,10 @@ class EventTask(Task):
         tokens, width = self.context.shape[1:]
         return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, net))
 
-    def standardise(self, module: nn.Module) -> None:
-        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of the fitted takes."""
-        mean, scale = feature_scales(self.context[self.fit])
+    def standardise(self, module: nn.Module, raw_NCD: Tensor) -> None:
+        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of its raw input, fitted takes
+        only."""
+        mean, scale = feature_scales(raw_NCD[self.fit])
         for name, value in (("feature_mean", mean), ("feature_scale", scale)):
             module.get_buffer(name).copy_(value)
 

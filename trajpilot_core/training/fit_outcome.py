@@ -26,8 +26,10 @@ PROBE = "probe"
 class OutcomeTask(EventTask):
     """Shots, with their outcomes."""
 
-    SHARED: ClassVar[tuple[str, ...]] = ("context", "made")
+    SHARED: ClassVar[tuple[str, ...]] = ("context", "tokens", "made")
 
+    tokens: Tensor
+    """(N, T, D) float16, raw, for the probe."""
     made: Tensor
     """(N,) bool."""
 
@@ -43,10 +45,11 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
 
     def logits(rows: Tensor, *, is_step: bool) -> Tensor:
         """Return (B, 2) logits; a training step has dropout of trajectories (D 13)."""
-        inputs: tuple[Tensor, ...] = (task.context[rows],)
-        if job.variant != PROBE:
-            inputs += (task.dropped(rows, job.variant, cfg.net) if is_step else task.given(rows, job.variant),)
-        logits_B2: Tensor = model(*inputs)
+        if job.variant == PROBE:
+            logits_B2: Tensor = model(task.tokens[rows])
+            return logits_B2
+        latents_B2E = task.dropped(rows, job.variant, cfg.net) if is_step else task.given(rows, job.variant)
+        logits_B2 = model(task.context[rows], latents_B2E)
         return logits_B2
 
     def loss(rows: Tensor) -> Tensor:
@@ -61,12 +64,12 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
 def new_outcome_predictor(task: OutcomeTask, cfg: OutcomeConfig) -> OutcomePredictor:
     """Build a model from the global random state, with the feature scale of the fitted takes."""
     model = OutcomePredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
-    task.standardise(model.backbone)
+    task.standardise(model.backbone, task.context)
     return model
 
 
 def new_shot_probe(task: OutcomeTask, cfg: OutcomeConfig) -> ShotProbe:
     """Build a probe from the global random state, with the feature scale of the fitted takes."""
-    model = ShotProbe(cfg, task.context.shape[2])
-    task.standardise(model)
+    model = ShotProbe(cfg, task.tokens.shape[2])
+    task.standardise(model, task.tokens)
     return model

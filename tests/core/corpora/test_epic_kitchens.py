@@ -62,11 +62,11 @@ def test_what_is_seen_ends_one_second_before_the_action_and_is_cut_at_the_start_
 
 
 def test_a_window_that_the_interval_cap_would_move_is_an_error(tmp_path: Path) -> None:
-    root = epic(tmp_path, ROWS, [])
-    assert read(root, settings("epic_kitchens", observed_s=4.0))
+    root, longer = epic(tmp_path, ROWS, []), settings("epic_kitchens", observed_s=6.0)
+    assert read(root, settings("epic_kitchens", observed_s=4.0).replace(interval_cap_s=2.0))
     with pytest.raises(InputError, match=r"set ingest\.interval_cap_s to null"):
-        read(root, settings("epic_kitchens", observed_s=6.0))
-    assert read(root, settings("epic_kitchens", observed_s=6.0).replace(interval_cap_s=None))
+        read(root, longer.replace(interval_cap_s=2.0))
+    assert read(root, longer)
 
 
 def test_ingest_cuts_no_interval_that_reaches_the_action(tmp_path: Path) -> None:

@@ -51,15 +51,15 @@ def test_a_shot_is_read_with_what_was_seen_before_it_and_what_happened() -> None
     assert rejects == []
     assert {TRAIN, DEV, TEST} == set(shots.split.tolist())
     row_of = {one: row for row, one in enumerate(data.segment_ids)}
-    for window, made, context, pixels in zip(
+    for window, made, tokens, pixels in zip(
         sorted(memory.table("windows").to_pylist(), key=lambda one: one["window_id"]),
         shots.made.tolist(),
-        shots.context,
+        shots.tokens,
         shots.shot,
         strict=True,
     ):
         before, at = (row_of[one] for one in window["segment_ids"])
-        assert context.equal(data.features[before])
+        assert tokens.equal(data.features[before])
         assert pixels.equal(data.features[at])
         detail = next(
             one for one in memory.table("details").to_pylist() if one["segment_id"] == window["segment_ids"][1]

@@ -139,7 +139,7 @@ def test_a_probe_uses_a_token_before_the_shot_and_sees_nothing_else(name: str, t
         check_sight([dataclasses.replace(probe, sees="nothing")], models, shots, shots.rows(TEST))
 
     def of_the_shot(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> SaidOfShots | None:
-        return probe.answer(models, dataclasses.replace(shots, context=shots.shot), rows)
+        return probe.answer(models, dataclasses.replace(shots, tokens=shots.shot), rows)
 
     with pytest.raises(LeakError, match="sees 'context'"):
         check_sight([dataclasses.replace(probe, answer=of_the_shot)], models, shots, shots.rows(TEST))

@@ -143,14 +143,20 @@ def scores(rows: list[tuple[str, int | None, float]], **where: object) -> pa.Tab
     return pa.Table.from_pylist([one | {"high": float("inf"), "n_takes": 7} | where for one in held])
 
 
+PAPERS_SPACE = {"subset": "overall", "space": "trained_pairs"}
+
+
 def test_a_stage_of_its_own_fills_its_label_by_the_mean_over_its_seeds() -> None:
     run = replace(an_atomic_run(name="shots"), dataset="egoexo4d_basketball", results=results_of([], []))
     held = {
         ("outcome", "shot_scores"): scores([("no_traj", 0, 1.0), ("no_traj", None, 5.0), ("scorer", 0, 4.0)]),
-        ("action_token", "token_scores"): scores(
-            [("visual", 0, 1.0), ("visual", 1, 3.0), ("no_traj", 0, 4.0)], subset="overall", space="challenge"
+        ("action_token", "token_scores"): pa.concat_tables(
+            [
+                scores([("visual", 0, 1.0), ("visual", 1, 3.0), ("no_traj", 0, 4.0)], **PAPERS_SPACE),
+                scores([("visual", 0, 0.5)], subset="overall", space="challenge"),
+            ]
         ),
-        ("probe", "probe_scores"): scores([("probe", 0, 9.0)], subset="overall", space="challenge"),
+        ("probe", "probe_scores"): scores([("probe", 0, 9.0)], **PAPERS_SPACE),
         ("pose_sources", "pose_scores"): scores([("aria -> aria", None, 9.0)], against="other"),
     }
     made = cells_of([replace(run, read=lambda *at: held.get(at))])
@@ -159,6 +165,7 @@ def test_a_stage_of_its_own_fills_its_label_by_the_mean_over_its_seeds() -> None
     assert found["basketball_shot_outcome", "scorer", "accuracy"] == (4.0, 3.0, None)
     assert found["ek100", "visual_only_probe", "action_accuracy"] == (2.0, None, None), "two seeds have no interval"
     assert found["ek100", "no_traj", "action_R@5"] == (4.0, 3.0, None)
+    assert found["ek100", "challenge visual_only_probe", "action_R@5"][0] == 0.5, "next to the space of the paper"
     assert not any(label == POSE_SCORES.label for label, _, _ in found), "differences are no cells"
 
 

@@ -33,7 +33,7 @@ def shots(n_fit: int, n_dev: int, *, is_clear: bool) -> OutcomeTask:
             torch.nn.functional.normalize(latents + sign * units(EMBED), dim=-1),
         )
     rows = torch.arange(n)
-    return OutcomeTask(context.half(), latents, rows[:n_fit], rows[n_fit:], made)
+    return OutcomeTask(context.half(), latents, rows[:n_fit], rows[n_fit:], context.half().clone(), made)
 
 
 def accuracies(
@@ -56,7 +56,7 @@ def test_a_network_memorises_64_shots_that_teach_nothing_about_others(variant: s
 def test_a_network_of_permuted_inputs_falls_to_the_majority(variant: str, tmp_path: Path) -> None:
     task = shots(200, 200, is_clear=True)
     order = torch.randperm(400, generator=drawn(3))
-    permuted = replace(task, context=task.context[order], latents=task.latents[order])
+    permuted = replace(task, context=task.context[order], tokens=task.tokens[order], latents=task.latents[order])
     clear, shuffled = (accuracies(of, variant, tmp_path / name, FEW)[1] for name, of in (("a", task), ("b", permuted)))
     made = task.made[task.dev].double().mean().item()
     floor = max(made, 1 - made)

@@ -132,7 +132,8 @@ def event_tensors() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 def outcome(variant: str) -> Callable[[Path], Fitted]:
     config = shots_fixture.CFG.replace(train=SHORT)
-    task = fit_outcome.OutcomeTask(*event_tensors(), torch.arange(EVENTS) % 2 == 0)
+    seen, *other = event_tensors()
+    task = fit_outcome.OutcomeTask(seen, *other, seen.clone(), torch.arange(EVENTS) % 2 == 0)
     return lambda folder: from_task(folder, variant, config, fit_outcome.train_shot_model, task)
 
 
