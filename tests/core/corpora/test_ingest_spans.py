@@ -29,7 +29,7 @@ from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.errors import NotBuiltError
 
 DURATION_S = 12.0
-SPANS = IngestConfig(corpus="goalstep", dev_min=1)
+SPANS = IngestConfig(corpus="goalstep", dev_min=1, interval_cap_s=2.0)
 times = st.floats(0, 15, width=32) | st.sampled_from([0.0, 3.0, DURATION_S])
 
 
