@@ -186,13 +186,15 @@ def run_stage(way: str, stage: str, config: PipelineConfig, root: Path, sizes: S
     options = RunOptions(root=str(root), data_root=str(folder), device="cpu", workers=workers, force=(stage,))
     request, answer, log = (folder / f"{stage}.{kind}" for kind in ("request.json", "answer.json", "log"))
     settings = {"config": config.model_dump(mode="json"), "options": options.model_dump(mode="json")}
-    request.write_text(json.dumps({"stage": stage, "sizes": astuple(sizes), "answer": str(answer), **settings}))
+    request.write_text(
+        json.dumps({"stage": stage, "sizes": astuple(sizes), "answer": str(answer), **settings}), encoding="utf-8"
+    )
     with log.open("w") as output:
         command = [sys.executable, __file__, "--child", str(request)]
         child = subprocess.run(command, cwd=CHECKOUT, stdout=output, stderr=subprocess.STDOUT, check=False)
     if child.returncode:
-        raise StageFailed(f"{way}/{stage} ended with {child.returncode}: {log.read_text()[-2000:]}")
-    measured = Measured(way=way, stage=stage, **json.loads(answer.read_text()))
+        raise StageFailed(f"{way}/{stage} ended with {child.returncode}: {log.read_text(encoding='utf-8')[-2000:]}")
+    measured = Measured(way=way, stage=stage, **json.loads(answer.read_text(encoding="utf-8")))
     print(json.dumps(asdict(measured)), file=sys.stderr, flush=True)
     return measured
 
@@ -205,7 +207,7 @@ def cpu_s() -> float:
 
 def as_child(request: Path) -> None:
     """Run the stage of a request and write its cost."""
-    job = json.loads(request.read_text())
+    job = json.loads(request.read_text(encoding="utf-8"))
     config, options = PipelineConfig.model_validate(job["config"]), RunOptions.model_validate(job["options"])
     stages = planted(stages_of(config), Sizes(*job["sizes"]))
     imported_s, began = cpu_s(), time.monotonic()
@@ -215,7 +217,7 @@ def as_child(request: Path) -> None:
     assert note is not None
     peaks = {"peak_bytes": note[1].memory_bytes or 0, "disk_bytes": note[1].disk_bytes}
     took = {name: round(value, 2) for name, value in spent.items()} | peaks | {"rows": outcome.n_out}
-    Path(job["answer"]).write_text(json.dumps(took))
+    Path(job["answer"]).write_text(json.dumps(took), encoding="utf-8")
 
 
 def rehearse(config: PipelineConfig, sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
@@ -278,7 +280,7 @@ def main() -> None:
     print(table(measured))
     if options.json:
         figures = {"recipe": options.recipe, "sizes": asdict(sizes), "measured": [asdict(stage) for stage in measured]}
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 def planted(stages: Mapping[str, AnyStage], sizes: Sizes) -> dict[str, AnyStage]:

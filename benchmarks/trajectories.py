@@ -80,7 +80,7 @@ def knots(path: Path) -> np.ndarray:
 
 def memory_mb(field: str) -> float:
     """Return this process's resident memory, MB: `VmRSS` is now, `VmHWM` the peak so far."""
-    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith(field))
+    line = next(x for x in Path("/proc/self/status").read_text(encoding="utf-8").splitlines() if x.startswith(field))
     return int(line.split()[1]) / 1024
 
 

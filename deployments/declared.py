@@ -50,7 +50,7 @@ AskedRun = Annotated[RunOptions, StageChoices]
 
 def prefect_file(path: Path = FILE, stages: Mapping[str, AnyStage] = EVERY_STAGE) -> dict[str, Any]:
     """Return the Prefect file with a deployment for each stage and its groups; those it already lists are unchanged."""
-    whole: dict[str, Any] = yaml.safe_load(path.read_text())
+    whole: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     present = {item["name"] for item in whole["deployments"]}
     wanted = [item for stage in stages.values() for item in deployments_of(stage, whole["definitions"]["job"])]
     return {**whole, "deployments": whole["deployments"] + [item for item in wanted if item["name"] not in present]}

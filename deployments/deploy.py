@@ -67,7 +67,9 @@ def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
     if kind == "process":
         template = ProcessWorker.get_default_base_job_template()
     else:
-        template = json.loads((TEMPLATES / f"{kind}-{name.removeprefix('trajpilot-')}.json").read_text())
+        template = json.loads(
+            (TEMPLATES / f"{kind}-{name.removeprefix('trajpilot-')}.json").read_text(encoding="utf-8")
+        )
     try:
         present = client.read_work_pool(name)
     except ObjectNotFound:
@@ -86,7 +88,7 @@ def declare(place: dict[str, str]) -> None:
     environment = deploying_environment(CHECKOUT, place, pools_by_recipe(recipe(place["recipe"])))
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prefect.yaml"
-        file.write_text(json.dumps(prefect_file(), indent=1))
+        file.write_text(json.dumps(prefect_file(), indent=1), encoding="utf-8")
         command = [sys.executable, "-m", "deployments.declared", "--no-prompt", "deploy", "--all"]
         command += ["--prefect-file", str(file)]
         done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)

@@ -1,5 +1,6 @@
 """The Prefect server that a run starts for itself: on 127.0.0.1, behind its own login. Neither outlives the other."""
 
+import os
 import secrets
 import socket
 import subprocess
@@ -22,7 +23,7 @@ TRIES = 3
 """Another process may take a free port before the server binds it."""
 LOOK_EVERY_S = 0.2
 DRAIN_S = 10.0
-LOG = "server.log"
+LOG, DATABASE = "server.log", "prefect.db"
 
 
 @contextmanager
@@ -74,8 +75,9 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start the server and wait until it answers; return its process and the address of its API.
 
     Raises:
-        InputError: it exits at once, or does not answer in time.
+        InputError: it exits at once, or does not answer in time; its database cannot be written.
     """
+    open_database(home)
     for _ in range(TRIES):
         port = free_port()
         with (home / LOG).open("wb") as log:
@@ -92,6 +94,22 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
         f"the Prefect server of this run did not start in {TRIES} tries; see {home / LOG}. To use a server of your "
         "own instead, set PREFECT_API_URL"
     )
+
+
+def open_database(home: Path) -> None:
+    """Create the database file if there is none: SQLite would not let a group write it, whatever the umask allows.
+
+    Raises:
+        InputError: it cannot be written, as when another user made it.
+    """
+    path = home / DATABASE
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+    except PermissionError as error:
+        raise InputError(
+            f"{path} cannot be written. Two users who share a root need a common group, umask 002, and once "
+            "`chmod -R g+w` on what is there; or choose another --root, or set PREFECT_API_URL to a server of your own"
+        ) from error
 
 
 def free_port() -> int:

@@ -179,6 +179,19 @@ def test_the_rule_against_pickles_and_code_leaves_the_innocent_alone() -> None:
     assert [text for text in INNOCENT if banned(ast.parse(text))] == []
 
 
+def encoded_by_chance(tree: ast.AST) -> list[str]:
+    """Calls that read or write text in whatever encoding the user's locale has."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    texts = [call for call in calls if call.func.attr in ("read_text", "write_text")]  # type: ignore[attr-defined]
+    return [f"line {call.lineno}" for call in texts if "encoding" not in {word.arg for word in call.keywords}]
+
+
+def test_every_text_is_read_and_written_as_utf_8_in_every_locale() -> None:
+    """Seen before: under LC_ALL=C without UTF-8 mode, the report could not read its own style sheet."""
+    assert {str(p.relative_to(ROOT)): calls for p in FILES_THAT_RUN if (calls := encoded_by_chance(tree_of(p)))} == {}
+    assert encoded_by_chance(ast.parse("a.read_text()\nb.write_text(x, encoding='utf-8')")) == ["line 1"]
+
+
 def prefect_switches(tree: ast.AST) -> list[str]:
     """Flows and tasks that do not say that they keep no result; `with_options` may not say that it does."""
     found = []

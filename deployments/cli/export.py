@@ -113,9 +113,9 @@ def paper(
     runs = [read_run(address) for address in root]
     with plugins_listed(runs):
         if plan:
-            from trajpilot_core.studies.paper_tables.plan import PlanLine, plan_of
+            from trajpilot_core.studies.paper_tables.plan import COLUMNS, plan_of
 
-            show(Console(), PlanLine._fields, plan_of(runs), "The paper's labels and the runs that fill them")
+            show(Console(), COLUMNS, plan_of(runs), "The paper's labels and the runs that fill them")
             return
         cells = cells_of(runs)
         made = write_tables(cells, out)

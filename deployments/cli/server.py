@@ -27,6 +27,7 @@ def ui(
     Set PREFECT_SERVER_API_AUTH_STRING=name:password for a fixed login. The artifact report-summary of a run links to
     its report.
     """
+    from deployments.embedded import open_database
     from deployments.settings import ui_environment, wanted_login
     from deployments.tethered import SERVER, launch, stop
 
@@ -35,6 +36,7 @@ def ui(
         raise InputError(
             f"{home} does not exist: there was no run under {root}; give the --root of a run{roots_below(root)}"
         )
+    open_database(home)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the server: a recently closed port is free
         try:

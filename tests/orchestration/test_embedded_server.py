@@ -17,6 +17,7 @@ from deployments.recipes.simulated import soak
 from schemas.config import RunOptions
 from schemas.world import soak_world
 from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -68,6 +69,27 @@ def test_the_end_of_a_server_is_reported_while_its_run_goes_on_and_not_after(tmp
     is_over.set()
     watch(server, is_over, tmp_path / "server.log", said.append)
     assert len(said) == 1
+
+
+def test_the_database_can_be_shared_as_far_as_the_umask_goes_and_one_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen before: SQLite withheld the group's write, and a second user read that the server did not start."""
+    from deployments.embedded import DATABASE, open_database
+
+    kept = os.umask(0o002)
+    try:
+        open_database(tmp_path)
+    finally:
+        os.umask(kept)
+    assert (tmp_path / DATABASE).stat().st_mode & 0o777 == 0o664
+
+    def refused(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("os.open", refused)
+    with pytest.raises(InputError, match=rf"{DATABASE} cannot be written. Two users .* umask 002"):
+        open_database(tmp_path)
 
 
 def test_the_last_sentence_comes_after_the_progress_bars_gave_the_terminal_back(

@@ -138,7 +138,7 @@ def allocated_bytes(folder: Path) -> int:
 def _write(path: Path, content: memoryview, place: Place) -> None:
     """Write and sync a part's rows; the file gets its final size, with holes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         if os.fstat(handle).st_size != place.total * place.row_bytes:
             os.ftruncate(handle, place.total * place.row_bytes)

@@ -67,7 +67,7 @@ def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]
         declared: requirements such as `numpy>=2.0`; None: those of the checkout, or of the installed project.
     """
     if declared is None and PYPROJECT.exists():
-        declared = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
+        declared = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["dependencies"]
     try:
         wanted = [Requirement(text) for text in declared or metadata.requires(PROJECT) or []]
     except metadata.PackageNotFoundError:

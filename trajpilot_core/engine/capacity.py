@@ -33,7 +33,7 @@ def usable_cores(limits: Path = LIMITS) -> int:
 
 def usable_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int:
     """Return the bytes of memory that are free, or the limit of the container (cgroup v2) where that is less."""
-    lines = [line.split() for line in listing.read_text().splitlines()] if listing.exists() else []
+    lines = [line.split() for line in listing.read_text(encoding="utf-8").splitlines()] if listing.exists() else []
     free = next((int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"), UNKNOWN_MEMORY)
     limit = _words(limits / "memory.max")
     return min(free, int(limit[0])) if limit and limit[0].isdigit() else free
@@ -54,4 +54,4 @@ def free_memory(listing: Path = LISTING, limits: Path = LIMITS) -> int | None:
 
 
 def _words(path: Path) -> list[str]:
-    return path.read_text().split() if path.is_file() else []
+    return path.read_text(encoding="utf-8").split() if path.is_file() else []

@@ -137,7 +137,7 @@ def cpu_flags() -> frozenset[str]:
     listing = Path("/proc/cpuinfo")
     if not listing.exists():
         return frozenset()
-    lines = (line for line in listing.read_text().splitlines() if line.startswith("flags"))
+    lines = (line for line in listing.read_text(encoding="utf-8").splitlines() if line.startswith("flags"))
     return frozenset(next(lines, "").split(":")[-1].split())
 
 

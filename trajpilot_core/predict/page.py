@@ -142,7 +142,8 @@ def render(plan: Plan, scene: Scene) -> bytes:
         "plan.html.j2",
         "report.js",
         package="trajpilot_core.predict",
-        style=answer_rules() + resources.files("trajpilot_core.predict").joinpath("templates/plan.css").read_text(),
+        style=answer_rules()
+        + resources.files("trajpilot_core.predict").joinpath("templates/plan.css").read_text(encoding="utf-8"),
         plan=plan,
         scene=scene,
         rows={one.id: one for one in METHODS},

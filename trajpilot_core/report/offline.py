@@ -25,7 +25,7 @@ REPORT = "trajpilot_core.report"
 def render_offline(template: str, script: str, *, package: str = REPORT, style: str = "", **context: object) -> bytes:
     """Render a page; every text of the data is escaped, and only its own script may run."""
     files = resources.files(REPORT).joinpath("templates")
-    code = files.joinpath(script).read_text()
+    code = files.joinpath(script).read_text(encoding="utf-8")
     environment = Environment(
         loader=PackageLoader(package, "templates"),
         autoescape=True,
@@ -35,7 +35,7 @@ def render_offline(template: str, script: str, *, package: str = REPORT, style: 
     )
     text = environment.get_template(template).render(
         policy=policy(code),
-        style=Markup(files.joinpath("report.css").read_text() + page_rules() + style),
+        style=Markup(files.joinpath("report.css").read_text(encoding="utf-8") + page_rules() + style),
         script=Markup(code),
         **context,
     )

@@ -205,7 +205,7 @@ def asked_again(folder: Path, message: str) -> OSError:
     """
     probe = folder / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
     try:
-        handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        handle = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             os.write(handle, bytes(PROBE_BYTES))
             os.fsync(handle)
@@ -232,7 +232,7 @@ def advice(error: OSError) -> str:
 def _write_temporary(target: Path, content: bytes) -> Path:
     _make_folder(target.parent)
     temporary = target.parent / f"{TEMPORARY}{os.getpid()}-{secrets.token_hex(8)}"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         view = memoryview(content)
         while view:

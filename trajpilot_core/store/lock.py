@@ -6,6 +6,7 @@ import fcntl
 import logging
 import os
 import platform
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ LOG_EVERY_S = 600.0
 """How often a waiting process logs that it waits."""
 SIGN_S = 2.0
 """Time that the holder of a lock gets to write its name, before a waiting process calls it unknown."""
+SIGNED = re.compile(r"process (?P<pid>\d+) on (?P<node>[^,]+),")
+"""What `_sign` writes."""
 GC_WAIT_S = 600.0
 """How long a stage waits while `gc` runs."""
 IN_USE = ".in-use"
@@ -160,9 +163,19 @@ def _is_locked(handle: FileIO, mode: int) -> bool:
 
 
 def _holder(handle: FileIO) -> str:
-    """Return who holds a lock; empty between locking and signing, and between wiping the name and unlocking."""
+    """Return who holds a lock; empty between locking and signing, and between wiping the name and unlocking.
+
+    A process of this machine that was stopped (SIGSTOP, Ctrl-Z) is said to be: it would be waited for in vain.
+    """
     handle.seek(0)
-    return handle.read().decode(errors="replace").strip()
+    holder = handle.read().decode(errors="replace").strip()
+    known = SIGNED.match(holder)
+    if known is not None and known["node"] == platform.node():
+        with contextlib.suppress(OSError):
+            state = Path(f"/proc/{known['pid']}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+            if state == "T":
+                return f"{holder}, which is stopped (`kill -CONT {known['pid']}` continues it)"
+    return holder
 
 
 def _sign(handle: FileIO) -> None:

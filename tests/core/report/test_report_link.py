@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from deployments.settings import ui_environment
 from trajpilot_core.report.ui.link import HOME, NAME, NOTE, SERVED, STATIC, copy_pages, link_to
 
@@ -60,6 +62,18 @@ def test_a_note_that_is_no_name_is_drawn_again(tmp_path: Path) -> None:
         link = link_to(f"{tmp_path}/reports/report.html")
         assert link is not None
         assert NAME.fullmatch(link.split("/")[1]), held
+
+
+def test_a_note_of_another_user_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / HOME).mkdir()
+    first = link_to(f"{tmp_path}/reports/report.html")
+
+    def refused(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    second = link_to(f"{tmp_path}/reports/report.html")
+    assert second not in (first, None)
 
 
 def test_where_no_ui_of_the_root_can_serve_it_there_is_no_link(tmp_path: Path) -> None:

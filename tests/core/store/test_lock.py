@@ -2,6 +2,9 @@
 
 import fcntl
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -45,3 +48,31 @@ def test_a_holder_that_has_not_signed_yet_is_waited_for_and_one_that_never_does_
         with pytest.raises(StoreError, match="in use by process 7 on here"), root_lock(str(tmp_path), 0):
             pytest.fail("two runs hold one root")
         signer.join()
+
+
+HOLD = """
+import sys, time
+from trajpilot_core.store.lock import root_lock
+with root_lock(sys.argv[1], 0):
+    print(1, flush=True)
+    time.sleep(99)
+"""
+
+
+def test_a_holder_that_was_stopped_is_said_to_be(tmp_path: Path) -> None:
+    """Waiting for it would end with its life only."""
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"1\n"
+        with pytest.raises(StoreError) as going, root_lock(str(tmp_path), 0):
+            pytest.fail("two runs hold one root")
+        holder.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, holder.pid, os.WSTOPPED)
+        said = f"process {holder.pid} on .* which is stopped .`kill -CONT {holder.pid}`"
+        with pytest.raises(StoreError, match=said), root_lock(str(tmp_path), 0):
+            pytest.fail("two runs hold one root")
+        assert "which is stopped" not in str(going.value)
+    finally:
+        holder.kill()
+        holder.wait()

@@ -73,14 +73,14 @@ def family(process: int) -> list[int]:
     for one in found:
         with suppress(OSError):  # it has ended
             for listing in Path(f"/proc/{one}/task").glob("*/children"):
-                found += map(int, listing.read_text().split())
+                found += map(int, listing.read_text(encoding="utf-8").split())
     return found
 
 
 def anonymous_bytes(process: int) -> int:
     """Return the anonymous memory of a process; 0 where it has ended or the system does not report it."""
     with suppress(OSError):
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
         return next((1024 * int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
     return 0
 

@@ -33,7 +33,7 @@ svg { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 
 def style() -> Markup:
     """Return the style sheet: the page's colours in light, and colours and dashes of the rows."""
-    sheet = resources.files("trajpilot_core.report").joinpath("templates/report.css").read_text()
+    sheet = resources.files("trajpilot_core.report").joinpath("templates/report.css").read_text(encoding="utf-8")
     light = sheet[: sheet.index("}")]
     colour = dict(re.findall(r"--([\w-]+): (#\w+);", light))
     return Markup(PLAIN % colour + picture_rules())  # our own text, no data

@@ -5,6 +5,7 @@ its pages from a folder that a setting names; `trajpilot ui` names one below the
 it, in a folder with a random name, which only those who can read the artifact, behind the login, know.
 """
 
+import contextlib
 import re
 import secrets
 from pathlib import Path
@@ -19,16 +20,17 @@ SERVED = "v1"
 def linked_folder(home: Path) -> str:
     """Return the name of the folder of the pages; it is generated once, and only this user can read it.
 
-    A note with any other content is replaced, because the name becomes part of a path.
+    A note of another user, or with any other content, is replaced, because the name becomes part of a path.
     """
-    note = home / NOTE
-    name = note.read_bytes().decode("ascii", "replace").strip() if note.is_file() else ""
+    note, name = home / NOTE, ""
+    with contextlib.suppress(PermissionError):
+        name = note.read_bytes().decode("ascii", "replace").strip() if note.is_file() else ""
     if NAME.fullmatch(name):
         return name
     note.unlink(missing_ok=True)
     note.touch(mode=0o600)
     name = f"report-{secrets.token_urlsafe(16)}"
-    note.write_text(f"{name}\n")
+    note.write_text(f"{name}\n", encoding="ascii")
     return name
 
 

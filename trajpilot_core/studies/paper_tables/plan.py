@@ -28,6 +28,9 @@ class PlanLine(NamedTuple):
     """On the first line of a label: rows without a number in any run; of a figure, tables without a cell."""
 
 
+COLUMNS = PlanLine._fields
+
+
 def plan_of(runs: Sequence[PaperRun]) -> list[PlanLine]:
     """Return the lines of all labels, tables first, then figures; errors as in `fill`."""
     filled = fill(runs)
