@@ -1,5 +1,6 @@
 """The `trajpilot` command."""
 
+import io
 import sys
 from importlib import metadata
 from typing import Annotated, NoReturn
@@ -48,7 +49,13 @@ def about(
 
 
 def main() -> None:
-    """Run the command; an error that the user can act on prints one message, not a traceback."""
+    """Run the command; an error that the user can act on prints one message, not a traceback.
+
+    What the terminal's encoding lacks is printed as `?`.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         check_arguments(sys.argv[1:])
         app()

@@ -1,11 +1,13 @@
 """`trajpilot config`, `--config` and `--version`: what they print, what they change, what they refuse."""
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from deployments.cli.main import app
+from deployments.cli.main import app, main
 from deployments.cli.options import configure
 from deployments.recipes import RECIPES, recipe
 from trajpilot_core.errors import InputError
@@ -77,3 +79,15 @@ def test_the_version_is_printed_and_help_names_recipes_and_stages() -> None:
     assert said("--version").startswith("trajpilot 0.")
     text = said("run", "--help")
     assert all(name in text for name in (*RECIPES, *STAGES))
+
+
+def test_a_terminal_that_lacks_a_sign_shows_another_and_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen before: under LC_ALL=C a finished run ended with a traceback about the dagger of a row."""
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setattr(sys, "argv", ["trajpilot", "--version"])
+    monkeypatch.setattr("deployments.cli.main.metadata.version", lambda _: "1†")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    terminal.seek(0)
+    assert (ended.value.code, terminal.read()) == (0, "trajpilot 1?\n")
