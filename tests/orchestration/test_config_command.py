@@ -84,10 +84,10 @@ def test_the_version_is_printed_and_help_names_recipes_and_stages() -> None:
 def test_a_terminal_that_lacks_a_sign_shows_another_and_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seen before: under LC_ALL=C a finished run ended with a traceback about the dagger of a row."""
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stdout", terminal)
-    monkeypatch.setattr(sys, "argv", ["trajpilot", "--version"])
-    monkeypatch.setattr("deployments.cli.main.metadata.version", lambda _: "1†")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(sys, "argv", ["trajpilot", "config", "show", "cooking†"])
     with pytest.raises(SystemExit) as ended:
         main()
     terminal.seek(0)
-    assert (ended.value.code, terminal.read()) == (0, "trajpilot 1?\n")
+    assert ended.value.code == 2
+    assert "no setting starts with cooking?; the groups are" in terminal.read()
