@@ -16,7 +16,19 @@ from whole_run import ELSEWHERE, Ran
 from schemas.world import soak_world
 
 COMMAND = str(Path(sys.executable).parent / "trajpilot")
-INGEST = ("run", "--recipe", "demo", "--only", "ingest", "--set", "ingest.dev_min=1", "--max-rejects", "0.6")
+INGEST = (
+    "run",
+    "--recipe",
+    "demo",
+    "--workers",
+    "1",
+    "--only",
+    "ingest",
+    "--set",
+    "ingest.dev_min=1",
+    "--max-rejects",
+    "0.6",
+)
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -71,7 +83,7 @@ def check_last_commands(lines: list[str], folder: Path) -> None:
 def test_of_two_runs_on_one_root_and_the_user_s_server_the_second_waits_and_recomputes_nothing(
     corpus: Path, tmp_path: Path, prefect_server: str
 ) -> None:
-    arguments = (*INGEST, "--data", str(corpus), "--root", str(tmp_path / "root"))
+    arguments = (*INGEST, "--workers", "1", "--data", str(corpus), "--root", str(tmp_path / "root"))
     homes = [environment(tmp_path / f"home{n}", PREFECT_API_URL=prefect_server) for n in range(2)]
     outputs = sorted(
         map(finish, [start(arguments, tmp_path, home) for home in homes]), key=lambda text: "waiting" in text

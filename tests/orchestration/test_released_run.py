@@ -30,7 +30,7 @@ def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds
     config = config.replace(ingest=config.ingest.replace(video="none"), features=released)
     good = next(take for take in sample_world(laptop_world()).takes if take.fault is None and take.split == "train")
     next((data / "features" / "omnivore_video").glob(f"{good.uid}_*")).unlink()
-    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", max_reject_ratio=0.6)
+    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", workers=1, max_reject_ratio=0.6)
     for name in STAGES:
         execute(STAGES[name], config, run, STAGES)
     made = {path.name.partition(".")[2]: path for path in (tmp_path / "runs" / "artifacts" / "report").rglob("*.*")}
@@ -58,7 +58,7 @@ def kitchen(worlds: Worlds, folder: Path) -> tuple[PipelineConfig, RunOptions]:
     data, config = worlds.copy(world, folder / "world"), configure(WORLDS[world.name], read_as(world))
     assert not list(data.rglob("*.MP4"))
     short = config.probe.replace(rates=(3e-3,), decays=(1e-3,), epochs=1, heads=2, bootstrap=100)
-    run = RunOptions(root=str(folder / "runs"), data_root=str(data), device="cpu", max_reject_ratio=0.6)
+    run = RunOptions(root=str(folder / "runs"), data_root=str(data), device="cpu", workers=1, max_reject_ratio=0.6)
     return config.replace(probe=short), run
 
 
@@ -94,7 +94,7 @@ def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reade
     from deployments.recipes.paper import laptop
 
     (tmp_path / "data").mkdir()
-    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(tmp_path / "data"), device="cpu")
+    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(tmp_path / "data"), device="cpu", workers=1)
     with pytest.raises(InputError, match=r"released features: 0, expected files \.\.\._rgb\.pt"):
         require_outside(laptop(), run, ["features"])
     (tmp_path / "data" / "features").mkdir()

@@ -21,7 +21,7 @@ from schemas.world import soak_world
 EXAMPLES = 6
 ELSEWHERE = "elsewhere"
 """The folder in which the command is typed."""
-RUN = ("run", "--recipe", "soak", "--max-rejects", "0.6", "--set", f"report.examples={EXAMPLES}")
+RUN = ("run", "--recipe", "soak", "--workers", "1", "--max-rejects", "0.6", "--set", f"report.examples={EXAMPLES}")
 
 
 def command(*arguments: str) -> list[str]:

@@ -132,7 +132,8 @@ def write_results(
     counts = ", ".join(f"{int((shots.split == at).sum())} {name}" for at, name in enumerate(("train", "dev", "test")))
     facts = [
         f"shots: {counts}; takes: {', '.join(f'{len(captures)} {name}' for name, captures in kinds.items())}",
-        f"{shared} captures have test takes and other takes, so a model may have seen their wearer and room",
+        f"{shared or 'no'} captures have both test takes and other takes"
+        + (", so a model may have seen their wearer and room" if shared else ""),
         origin_of_models(work.inputs.models("e_tau").about, work.config.net, "the captions of this corpus"),
     ]
     is_simulated = SIMULATED in {row["corpus"] for row in takes}

@@ -13,6 +13,7 @@ from schemas.config import FeatureConfig, PipelineConfig, RecipeName, RunOptions
 from schemas.planners import PlannersConfig
 from schemas.results import Ceiling, Judgement, Metric
 from schemas.world import WorldConfig
+from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.evaluation.anticipation_claims import CLAIMS
@@ -48,9 +49,10 @@ FEW = 0.9
 def a_world(layout: str) -> WorldConfig:
     """A world of whole takes."""
     fewer = {"train_takes": 7, "test_takes": 3, "broken": "none"}
-    if layout in ("keystep", "goalstep", "egoper"):  # all stages, for which windows need the motion of every segment
+    if layout in ("keystep", "goalstep", "egoper"):  # all stages
         more = fewer | {"train_takes": 9, "test_takes": 4}
-        return small_world(layout, size_px=160, segments=8 if layout == "goalstep" else 6, **more)
+        size_px = 64 if layout == "keystep" else 160  # poses from video: windows need the motion of every segment
+        return small_world(layout, size_px=size_px, segments=8 if layout == "goalstep" else 6, **more)
     return court_world(**fewer) if layout == "basketball" else small_world(layout, segments=6, **fewer)
 
 
@@ -58,7 +60,8 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
     """The recipe with encoders and trainings of seconds, and poses that need no weights."""
     small, weights = soak(), root / "tiny.pt"
     write_tiny_checkpoint(weights, has_predictor=True)
-    source = "odometry" if config.trajectories.source == "pi3" else config.trajectories.source
+    has_poses = spec_of(config.ingest.corpus).download.pose_file is not None
+    source = "aria" if has_poses else "odometry"
     is_classes = config.evaluation.vocabulary == "classes"  # means over the horizons: every one needs dev windows
     return config.replace(
         ingest=config.ingest.replace(video="full", dev_min=3, max_horizon=4 if is_classes else 8),

@@ -44,7 +44,7 @@ def planned(config: PipelineConfig, run: RunOptions) -> dict[str, PlanRow]:
 
 def test_the_other_vocabulary_under_the_same_root_reuses_every_stage_up_to_the_evaluation(tmp_path: Path) -> None:
     first, second = "atomic", "atomic_closed"
-    run = RunOptions(root=str(tmp_path / "root"), data_root=str(tmp_path), device="cpu")
+    run = RunOptions(root=str(tmp_path / "root"), data_root=str(tmp_path), device="cpu", workers=1)
     for stage in STAGES_HERE.values():
         execute(stage, recipe(first), run, STAGES_HERE)
     assert {row.state for row in planned(recipe(first), run).values()} == {"fresh"}

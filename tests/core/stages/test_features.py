@@ -121,7 +121,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def features(root: Path, tables: Tables, scratch: Path, cfg: FeatureConfig = CONFIG, workers: int = 2) -> Shards:
+def features(root: Path, tables: Tables, scratch: Path, cfg: FeatureConfig = CONFIG, workers: int = 1) -> Shards:
     sink = Shards()
     pending = tuple(sources(tables, cfg, str(root)))
     work = Work(tables, cfg, pending, sink, Runtime(str(root), "cpu", workers, scratch))  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def test_every_segment_gets_a_vector_and_its_frame_times(root: Path, tmp_path: P
 def test_a_vector_does_not_depend_on_batch_neighbours_or_workers(root: Path, tmp_path: Path) -> None:
     """Bit-equal on one machine, whatever shares the batch and whichever decoder is faster."""
     reference = whole(features(root, plain(), tmp_path))
-    for batch, workers in ((4, 1), (1, 2), (7, 2)):
+    for batch, workers in ((4, 2), (1, 2), (7, 1)):
         again = whole(features(root, plain(), tmp_path, CONFIG.replace(batch=batch), workers))
         assert again.equals(reference), (batch, workers)
     alone = features(root, plain(["b"]), tmp_path).tables["t:b"]

@@ -121,7 +121,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunOptions:
     write(data / "steps.csv", "\n".join(["take,split,label,start_s,end_s", *LINES, ""]).encode())
     for take in TAKES:
         write(data / "videos" / f"{take}.mp4", b"video")
-    return RunOptions(root=str(tmp_path / "root"), data_root=str(data), device="cpu")
+    return RunOptions(root=str(tmp_path / "root"), data_root=str(data), device="cpu", workers=1)
 
 
 def executed(run: RunOptions, config: PipelineConfig = CONFIG) -> list[Outcome]:

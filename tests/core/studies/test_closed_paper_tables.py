@@ -88,7 +88,7 @@ def test_the_classes_of_atomic_descriptions_fill_the_panel_alone() -> None:
 
 
 def test_runs_that_share_a_place_or_are_of_two_kinds_are_refused() -> None:
-    with pytest.raises(InputError, match=r"runs/keystep and again both are of keystep and .*; leave one out"):
+    with pytest.raises(InputError, match=r"runs/keystep \(.*\) and again \(.* number for .*; leave one out"):
         cells_of([a_run("keystep"), a_run("keystep", name="again")])
     with pytest.raises(InputError, match=r"cannot share a table .runs/keystep simulated, runs/egoper recorded."):
         cells_of([a_run("keystep"), a_run("egoper", simulated=False)])

@@ -173,6 +173,11 @@ def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
     return [one.cell for one in fill(runs)]
 
 
+def described(run: PaperRun) -> str:
+    """Return the name of a run with its experiment and corpus."""
+    return f"{run.name} (recipe {run.experiment or 'unknown'}, {run.dataset})"
+
+
 def _chosen(table: PaperTable, offered: Sequence[Filled]) -> list[Filled]:
     """Return one of the numbers that are offered for each cell of a label."""
     chosen: dict[CellAddress, Filled] = {}
@@ -180,8 +185,9 @@ def _chosen(table: PaperTable, offered: Sequence[Filled]) -> list[Filled]:
         cell = one.cell
         first = chosen.setdefault((cell.row, cell.horizon, cell.dataset, cell.metric), one)
         if first.run is not one.run and table.rank(first.run) == table.rank(one.run):
-            what = f"ran the recipe {one.run.experiment}" if one.run.experiment else f"are of {one.run.dataset}"
+            recipes = ", ".join(table.recipes)
             raise InputError(
-                f"{first.run.name} and {one.run.name} both {what} and have a number for {table.label}; leave one out"
+                f"{described(first.run)} and {described(one.run)} both have a number for {table.label}; leave one out, "
+                f"or give a root of the first of its recipes ({recipes})"
             )
     return list(chosen.values())
