@@ -123,6 +123,12 @@ def test_the_readme_is_short_and_has_at_most_one_comment() -> None:
     assert text.count("<!--") <= 1
 
 
+def test_a_decision_has_at_most_300_words() -> None:
+    """But the table of what the paper leaves open, which has a row for each of its 52 numbers."""
+    counts = {page.name: len(page.read_text().split()) for page in (DOCS / "decisions").glob("*.md")}
+    assert {name: n for name, n in counts.items() if n > 300} == {"paper-gaps.md": counts["paper-gaps.md"]}
+
+
 def test_every_page_is_in_the_index() -> None:
     assert unlisted(INDEX.read_text()) == []
 
