@@ -122,7 +122,7 @@ BUDGETS = {
     "data": (1500, 2100, "clips, shots and plans are loaded by three files"),
     "retrieval": (800, 850, "events and plans are searched separately"),
     "training": (3200, 4850, "a fit for each model"),
-    "vlm": (1200, 1550, "two ways to a model: files and a server"),
+    "vlm": (1200, 1750, "two ways to a model, files and a server, and the training data of the recogniser"),
     "methods": (2000, 2200, "a row is a record of 15 lines"),
     "stages": (2400, 4550, "parts of events, latents and planners lie here, not in experiments of their own"),
     "evaluation": (5300, 5650, "with metrics and the paper's numbers"),

@@ -1,4 +1,4 @@
-"""Commands `vlm`: write requests to vision-language models as files, and read the answers (docs/vlm.md)."""
+"""Commands `vlm`: requests to vision-language models as files, their answers, and training data (docs/vlm.md)."""
 
 from pathlib import Path
 from typing import Annotated, cast
@@ -69,6 +69,29 @@ def collect(
         typer.echo(text, err=True)
     if faults:
         raise InputError(f"{len(faults):,} lines contain no answer (the first are above); send their requests again")
+
+
+@asking.command(name="export-sft")
+def export_sft(
+    out: Out,
+    data: MaybeData = None,
+    root: Root = "runs",
+    recipe: MaybeRecipe = None,
+    config_file: File = None,
+    set_: Set = [],  # noqa: B006
+) -> None:
+    """Write training data for the recogniser of segments, in the format of LLaMA-Factory. They contain frames."""
+    from trajpilot_core.vlm.training import TRAINER, write_training
+
+    config, where = asked(root, data and check_corpus(data), recipe, set_, "cpu", config_file)
+    made = write_training(work_of(config, run_options(root=located(root), **where)), out.absolute())
+    for row in made.rejects:
+        typer.echo(f"{row.take}: {row.detail}", err=True)
+    typer.echo(
+        f"{made.n_conversations:,} conversations of {made.n_segments:,} training segments, {made.n_bytes / 1e6:,.1f} "
+        f"MB, in {out}"
+    )
+    typer.echo(f"with LLaMA-Factory, on four GPUs: FORCE_TORCHRUN=1 llamafactory-cli train {out / TRAINER}")
 
 
 def work_of(config: PipelineConfig, options: RunOptions) -> Work[VlmConfig]:
