@@ -127,29 +127,29 @@ def run_session(
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Turn Ctrl-C and SIGTERM into one line and an immediate exit.
+    """Turn Ctrl-C and SIGTERM into one line and an immediate exit, whatever error they end in.
 
     At a normal exit Prefect's threads would wait for a server that is gone. A flow passes SIGTERM on to the previous
     handler, which is this one, so that the embedded server is stopped, too.
     """
-    before = signal.signal(signal.SIGTERM, interrupt)
+    received: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException:
+        if not received:
+            raise
         sys.stderr.write("interrupted: finished work is kept; repeat the same command to continue\n")
         sys.stderr.flush()
         os._exit(INTERRUPTED)
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM as Python handles Ctrl-C.
-
-    Raises:
-        KeyboardInterrupt: always.
-    """
-    raise KeyboardInterrupt
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

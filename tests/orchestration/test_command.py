@@ -131,6 +131,24 @@ def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
     wait_for(lambda: (root / "world" / ".world").exists(), 120.0)
     os.killpg(process.pid, number) if number == signal.SIGINT else os.kill(process.pid, number)
     output, _ = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, output
     assert "interrupted: finished work is kept" in output
     wait_for(lambda: servers_over(root) == [], 20.0)
+
+
+def test_an_interrupt_that_ends_in_another_error_is_an_interrupt_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen before: exit 1, where Ctrl-C came while Prefect was starting a flow."""
+    from deployments import session
+
+    monkeypatch.setattr("os._exit", sys.exit)
+    with pytest.raises(SystemExit) as ended, session.interruptible():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise RuntimeError("the event loop was closed") from error
+    assert ended.value.code == 130
+    assert "interrupted: finished work is kept" in capsys.readouterr().err
+    with pytest.raises(RuntimeError, match="of its own"), session.interruptible():
+        raise RuntimeError("an error of its own")

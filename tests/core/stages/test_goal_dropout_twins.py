@@ -182,7 +182,7 @@ def test_recipes_of_closed_vocabularies_and_of_anticipation_have_twins_and_no_ot
     found = {name: build().predictor for name, build in RECIPES.items()}
     heads = {name for name, cfg in found.items() if cfg.head == "classes"}
     anticipate = {name for name, cfg in found.items() if cfg.anticipates}
-    assert anticipate == {"atomic_anticipation", "demo_anticipation"}
+    assert anticipate == {"atomic_anticipation", "demo_anticipation", "vlm_zero_shot", "vlm_sft"}
     assert {name for name, cfg in found.items() if cfg.twin_goal_dropout is not None} == heads | anticipate
     assert heads > CLOSED
     assert {found[name].twin_goal_dropout for name in heads | anticipate} == {GOAL_DROPOUT}
