@@ -142,12 +142,15 @@ def test_an_interrupt_that_ends_in_another_error_is_an_interrupt_all_the_same(
     """Seen before: exit 1, where Ctrl-C came while Prefect was starting a flow."""
     from deployments import session
 
-    monkeypatch.setattr("os._exit", sys.exit)
-    with pytest.raises(SystemExit) as ended, session.interruptible():
+    def loses_its_server() -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt as error:
             raise RuntimeError("the event loop was closed") from error
+
+    monkeypatch.setattr("os._exit", sys.exit)
+    with pytest.raises(SystemExit) as ended, session.interruptible():
+        loses_its_server()
     assert ended.value.code == 130
     assert "interrupted: finished work is kept" in capsys.readouterr().err
     with pytest.raises(RuntimeError, match="of its own"), session.interruptible():
