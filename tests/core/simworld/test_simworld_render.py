@@ -134,7 +134,7 @@ def probe(inputs: np.ndarray, target: np.ndarray, fit: np.ndarray) -> float:
 
 @pytest.mark.slow
 def test_coarse_picture_statistics_show_task_strongly_position_moderately_and_label_weakly() -> None:
-    config = large_world().replace(broken="none", size_px=128)
+    config = large_world().replace(broken="none", size_px=64)
     world = sample_world(config)
     rows, task, position, label, fit = [], [], [], [], []
     for take in world.takes:

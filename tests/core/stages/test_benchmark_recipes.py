@@ -1,6 +1,9 @@
 """The recipe of each benchmark, on a simulated world in the files of its corpus, through every stage that is built."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from layouts_fixture import court_world, small_world
@@ -111,14 +114,32 @@ def planners_in_small(config: PlannersConfig) -> PlannersConfig:
     )
 
 
+class Place(NamedTuple):
+    """A corpus and the root of the recipes on it: what they have in common is computed once."""
+
+    corpus: Path
+    root: Path
+
+
+@pytest.fixture(scope="module")
+def places(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Place]:
+    """Layout -> its place."""
+
+    @functools.cache
+    def made(layout: str) -> Place:
+        folder = tmp_path_factory.mktemp(layout)
+        (folder / "runs").mkdir()
+        return Place(worlds.copy(a_world(layout), folder / "world"), folder / "runs")
+
+    return made
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.campaign) if name in LIKE_KEYSTEP else name for name in WORLDS]
 )
-def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, worlds: Worlds, tmp_path: Path) -> None:
-    corpus = worlds.copy(a_world(WORLDS[name]), tmp_path / "world")
-    root = tmp_path / "runs"
-    root.mkdir()
+def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, places: Callable[[str], Place]) -> None:
+    corpus, root = places(WORLDS[name])
     config = in_small(recipe(name), root)
     run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1, max_reject_ratio=FEW)
     done: dict[str, Outcome] = {}
