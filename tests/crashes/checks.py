@@ -170,5 +170,5 @@ def work_of(trace: list[Operation], stage: str) -> list[tuple[str, str]]:
         if operation.kind in ("epoch", "clip"):
             found.append((operation.kind, operation.path))
         elif operation.kind == "rename" and "/shards/" in operation.path and operation.path.endswith(".parquet"):
-            found.append(("shard", operation.path))
+            found.append(("shard", operation.path.rpartition("/")[0]))  # whatever number of tables it has
     return found

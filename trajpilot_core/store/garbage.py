@@ -121,6 +121,9 @@ def remove_garbage(root: str, min_age_h: float) -> Garbage:
             for parent in path.relative_to(place).parents[:-2]:
                 with contextlib.suppress(OSError):  # it is not empty
                     (place / parent).rmdir()
+        for empty in sorted((place / SCRATCH).glob("**/"), reverse=True)[:-1]:  # of computations that wrote nothing
+            with contextlib.suppress(OSError):
+                empty.rmdir()
     return found
 
 

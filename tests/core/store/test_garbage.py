@@ -103,6 +103,7 @@ def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
     (root / ".tmp-2-cd").write_bytes(b"3")
     (root / "scratch/toy_sum-0123456789abcdef").mkdir(parents=True)
     (root / "scratch/toy_sum-0123456789abcdef/step.safetensors").write_bytes(b"x" * 10)
+    (root / "scratch/killed-before-it-wrote/anything").mkdir(parents=True)
     assert remove_garbage(run.root, 1.0).groups == ()
     young = {group.name for group in find_garbage(run.root, 1.0).young}
     assert {".tmp-2-cd", "scratch/toy_sum-0123456789abcdef", "toy_sum", "toy_vectors"} <= young
