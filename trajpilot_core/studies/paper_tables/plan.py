@@ -46,14 +46,15 @@ def _of_table(table: PaperTable, filled: Sequence[Filled], runs: Sequence[PaperR
     lacking = {titles.get(row) or printed(row): row not in rows for row, *_ in places}
     missing = "all" if all(lacking.values()) else ", ".join(name for name, is_absent in lacking.items() if is_absent)
     changes = "".join(f" --set {change}" for change in table.changes)
-    of_experiment = Counter(one.run.experiment for one in mine)
+    in_place = [one for one in mine if (one.cell.row, one.cell.horizon, one.cell.dataset, one.cell.metric) in {*places}]
+    of_experiment = Counter(one.run.experiment for one in in_place)
     lines: list[PlanLine] = []
     for recipe in dict.fromkeys((*table.recipes, *of_experiment)):
         first = not lines
         lines.append(
             PlanLine(
                 table.label if first else "",
-                f"{recipe or 'unknown'}{changes}",
+                f"{recipe or 'unknown'}{changes if recipe in table.recipes else ''}",
                 _roots(runs, (recipe,)),
                 f"{of_experiment[recipe]} of {len(places)}",
                 missing if first else "",
