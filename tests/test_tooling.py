@@ -1,6 +1,7 @@
 """What `make` installs and how it runs the tests: pinned packages, the order of the tests, what they share."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -17,6 +18,25 @@ STAMPS = {
     "installed": ("demo", "benchmarks", "rehearse"),
     "installed-dev": ("test", "test-portable", "check", "format", "soak", "stack-test"),
 }
+
+
+FOLDERS = {"benchmarks", "deployments", "docs", "examples", "flows", "schemas", "tasks", "tests", "trajpilot_core"}
+TOP = re.compile(r"\.ci/run|[A-Z][A-Za-z]+(\.md|\.cff)?|docker-compose\.yml|pyproject\.toml|requirements(-dev)?\.lock")
+DOTTED = {".dockerignore", ".env.example", ".gitignore", ".pre-commit-config.yaml"}
+
+
+def strays(files: list[str]) -> list[str]:
+    """Return the tracked files that are no part of the project: what a run or an experiment has left."""
+    return [name for name in files if name.partition("/")[0] not in FOLDERS | DOTTED and not TOP.fullmatch(name)]
+
+
+def test_nothing_is_tracked_that_a_run_has_left() -> None:
+    """Seen before: the log and the lock files of an experiment, with paths of its machine."""
+    listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this checkout is not a git repository")
+    assert strays(listed.stdout.splitlines()) == []
+    assert strays(["README.md", "schemas/x.py", "try.log", "try/.lock"]) == ["try.log", "try/.lock"]
 
 
 def pinned(name: str) -> dict[str, str]:

@@ -157,7 +157,7 @@ class Objects:
 
         def copied() -> None:
             with naming_failures("write", target):
-                file = Path(target).open("wb")  # noqa: SIM115 (closed below; errors of the store are not errors of this file)
+                file = Path(target).open("wb")  # noqa: SIM115 (closed below)
 
             def write(content: bytes) -> None:
                 with naming_failures("write", target):
