@@ -38,8 +38,8 @@ from schemas.arrow import arrow_schema, table_of
 from schemas.base import Record
 from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, RunOptions
 from schemas.observation import DOF, MOTIONS, features_schema, motions_schema, released_features_schema
+from schemas.poses import TrajectoryConfig
 from schemas.training import TrainConfig
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.labels import label_rows

@@ -150,7 +150,7 @@ def polars_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
 
 def ours(path: Path, knots_ns: np.ndarray, reader: str = "sparse") -> np.ndarray:
     """Our reader with all its checks, then our resampling."""
-    from schemas.trajectories import TrajectoryConfig
+    from schemas.poses import TrajectoryConfig
     from trajpilot_core.poses.aria import closed_loop
     from trajpilot_core.poses.motions import bracket, find_fault, inner_gap_us, measure, relative_motions, sample
 

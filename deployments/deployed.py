@@ -21,7 +21,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from tasks.announce import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
-from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.stages import EVERY_STAGE, selected
 
 T = TypeVar("T")

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import httpx
 
 from deployments.settings import POOLS
-from trajpilot_core.command_line import command
 from trajpilot_core.doctor.checks import HealthFinding
-from trajpilot_core.errors import InputError
+from trajpilot_core.errors import InputError, command
 from trajpilot_core.incoming import parse_json
 
 TIMEOUT_S = 15.0

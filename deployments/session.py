@@ -23,9 +23,8 @@ from flows.pipeline import demo, full_pipeline
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from tasks.announce import headline
-from trajpilot_core.command_line import command, shown
 from trajpilot_core.engine.planning.differences import changed_settings
-from trajpilot_core.errors import StoreError
+from trajpilot_core.errors import StoreError, command, shown
 from trajpilot_core.store.files import sweep_temporaries
 from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.lock import root_lock

@@ -1,22 +1,104 @@
-"""The pipeline of the paper from raw files to the report; and the flows around it."""
+"""The pipeline of the paper from raw files to the report, its stages as tasks, and the flows around it.
 
+Each stage starts when those that it reads have ended, as the arrows of the UI show.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from prefect import State, flow, runtime
 
-from flows.dag import run_stages
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from schemas.world import WorldConfig
 from tasks.announce import announce_change
 from tasks.predict import predict_plan
-from tasks.report import PAGES, place_report
-from tasks.world import simulate_world
-from trajpilot_core.doctor.preflight import require_outside
+from tasks.stage import NOT_RUN, PAGES, place_report, simulate_world, stage_state
+from trajpilot_core.doctor.weights import require_outside
+from trajpilot_core.engine.order import stages_at_once, startable, upstream
 from trajpilot_core.engine.planning.watch import noticed
-from trajpilot_core.stages import STAGES, selected
+from trajpilot_core.errors import StagesFailedError, TrajPilotError
+from trajpilot_core.runtime import Threads
+from trajpilot_core.stages import EVERY_STAGE, STAGES, selected
+
+LOG = logging.getLogger("trajpilot")
+States = dict[str, State[ArtifactRef]]
+
+
+def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
+    """Run stages, independent ones in parallel where the machine has room; return their outputs.
+
+    Args:
+        names: the stages, in the order of the pipeline.
+        config: what is computed.
+        run: where and how.
+
+    Raises:
+        StagesFailedError: stages failed; those that do not depend on them were finished first.
+        RuntimeError: the same, with a bug of the program among the causes.
+    """
+    stages = {name: stage.under(config) for name, stage in EVERY_STAGE.items()}
+    after, ended = upstream(stages, names), States()
+    limit = stages_at_once(run.stages_at_once, run.workers)
+
+    def has_model(name: str) -> bool:
+        return EVERY_STAGE[name].on_gpu(EVERY_STAGE[name].settings(config))
+
+    with Threads[State[ArtifactRef]]() as threads:
+        while len(ended) < len(names):
+            waiting = [name for name in names if name not in ended and name not in threads.running]
+            chosen = startable(waiting, after, ended, threads.running, limit, has_model)
+            work = {name: partial(stage_state, name, config, run, [ended[o] for o in after[name]]) for name in chosen}
+            if len(chosen) == 1 and not threads.running:  # alone, in the thread of the flow: signals end it directly
+                name, state = chosen[0], work[chosen[0]]()
+            else:
+                for name in chosen:
+                    threads.start(name, work[name])
+                name, state = threads.wait()
+            ended[name] = state
+            log_failure(name, ended, after[name])
+    raise_failures({name: ended[name] for name in names})
+    return {name: ended[name].result() for name in names}
+
+
+def log_failure(name: str, ended: Mapping[str, State[ArtifactRef]], after: Sequence[str]) -> None:
+    """Log immediately that a stage failed, or that it does not run because one that it reads failed."""
+    if ended[name].name == NOT_RUN:
+        missing = ", ".join(other for other in after if not ended[other].is_completed())
+        LOG.error("%-13s not run: it reads %s", name, missing, extra={"stage": name})
+    elif not ended[name].is_completed():
+        error = error_of(ended[name])
+        LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error, extra={"stage": name})
+
+
+def error_of(state: State[ArtifactRef]) -> Exception:
+    """Return the error of a failed stage."""
+    error = state.result(raise_on_failure=False)
+    return error if isinstance(error, Exception) else RuntimeError(state.message or state.name)
+
+
+def raise_failures(ended: Mapping[str, State[ArtifactRef]]) -> None:
+    """Raise one error that names each failed stage, and those that did not run because of it.
+
+    Raises:
+        StagesFailedError: stages failed, for reasons that a user can act on.
+        RuntimeError: stages failed, and one of the causes is a bug of the program.
+    """
+    bad = {name: state for name, state in ended.items() if not state.is_completed()}
+    errors = {name: error_of(state) for name, state in bad.items() if state.name != NOT_RUN}
+    if not errors:
+        return
+    not_run = [name for name in bad if name not in errors]
+    message = "; ".join(f"{name} failed: {type(error).__name__}: {error}" for name, error in errors.items())
+    message += f". Not run because of that: {', '.join(not_run)}" if not_run else ""
+    faults = [error for error in errors.values() if not isinstance(error, TrajPilotError | OSError)]
+    if faults:
+        raise RuntimeError(message) from faults[0]
+    raise StagesFailedError(message) from next(iter(errors.values()))
 
 
 def run_name() -> str:

@@ -8,8 +8,7 @@ from prefect import Flow, flow
 from flows.pipeline import run_name
 from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
-from tasks.report import PAGES, place_report
-from tasks.stage import stage_output
+from tasks.stage import PAGES, place_report, stage_output
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE, selected
 

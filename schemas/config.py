@@ -11,22 +11,19 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, JsonValue
 
-from schemas.action_token import ActionTokenConfig
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
-from schemas.closed import ClassHeadSettings, JointDecodingConfig
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
 from schemas.features import FeatureConfig as FeatureConfig
+from schemas.features import ReleasedName
 from schemas.features import TextConfig as TextConfig
 from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
 from schemas.places import DeviceName, OtherRun, Place, PluginName
 from schemas.planners import PlannersConfig
-from schemas.poses import PoseSourcesConfig
-from schemas.probe import ProbeConfig
-from schemas.released import ReleasedName
-from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig
-from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
+from schemas.poses import PoseSourcesConfig, TrajectoryConfig, VideoMotionsConfig
+from schemas.probe import ActionTokenConfig, ProbeConfig
+from schemas.training import AlignmentConfig, ClassHeadSettings, JointDecodingConfig, PredictorConfig, ScorerConfig
 from schemas.vlm import VlmConfig
 
 RecipeName = Literal[
@@ -264,9 +261,6 @@ class RunOptions(Record):
     checkpoint_s: float = Field(60.0, ge=0)
     """Seconds between the checkpoints of a training; a crash loses at most one interval and one epoch. 0: a checkpoint
     after every epoch."""
-    compile_models: bool = False
-    """On a GPU, let torch compile the steps of small models into CUDA graphs; if that fails, the failure is logged and
-    the models run uncompiled. Speed untested."""
     tracker: Literal["wandb", "trackio"] | None = None
     """Log curves and means to this experiment tracker (docs/decisions/tracking.md)."""
     group_video_s: float | None = Field(None, gt=0)

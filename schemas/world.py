@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from schemas.base import Record
-from schemas.released import HEAD_VIDEO_FPS, ReleasedName
+from schemas.features import HEAD_VIDEO_FPS, ReleasedName
 
 RELEASED_LAYOUTS: Mapping[ReleasedName, tuple[str, ...]] = {
     "omnivore_video": ("egoexo4d", "keystep"),

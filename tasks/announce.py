@@ -9,7 +9,7 @@ from prefect.events import emit_event
 from schemas.config import PipelineConfig
 from tasks.showing import shown
 from trajpilot_core.engine.planning.differences import changed_settings
-from trajpilot_core.markdown_escape import literal
+from trajpilot_core.incoming import literal
 
 LOG = logging.getLogger("trajpilot")
 DATA_CHANGED = "trajpilot.data-root.changed"

@@ -16,8 +16,8 @@ from prefect.artifacts import (
 
 from tasks.showing import shown
 from trajpilot_core.engine.execution.execute import Outcome
-from trajpilot_core.markdown_escape import literal
-from trajpilot_core.report.drawing.picture import NotDrawn, Picture
+from trajpilot_core.incoming import literal
+from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
 
 LOG = logging.getLogger("trajpilot")
 LOG.setLevel(logging.INFO)  # Prefect shows this logger's lines in its UI; its level is set here

@@ -29,7 +29,7 @@ from trajpilot_core.engine.key import KeyedStage
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Source
 from trajpilot_core.errors import TrajPilotError
-from trajpilot_core.markdown_escape import literal
+from trajpilot_core.incoming import literal
 from trajpilot_core.stages import EVERY_STAGE
 
 LOG = logging.getLogger("trajpilot")

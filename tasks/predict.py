@@ -9,7 +9,7 @@ from schemas.config import RunOptions
 from schemas.predict import Plan, PlanQuery
 from tasks.artifacts import PATIENCE_S, StageProgress, log_line, publish_page
 from tasks.showing import shown
-from trajpilot_core.markdown_escape import literal
+from trajpilot_core.incoming import literal
 from trajpilot_core.report.committed import WARNING
 
 STAGE = "predict"

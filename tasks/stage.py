@@ -1,6 +1,11 @@
-"""Tasks of a stage and of a group of its shards: check the store, compute what is missing, report the counts."""
+"""Tasks of stages: check the store, compute what is missing, report the counts; of the simulated world and of pages.
 
+A stage that writes pages ends with a copy in `<root>/reports`, and a summary in the UI and the log.
+"""
+
+import logging
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from prefect import State, Task, task
@@ -12,13 +17,23 @@ from prefect.utilities.annotations import opaque, quote
 
 from schemas.artifacts import ArtifactRef, ShardGroup
 from schemas.config import PipelineConfig, RunOptions
-from tasks.artifacts import StageProgress, is_shown, log_line, picture_key, publish_outcome, publish_picture
+from schemas.world import WorldConfig
+from tasks.artifacts import (
+    StageProgress,
+    is_shown,
+    log_line,
+    picture_key,
+    publish_outcome,
+    publish_page,
+    publish_picture,
+)
 from tasks.fan_out import fan_out
 from tasks.tracking import track
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.groups import compute_group
-from trajpilot_core.report.committed import committed_under
-from trajpilot_core.runtime import compiling
+from trajpilot_core.report.committed import committed_under, place_documents
+from trajpilot_core.report.ui.link import link_to
+from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages import EVERY_STAGE
 
 RETRY_DELAYS_S: list[float] = [10.0, 60.0]
@@ -44,7 +59,7 @@ RETRIED: dict[str, Any] = {
 @task(task_run_name="{name}", persist_result=False, **RETRIED)
 def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
     """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
-    with StageProgress(name) as progress, compiling(run.compile_models):
+    with StageProgress(name) as progress:
         outcome = execute(EVERY_STAGE[name], config, run, EVERY_STAGE, progress, fan_out(config, run, progress))
         progress.ended = f"nothing to do; {outcome.message()}" if outcome.cached else outcome.message()
     publish_outcome(name, outcome)
@@ -58,7 +73,7 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
 @task(task_run_name="{group.stage}", persist_result=False, **RETRIED)
 def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> State[str]:
     """Compute the shards of a group that are missing; the run that started the group folds them into one manifest."""
-    with StageProgress(group.stage) as progress, compiling(run.compile_models):
+    with StageProgress(group.stage) as progress:
         outcome = compute_group(config, run, EVERY_STAGE, group, progress)
     log_line(group.stage, outcome.message(), outcome.seconds)
     name = "Completed" if outcome.computed else "Cached"
@@ -105,3 +120,42 @@ def stage_output(name: str, config: PipelineConfig, run: RunOptions) -> Artifact
 def group_output(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> str:
     """Compute a group as a task of the present flow and return its counts in words; its error is raised."""
     return cast(State[str], run_group(config, run, group, return_state=True)).result()
+
+
+@task(task_run_name="world", cache_policy=NO_CACHE, persist_result=False)
+def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
+    """Write the simulated world, unless it is complete."""
+    with StageProgress("world") as progress:
+        summary = write_world(world, Path(folder), workers, progress)
+    message = f"{summary.n_good} good takes ({summary.n_test} of them test), {summary.n_broken} broken ones; "
+    message += f"reused {summary.reused}, written {summary.written}"
+    log_line("world", message, progress.seconds)
+    state: State[str] = Completed(name="Completed" if summary.written else "Cached", message=message, data=folder)
+    return state
+
+
+LOG = logging.getLogger("trajpilot")
+TITLE = "The report: main figures and location"
+PAGES = ("report", "outcome", "pose_sources")
+"""Stages that write pages."""
+
+
+def linked(path: str) -> str:
+    """Return a line with the link to a page; empty where the UI cannot serve it."""
+    link = link_to(path)
+    return f"[Open the page]({link}) (served by `trajpilot ui` on this root)\n\n" if link else ""
+
+
+@task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
+def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
+    """Copy the report's documents to `<root>/reports`, publish the summary with a link, log main figures and path."""
+    # Imported here because it loads torch, which registering a deployment does not need.
+    from trajpilot_core.report.ui.summary import SUMMARIES, main_figures
+
+    path = place_documents(report, run.root)
+    committed = committed_under(config, run)
+    publish_page("report-summary", TITLE, linked(path) + SUMMARIES[report.stage](committed, path))
+    for line in main_figures(committed, report.stage):
+        LOG.info("%s", line)
+    LOG.info("%-13s %s", "report", path)
+    return Completed(message=f"the report is at {path}", data=path)

@@ -1,4 +1,4 @@
-"""Text from outside: the only reader of JSON, TOML and text files, and the limits of single values.
+"""Text from outside: the only reader of JSON, TOML and text files, the limits of single values, escapes for Markdown.
 
 Every external text (a file, an option, the response of a server or a model) is read here. Unusable text is one error
 with its position. Paths are checked in `store/locations.py`. A test lists the other modules that call `json.loads`.
@@ -6,6 +6,7 @@ with its position. Paths are checked in `store/locations.py`. A test lists the o
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -152,3 +153,21 @@ def text_fault(text: str) -> str | None:
 def shortened(text: str) -> str:
     """Return a text for a message: its beginning where it is long."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+MEANING = re.compile(r"[\\`*\[\]<&!|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[>#+=-]|^\d+(?=[.)])")
+"""Start of emphasis, code, a link, a picture, HTML, an entity, a table, a quotation, a title or a list."""
+
+
+def literal(text: str) -> str:
+    """Return text that Markdown renders verbatim, on one line: no HTML, no link, no picture that a browser would fetch.
+
+    The UI runs no scripts in texts, but it would load pictures that they name (docs/security.md).
+    """
+    return MEANING.sub(escaped, " ".join(text.split()))
+
+
+def escaped(match: re.Match[str]) -> str:
+    """Put a backslash before a character, or replace a number that would begin a list with an entity."""
+    sign = match[0]
+    return f"&#{ord(sign[0])};{sign[1:]}" if sign[0].isdigit() else f"\\{sign}"

@@ -15,16 +15,15 @@ from numpy.typing import NDArray
 from schemas.annotation import SIMULATED
 from schemas.artifacts import Manifest
 from schemas.config import RunOptions
+from schemas.features import FeatureSourceConfig, ReleasedName, released_note
 from schemas.predict import Plan, PlanQuery, PlanRow
-from schemas.released import FeatureSourceConfig, ReleasedName, released_note
-from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.planning.plan import status
+from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.history import current_manifests
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
-from trajpilot_core.store.reading import StageInputs, read_entry_table
+from trajpilot_core.store.reading import StageInputs, current_manifests, read_entry_table
 from trajpilot_core.store.tensors import Models, Tensors
 
 if TYPE_CHECKING:

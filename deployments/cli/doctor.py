@@ -15,13 +15,13 @@ from deployments.cli.tables import table_of
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.corpora.registry import CORPORA
-from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.needs import expected, rows_read
 from trajpilot_core.engine.resolve import resolve_device
+from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.history import current_manifests
+from trajpilot_core.store.reading import current_manifests
 
 if TYPE_CHECKING:
     from trajpilot_core.doctor.checks import HealthFinding

@@ -1,17 +1,26 @@
-"""Commands that write files: `export` and `paper` from finished runs, `convert` from files that authors released."""
+"""Commands on finished runs: `compare`, `export` and `paper`; `convert` reads files that authors released."""
 
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
-from deployments.cli.tables import say, show
-from trajpilot_core.engine.last_run import recall_run
+from deployments.cli.tables import say, show, table_of
+from schemas.annotation import SIMULATED
+from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.export.tables import TableFormat, default_tables, export_tables
 from trajpilot_core.opened import OpenRun, open_run
+from trajpilot_core.stages import STAGES
+
+if TYPE_CHECKING:
+    from trajpilot_core.evaluation.comparison import InputDifference
+    from trajpilot_core.evaluation.paired import PairedMetric, Pairing
 
 Root = Annotated[str, typer.Option("--root", help="Root of a finished run.")]
 Out = Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")]
@@ -76,8 +85,7 @@ def export(
 
 def write_recordings(run: OpenRun, windows: list[str], data: str, out: Path, console: Console) -> None:
     """Write a recording of each window, by default of one, and print how to open it."""
-    from trajpilot_core.export.recording import SUFFIX, sdk, write_recording
-    from trajpilot_core.export.window import first_window, shown_window
+    from trajpilot_core.export.window import SUFFIX, first_window, sdk, shown_window, write_recording
 
     sdk()
     last = recall_run(run.root)
@@ -144,3 +152,80 @@ def egovlpv2(source: Source, target: Target) -> None:
     size_mb = target.stat().st_size / 1e6
     typer.echo(f"{target}: {size_mb:,.0f} MB, from {about['source']} with sha256 {about['source_sha256']}")
     typer.echo("put roberta-base's vocab.json and merges.txt next to it, and set text_bank.model to that folder")
+
+
+Run = Annotated[str, typer.Argument(help="Root of a run, or ROOT@KEY for an earlier evaluation.")]
+Metrics = Annotated[
+    list[str], typer.Option("--metric", help="Metric to compare (repeatable): M@1, M@5, MSeq, F@1, F@5, FSeq.")
+]
+SHOWN = 5
+
+
+def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:  # noqa: B006
+    """Compare settings, inputs and metrics of two runs; differences are second - first, paired over takes."""
+    from trajpilot_core.evaluation import comparison as comparing
+    from trajpilot_core.metrics import with_ceiling
+
+    wrong = [name for name in metric if name not in with_ceiling()]
+    if wrong:
+        raise InputError(f"--metric {wrong[0]}: no such metric; choose from {', '.join(with_ceiling())} (no plugins)")
+    sides = [comparing.open_side(name, STAGES) for name in (first, second)]
+    console = Console()
+    if any(SIMULATED in comparing.corpora_of(side) for side in sides):
+        console.print("These runs use a SIMULATED world; their numbers say nothing about real data.")
+    settings = comparing.settings(sides[0], sides[1], STAGES)
+    table = table_of(console, ("setting", "first", "second"), "settings that differ")
+    for name, values in settings.items():
+        table.add_row(escape(name), *map(escape, values))
+    console.print(table if settings else "settings: the same")
+    for line in input_lines(comparing.inputs(*sides)):
+        say(console, line)
+    show_metrics(console, comparing.metrics(*sides), metric)
+
+
+def input_lines(differences: "InputDifference") -> list[str]:
+    """Return lines that list the takes whose data differ."""
+    parts = {
+        "takes of the first run only": differences.only_first,
+        "takes of the second run only": differences.only_second,
+    }
+    parts |= {"takes in another split": differences.moved}
+    parts |= {f"takes whose {entry} differ": takes for entry, takes in differences.changed.items()}
+    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in parts.items() if takes]
+    lines += [f"inputs: {entry} of one run no longer exist and cannot be compared" for entry in differences.unknown]
+    return lines or ["inputs: the same"]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first few names."""
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+
+
+def show_metrics(console: Console, pairing: "Pairing", wanted: Sequence[str]) -> None:
+    """Print the paired metrics, and what could not be paired."""
+    if pairing.unpaired:
+        takes = f"{len(pairing.unpaired):,} takes were scored by one run only, or on other windows or labels"
+        say(console, f"metrics: {takes}: {listed(pairing.unpaired)}")
+    if pairing.horizons_left:
+        say(console, f"metrics: horizons of one run only, left out: {', '.join(map(str, pairing.horizons_left))}")
+    for which, rows in (("first", pairing.only_first), ("second", pairing.only_second)):
+        if rows:
+            say(console, f"metrics: only the {which} run has the rows {', '.join(rows)}")
+    if not pairing.metrics:
+        console.print("metrics: no take was scored by both runs on the same windows; nothing to compare")
+        return
+    title = f"metrics on {pairing.n_takes:,} takes, mean over horizons, percent; 95 % intervals over takes"
+    table = table_of(console, ("row", "metric", "first", "second", "second - first", "interval", ""), title)
+    for row in pairing.metrics:
+        if row.metric in wanted:
+            table.add_row(row.variant, row.metric, f"{row.first:.2f}", f"{row.second:.2f}", *difference(row))
+    console.print(table)
+    console.print("Each interval covers one difference: of many, about one in twenty excludes zero by chance.")
+
+
+def difference(row: "PairedMetric") -> tuple[str, str, str]:
+    """Format a difference, its interval, and the verdict."""
+    if math.isinf(row.low):
+        return f"{row.difference:+.2f}", f"none: {row.n_takes} takes are too few", ""
+    verdict = "higher" if row.low > 0 else "lower" if row.high < 0 else "equal" if row.low == row.high else "undecided"
+    return f"{row.difference:+.2f}", f"{row.low:+.2f} to {row.high:+.2f}", verdict

@@ -27,11 +27,11 @@ from deployments.cli.options import (
 from deployments.cli.tables import disk, moment, number, say, show, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.capacity import free_memory
-from trajpilot_core.engine.last_run import recall_run
 from trajpilot_core.engine.needs import Needs
+from trajpilot_core.engine.order import free_memory
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import status as status_rows
+from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of
 from trajpilot_core.store.lock import existing_folder

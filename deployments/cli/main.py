@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import compare, config, deploy, doctor, export, inspect, poses, predict, run, server, upkeep, vlm
+from deployments.cli import config, deploy, doctor, export, inspect, poses, predict, run, upkeep, vlm
 from deployments.settings import hand_over_store_limit
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.incoming import text_fault
@@ -21,8 +21,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for function in (
-    *(run.run, run.demo, run.simulate, inspect.status, inspect.plan, server.ui, deploy.deploy, deploy.workers),
-    *(upkeep.verify, upkeep.gc, doctor.doctor, compare.compare, export.export, export.paper, predict.predict),
+    *(run.run, run.demo, run.simulate, inspect.status, inspect.plan, deploy.ui, deploy.deploy, deploy.workers),
+    *(upkeep.verify, upkeep.gc, doctor.doctor, export.compare, export.export, export.paper, predict.predict),
 ):
     app.command()(function)
 app.add_typer(export.converting, name="convert")

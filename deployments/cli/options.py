@@ -13,10 +13,9 @@ from pydantic_core import ErrorDetails
 from deployments.recipes import RECIPES, recipe
 from schemas.config import PipelineConfig, RunOptions
 from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
-from trajpilot_core.command_line import shown
-from trajpilot_core.engine.last_run import NAME
 from trajpilot_core.engine.planning.differences import flat
-from trajpilot_core.errors import InputError
+from trajpilot_core.engine.settings import NAME
+from trajpilot_core.errors import InputError, shown
 from trajpilot_core.incoming import NoJsonError, check_value, parse_json, parse_toml, read_text, shortened
 from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.locations import resolved
@@ -39,9 +38,6 @@ AtOnce = Annotated[
 ]
 CheckpointS = Annotated[
     float, typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch.")
-]
-CompileModels = Annotated[
-    bool, typer.Option("--compile-models", help="On a GPU, compile the steps of small models (untested speed).")
 ]
 TrackerName = Annotated[
     str | None, typer.Option("--tracker", help="Log curves and figures to this tracker: wandb or trackio.")

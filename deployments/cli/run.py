@@ -9,7 +9,6 @@ from rich.console import Console
 from deployments.cli.options import (
     AtOnce,
     CheckpointS,
-    CompileModels,
     Data,
     Device,
     File,
@@ -34,7 +33,7 @@ from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
 from trajpilot_core.data.other_runs import starting_from
-from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.stages import selected
 
@@ -68,7 +67,6 @@ def run(
     max_rejects: MaxRejects = 0.1,
     at_once: AtOnce = None,
     checkpoint_s: CheckpointS = 60.0,
-    compile_models: CompileModels = False,
     pretrained: Pretrained = None,
     tracker: TrackerName = None,
     dry_run: Annotated[
@@ -90,7 +88,6 @@ def run(
         stages_at_once=at_once,
         device=device,
         checkpoint_s=checkpoint_s,
-        compile_models=compile_models,
         tracker=tracker,
         max_reject_ratio=max_rejects,
     )
@@ -105,7 +102,7 @@ def look_ahead(config: PipelineConfig, options: RunOptions) -> NoReturn:
     from deployments.cli.doctor import end, show
     from deployments.cli.inspect import show_plan
     from trajpilot_core.doctor.checks import check_corpus, check_device
-    from trajpilot_core.doctor.preflight import preflight
+    from trajpilot_core.doctor.weights import preflight
 
     findings = [check_device(options.device)]
     if findings[0].verdict != "bad":

@@ -10,15 +10,14 @@ from rich.console import Console
 
 from deployments.cli.options import Root, located, roots_below
 from deployments.cli.tables import disk, say, table_of
-from trajpilot_core.command_line import command, shown
-from trajpilot_core.errors import InputError
+from trajpilot_core.errors import InputError, command, shown
 from trajpilot_core.store import garbage
-from trajpilot_core.store import verify as verifying
+from trajpilot_core.store import garbage as verifying
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.history import stages_of
 from trajpilot_core.store.inventory import load_inventory, recheck
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.lock import alone
+from trajpilot_core.store.reading import stages_of
 
 Repair = Annotated[bool, typer.Option("--repair", help="Delete damaged outputs; the next run recomputes them.")]
 Inputs = Annotated[bool, typer.Option("--inputs", help="Also read the files of the corpus again.")]

@@ -9,7 +9,7 @@ from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
 from deployments.cli.options import Device, File, Root, Set, check_corpus, located, run_options
 from schemas.config import PipelineConfig, RunOptions
 from schemas.vlm import VlmConfig
-from trajpilot_core.engine.execution.scratch import scratch_folder
+from trajpilot_core.engine.execution.reuse import scratch_folder
 from trajpilot_core.engine.key import resolve_stage
 from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.engine.stage import Runtime, Sink, Work

@@ -1,9 +1,15 @@
 """The paper's experiments on recorded corpora: each states only what differs from the defaults, its main experiment."""
 
-from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from schemas.config import CorpusName, PipelineConfig
 from schemas.planners import PLANNERS
-from schemas.training import GOAL_DROPOUT, TrainConfig
+from schemas.training import (
+    EGOPER_DECODING,
+    GOAL_DROPOUT,
+    GOALSTEP_DECODING,
+    KEYSTEP_DECODING,
+    ClosedDecodingConfig,
+    TrainConfig,
+)
 from schemas.vlm import VLM_ROWS
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trajpilot_core import command_line
-from trajpilot_core.command_line import CHECKOUT, command, shown
+from trajpilot_core import errors
+from trajpilot_core.errors import CHECKOUT, command, shown
 
 
 def test_a_printed_command_names_its_program_and_runs_without_a_path(tmp_path: Path) -> None:
@@ -28,7 +28,7 @@ def test_in_the_checkout_places_are_short_and_elsewhere_they_are_whole(
     checkout = tmp_path / "checkout"
     (checkout / ".venv/bin").mkdir(parents=True)
     (checkout / ".venv/bin/trajpilot").touch()
-    monkeypatch.setattr(command_line, "CHECKOUT", checkout)
+    monkeypatch.setattr(errors, "CHECKOUT", checkout)
     monkeypatch.setattr(sys, "executable", str(checkout / ".venv/bin/python"))
     monkeypatch.chdir(checkout)
     assert command("ui", "--root", shown(checkout / "runs/demo")) == ".venv/bin/trajpilot ui --root runs/demo"

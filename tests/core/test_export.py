@@ -19,10 +19,9 @@ from video_fixture import write_video
 from deployments.cli import export as command
 from deployments.cli.main import app
 from trajpilot_core.errors import InputError
-from trajpilot_core.export import recording
-from trajpilot_core.export.recording import write_recording
+from trajpilot_core.export import window
 from trajpilot_core.export.tables import RECORD, default_tables, export_tables
-from trajpilot_core.export.window import ShownWindow, first_window, shown_window
+from trajpilot_core.export.window import ShownWindow, first_window, shown_window, write_recording
 
 WARNING = "SIMULATED world: these numbers say nothing about real data."
 LABELS = {"x": "open the tap", "y": '=HYPERLINK("http://x")', "z": "pour, slowly"}
@@ -213,8 +212,8 @@ PAGE = (CHECKOUT / "docs" / "export.md").read_text()
 def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[ShownWindow] = []
     monkeypatch.setattr(command, "open_run", lambda root: Run())
-    monkeypatch.setattr(recording, "sdk", lambda: None)
-    monkeypatch.setattr(recording, "write_recording", lambda shown, *_: written.append(shown) or [])
+    monkeypatch.setattr(window, "sdk", lambda: None)
+    monkeypatch.setattr(window, "write_recording", lambda shown, *_: written.append(shown) or [])
     lines = re.findall(r"^trajpilot (export .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 3
     monkeypatch.chdir(tmp_path)

@@ -25,11 +25,11 @@ from trajpilot_core.incoming import (
 from trajpilot_core.store.locations import parse_location, resolved
 
 READS_ITS_OWN = {
-    "trajpilot_core/corpora/formats/strict_json.py",  # a list record by record; what is wrong, `parse_json` states
+    "trajpilot_core/corpora/formats/strict.py",  # a list record by record; what is wrong, `parse_json` states
     "trajpilot_core/engine/execution/compute.py",
     "trajpilot_core/engine/resolve.py",
     "trajpilot_core/report/committed.py",
-    "trajpilot_core/report/gallery/load.py",
+    "trajpilot_core/report/gallery/windows.py",
     "trajpilot_core/report/tables/tokens.py",
     "trajpilot_core/stages/token_parts.py",
     "trajpilot_core/store/reading.py",

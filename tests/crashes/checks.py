@@ -9,10 +9,9 @@ from countdown import Operation
 
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import open_folder, sweep_temporaries
-from trajpilot_core.store.garbage import find_garbage, remove_garbage
+from trajpilot_core.store.garbage import find_garbage, remove_garbage, verify
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
-from trajpilot_core.store.verify import verify
 
 SIDE = "run_record.json"
 """Describes the run; differs from run to run."""

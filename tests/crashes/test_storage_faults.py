@@ -14,8 +14,8 @@ from toy_stages import options, run_toys, tree_bytes, write_corpus
 
 from trajpilot_core.errors import StoreIOError
 from trajpilot_core.store.files import LocalFolder, advice, open_folder
+from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.verify import verify
 
 EVERY = 10
 """After so many failures the run is given again and its bytes are compared."""

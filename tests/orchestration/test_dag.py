@@ -15,7 +15,7 @@ import pytest
 from schemas.artifacts import ArtifactRef
 from schemas.base import Record
 from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, ReportConfig, RunOptions, TextConfig
-from schemas.trajectories import TrajectoryConfig
+from schemas.poses import TrajectoryConfig
 from trajpilot_core.engine.execution.outcome import Outcome
 from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import AnyStage, Stage, Work
@@ -84,7 +84,7 @@ def run_flow(names: Sequence[str], run: RunOptions) -> Ran:
     """Run stages in a flow, as `full_pipeline` does."""
     from prefect import flow, runtime
 
-    from flows.dag import run_stages
+    from flows.pipeline import run_stages
 
     found: list[UUID] = []
 
@@ -133,12 +133,12 @@ def tasks_of(flow_run: UUID, count: int) -> dict[str, Task]:
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     """The toys in place of the real stages."""
-    from flows import dag
+    from flows import pipeline
     from tasks import stage
 
     seen = Seen()
     stages = toys(seen)
-    for module in (dag, stage):
+    for module in (pipeline, stage):
         monkeypatch.setattr(module, "EVERY_STAGE", stages)
     return seen
 

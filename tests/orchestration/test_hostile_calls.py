@@ -19,8 +19,8 @@ from deployments.cli import main as command_line
 from deployments.cli import poses
 from deployments.recipes import recipe
 from schemas.config import RunOptions
-from trajpilot_core.engine.last_run import NAME as LAST_RUN
-from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.engine.settings import NAME as LAST_RUN
+from trajpilot_core.engine.settings import remember_run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 LEVELS, DIGITS = 1000, 5000

@@ -18,7 +18,7 @@ from deployments.recipes.simulated import soak
 from schemas.config import RunOptions
 from schemas.world import demo_world, soak_world
 from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.engine.last_run import remember_run
+from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages import STAGES

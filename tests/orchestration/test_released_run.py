@@ -7,10 +7,10 @@ from once import Worlds
 
 from deployments.recipes.simulated import soak
 from schemas.config import PipelineConfig, RunOptions
-from schemas.released import RELEASED_NOTE, released_note
+from schemas.features import RELEASED_NOTE, released_note
 from schemas.world import laptop_world
-from trajpilot_core.corpora.records.without_videos import NO_VIDEO
-from trajpilot_core.doctor.preflight import preflight, require_outside
+from trajpilot_core.corpora.records.videos import NO_VIDEO
+from trajpilot_core.doctor.weights import preflight, require_outside
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.errors import InputError
 from trajpilot_core.opened import open_run

@@ -1,7 +1,6 @@
 """Shells of tasks without a server: progress, a silent server, settings that reach a stage, workers of a pool."""
 
 import logging
-from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,12 +10,10 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import WorkerStatus
 from prefect.exceptions import ObjectNotFound
 
-from schemas.config import PipelineConfig, RunOptions
 from tasks import artifacts, showing
 from tasks.artifacts import StageProgress
 from tasks.group_runs import workers_online
 from tasks.showing import shown
-from trajpilot_core.runtime import COMPILES
 
 
 class Shelf:
@@ -112,28 +109,6 @@ def test_a_server_that_comes_back_in_time_is_told(monkeypatch: pytest.MonkeyPatc
         return now
 
     assert shown("table of features", publish, patience_s=60.0) == 7
-
-
-def test_a_stage_and_a_group_of_trainings_run_with_what_their_run_asks_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    import tasks.stage as shell
-
-    seen: list[bool] = []
-
-    def compute(*_: Any) -> Any:
-        seen.append(COMPILES.get())
-        return SimpleNamespace(cached=False, computed=1, message=lambda: "", seconds=0.0, ref=None)
-
-    for name in ("execute", "compute_group"):
-        monkeypatch.setattr(shell, name, compute)
-    monkeypatch.setattr(shell, "StageProgress", lambda name: nullcontext(SimpleNamespace(ended="")))
-    for name in ("publish_outcome", "show_pictures", "fan_out", "log_line"):
-        monkeypatch.setattr(shell, name, lambda *_: None)
-    for asked in (True, False):
-        run = RunOptions(compile_models=asked)
-        shell.run_stage.fn("alignment", PipelineConfig(), run)
-        shell.run_group.fn(PipelineConfig(), run, SimpleNamespace(stage="alignment"))
-        assert COMPILES.get() is False
-    assert seen == [True, True, False, False]
 
 
 class Server:

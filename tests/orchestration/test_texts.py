@@ -4,7 +4,7 @@ import re
 
 from hostile import TEXTS
 
-from trajpilot_core.markdown_escape import literal
+from trajpilot_core.incoming import literal
 
 SHOWN = {
     "ingest.min_overlap 0.5 -> 0.4": "ingest.min_overlap 0.5 -> 0.4",

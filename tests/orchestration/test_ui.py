@@ -22,8 +22,8 @@ from whole_run import Ran, command
 
 from schemas.rejects import RejectCode
 from trajpilot_core.engine.order import upstream
-from trajpilot_core.markdown_escape import literal
-from trajpilot_core.report.drawing.picture import MOST_BYTES
+from trajpilot_core.incoming import literal
+from trajpilot_core.report.drawing.svg_grid import MOST_BYTES
 from trajpilot_core.report.figures import FIGURES
 from trajpilot_core.stages import STAGES
 

@@ -19,8 +19,7 @@ from deployments.cli.options import configure
 from deployments.recipes.paper import atomic
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.engine.last_run import remember_run
-from trajpilot_core.engine.settings import values_of
+from trajpilot_core.engine.settings import remember_run, values_of
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.lock import root_lock
@@ -121,7 +120,7 @@ def test_the_root_of_an_object_store_is_opened_as_such(monkeypatch: pytest.Monke
         raise StoreError("no bucket here")
 
     monkeypatch.setattr("deployments.cli.upkeep.open_folder", noting)
-    monkeypatch.setattr("trajpilot_core.engine.last_run.open_folder", noting)
+    monkeypatch.setattr("trajpilot_core.engine.settings.open_folder", noting)
     monkeypatch.setattr("trajpilot_core.doctor.checks.open_folder", noting)
     for command in ("verify", "status", "plan", "doctor"):
         with contextlib.suppress(StoreError, InputError):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.annotation import Take
-from schemas.released import RELEASED_WIDTHS, ReleasedName
+from schemas.features import RELEASED_WIDTHS, ReleasedName
 from trajpilot_core.arrays import Array
 
 

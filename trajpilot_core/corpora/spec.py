@@ -56,7 +56,7 @@ class CorpusSpec:
     listing: CorpusLister
     download: Download
     published: Mapping[str, Published] = field(default_factory=dict)
-    """Counts that the paper states, by `CorpusCount.what` (trajpilot_core/corpora/records/corpus_statistics.py)."""
+    """Counts that the paper states, by `CorpusCount.what` (trajpilot_core/corpora/records/tables.py)."""
     horizons: tuple[int, int] | None = None
     """Shortest and longest window; None: those of IngestConfig."""
     has_plans: bool = True

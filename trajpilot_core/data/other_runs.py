@@ -18,7 +18,6 @@ from schemas.config import PipelineConfig
 from schemas.places import OtherRun
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.history import find_manifest, keys_of, stages_of
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.manifest import (
     current_key,
@@ -33,7 +32,7 @@ from trajpilot_core.store.manifest import (
     verified_file,
 )
 from trajpilot_core.store.parquet import read_table
-from trajpilot_core.store.reading import StageInputs, read_entry_table, refuse_mixed
+from trajpilot_core.store.reading import StageInputs, find_manifest, keys_of, read_entry_table, refuse_mixed, stages_of
 from trajpilot_core.store.tensors import Models, Tensors
 
 R = TypeVar("R", bound=Record)

@@ -15,15 +15,14 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from schemas.config import IngestConfig
-from trajpilot_core.command_line import command, shown
 from trajpilot_core.corpora.base import Listing
 from trajpilot_core.corpora.formats.folders import Folders
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
-from trajpilot_core.engine.capacity import free_memory
 from trajpilot_core.engine.needs import Needs, advice, size_text
+from trajpilot_core.engine.order import free_memory
 from trajpilot_core.engine.resolve import gpu_number, resolve_device
-from trajpilot_core.errors import InputError, StoreError, StoreIOError
+from trajpilot_core.errors import InputError, StoreError, StoreIOError, command, shown
 from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.corpus_files import Corpus, open_corpus
 from trajpilot_core.store.files import open_folder

@@ -1,7 +1,8 @@
 """The inputs and sources of a stage, resolved, and the content key that follows from them.
 
 A key covers content and settings only: stage, version, its settings, fingerprints of the declared entries, digests and
-facts of outside inputs. Place and time do not enter it.
+facts of outside inputs. Place and time do not enter it. Notes of files and facts, written next to a manifest, explain a
+key; nothing depends on them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,14 +10,22 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from schemas.artifacts import Entry, Manifest
+from schemas.artifacts import Entry, Manifest, SourceNotes, UnitSources
 from schemas.base import Record, canonical_json, canonical_object, fingerprint, fingerprint_of_text
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.resolve import check_other_runs, resolve_config
 from trajpilot_core.engine.stage import AnyStage, Source
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.manifest import current_manifest, shards_of
+from trajpilot_core.store.manifest import (
+    SOURCES,
+    current_manifest,
+    read_sealed,
+    seal,
+    shards_of,
+    stage_folder,
+    unless_damaged,
+)
 from trajpilot_core.store.reading import StageInputs
 
 Currents = Callable[[Folder, str], Manifest | None]
@@ -214,3 +223,33 @@ def _shard_key(shared: Mapping[str, str], source: Source, digest_of: Mapping[str
         "facts": source.canonical_facts,
     }
     return fingerprint_of_text(canonical_object({**shared, **own}))[:KEY_CHARACTERS]
+
+
+def spelled(path: str) -> str:
+    """Return a path for the notes, with bytes that are not UTF-8 escaped."""
+    return path.encode(errors="backslashreplace").decode()
+
+
+def unit_sources(source: Source, digest_of: Mapping[str, str]) -> UnitSources:
+    """Return the digests of one unit's files and the fingerprints of its facts.
+
+    Args:
+        source: the unit.
+        digest_of: input file -> digest.
+    """
+    return UnitSources(
+        files={spelled(path): digest_of[path] for path in source.files},
+        facts={name: fingerprint(value) for name, value in source.facts.items()},
+    )
+
+
+def write_notes(folder: Folder, resolved: ResolvedStage, key: str, digest_of: Mapping[str, str]) -> None:
+    """Write the sources of every unit of a stage next to the manifest of `key`."""
+    notes = SourceNotes(units={source.shard: unit_sources(source, digest_of) for source in resolved.sources})
+    folder.replace(f"{stage_folder(resolved.stage.name)}/{key}/{SOURCES}", seal(notes))
+
+
+def read_notes(folder: Folder, stage: str, key: str) -> dict[str, UnitSources]:
+    """Return the sources of every unit; empty where there are no notes or they are damaged."""
+    notes = unless_damaged(read_sealed, folder, SourceNotes, f"{stage_folder(stage)}/{key}/{SOURCES}")
+    return {} if notes is None else notes.units

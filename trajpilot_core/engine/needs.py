@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from schemas.artifacts import Entry, RunRecord
 from schemas.config import RunOptions
-from trajpilot_core.engine.capacity import free_memory
-from trajpilot_core.engine.execution.measured import anonymous_bytes, scratch_bytes
+from trajpilot_core.engine.execution.outcome import anonymous_bytes, scratch_bytes
 from trajpilot_core.engine.key import KeyedStage
+from trajpilot_core.engine.order import free_memory
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.history import run_records_of
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.store.manifest import ARTIFACTS, read_manifest, unless_damaged
+from trajpilot_core.store.reading import run_records_of
 
 log = logging.getLogger("trajpilot")
 

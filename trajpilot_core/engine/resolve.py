@@ -8,16 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-from schemas.action_token import ActionTokenConfig
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from schemas.latent import LatentConfig
 from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, device_fault
-from schemas.poses import Pi3Config, PoseSourcesConfig
-from schemas.probe import ProbeConfig
+from schemas.poses import Pi3Config, PoseSourcesConfig, TrajectoryConfig
+from schemas.probe import ActionTokenConfig, ProbeConfig
 from schemas.training import PredictorConfig, TrainConfig
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.stage import Config, Stage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.plugins import with_versions

@@ -1,4 +1,4 @@
-"""Every setting of the pipeline: default, allowed values, description, and the stages that it makes stale."""
+"""Every setting: default, allowed values, description, what it makes stale; those of a root's last run."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -9,9 +9,13 @@ from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
 
 from schemas.base import Record, bounds
-from schemas.config import PipelineConfig
+from schemas.config import PipelineConfig, RecipeName, RunOptions
 from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import AnyStage
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
+from trajpilot_core.store.manifest import read_sealed, seal
 
 UNITS = {"s": "s", "px": "px", "hz": "Hz", "deg": "degrees", "m": "m"}
 """Last word of a setting's name -> its unit."""
@@ -116,3 +120,30 @@ def made_stale(group: str, stages: Mapping[str, AnyStage]) -> tuple[str, ...]:
         if any(writer.get(entry) in found for entry in stage.reads):
             found.add(name)
     return tuple(name for name in stages if name in found)
+
+
+NAME = "last.json"
+
+
+class LastRun(Record):
+    """The last run of a root; nothing depends on it."""
+
+    config: PipelineConfig
+    data_root: str
+    device: str
+    recipe: RecipeName
+    """Whose settings `config` started from."""
+
+
+def remember_run(config: PipelineConfig, run: RunOptions) -> None:
+    """Write the settings and options of this run to the root."""
+    note = LastRun(config=config, data_root=run.data_root, device=run.device, recipe=run.recipe)
+    open_folder(run.root, run.protocols).replace(NAME, seal(note))
+
+
+def recall_run(root: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> LastRun | None:
+    """Return the last run of a root; None where none was noted, or an older version wrote it."""
+    try:
+        return read_sealed(open_folder(root, allowed), LastRun, NAME)
+    except StoreError:
+        return None

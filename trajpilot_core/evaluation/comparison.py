@@ -15,10 +15,9 @@ from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.paired import Pairing, pair
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.history import keys_of, made_from
 from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.manifest import current_manifest, read_manifest
-from trajpilot_core.store.reading import read_entry_table
+from trajpilot_core.store.reading import keys_of, made_from, read_entry_table
 
 EVALUATION, INGEST = "evaluation", "ingest"
 SCORES = "take_scores"

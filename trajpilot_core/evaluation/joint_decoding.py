@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from schemas.closed import JointDecodingConfig
 from schemas.results import DecodingChoice
+from schemas.training import JointDecodingConfig
 from trajpilot_core.data.planning import SPLITS, WindowSet
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.methods.sequences import Knobs, Shortlist

@@ -21,8 +21,18 @@ from trajpilot_core.methods.base import RANKED, SEEN, Answers, Method
 from trajpilot_core.methods.latent import CEM, CEM_BANK, CEM_GOAL, CEM_TRUTH, NO_TRAJ, ORACLE, RANDOM_BANK, ROWS
 from trajpilot_core.methods.sight import exchanged, refuse_leaks, same, spread
 from trajpilot_core.models.blocks import KeysValues
-from trajpilot_core.models.latent import LatentHead, LatentPredictor, LatentShape, StepInputs, l1_between, targets_of
-from trajpilot_core.models.latent_search import Controls, cross_entropy_search, fit_controls, noise_of
+from trajpilot_core.models.latent import (
+    Controls,
+    LatentHead,
+    LatentPredictor,
+    LatentShape,
+    StepInputs,
+    cross_entropy_search,
+    fit_controls,
+    l1_between,
+    noise_of,
+    targets_of,
+)
 from trajpilot_core.models.ranking import best
 from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank, end_keys, find_neighbours
 from trajpilot_core.store.tensors import Models

@@ -14,11 +14,11 @@ from torch import Tensor
 from schemas.outcome import OutcomeConfig, OutcomeRow
 from trajpilot_core.data.events import BEFORE, DURING
 from trajpilot_core.data.shots import Shots
-from trajpilot_core.models.outcome import MADE, ShotProbe
+from trajpilot_core.models.events import MADE, ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.events import EventChain, find_events, latents_of, vote
 from trajpilot_core.training.event_scorer import scored, shot_target
-from trajpilot_core.training.fit_outcome import PROBE
+from trajpilot_core.training.fit_event import PROBE
 from trajpilot_core.training.scorer_fit import ScorerDecision
 
 ShotSight = Literal["nothing", "context", "context_motion", "shot_motion"]

@@ -19,7 +19,7 @@ from trajpilot_core.evaluation.prediction_arrays import EvaluationError, Predict
 from trajpilot_core.methods import METHODS, examined, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS, window_values
-from trajpilot_core.metrics.values import mid_recall
+from trajpilot_core.metrics.windows import mid_recall
 
 DIGITS = 9
 """Decimal places of numbers, so that equal inputs give equal bytes for any order of a sum."""

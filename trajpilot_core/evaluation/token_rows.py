@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.action_token import ActionTokenConfig, TokenRow
+from schemas.probe import ActionTokenConfig, TokenRow
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_events import ActionEvents
 from trajpilot_core.data.events import BEFORE, DURING
 from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.metrics.epic_kitchens import ActionPart
-from trajpilot_core.models.action_token import TokenProbe
+from trajpilot_core.models.events import TokenProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.events import EventChain, EventPredictor, latents_of
 from trajpilot_core.training.event_scorer import Scored, action_target, scored

@@ -10,7 +10,6 @@ from trajpilot_core.errors import MethodError
 from trajpilot_core.methods import (
     anticipation,
     closed_controls,
-    floors,
     goal_dropout,
     latent,
     planners,
@@ -45,8 +44,8 @@ METHODS: list[Method] = [
     retrieved.KNN_LABELS,
     retrieved.TOP1,
     predictors.SHUFFLED,
-    floors.PREVIOUS,
-    floors.MAJORITY,
+    retrieved.PREVIOUS,
+    retrieved.MAJORITY,
     vlm.UNTUNED,
     vlm.STUB,
     *anticipation.ROWS,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, twin_of
 from trajpilot_core.methods import goal_dropout, predictors
 from trajpilot_core.methods.base import Answers, Gate, Method, RowStyle
-from trajpilot_core.methods.floors import majority_answers
 from trajpilot_core.methods.predictors import ranked_by
+from trajpilot_core.methods.retrieved import majority_answers
 from trajpilot_core.methods.scorer import scorer_answers
 
 if TYPE_CHECKING:

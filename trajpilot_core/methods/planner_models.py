@@ -16,12 +16,10 @@ from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.data.transitions import masks_of
 from trajpilot_core.engine.stage import Inputs
-from trajpilot_core.models.planners.decoding import TransitionPrior, clamped_prior
+from trajpilot_core.models.planners.decoding import PlannerShape, TransitionPrior, clamped_prior
 from trajpilot_core.models.planners.matched import DecodedPlan, MatchedPlanner, PlannerInputs, decode
-from trajpilot_core.models.planners.planner import PlannerShape
 from trajpilot_core.store.tensors import Models
-from trajpilot_core.training.fit_planners import AT_ONCE, variant_of
-from trajpilot_core.training.planner_task import PlannerTask, planner_task
+from trajpilot_core.training.fit_planners import AT_ONCE, PlannerTask, planner_task, variant_of
 
 SEEDS_APART = 1_000_003
 """Distance between the seeds of two samplings: more than there are training seeds."""

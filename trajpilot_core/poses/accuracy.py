@@ -7,7 +7,7 @@ import numpy as np
 
 from schemas.annotation import Take
 from schemas.observation import KNOTS
-from schemas.trajectories import TrajectoryConfig
+from schemas.poses import TrajectoryConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses import se3

@@ -16,7 +16,7 @@ from schemas.annotation import Take
 from schemas.config import IngestConfig, RunOptions
 from schemas.predict import PlanQuery
 from schemas.rejects import Reject
-from trajpilot_core.engine.provenance import read_notes
+from trajpilot_core.engine.key import read_notes
 from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.engine.stage import Runtime, Sink, Source, Work
 from trajpilot_core.errors import CheckpointError, InputError

@@ -13,14 +13,12 @@ from numpy.typing import NDArray
 
 from schemas.config import RunOptions
 from schemas.observation import DOF, MOTIONS
-from schemas.poses import VideoSourceName
+from schemas.poses import TrajectoryConfig, VideoSourceName
 from schemas.predict import Motion, PlanQuery
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.resolve import resolve_device, resolve_precision
 from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.motion_table import ORIGIN, origins
-from trajpilot_core.poses.motions import step_rms
+from trajpilot_core.poses.motions import ORIGIN, origins, step_rms
 from trajpilot_core.poses.sources.base import Done, pose_source
 from trajpilot_core.poses.sources.take import capture_motions
 from trajpilot_core.predict.footage import CLIPS, Footage

@@ -15,8 +15,15 @@ from trajpilot_core.predict.answers import Clips, Given
 from trajpilot_core.predict.footage import ClipTimes, Footage
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.drawing.row_styles import answer_rules
-from trajpilot_core.report.gallery.frames import Thumbnail, Wanted, thumbnails
-from trajpilot_core.report.gallery.paths import Path, integrate, path_data, three_views
+from trajpilot_core.report.gallery.pictures import (
+    Path,
+    Thumbnail,
+    Wanted,
+    integrate,
+    path_data,
+    three_views,
+    thumbnails,
+)
 from trajpilot_core.report.offline import render_offline
 
 SHOT_PX = 224

@@ -13,10 +13,10 @@ from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig
+from schemas.poses import TrajectoryConfig
 from schemas.results import Judgement
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.engine.key import producers, resolve_inputs
-from trajpilot_core.engine.last_run import recall_run
+from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.engine.stage import Stage
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.methods import METHODS

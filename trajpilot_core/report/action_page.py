@@ -12,8 +12,8 @@ import pyarrow as pa
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
+from schemas.features import ReleasedName, released_note
 from schemas.probe import ProbeScore
-from schemas.released import ReleasedName, released_note
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
@@ -122,13 +122,7 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
     title = f"{title}, released features {cfg.released}" if cfg.released else title
     where = f"a simulated world in the file layout of {title}" if found.simulated else title
     weak, classes = found.undertrained, classes_of(inputs.models("probe_models").about)
-    tables, plain = (
-        [
-            *result_tables(found.scores, classes, weak, has_intervals=has_intervals),
-            *token_tables(found.tokens, classes, weak, has_intervals=has_intervals),
-        ]
-        for has_intervals in (True, False)
-    )
+    tables = [*result_tables(found.scores, classes, weak), *token_tables(found.tokens, classes, weak)]
     notes = warnings(found, cfg.released)
     document = page(f"TrajPilot on {where}", found, tables, cfg)
     contrasts = {"contrasts": json_report.records(found.tokens.contrasts)} if found.tokens is not None else {}
@@ -142,8 +136,7 @@ def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -
     return {
         "report.html": document.html(),
         "report.json": content,
-        "metrics.tex": latex_file(plain, *notes),
-        "metrics_intervals.tex": latex_file(tables, *notes),
+        "metrics.tex": latex_file(tables, *notes),
     }
 
 
@@ -164,9 +157,7 @@ def verdict(found: ActionResults) -> str:
         )
     place = ("challenge", "overall", DECIDES)
     of_row = {
-        row: value_cell(
-            [one for one in found.scores if (one.space, one.subset, one.metric, one.row) == (*place, row)], True
-        )
+        row: value_cell([one for one in found.scores if (one.space, one.subset, one.metric, one.row) == (*place, row)])
         for row in ORDER
     }
     if not found.scores:
@@ -221,9 +212,7 @@ def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
     ]
 
 
-def result_tables(
-    scores: Sequence[ProbeScore], classes: Classes, weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
-) -> list[Table]:
+def result_tables(scores: Sequence[ProbeScore], classes: Classes, weak: frozenset[str] = frozenset()) -> list[Table]:
     """Return one table a label space: rows by set, a column a metric, means over the seeds."""
     note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())
     note += " Means over the seeds; intervals (95 % unless set otherwise) are over test videos, of one seed alone."
@@ -232,7 +221,7 @@ def result_tables(
         Table(
             f"Anticipation, {SPACE_WORDS[space]}, {SCORED_AS[space]}",
             ("set", "row", *metric_columns(classes), "clips, classes of actions"),
-            tuple(_row(scores, space, subset, row, has_intervals, weak) for subset in SUBSETS for row in ORDER),
+            tuple(_row(scores, space, subset, row, weak) for subset in SUBSETS for row in ORDER),
             note,
             rules=tuple(len(ORDER) * at for at in range(1, len(SUBSETS))),
         )
@@ -242,10 +231,10 @@ def result_tables(
 
 
 def _row(
-    scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, has_intervals: bool, weak: frozenset[str]
+    scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, weak: frozenset[str]
 ) -> tuple[Cell, ...]:
     of_row = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
-    cells = [value_cell([one for one in of_row if one.metric == metric], has_intervals) for metric in EPIC_METRICS]
+    cells = [value_cell([one for one in of_row if one.metric == metric]) for metric in EPIC_METRICS]
     sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in of_row if one.metric == "Action"), "")
     return (subset, marked(NAMES[row], row, weak), *cells, sizes)
 

@@ -7,24 +7,28 @@ from pydantic import JsonValue
 
 from schemas.config import ReportConfig
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.corpora.records.without_videos import NO_VIDEO
+from trajpilot_core.corpora.records.videos import NO_VIDEO
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.report import json_report
-from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
-from trajpilot_core.report.gallery.load import draw_gallery, load_facts, load_threshold, video_files
-from trajpilot_core.report.gallery.windows import Example, examples
+from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of
+from trajpilot_core.report.gallery.windows import (
+    Example,
+    draw_gallery,
+    examples,
+    load_facts,
+    load_threshold,
+    video_files,
+)
 from trajpilot_core.report.limits import limits
 from trajpilot_core.report.loaded import Loaded, caption, corpus_title, facts, load
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import latex
-from trajpilot_core.report.tables.anticipation import anticipation_tables, shares_table
-from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
+from trajpilot_core.report.tables.anticipation import anticipation_tables, closed_tables, settings_table, shares_table
 from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
-from trajpilot_core.report.tables.closed import closed_tables, settings_table
 from trajpilot_core.report.tables.names import LEGEND
-from trajpilot_core.report.tables.results import Results, all_tables, results_of
+from trajpilot_core.report.tables.results import Results, absent_rows, all_tables, attribution_tables, results_of
 from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of
 
 RECORDS = (
@@ -94,8 +98,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
     documents = {
         "report.html": render(page),
         "report.json": json_report.dump(_json(page)),
-        "metrics.tex": (latex.document(page.tables, note, with_intervals=False) + ceilings).encode(),
-        "metrics_intervals.tex": (latex.document(page.tables, note, with_intervals=True) + ceilings).encode(),
+        "metrics.tex": (latex.document(page.tables, note) + ceilings).encode(),
     }
     return Report(documents, rejects, len(shown))
 

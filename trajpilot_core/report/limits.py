@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from schemas.config import ReportConfig
-from schemas.released import released_note
+from schemas.features import released_note
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
-from schemas.released import released_note
+from schemas.features import released_note
 from schemas.results import (
     Ceiling,
     CurvePoint,

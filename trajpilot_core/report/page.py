@@ -11,8 +11,7 @@ from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.rows import main_legend
 from trajpilot_core.report.gallery.classes import CLASSES, GalleryWindows
-from trajpilot_core.report.gallery.frames import Thumbnail
-from trajpilot_core.report.gallery.paths import path_data, three_views
+from trajpilot_core.report.gallery.pictures import Thumbnail, path_data, three_views
 from trajpilot_core.report.gallery.windows import Example, best_example
 from trajpilot_core.report.loaded import (
     Loaded,
@@ -23,19 +22,16 @@ from trajpilot_core.report.loaded import (
     shuffle_sentence,
 )
 from trajpilot_core.report.offline import render_offline
-from trajpilot_core.report.story import story_of
 from trajpilot_core.report.tables import published
-from trajpilot_core.report.tables.answers import answer_tables
 from trajpilot_core.report.tables.anticipation import shares_table
-from trajpilot_core.report.tables.attribution import absent_rows
 from trajpilot_core.report.tables.ceilings import Ceilings
-from trajpilot_core.report.tables.diagnostics import diagnostics_tables
+from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import LEGEND, descriptions
 from trajpilot_core.report.tables.published import pool_comparisons
-from trajpilot_core.report.tables.results import ResultCell, Results
+from trajpilot_core.report.tables.results import ResultCell, Results, absent_rows
 from trajpilot_core.report.tables.table import Table, number
-from trajpilot_core.report.verdict import DerivedVerdict
+from trajpilot_core.report.verdict import DerivedVerdict, story_of
 
 SIGNS = {
     "holds": "✓",

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from schemas.closed import ClosedDecodingConfig
-from schemas.training import ScorerConfig
+from schemas.training import ClosedDecodingConfig, ScorerConfig
 from trajpilot_core.data.chains import (
     ChainModels,
     ModelFiles,

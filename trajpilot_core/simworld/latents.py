@@ -1,15 +1,17 @@
-"""Features without pixels: a fixed nonlinear map of what still frames would show, for released features.
+"""Features without pixels, SIMULATED: a fixed map of what still frames would show, in files as corpora publish them.
 
-No exact ceiling is exceeded. Of the labels the map is given the looks at the times of a segment's frames, faded over
-step boundaries as in the rendered world, and the places of the objects at these times: functions of the looks and
-places of just those steps that `inference.visible` counts as seen, which `inference.evidence` weighs exactly. Room,
-light, colours of objects and noise are drawn from streams of their own, by capture, take and segment, whatever is done
-there; exact inference knows the operator of a capture, which is all that takes of one room share. Head motion is not
-among the inputs. Source: docs/decisions/released-features.md.
+A row moves with time as a real one does and tells nothing about the features of a real encoder. No exact ceiling is
+exceeded: of the labels the map is given the looks at the times of a segment's frames, faded over step boundaries as in
+the rendered world, and the places of the objects at these times, functions of just those steps that
+`inference.visible` counts as seen, which `inference.evidence` weighs exactly. Room, light, colours of objects and noise
+are drawn from streams of their own, by capture, take and segment; exact inference knows the operator of a capture,
+which is all that takes of one room share. Head motion is not among the inputs.
 
 Axes: S segments of a take, F frames of a segment, N times, I inputs, H hidden units, K tokens, D numbers of a token.
+Source: docs/decisions/released-features.md.
 """
 
+import io
 from dataclasses import dataclass
 from functools import cache
 
@@ -18,6 +20,9 @@ from numpy.typing import NDArray
 
 from schemas.world import LatentMapConfig
 from trajpilot_core.arrays import Array
+from trajpilot_core.corpora.released import RELEASED, ReleasedFeatures
+from trajpilot_core.simworld.layouts.base import NamedFiles
+from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.world.appearance import OBJECTS, level, looks_at, take_light
 from trajpilot_core.simworld.world.truth import COLOURS, TakeTruth, World, stream
 
@@ -96,3 +101,30 @@ def latent_inputs(world: World, take: TakeTruth, t_s: Array, config: LatentMapCo
     lit = (gain - 1.0) * LIGHT_SCALE
     whole = np.broadcast_to(np.concatenate([room, objects]), (len(t_s), len(room) + len(objects)))
     return np.concatenate([colour, detail, place, whole, lit], axis=1)
+
+
+def released_files(world: World, take: TakeTruth) -> NamedFiles:
+    """Yield the file of released features of a take; nothing where the world has none."""
+    if world.config.released is None:
+        return
+    released, buffer = RELEASED[world.config.released], io.BytesIO()
+    rows_ND = released_rows(world, take, released).astype(np.float32)
+    if released.suffix == ".npz":
+        np.savez(buffer, feats=rows_ND)  # NPZ_KEY of the reader; a test reads it back
+    else:
+        import torch
+
+        torch.save(torch.from_numpy(rows_ND), buffer)
+    name = layout_of(world.config.layout).released_name(world, take)
+    yield f"{released.folders[0]}/{name}{released.suffix}", buffer.getvalue()
+
+
+def released_rows(world: World, take: TakeTruth, released: ReleasedFeatures) -> NDArray[np.float16]:
+    """Return the (N, D) rows of a take, one for each window of its video."""
+    clock, duration_s = released.clock, world.take_duration_s(take)
+    n_frames = clock.n_frames(duration_s)
+    spans_s = clock.spans_s(clock.n_rows(n_frames), n_frames)
+    middles = (np.arange(clock.window) + 0.5) / clock.window
+    times_NF = np.minimum(spans_s[:, :1] + np.diff(spans_s) * middles, duration_s)
+    made = latent_map(LatentMapConfig(), world.config.places, released.width)
+    return latent_features(world, take, times_NF, 1, made)

@@ -8,8 +8,8 @@ from schemas.world import WorldConfig
 from trajpilot_core.simworld.faults import TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.world import procedure
+from trajpilot_core.simworld.world.procedure import TASKS, draw_labels
 from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, random_uid, stream
-from trajpilot_core.simworld.world.vocabulary import TASKS, draw_labels
 
 GAP_ROWS = (12, 45)
 """Timesync rows between two takes of a capture, and before the first and after the last."""

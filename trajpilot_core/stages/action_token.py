@@ -6,14 +6,12 @@ Source: paper, appendix on EPIC-KITCHENS-100; docs/decisions/epic-token.md.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from schemas.action_token import TOKEN_ROWS, ActionTokenConfig, TokenContrast
 from schemas.arrow import rows_of, table_of
 from schemas.base import Record
 from schemas.config import PipelineConfig
-from schemas.probe import ProbeAnswer, ProbeScore
+from schemas.probe import TOKEN_ROWS, ActionTokenConfig, ProbeAnswer, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.contributions import chains_in, folds_of, part_of
-from trajpilot_core.data.cross_fitting import FINAL, TWINNED, model_key, seeds_of
+from trajpilot_core.data.cross_fitting import FINAL, TWINNED, chains_in, folds_of, model_key, part_of, seeds_of
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import InputError, NotBuiltError
@@ -103,7 +101,7 @@ def seeds_to_run(inputs: Inputs) -> list[int]:
 def fits(work: Work[ActionTokenConfig], wanted: Trainings) -> Fits:
     """Prepare the predictors of chains and seeds."""
     from trajpilot_core.stages.token_parts import loaded, predictor_jobs
-    from trajpilot_core.training.fit_action import train_action
+    from trajpilot_core.training.fit_event import train_action
     from trajpilot_core.training.jobs import fitted_takes
 
     this = loaded(work)

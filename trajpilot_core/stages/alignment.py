@@ -6,8 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.training import AlignmentConfig
-from trajpilot_core.data.contributions import Contributions, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, chains, draw_folds, model_key
+from trajpilot_core.data.cross_fitting import E_TAU, Contributions, chains, draw_folds, model_key, part_of
 from trajpilot_core.data.imported_fits import folds_for
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import TrainingError

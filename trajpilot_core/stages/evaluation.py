@@ -20,9 +20,9 @@ from schemas.results import (
     ScorerChoice,
     ShuffleScore,
 )
-from trajpilot_core.data.contributions import folds_of
 from trajpilot_core.data.cross_fitting import (
     SCORER_NO_GOAL,
+    folds_of,
     noted_fitted,
     seeds_of,
 )
@@ -201,7 +201,7 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
     Planners are compared with the floors of the chain `final`, scorers with chance; a scorer without decisions on dev
     was never fitted: undertrained.
     """
-    from trajpilot_core.evaluation.scorer_verdict import judge_scorer
+    from trajpilot_core.evaluation.trained_rows import judge_scorer
     from trajpilot_core.training.convergence import judge_planner, judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))

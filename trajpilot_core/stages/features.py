@@ -14,8 +14,8 @@ from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
 from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
-from trajpilot_core.corpora.records.without_videos import video_of
+from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
+from trajpilot_core.corpora.records.videos import video_of
 from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.stages import released_features

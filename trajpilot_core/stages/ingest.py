@@ -14,11 +14,19 @@ from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Released
 from trajpilot_core.corpora.records.contents import contents_of
-from trajpilot_core.corpora.records.corpus_statistics import counts_of, details_of, scenario_labels_of
 from trajpilot_core.corpora.records.labels import read_paraphrases
 from trajpilot_core.corpora.records.splits import dev_captures
-from trajpilot_core.corpora.records.tables import CutTake, Labelling, Tables, cut_take, tables_of
-from trajpilot_core.corpora.records.without_videos import refuse_unstated, stated_video
+from trajpilot_core.corpora.records.tables import (
+    CutTake,
+    Labelling,
+    Tables,
+    counts_of,
+    cut_take,
+    details_of,
+    scenario_labels_of,
+    tables_of,
+)
+from trajpilot_core.corpora.records.videos import refuse_unstated, stated_video
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.data.imported_fits import dev_of_captures

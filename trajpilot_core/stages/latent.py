@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from schemas.config import PipelineConfig
 from schemas.latent import LATENT_VARIANTS, LatentConfig
-from trajpilot_core.data.contributions import Contributions, chains_in, folds_of, horizons_of, part_of
-from trajpilot_core.data.cross_fitting import model_key
+from trajpilot_core.data.cross_fitting import Contributions, chains_in, folds_of, horizons_of, model_key, part_of
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages.predictor import TAKES_GIVE

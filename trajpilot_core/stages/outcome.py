@@ -7,8 +7,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.outcome import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.contributions import chains_in, folds_of, part_of
-from trajpilot_core.data.cross_fitting import FINAL, model_key, seeds_of, variants_of
+from trajpilot_core.data.cross_fitting import FINAL, chains_in, folds_of, model_key, part_of, seeds_of, variants_of
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Output, Work
 from trajpilot_core.stages.pretrained import event_facts, origin_of_models
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 ENTRY = "outcome_models"
 """Predictors of every chain; probe and scorer of the final one."""
 PROBE = "probe"
-"""As in training/fit_outcome.py, which imports torch."""
+"""As in training/fit_event.py, which imports torch."""
 READS = ("takes", "segments", "details", "windows", "motions", "features", "text_bank", "folds", "e_tau")
 RESULTS = (
     "outcome_scorer_curves",
@@ -64,7 +63,7 @@ def fits(work: Work[OutcomeConfig], wanted: Trainings) -> Fits:
     from trajpilot_core.data.shots import load_shots
     from trajpilot_core.stages.event_run import event_jobs
     from trajpilot_core.stages.outcome_parts import ShotRun
-    from trajpilot_core.training.fit_outcome import train_shot_model
+    from trajpilot_core.training.fit_event import train_shot_model
     from trajpilot_core.training.jobs import fitted_takes
 
     shots, _ = load_shots(work.inputs)

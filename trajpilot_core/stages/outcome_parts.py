@@ -13,11 +13,11 @@ from trajpilot_core.data.events import DEV, TEST
 from trajpilot_core.data.shots import Shots
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, check_sight
-from trajpilot_core.models.outcome import OutcomePredictor
+from trajpilot_core.models.events import OutcomePredictor
 from trajpilot_core.stages.event_run import EventRun, seed_models
 from trajpilot_core.stages.outcome import ENTRY, PROBE
 from trajpilot_core.training.event_scorer import Target, shot_target
-from trajpilot_core.training.fit_outcome import OutcomeTask, new_outcome_predictor, new_shot_probe
+from trajpilot_core.training.fit_event import OutcomeTask, new_outcome_predictor, new_shot_probe
 
 
 @dataclass(frozen=True)

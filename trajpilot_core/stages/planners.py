@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from schemas.arrow import table_of
 from schemas.planners import PlannersConfig
 from schemas.results import CurvePoint
-from trajpilot_core.data.contributions import Contributions, chains_in, folds_of, horizons_of, part_of
-from trajpilot_core.data.cross_fitting import model_key
+from trajpilot_core.data.cross_fitting import Contributions, chains_in, folds_of, horizons_of, model_key, part_of
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
@@ -63,9 +62,8 @@ def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
     """Prepare the planners; dev chooses the learning rate and the epoch."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import in_classes, load_planning_data
-    from trajpilot_core.training.fit_planners import parts_of, train_planner
+    from trajpilot_core.training.fit_planners import parts_of, planner_task, train_planner
     from trajpilot_core.training.jobs import chain_job, fitted_takes, put_task
-    from trajpilot_core.training.planner_task import planner_task
 
     data = load_planning_data(work.inputs, "planners")
     if work.config.vocabulary == "classes":

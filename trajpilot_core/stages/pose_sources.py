@@ -13,8 +13,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.poses import POSE_MODELS, PoseScore, PoseSourcesConfig
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.contributions import chains_in, folds_of, part_of
-from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, model_key, seeds_of
+from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, chains_in, folds_of, model_key, part_of, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.stages.predictor import make_task

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from schemas.annotation import SHORTEST_PLAN
 from schemas.results import CurvePoint
 from schemas.training import PredictorConfig
-from trajpilot_core.data.contributions import Contributions, chains_in, folds_of, horizons_of, part_of
 from trajpilot_core.data.cross_fitting import (
     E_TAU,
     VARIANTS,
     Chain,
+    Contributions,
+    chains_in,
+    folds_of,
+    horizons_of,
     is_twin,
     model_key,
+    part_of,
     seeds_of,
     trained_variants,
 )

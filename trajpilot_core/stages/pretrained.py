@@ -8,8 +8,7 @@ from collections.abc import Collection, Mapping
 
 from schemas.base import fingerprint
 from schemas.training import AlignmentConfig, PredictorConfig
-from trajpilot_core.data.contributions import folds_of
-from trajpilot_core.data.cross_fitting import TWIN, Chain, is_imported, model_key
+from trajpilot_core.data.cross_fitting import TWIN, Chain, folds_of, is_imported, model_key
 from trajpilot_core.data.imported_fits import (
     ImportedFit,
     TakesHere,

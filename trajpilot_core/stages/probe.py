@@ -16,9 +16,8 @@ from schemas.config import PipelineConfig
 from schemas.probe import ProbeAnswer, ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
-from trajpilot_core.corpora.records.without_videos import video_of
-from trajpilot_core.data.contributions import part_of
-from trajpilot_core.data.cross_fitting import FINAL, model_key
+from trajpilot_core.corpora.records.videos import video_of
+from trajpilot_core.data.cross_fitting import FINAL, model_key, part_of
 from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError

@@ -14,7 +14,7 @@ from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
 from schemas.observation import released_features_schema
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.corpora.records.intervals import INTERVAL, intervals_by_take
+from trajpilot_core.corpora.records.contents import INTERVAL, intervals_by_take
 from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.engine.stage import Inputs, Source, Work
 from trajpilot_core.errors import TakeFault

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from schemas.closed import ClassHeadSettings
 from schemas.config import PipelineConfig, ReportConfig
+from schemas.training import ClassHeadSettings
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 
-VERSION = 11  # raise when what this stage writes changes
+VERSION = 12  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",
@@ -94,7 +94,7 @@ def completed(config: PipelineConfig) -> ReportConfig:
 def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
     """Return the videos whose frames the gallery shows."""
     from trajpilot_core.methods.plugged import listed
-    from trajpilot_core.report.gallery.load import draw_gallery, video_files
+    from trajpilot_core.report.gallery.windows import draw_gallery, video_files
 
     if not cfg.frames or not plans_of(cfg):
         return []
@@ -151,7 +151,7 @@ def report_on(stages: Sequence[AnyStage], others: Sequence[AnyStage] = ()) -> St
     return Stage(
         name="report",
         reads=reads,
-        writes=("report.html", "report.json", "metrics.tex", "metrics_intervals.tex"),
+        writes=("report.html", "report.json", "metrics.tex"),
         config=ReportConfig,
         run=partial(run, stages=tuple(stages), others=tuple(others)),
         version=VERSION,

@@ -8,8 +8,7 @@ from schemas.arrow import table_of
 from schemas.base import fingerprint
 from schemas.results import CurvePoint, ScorerChoice
 from schemas.training import ScorerConfig
-from trajpilot_core.data.contributions import Contributions, folds_of, horizons_of, part_of
-from trajpilot_core.data.cross_fitting import is_twin, seeds_of
+from trajpilot_core.data.cross_fitting import Contributions, folds_of, horizons_of, is_twin, part_of, seeds_of
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError

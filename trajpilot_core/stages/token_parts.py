@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.action_token import ActionTokenConfig, TokenRow
+from schemas.probe import ActionTokenConfig, TokenRow
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.action_clips import ClipData
 from trajpilot_core.data.action_events import ActionEvents, columns_of, load_events
@@ -23,15 +23,15 @@ from trajpilot_core.evaluation.action_scores import AnsweredRow
 from trajpilot_core.evaluation.token_rows import METHODS, TokenMaker, TokenModels, answer, by_scorer, check_sight
 from trajpilot_core.evaluation.token_scores import check_motion, check_unseen
 from trajpilot_core.metrics.epic_kitchens import PARTS
-from trajpilot_core.models.action_token import ActionPredictor
+from trajpilot_core.models.events import ActionPredictor
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
 from trajpilot_core.stages.event_run import EventRun, SeedModels, event_jobs, final_of
 from trajpilot_core.stages.trained import Trainings
 from trajpilot_core.training.event_scorer import Target, action_target
-from trajpilot_core.training.fit_action import ActionTask, new_action_predictor
-from trajpilot_core.training.fit_probe import ProbeTask
-from trajpilot_core.training.fit_token_probe import (
+from trajpilot_core.training.fit_event import ActionTask, new_action_predictor
+from trajpilot_core.training.fit_probe import (
+    ProbeTask,
     TokenTask,
     name_of,
     train_token_probe,

@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
-from schemas.trajectories import TrajectoryConfig, VideoMotionsConfig
-from trajpilot_core.corpora.records.intervals import INTERVAL, covered_s, intervals_by_take
+from schemas.poses import TrajectoryConfig, VideoMotionsConfig
+from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.poses.sources.base import Done, TakeJob, pose_source, source_of

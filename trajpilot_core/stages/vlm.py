@@ -10,16 +10,16 @@ from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.vlm import VlmAnswer, VlmConfig, VlmReply
-from trajpilot_core.corpora.records.intervals import covered_s
-from trajpilot_core.data.contributions import Contributions, part_of
+from trajpilot_core.corpora.records.contents import covered_s
+from trajpilot_core.data.cross_fitting import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.clients.registry import NAME as STUB
-from trajpilot_core.vlm.prompts import load_prompts
+from trajpilot_core.vlm.requests import load_prompts
 
 if TYPE_CHECKING:
-    from trajpilot_core.vlm.projection import Projection
+    from trajpilot_core.vlm.parsing import Projection
     from trajpilot_core.vlm.requests import Asking
     from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
 
@@ -84,9 +84,9 @@ def run(work: Work[VlmConfig]) -> None:
         InputError: a request has no answer and there is no server to answer it.
         LeakError: a prompt contains its answer.
     """
-    from trajpilot_core.vlm.answers import AnswerFolder
     from trajpilot_core.vlm.clients.registry import client_of
-    from trajpilot_core.vlm.projection import load_projection
+    from trajpilot_core.vlm.parsing import load_projection
+    from trajpilot_core.vlm.payload import AnswerFolder
     from trajpilot_core.vlm.take import n_questions, replied, rows_of_answers
 
     if not work.pending:
@@ -130,8 +130,7 @@ def asking_of(inputs: Inputs, cfg: VlmConfig) -> "Asking":
 
 def take_of(source: Source, work: Work[VlmConfig]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
     """Decode the frames of one take; return its queries, images and rejects."""
-    from trajpilot_core.vlm.frames import take_frames
-    from trajpilot_core.vlm.material import AskedWindow
+    from trajpilot_core.vlm.material import AskedWindow, take_frames
     from trajpilot_core.vlm.take import TakeToAsk
 
     facts = cast(dict[str, Any], source.facts)
@@ -169,7 +168,7 @@ def refuse_settings(config: PipelineConfig) -> None:
     if config.features.source == "released":
         raise InputError("vlm.rows needs the videos, but features.source=released has none")
     if config.vlm.backend == "http":
-        from trajpilot_core.vlm.clients.server import check_server
+        from trajpilot_core.vlm.clients.registry import check_server
 
         check_server(config.vlm.server, config.ingest.corpus)
 

@@ -33,8 +33,8 @@ def missing(work: Work[VlmConfig]) -> "Iterator[tuple[list[VlmRequest], Mapping[
     Raises:
         LeakError: a prompt contains its answer.
     """
-    from trajpilot_core.vlm.answers import AnswerFolder
-    from trajpilot_core.vlm.projection import load_projection
+    from trajpilot_core.vlm.parsing import load_projection
+    from trajpilot_core.vlm.payload import AnswerFolder
 
     cfg, asking = work.config, asking_of(work.inputs, work.config)
     bank = load_projection(work.inputs, cfg.text, work.runtime.device)
@@ -102,8 +102,7 @@ def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[
     Returns:
         Numbers of new and known answers, and the faults of the other lines.
     """
-    from trajpilot_core.vlm.answers import AnswerFolder
-    from trajpilot_core.vlm.payload import replies_in
+    from trajpilot_core.vlm.payload import AnswerFolder, replies_in
 
     answers, n_new, n_known, faults = AnswerFolder(answers_folder), 0, 0, []
     for path in paths:

@@ -24,7 +24,7 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
 
 def run(work: Work[VlmConfig]) -> None:
     """Parse every answer, map its labels to the bank, and write predictions, counts and the recogniser's table."""
-    from trajpilot_core.vlm.projection import load_projection
+    from trajpilot_core.vlm.parsing import load_projection
     from trajpilot_core.vlm.score import Truth, counts_of, endpoint_scores, predictions_of_answers, read_answers
 
     bank = load_projection(work.inputs, work.config.text, work.runtime.device)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.observation import DOF, MOTIONS
-from schemas.trajectories import TrajectoryConfig
+from schemas.poses import TrajectoryConfig
 from trajpilot_core.poses.accuracy import ClipError, take_errors
 
 QUALITY_EDGES = (0.0, 0.7, 0.8, 0.9, 1.01)

@@ -13,14 +13,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.action_token import ActionTokenConfig
 from schemas.outcome import OutcomeConfig
+from schemas.probe import ActionTokenConfig
 from schemas.training import ScorerConfig
 from trajpilot_core.data.action_events import ActionEvents
 from trajpilot_core.data.events import BEFORE, DURING, Events
 from trajpilot_core.data.shots import Shots
 from trajpilot_core.engine.progress import Progress
-from trajpilot_core.models.outcome import CLASSES, MADE
+from trajpilot_core.models.events import CLASSES, MADE
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.events import EventChain, FoundEvents, find_events, latents_of, vote
 from trajpilot_core.training.scorer import Queries, decide, in_blocks, joined

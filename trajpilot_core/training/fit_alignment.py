@@ -35,7 +35,6 @@ def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
         loss=lambda rows: segment_loss(model, data, data["fit"][rows]),
         measure=measurer(model, data, job.seed),
         selected="dev/R@5",
-        is_small=True,
     )
     fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 

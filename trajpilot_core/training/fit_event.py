@@ -1,6 +1,10 @@
-"""What trainings on single events share: an action or a shot, with the features before it.
+"""Fit models of single events: a predictor of actions, a predictor of outcomes, or the attentive probe of shots.
 
-Shapes: N events, B batch, C tokens of a clip, D feature width, E text width.
+All epochs of shots are run and the last is kept (D 39). The probe has the same shots, epochs and rate as the
+predictors; if features have one vector per clip, there is nothing to attend to, and no probe.
+Source: docs/decisions/outcome.md, docs/decisions/epic-token.md.
+
+Shapes: N events, B batch, C tokens of a clip, D feature width, V labels, E text width.
 """
 
 from collections.abc import Callable
@@ -9,16 +13,20 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from schemas.outcome import OutcomeConfig
+from schemas.probe import ActionTokenConfig
 from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import TWIN
-from trajpilot_core.models.outcome import EVENT
+from trajpilot_core.models.events import EVENT, MADE, ActionPredictor, OutcomePredictor, ShotProbe
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_predictor import kept, variant_latents
 from trajpilot_core.training.initial_weights import places_for, start_weights
-from trajpilot_core.training.jobs import Task, TrainingJob
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches
+from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
+from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
 
 @dataclass(frozen=True)
@@ -112,3 +120,113 @@ def fit_event(
         keeps_last=keeps_last,
     )
     fit(training, train, job.folder, job.device, epoch_done, job.checkpoint_s)
+
+
+@dataclass(frozen=True)
+class ActionTask(EventTask):
+    """Actions, with the texts to predict."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("context", "labels", "bank")
+
+    labels: Tensor
+    """(N,) long, index into bank."""
+    bank: Tensor
+    """(V, E) float32, unit norm."""
+
+
+def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fit the variant that the job names and leave it in the job's checkpoint."""
+    cfg = ActionTokenConfig.model_validate_json(job.config)
+    task = ActionTask.unpacked(job_tensors(job))
+    with seeded(job.seed):
+        model = new_action_predictor(task, cfg).to(job.device)
+    start_backbone(model.backbone, cfg.net, job)
+
+    def right(rows: Tensor) -> Tensor:
+        """Return (B,) bool: the action's text is the nearest one."""
+        predicted_BE: Tensor = model(task.context[rows], task.given(rows, job.variant))
+        return (predicted_BE @ task.bank.T).argmax(1) == task.labels[rows]
+
+    def loss(rows: Tensor) -> Tensor:
+        return action_loss(model, task, cfg, job.variant, rows)
+
+    fit_event(job, task, cfg.train, model, loss, right, "action", epoch_done)
+
+
+def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPredictor:
+    """Build a model from the global random state, with the feature scale of the fitted takes."""
+    model = ActionPredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
+    task.standardise(model.backbone, task.context)
+    return model
+
+
+def action_loss(model: ActionPredictor, task: ActionTask, cfg: ActionTokenConfig, variant: str, rows: Tensor) -> Tensor:
+    """Return L_pred of the actions `rows` (B,), long, a scalar, with dropout of trajectories (D 13).
+
+    The segment before an action has no label and the Goal is masked, so only the Mid is a target.
+    """
+    latents_B2E = task.dropped(rows, variant, cfg.net)
+    predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]
+    target_BE = task.bank[ids_B]
+    temperature = clamp_temperature(model.backbone.log_temperature)
+    pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature, len(task.bank))
+    cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
+    loss: Tensor = cfg.net.cosine_weights[1] * cosine + cfg.net.infonce_weight * pooled
+    return loss
+
+
+PROBE = "probe"
+"""Name of its training. Only the chain `final` has one: no other model depends on it."""
+
+
+@dataclass(frozen=True)
+class OutcomeTask(EventTask):
+    """Shots, with their outcomes."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("context", "tokens", "made")
+
+    tokens: Tensor
+    """(N, T, D) float16, raw, for the probe."""
+    made: Tensor
+    """(N,) bool."""
+
+
+def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fit the variant or the probe that the job names and leave it in the job's checkpoint."""
+    cfg = OutcomeConfig.model_validate_json(job.config)
+    task = OutcomeTask.unpacked(job_tensors(job))
+    with seeded(job.seed):
+        model = (new_shot_probe if job.variant == PROBE else new_outcome_predictor)(task, cfg).to(job.device)
+    if isinstance(model, OutcomePredictor):
+        start_backbone(model.backbone, cfg.net, job)
+
+    def logits(rows: Tensor, *, is_step: bool) -> Tensor:
+        """Return (B, 2) logits; a training step has dropout of trajectories (D 13)."""
+        if job.variant == PROBE:
+            logits_B2: Tensor = model(task.tokens[rows])
+            return logits_B2
+        latents_B2E = task.dropped(rows, job.variant, cfg.net) if is_step else task.given(rows, job.variant)
+        logits_B2 = model(task.context[rows], latents_B2E)
+        return logits_B2
+
+    def loss(rows: Tensor) -> Tensor:
+        return F.cross_entropy(logits(rows, is_step=True), task.made[rows].long())
+
+    def right(rows: Tensor) -> Tensor:
+        return (logits(rows, is_step=False).argmax(1) == MADE) == task.made[rows]
+
+    fit_event(job, task, cfg.train, model, loss, right, "accuracy", epoch_done, keeps_last=True)
+
+
+def new_outcome_predictor(task: OutcomeTask, cfg: OutcomeConfig) -> OutcomePredictor:
+    """Build a model from the global random state, with the feature scale of the fitted takes."""
+    model = OutcomePredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
+    task.standardise(model.backbone, task.context)
+    return model
+
+
+def new_shot_probe(task: OutcomeTask, cfg: OutcomeConfig) -> ShotProbe:
+    """Build a probe from the global random state, with the feature scale of the fitted takes."""
+    model = ShotProbe(cfg, task.tokens.shape[2])
+    task.standardise(model, task.tokens)
+    return model

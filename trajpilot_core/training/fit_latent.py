@@ -16,14 +16,15 @@ from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.models.latent import (
+    Controls,
     LatentHead,
     LatentPredictor,
     LatentShape,
     StepInputs,
+    fit_controls,
     l1_between,
     targets_of,
 )
-from trajpilot_core.models.latent_search import Controls, fit_controls
 from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors

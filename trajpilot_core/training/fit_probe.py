@@ -1,7 +1,10 @@
 """Fit attentive probes on the tokens of a frozen encoder: a grid of learning rates and weight decays; dev chooses one
 point of it for all metrics. Source: docs/decisions/epic-probe.md.
 
-Shapes: N clips (fitted ones and dev), T tokens, D width, C classes of a part, K ranked classes.
+Probes that read one more token are fine-tuned from the chosen one, in the same way for every row: the same clips, grid,
+epochs and batches. Source: docs/decisions/epic-token.md.
+
+Shapes: N clips (fitted ones and dev), T tokens, D width, E text width, C classes of a part, K ranked classes.
 """
 
 import math
@@ -14,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from schemas.probe import ProbeConfig
+from schemas.probe import TOKEN_ROWS, ActionTokenConfig, ProbeConfig, TokenRow
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.arrays import Codes
@@ -31,6 +34,7 @@ from trajpilot_core.metrics.epic_kitchens import (
     ranked,
 )
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
+from trajpilot_core.models.events import TokenProbe
 from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.jobs import Task, TrainingJob, best_trial, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
@@ -270,3 +274,55 @@ def floor_rankings(task: ProbeTask, rows: int) -> dict[ActionPart, Codes]:
         part: np.repeat(ranked(count[None].astype(np.float64), task.classes[part].cpu().numpy()), rows, axis=0)
         for part, count in counts.items()
     }
+
+
+PROBE = "probe"
+"""Takes the place of the chain in the names of these trainings."""
+
+
+@dataclass(frozen=True)
+class TokenTask(ProbeTask):
+    """The clips that one row is fine-tuned and measured on, with one more token."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("tokens", "columns", "is_dev", "classes", "begun")
+    token: Tensor
+    """(N, E) float16: the additional token of each clip; zeros if the row has none."""
+    begun: dict[str, Tensor]
+    """Weights of the visual probe."""
+
+
+def token_row(variant: str) -> TokenRow:
+    """Return the row of a training's variant."""
+    return next(row for row in TOKEN_ROWS if row == variant)
+
+
+def new_token_probe(row: TokenRow, task: TokenTask, cfg: ActionTokenConfig) -> TokenProbe:
+    """Build the model of a row from the global random state, and load the weights of the visual probe."""
+    model = TokenProbe(row, task.shape(cfg.tuned), task.token.shape[1])
+    model.probe.load_state_dict(task.begun)
+    return model
+
+
+def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
+    """Fine-tune every trial of the row that the job names; each writes its own checkpoint."""
+    cfg = ActionTokenConfig.model_validate_json(job.config)
+    task, row = TokenTask.unpacked(job_tensors(job)), token_row(job.variant)
+    fit_grid(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
+
+
+def tuned_probe(job: TrainingJob, task: TokenTask, cfg: ActionTokenConfig) -> tuple[TokenProbe, ChosenProbe]:
+    """Return the model that dev chose from a row's grid, in evaluation mode on the job's device, and its trial.
+
+    Raises:
+        TrainingError: a trial is not complete.
+    """
+    chosen = choose_probe(job, cfg.tuned)
+    with seeded(job.seed):
+        model = new_token_probe(token_row(job.variant), task, cfg)
+    model.load_state_dict(chosen.weights)
+    return model.to(job.device).eval().requires_grad_(False), chosen
+
+
+def name_of(row: TokenRow) -> str:
+    """Return the name of a row's training."""
+    return f"{PROBE}/{row}"

@@ -23,7 +23,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +34,6 @@ from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.training.checkpoint import CheckpointWriter, Trained, TrainingProgress, load_checkpoint
-from trajpilot_core.training.compiled import Compiled
 
 log = logging.getLogger("trajpilot")
 Batch = Any
@@ -62,10 +61,6 @@ class Training:
     """The key of `measure` that decides which epoch is kept; higher is better."""
     keeps_last: bool = False
     """The last epoch is kept, whatever its score."""
-    is_small: bool = False
-    """A GPU waits for the host's launches of its steps: worth compiling. All but the last batch have one shape."""
-    step: Compiled[Batch, Tensor] | None = None
-    """The loss as `fit` uses it."""
     rate: Callable[[int, int, TrainConfig], float] | None = None
     """(step, steps in all, settings) -> the rate of a step; None: `learning_rate`."""
     stepped: Callable[[], None] | None = None
@@ -126,8 +121,6 @@ def fit(
         trained = Trained(training.name, training.model, optimizer, generator, device)
         state = load_checkpoint(folder, trained) or TrainingProgress()
         tell_resumed(training.name, training.seed, state.epoch)
-        if training.is_small:
-            training = replace(training, step=Compiled(training.loss, device, training.name))
         with CheckpointWriter(folder, checkpoint_s, state) as writer:
             while not finished(state, cfg):
                 run_epoch(training, cfg, optimizer, generator, state, device)
@@ -165,31 +158,18 @@ def run_epoch(
     for batch in batches:
         for group in optimizer.param_groups:
             group["lr"] = rate(step, total_steps, cfg) * group["times"]
-        loss = gradients(training, cfg, optimizer, batch, device)
+        optimizer.zero_grad(set_to_none=True)
+        with autocast(cfg, device):
+            loss = training.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
         if cfg.clip is not None:
             nn.utils.clip_grad_norm_(training.model.parameters(), cfg.clip)
         optimizer.step()
         if training.stepped is not None:
             training.stepped()
-        loss_sum += loss
+        loss_sum += loss.detach()
         step += 1
     note_epoch(training, state, loss_sum.item() / len(batches))
-
-
-def gradients(
-    training: Training, cfg: TrainConfig, optimizer: torch.optim.Optimizer, batch: Batch, device: str
-) -> Tensor:
-    """Return the loss of a batch, a scalar (shape ()), and leave its gradients in the parameters."""
-
-    def work(loss_of: Callable[[Batch], Tensor]) -> Tensor:
-        """Compute the gradients, whatever an attempt before has left; returns shape ()."""
-        optimizer.zero_grad(set_to_none=True)
-        with autocast(cfg, device):
-            loss = loss_of(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss.detach()
-
-    return work(training.loss) if training.step is None else training.step.use(work)
 
 
 def note_epoch(training: Training, state: TrainingProgress, loss: float) -> None:

@@ -20,8 +20,7 @@ from av.video.stream import VideoStream
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
 from trajpilot_core.video.resize import squash
-from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
-from trajpilot_core.video.units import length_size, malformed
+from trajpilot_core.video.table import FrameTable, VideoError, frame_table, length_size, malformed, open_video
 
 DecodedFrame = tuple[int, Image | VideoError]
 NOTHING = -(1 << 63)

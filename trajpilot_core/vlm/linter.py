@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from schemas.vlm import Section, VlmRequest
 from trajpilot_core.errors import LeakError
 from trajpilot_core.vlm.material import PromptMaterial
-from trajpilot_core.vlm.prompts import Prompts
+from trajpilot_core.vlm.requests import Prompts
 
 WITHOUT_LABELS: tuple[Section, ...] = ("instruction", "frames", "incomplete")
 """Sections that contain no label except recognised endpoints."""

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from schemas.results import Prediction
 from schemas.vlm import FAILED, EndpointScore, VlmAnswer, VlmCount, tuned_name
 from trajpilot_core.vlm.parsing import FAILED as UNREAD
-from trajpilot_core.vlm.parsing import Parsed, parse_label, parse_sequence
-from trajpilot_core.vlm.projection import Projection
+from trajpilot_core.vlm.parsing import Parsed, Projection, parse_label, parse_sequence
 
 STUB_ROW, TUNED_ROW, UNTUNED_ROW = "vlm_stub", "qwen_sft_llm", "qwen_llm_untuned"
 """Variants of all stub answers about whole windows, and of answers that use recognised segments."""

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 from schemas.vlm import Question, VlmAnswer, VlmReply, VlmRequest, VlmRow
 from trajpilot_core.arrays import Image
-from trajpilot_core.vlm.answers import AnswerFolder
 from trajpilot_core.vlm.clients.registry import Client
 from trajpilot_core.vlm.linter import check_request
 from trajpilot_core.vlm.material import AskedWindow
-from trajpilot_core.vlm.parsing import parse_label
-from trajpilot_core.vlm.projection import Projection
+from trajpilot_core.vlm.parsing import Projection, parse_label
+from trajpilot_core.vlm.payload import AnswerFolder
 from trajpilot_core.vlm.requests import Asking, fill_request, segment_request, window_request
 
 

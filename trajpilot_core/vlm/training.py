@@ -20,11 +20,9 @@ from trajpilot_core.arrays import Image
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.incoming import parse_json
-from trajpilot_core.vlm.frames import NAME, take_frames
 from trajpilot_core.vlm.linter import check_request
-from trajpilot_core.vlm.material import load_material
-from trajpilot_core.vlm.prompts import load_prompts
-from trajpilot_core.vlm.requests import Asking, segment_request
+from trajpilot_core.vlm.material import NAME, load_material, take_frames
+from trajpilot_core.vlm.requests import Asking, load_prompts, segment_request
 
 SEGMENTS, IMAGES, TRAINER, NOTE = "segments", "images", "lora.yaml", "export.json"
 """What is in the folder of an export; the first is also the name of the data set."""

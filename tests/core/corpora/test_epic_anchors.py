@@ -9,7 +9,7 @@ from segment_corpora_fixture import action, codes, details, epic, read, settings
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.epic_kitchens.files import parse_videos
 from trajpilot_core.corpora.epic_kitchens.reader import frames_s, read_epic
-from trajpilot_core.corpora.formats.strict_json import FileFaultError
+from trajpilot_core.corpora.formats.strict import FileFaultError
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import open_corpus
 

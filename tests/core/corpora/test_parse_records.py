@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.base import canonical_json, canonical_object
-from trajpilot_core.corpora.formats.strict_json import FileFaultError, Repeated, parse, parse_records
+from trajpilot_core.corpora.formats.strict import FileFaultError, Repeated, parse, parse_records
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

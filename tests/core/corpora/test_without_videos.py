@@ -7,10 +7,10 @@ from egoexo_fixture import SMALL, healthy, ingest, list_sources
 
 from schemas.annotation import Take
 from schemas.config import IngestConfig, PipelineConfig
+from schemas.poses import TrajectoryConfig
 from schemas.rejects import RejectCode
-from schemas.trajectories import TrajectoryConfig
 from schemas.world import laptop_world, tiny_world
-from trajpilot_core.corpora.records.without_videos import video_of
+from trajpilot_core.corpora.records.videos import video_of
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.doctor.checks import check_corpus
 from trajpilot_core.doctor.weights import check_weights

@@ -7,8 +7,8 @@ import torch
 
 from deployments.recipes import recipe
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TextConfig
-from trajpilot_core.doctor import preflight as looked
-from trajpilot_core.doctor.preflight import preflight, require_outside, try_text, try_video
+from trajpilot_core.doctor import weights as looked
+from trajpilot_core.doctor.weights import preflight, require_outside, try_text, try_video
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from deployments.cli.main import app
 from schemas.config import TextConfig
-from trajpilot_core.encoders.text import egovlp_file
+from trajpilot_core.encoders.text import egovlp
 from trajpilot_core.encoders.text.base import CHECKPOINT, CONVERTED, unit_rows, weights_file
-from trajpilot_core.encoders.text.egovlp_file import INERT, Inert, read_checkpoint
+from trajpilot_core.encoders.text.egovlp import INERT, Inert, read_checkpoint
 from trajpilot_core.encoders.text.registry import load_text_encoder
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.stages import text_bank
@@ -139,7 +139,7 @@ def test_what_the_trainer_saved_beside_the_weights_stays_inert(folder: Path, mon
     assert type(content["monitor_best"]) is Inert
     assert not any(Inert in entry for entry in torch.serialization.get_safe_globals() if isinstance(entry, tuple))
     assert "parse_config" not in sys.modules
-    monkeypatch.setattr(egovlp_file, "INERT", ("parse_config.ConfigParser",))
+    monkeypatch.setattr(egovlp, "INERT", ("parse_config.ConfigParser",))
     with pytest.raises(CheckpointError, match=r"argparse\.Namespace, numpy.*, pathlib\.PosixPath, not allowed"):
         read_checkpoint(path)
 
@@ -216,7 +216,7 @@ def test_a_file_to_convert_to_is_refused_and_a_write_that_fails_leaves_nothing_b
             convert(folder / CHECKPOINT, folder / target)
     with pytest.raises(InputError, match="no file"):
         convert(folder / "none.pth", folder / CONVERTED)
-    monkeypatch.setattr("trajpilot_core.encoders.text.egovlp_file.save_file", full)
+    monkeypatch.setattr("trajpilot_core.encoders.text.egovlp.save_file", full)
     with pytest.raises(OSError, match="No space left"):
         convert(folder / CHECKPOINT, folder / CONVERTED)
     assert sorted(folder.iterdir()) == before

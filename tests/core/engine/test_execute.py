@@ -340,7 +340,7 @@ def test_a_write_right_after_hashing_is_seen(tmp_path: Path, corpus: Path) -> No
 
 def test_executor_and_plan_import_neither_torch_nor_prefect() -> None:
     code = (
-        "import sys, importlib; [importlib.import_module('trajpilot_core.' + m) for m in ('stages', 'store.verify', "
+        "import sys, importlib; [importlib.import_module('trajpilot_core.' + m) for m in ('stages', 'store.garbage', "
         "'engine.execution.execute', 'engine.planning.plan')]; "
         "print([m for m in ('torch', 'prefect') if m in sys.modules])"
     )

@@ -13,11 +13,11 @@ from schemas.config import PipelineConfig
 from trajpilot_core.engine.planning.plan import PlanRow, plan, status
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import StoreError, StoreIOError, VersionError
-from trajpilot_core.store import inventory, packs
+from trajpilot_core.store import inventory, reading
 from trajpilot_core.store.files import LocalFolder, open_folder
+from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
-from trajpilot_core.store.verify import verify
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_a_damaged_pack_is_built_again_and_a_damaged_shard_is_named(tmp_path: Pa
     assert manifest is not None
     table = read_entry_table(folder, manifest, "toy_vectors")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(packs, "_build", lambda *_: pytest.fail("a pack that is there was built again"))
+        patched.setattr(reading, "_build", lambda *_: pytest.fail("a pack that is there was built again"))
         assert read_entry_table(folder, manifest, "toy_vectors") == table
     (pack,) = (root / "artifacts/toy_vectors/packs").glob("*.parquet")
     pack.write_bytes(b"x" * pack.stat().st_size)

@@ -14,11 +14,11 @@ import torch
 from toy_stages import INGEST, SUM, TOYS, VECTOR, options, run_toys, toys_with, write_corpus
 
 from schemas.config import EvaluationConfig, PipelineConfig, RunOptions
-from trajpilot_core.engine import capacity, needs
+from trajpilot_core.engine import needs, order
 from trajpilot_core.engine.execution.compute import compute_shards
 from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.engine.execution.measured import anonymous_bytes, release_heap, scratch_bytes, watched
-from trajpilot_core.engine.execution.scratch import scratch_folder
+from trajpilot_core.engine.execution.outcome import anonymous_bytes, release_heap, scratch_bytes, watched
+from trajpilot_core.engine.execution.reuse import scratch_folder
 from trajpilot_core.engine.needs import expected, last_note
 from trajpilot_core.engine.stage import AnyStage, Stage, Work
 from trajpilot_core.errors import InputError, StoreError
@@ -216,11 +216,11 @@ def test_every_setting_that_a_stage_names_exists() -> None:
 def test_free_memory_of_a_container_is_its_limit_less_what_its_processes_hold(tmp_path: Path) -> None:
     listing = tmp_path / "meminfo"
     listing.write_text("MemTotal: 64000000 kB\nMemAvailable: 50000000 kB\n")
-    assert capacity.free_memory(listing, tmp_path) == 50_000_000 * 1024
+    assert order.free_memory(listing, tmp_path) == 50_000_000 * 1024
     (tmp_path / "memory.max").write_text("8000000000\n")
-    assert capacity.free_memory(listing, tmp_path) == 8 * 10**9
+    assert order.free_memory(listing, tmp_path) == 8 * 10**9
     (tmp_path / "memory.stat").write_text("anon 3000000000\nfile 4000000000\n")
-    assert capacity.free_memory(listing, tmp_path) == 5 * 10**9
+    assert order.free_memory(listing, tmp_path) == 5 * 10**9
     (tmp_path / "memory.max").write_text("max\n")
-    assert capacity.free_memory(listing, tmp_path) == 50_000_000 * 1024
-    assert capacity.free_memory(tmp_path / "none", tmp_path) is None
+    assert order.free_memory(listing, tmp_path) == 50_000_000 * 1024
+    assert order.free_memory(tmp_path / "none", tmp_path) is None

@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.config import PipelineConfig, TextConfig
-from trajpilot_core.engine import capacity
-from trajpilot_core.engine.capacity import stages_at_once, usable_cores, usable_memory
+from trajpilot_core.engine import order
 from trajpilot_core.engine.key import rejects_entry
-from trajpilot_core.engine.order import startable, upstream
+from trajpilot_core.engine.order import stages_at_once, startable, upstream, usable_cores, usable_memory
 from trajpilot_core.stages import STAGES
 
 GB = 10**9
@@ -75,8 +74,8 @@ def test_texts_need_a_model_unless_words_are_hashed() -> None:
 def test_cores_and_memory_decide_unless_the_run_says_otherwise(
     cores: int, memory: int, workers: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capacity, "usable_cores", lambda: cores)
-    monkeypatch.setattr(capacity, "usable_memory", lambda: memory * GB)
+    monkeypatch.setattr(order, "usable_cores", lambda: cores)
+    monkeypatch.setattr(order, "usable_memory", lambda: memory * GB)
     assert stages_at_once(None, workers) == room
     assert stages_at_once(3, workers) == 3
 

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from test_runtime import is_running, until, work
 
-from trajpilot_core.runtime import worker_pool
-from trajpilot_core.threads import Threads
+from trajpilot_core.runtime import Threads, worker_pool
 
 WORD: ContextVar[str] = ContextVar("WORD")
 

@@ -13,12 +13,12 @@ from updates_fixture import SHARDED, TRAININGS, counted_bytes, options, run_all,
 
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.engine import key
-from trajpilot_core.engine.execution import shard_reuse
+from trajpilot_core.engine.execution import reuse
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.sink import StageSink
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.stages import STAGES
-from trajpilot_core.store.verify import verify
+from trajpilot_core.store.garbage import verify
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -199,7 +199,7 @@ def test_rejects_that_name_files_of_before_a_renaming_are_found_out(
     base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fault that the proof of the renamed take catches: its reject rows speak of a folder that is gone."""
-    monkeypatch.setattr(shard_reuse, "_misnamed", lambda *_: set())
+    monkeypatch.setattr(reuse, "_misnamed", lambda *_: set())
     place = copied(base, tmp_path)
     updates.take_renamed(place.corpus)
     run_all(place.root, place.corpus, "features")

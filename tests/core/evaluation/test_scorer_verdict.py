@@ -9,7 +9,7 @@ from synthetic_results import choices, curves
 from schemas.arrow import rows_of
 from schemas.config import EvaluationConfig
 from schemas.results import CurvePoint, ScorerChoice
-from trajpilot_core.evaluation.scorer_verdict import gate_quality, judge_scorer, ranking_quality
+from trajpilot_core.evaluation.trained_rows import gate_quality, judge_scorer, ranking_quality
 
 CFG = EvaluationConfig(bootstrap=500)
 CURVE = rows_of(CurvePoint, curves()["scorer_curves"])

@@ -22,7 +22,7 @@ from trajpilot_core.evaluation.shot_rows import (
     not_run,
     permuted,
 )
-from trajpilot_core.models.outcome import OutcomePredictor
+from trajpilot_core.models.events import OutcomePredictor
 from trajpilot_core.retrieval.events import find_events
 
 SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)

@@ -15,8 +15,8 @@ from schemas.arrow import rows_of
 from schemas.results import Headroom, ShuffleScore
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.evaluation.headroom import headroom_row, pool_sums
-from trajpilot_core.methods.floors import previous_answers
 from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
+from trajpilot_core.methods.retrieved import previous_answers
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.training.scorer import queries_of

@@ -17,8 +17,8 @@ from trajpilot_core.evaluation.predictions import brought
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
-from trajpilot_core.report.story import AVERAGE
 from trajpilot_core.report.tables.ceilings import INFORMATION
+from trajpilot_core.report.verdict import AVERAGE
 from trajpilot_core.training.convergence import FLOORS
 
 

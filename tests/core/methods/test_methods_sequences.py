@@ -10,7 +10,7 @@ from rows_fixture import CONFIG, quiet, scorers_of
 from torch import Tensor
 from torch.testing import assert_close
 
-from schemas.closed import JointDecodingConfig
+from schemas.training import JointDecodingConfig
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import LeakError, MethodError

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trajpilot_core.metrics import METRICS, window_values
-from trajpilot_core.metrics.values import (
+from trajpilot_core.metrics.windows import (
     edit_distance,
     full_exact,
     full_recall,

@@ -20,7 +20,7 @@ from trajpilot_core.metrics import METRICS, of_table, with_ceiling
 from trajpilot_core.metrics.base import MetricSpec
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
 from trajpilot_core.metrics.shots import SHOT_METRICS
-from trajpilot_core.metrics.values import mid_recall
+from trajpilot_core.metrics.windows import mid_recall
 from trajpilot_core.report.tables.names import pose_metric_names
 from trajpilot_core.studies.paper_tables.labels.scored import ACTION_SCORES, SHOT_SCORES
 

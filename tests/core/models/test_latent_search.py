@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from schemas.latent import SearchConfig
-from trajpilot_core.models.latent_search import cross_entropy_search, fit_controls, noise_of
+from trajpilot_core.models.latent import cross_entropy_search, fit_controls, noise_of
 
 CFG = SearchConfig(samples=256, iterations=12, elites=26)
 MIDS, DIRECTIONS = 2, 3

@@ -25,8 +25,8 @@ from trajectory_fixture import (
 )
 
 from schemas.annotation import Take
+from schemas.poses import TrajectoryConfig
 from schemas.rejects import RejectCode
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses.aria.calibration import nearest_extrinsics
 from trajpilot_core.poses.aria.timesync import Clock, device_times, read_column, take_clock

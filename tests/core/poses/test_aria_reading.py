@@ -28,8 +28,8 @@ from trajectory_fixture import (
     write_take,
 )
 
+from schemas.poses import TrajectoryConfig
 from schemas.rejects import RejectCode
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.errors import StoreError, TakeFault
 from trajpilot_core.poses.aria import closed_loop, sparse
 from trajpilot_core.poses.files import read_bytes

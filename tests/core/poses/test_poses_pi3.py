@@ -16,12 +16,10 @@ from test_poses_sources import motions, of_video
 from trajectories_fixture import Kept, run_stage
 
 from schemas.config import FeatureConfig
-from schemas.poses import Pi3Config
-from schemas.trajectories import TrajectoryConfig
+from schemas.poses import Pi3Config, TrajectoryConfig
 from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.poses.motion_table import origins
-from trajpilot_core.poses.motions import step_rms
+from trajpilot_core.poses.motions import origins, step_rms
 from trajpilot_core.poses.sources.child import patch_size
 from trajpilot_core.poses.sources.pi3_model import MODELS, Pi3Model, load_pi3
 from trajpilot_core.poses.sources.video import scale_of

@@ -9,7 +9,7 @@ from checkout import DATA
 from test_poses_sources import of_video, run_stage
 from trajectory_fixture import good_take
 
-from schemas.trajectories import TrajectoryConfig
+from schemas.poses import TrajectoryConfig
 from trajpilot_core.poses.accuracy import take_errors
 
 MPS = DATA / "aria_mps_sample"

@@ -14,11 +14,9 @@ from trajectory_fixture import CALIBRATION, POSES, SYNC, good_take, write_take
 
 from schemas.annotation import Segment, Take
 from schemas.arrow import table_of
-from schemas.poses import OdometryConfig
-from schemas.trajectories import TrajectoryConfig
+from schemas.poses import OdometryConfig, TrajectoryConfig
 from trajpilot_core.errors import MixedSourcesError
-from trajpilot_core.poses.motion_table import check_one_source, origins
-from trajpilot_core.poses.motions import scaled, step_rms
+from trajpilot_core.poses.motions import check_one_source, origins, scaled, step_rms
 from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, to_motions
 from trajpilot_core.stages import trajectories
 

@@ -10,7 +10,7 @@ from schemas.predict import FORMAT, Motion, OwnTake, Plan, PlanQuery, PlanRow, P
 from trajpilot_core.predict.answers import Clips
 from trajpilot_core.predict.page import Scene, gate_said, head_paths, render
 from trajpilot_core.predict.run import name_of
-from trajpilot_core.report.gallery.frames import Thumbnail
+from trajpilot_core.report.gallery.pictures import Thumbnail
 from trajpilot_core.report.tables.names import row_name
 
 HOSTILE = (

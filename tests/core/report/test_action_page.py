@@ -12,9 +12,9 @@ from epic_probe_fixture import SMALL, Kitchens, kitchens, probed
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig, ReportConfig, RunOptions
+from schemas.features import released_note
 from schemas.probe import ProbeConfig, ProbeScore
 from schemas.rejects import Reject
-from schemas.released import released_note
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import Stage, Work

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.artifacts import ArtifactRef, Entry, Manifest, RunRecord
 from trajpilot_core.errors import StoreError
-from trajpilot_core.report.publish import place_documents
+from trajpilot_core.report.committed import place_documents
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import commit_manifest, entry_of, stage_folder, write_data
 from trajpilot_core.store.parquet import table_bytes

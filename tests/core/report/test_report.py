@@ -49,9 +49,8 @@ def test_every_cell_agrees_in_html_json_latex_and_parquet(inputs: Tables, kept: 
             m.high,
             number(m.value, is_signed=signed),
         )
-    for name in ("metrics.tex", "metrics_intervals.tex"):
-        in_latex = latex_values(kept.documents[name].decode().split(r"\label{tab:ceilings}")[0])
-        assert in_latex == [cell["text"].replace("−", "-") for table in document["tables"] for cell in table["cells"]]
+    in_latex = latex_values(kept.documents["metrics.tex"].decode().split(r"\label{tab:ceilings}")[0])
+    assert in_latex == [cell["text"].replace("−", "-") for table in document["tables"] for cell in table["cells"]]
 
 
 def latex_values(text: str) -> list[str]:
@@ -260,7 +259,7 @@ def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
     assert "inf]" not in documents["report.html"].decode()
     cells = Reader(documents["report.html"].decode()).cells
     assert all(text.endswith(" too few takes") for text in cells.values())
-    assert b"too few takes" in documents["metrics_intervals.tex"]
+    assert b"too few takes" in documents["metrics.tex"]
     assert b"Infinity" not in documents["report.json"]
 
 

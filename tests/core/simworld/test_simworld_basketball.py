@@ -12,7 +12,7 @@ from layouts_fixture import Written, written
 from trajpilot_core.simworld.layouts.basketball import DRILLS, ShotAttempt, shots_of
 from trajpilot_core.simworld.presets import tiny_layout
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.simworld.world.vocabulary import VERBS
+from trajpilot_core.simworld.world.procedure import VERBS
 
 Json = dict[str, Any]
 

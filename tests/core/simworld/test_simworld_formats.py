@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from layouts_fixture import Written, frame_times, small_world, written
 
+from trajpilot_core.simworld.layouts.annotate import SHARED_NAME, step_name, thing_of
 from trajpilot_core.simworld.layouts.epic_kitchens import clock_text, frame_number
-from trajpilot_core.simworld.layouts.wording import SHARED_NAME, step_name, thing_of
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 Json = dict[str, Any]

@@ -11,9 +11,8 @@ import torch
 from schemas.world import LatentMapConfig, released_world, tiny_world
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.encoders.released import read_rows, segment_rows
-from trajpilot_core.simworld.latents import latent_features, latent_map
+from trajpilot_core.simworld.latents import latent_features, latent_map, released_files
 from trajpilot_core.simworld.presets import PRESETS
-from trajpilot_core.simworld.released import released_files
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.write import world_digest
 

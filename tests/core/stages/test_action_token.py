@@ -12,13 +12,12 @@ from action_token_fixture import CFG, CHAINS, TEXT, token_kitchens, with_tokens
 from epic_probe_fixture import SMALL, VIDEOS, Kitchens
 from planning_world import run_stage
 
-from schemas.action_token import TOKEN_CONTROLS, TOKEN_ROWS, ActionTokenConfig, TokenContrast
 from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
-from schemas.probe import ProbeAnswer, ProbeScore
+from schemas.poses import TrajectoryConfig
+from schemas.probe import TOKEN_CONTROLS, TOKEN_ROWS, ActionTokenConfig, ProbeAnswer, ProbeScore, TokenContrast
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.data.action_events import ActionEvents, load_events
 from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN
 from trajpilot_core.engine.stage import Work
@@ -33,8 +32,8 @@ from trajpilot_core.evaluation.token_scores import (
     judge_tokens,
 )
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
-from trajpilot_core.models.action_token import ActionPredictor, TokenProbe
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
+from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.report.action_page import build_alone
 from trajpilot_core.stages import STAGES, action_token

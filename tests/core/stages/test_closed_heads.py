@@ -8,10 +8,16 @@ import pyarrow.compute as pc
 import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
-from schemas.closed import ClosedDecodingConfig
 from schemas.config import EvaluationConfig
 from schemas.planners import PlannersConfig
-from schemas.training import GOAL_DROPOUT, AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
+from schemas.training import (
+    GOAL_DROPOUT,
+    AlignmentConfig,
+    ClosedDecodingConfig,
+    PredictorConfig,
+    ScorerConfig,
+    TrainConfig,
+)
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.evaluation.predictions import RowsResult, predict_all
 from trajpilot_core.stages import STAGES

@@ -49,7 +49,7 @@ from trajpilot_core.metrics import METRICS
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.plugins import TEXT_ENCODERS, find, load
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.drawing.picture import NotDrawn, Picture
+from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
 from trajpilot_core.report.figures import rows as figure_rows
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.ui.gallery import draw

@@ -14,13 +14,11 @@ from scipy.spatial.transform import Rotation
 from deployments.cli import poses
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
-from schemas.closed import ClosedDecodingConfig
 from schemas.config import PipelineConfig
 from schemas.observation import motions_schema
-from schemas.poses import POSE_MODELS, PoseScore, PoseSourcesConfig
+from schemas.poses import POSE_MODELS, PoseScore, PoseSourcesConfig, VideoMotionsConfig
 from schemas.results import Judgement
-from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
-from schemas.trajectories import VideoMotionsConfig
+from schemas.training import AlignmentConfig, ClosedDecodingConfig, PredictorConfig, TrainConfig
 from trajpilot_core.data.two_motions import common
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError

@@ -12,8 +12,8 @@ from test_released_features import SPANS, Hostile, saved, segments
 
 from schemas.annotation import Take
 from schemas.config import FeatureConfig
+from schemas.features import ReleasedName
 from schemas.rejects import RejectCode
-from schemas.released import ReleasedName
 from schemas.world import tiny_world
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.corpora.released import RELEASED, ReleasedFeatures

@@ -13,11 +13,11 @@ from planning_world import Memory
 from stored_world import SETTINGS, SIZE, TRAIN, TRAININGS, counts, options, run_world, stages_on, world
 
 from schemas.config import PipelineConfig
-from trajpilot_core.data.contributions import Contributions
+from trajpilot_core.data.cross_fitting import Contributions
 from trajpilot_core.engine.execution.compute import ComputeContext
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.groups import compute_group, gather, handed, share_out
-from trajpilot_core.engine.execution.scratch import leased
+from trajpilot_core.engine.execution.reuse import leased
 from trajpilot_core.engine.execution.sink import StageSink, joined
 from trajpilot_core.engine.key import KeyedStage
 from trajpilot_core.engine.planning.plan import plan

@@ -31,7 +31,7 @@ from trajectory_fixture import (
 )
 
 from schemas.annotation import Take
-from schemas.trajectories import TrajectoryConfig
+from schemas.poses import TrajectoryConfig
 from trajpilot_core.poses import files
 from trajpilot_core.poses.sources import aria as aria_source
 from trajpilot_core.stages import trajectories

@@ -15,11 +15,10 @@ from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store import garbage, lock
 from trajpilot_core.store.files import LocalFolder, open_folder
-from trajpilot_core.store.garbage import find_garbage, paths_in_use, remove_garbage
+from trajpilot_core.store.garbage import find_garbage, paths_in_use, remove_garbage, verify
 from trajpilot_core.store.lock import alone, in_use, root_lock
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
-from trajpilot_core.store.verify import verify
 
 
 @pytest.fixture

@@ -14,16 +14,16 @@ import torch
 from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord, ShardRecord
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text.base import CHECKPOINT, CONVERTED
-from trajpilot_core.encoders.text.egovlp_file import read_checkpoint
+from trajpilot_core.encoders.text.egovlp import read_checkpoint
 from trajpilot_core.encoders.video.vjepa_checkpoint import load_encoder
-from trajpilot_core.engine.last_run import NAME as LAST
-from trajpilot_core.engine.last_run import recall_run
+from trajpilot_core.engine.settings import NAME as LAST
+from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import CheckpointError, StoreError
 from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.store.inventory import INVENTORY, load_inventory
 from trajpilot_core.store.manifest import Pointer, unseal
-from trajpilot_core.store.packs import Pack, pack_label, pack_of
 from trajpilot_core.store.parquet import read_table
+from trajpilot_core.store.reading import Pack, pack_label, pack_of
 from trajpilot_core.store.tensors import parse_tensors
 from trajpilot_core.training.checkpoint import NAME as PROGRESS
 from trajpilot_core.training.checkpoint import read_progress

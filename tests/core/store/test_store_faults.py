@@ -18,8 +18,8 @@ from schemas.artifacts import Manifest
 from trajpilot_core.engine.execution.outcome import Outcome
 from trajpilot_core.errors import StoreError, StoreIOError
 from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.verify import verify
 
 ROOTS = 30
 CALLS = ("open", "write", "fsync", "replace", "link", "mkdir")

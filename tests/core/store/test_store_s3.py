@@ -13,9 +13,9 @@ from schemas.config import RunOptions
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store import objects
 from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.inventory import ABSENT, digests, load_inventory
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.verify import verify
 
 s3fs = pytest.importorskip("s3fs", reason="the s3 extra is not installed")
 server = pytest.importorskip("moto.server", reason="moto is not installed")

@@ -13,12 +13,12 @@ from planning_world import Memory
 from test_paper_labels import an_atomic_run
 
 from schemas.config import PipelineConfig, ReportConfig
-from trajpilot_core.engine.last_run import LastRun
+from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.methods import method
 from trajpilot_core.paper.published import ATOMIC
 from trajpilot_core.report.gallery.classes import ALL_WRONG, HELPED, HURT, GalleryWindows
-from trajpilot_core.report.gallery.frames import Thumbnail
-from trajpilot_core.report.gallery.paths import Path as HeadPath
+from trajpilot_core.report.gallery.pictures import Path as HeadPath
+from trajpilot_core.report.gallery.pictures import Thumbnail
 from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, Plan
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.studies.paper_tables.base import PaperRun

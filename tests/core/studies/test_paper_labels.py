@@ -17,7 +17,7 @@ from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.results import Headroom
 from schemas.vlm import EndpointScore, VlmConfig
-from trajpilot_core.engine.last_run import LastRun
+from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.methods import METHODS

@@ -9,17 +9,18 @@ import torch
 from action_token_fixture import CFG, TEXT
 from epic_probe_fixture import SMALL, kitchens
 
-from schemas.action_token import TOKEN_CONTROLS, TokenRow
+from schemas.probe import TOKEN_CONTROLS, TokenRow
 from trajpilot_core.data.action_clips import load_clips
 from trajpilot_core.evaluation import action_scores
 from trajpilot_core.evaluation.action_scores import AnsweredRow
 from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
 from trajpilot_core.evaluation.token_scores import contrasts_of, judge_tokens
 from trajpilot_core.models.attentive_probe import AttentiveProbe
-from trajpilot_core.training.fit_probe import answers, probe_task
-from trajpilot_core.training.fit_token_probe import (
+from trajpilot_core.training.fit_probe import (
     TokenTask,
+    answers,
     name_of,
+    probe_task,
     train_token_probe,
     tuned_probe,
 )

@@ -8,13 +8,12 @@ from action_token_fixture import CFG
 from torch import Tensor
 from trainings_fixture import EMBED, FEATURES, LABELS, LEARNED, N, drawn, ended, job_of, noise, units, values
 
-from schemas.action_token import ActionTokenConfig, TokenRow
+from schemas.probe import ActionTokenConfig, TokenRow
 from schemas.results import CurvePoint
 from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe
-from trajpilot_core.training.fit_action import ActionTask, train_action
-from trajpilot_core.training.fit_probe import ProbeTask, choose_probe
-from trajpilot_core.training.fit_token_probe import TokenTask, train_token_probe
+from trajpilot_core.training.fit_event import ActionTask, train_action
+from trajpilot_core.training.fit_probe import ProbeTask, TokenTask, choose_probe, train_token_probe
 from trajpilot_core.training.jobs import put_task
 from trajpilot_core.training.loop import seeded
 

@@ -42,13 +42,10 @@ from trajpilot_core.stages import alignment
 from trajpilot_core.stages import predictor as predictor_stage
 from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training import (
-    fit_action,
     fit_alignment,
     fit_event,
     fit_latent,
-    fit_outcome,
     fit_probe,
-    fit_token_probe,
     scorer_fit,
 )
 from trajpilot_core.training import fit_predictor as predictor_module
@@ -133,14 +130,14 @@ def event_tensors() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def outcome(variant: str) -> Callable[[Path], Fitted]:
     config = shots_fixture.CFG.replace(train=SHORT)
     seen, *other = event_tensors()
-    task = fit_outcome.OutcomeTask(seen, *other, seen.clone(), torch.arange(EVENTS) % 2 == 0)
-    return lambda folder: from_task(folder, variant, config, fit_outcome.train_shot_model, task)
+    task = fit_event.OutcomeTask(seen, *other, seen.clone(), torch.arange(EVENTS) % 2 == 0)
+    return lambda folder: from_task(folder, variant, config, fit_event.train_shot_model, task)
 
 
 def action(folder: Path) -> Fitted:
-    task = fit_action.ActionTask(*event_tensors(), torch.arange(EVENTS) % 6, units(6, 16))
+    task = fit_event.ActionTask(*event_tensors(), torch.arange(EVENTS) % 6, units(6, 16))
     config = TOKEN_CFG.replace(train=SHORT)
-    return from_task(folder, "traj", config, fit_action.train_action, task)
+    return from_task(folder, "traj", config, fit_event.train_action, task)
 
 
 def clips() -> fit_probe.ProbeTask:
@@ -161,9 +158,9 @@ def probe(folder: Path) -> Fitted:
 def token_probe(folder: Path) -> Fitted:
     with seeded(0):
         begun = AttentiveProbe(clips().shape(PROBE_CFG)).state_dict()
-    task = fit_token_probe.TokenTask(**vars(clips()), token=units(EVENTS, 16).half(), begun=begun)
+    task = fit_probe.TokenTask(**vars(clips()), token=units(EVENTS, 16).half(), begun=begun)
     config = TOKEN_CFG.replace(epochs=3)
-    return of_grid(folder, "no_traj", config, fit_token_probe.train_token_probe, task)
+    return of_grid(folder, "no_traj", config, fit_probe.train_token_probe, task)
 
 
 TRAININGS: dict[str, Callable[[Path], Fitted]] = {
@@ -173,7 +170,7 @@ TRAININGS: dict[str, Callable[[Path], Fitted]] = {
     "latent planner": latent("plan_trajectory"),
     "labels of latents": latent("latent_head"),
     "outcome": outcome("traj"),
-    "shot probe": outcome(fit_outcome.PROBE),
+    "shot probe": outcome(fit_event.PROBE),
     "action": action,
     "probe": probe,
     "token probe": token_probe,

@@ -10,7 +10,7 @@ from video_fixture import write_video
 
 from schemas.rejects import RejectCode
 from trajpilot_core.video.decode import DecodedClip, clips
-from trajpilot_core.video.units import length_size, malformed
+from trajpilot_core.video.table import length_size, malformed
 
 
 def packed(*units: bytes) -> bytes:

@@ -17,9 +17,9 @@ from schemas.config import PipelineConfig
 from schemas.vlm import VlmMessage, VlmPart, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of, vlm, vlm_rows
-from trajpilot_core.vlm.answers import AnswerFolder
 from trajpilot_core.vlm.clients.http import HttpClient
-from trajpilot_core.vlm.clients.server import VARIABLE, api_key, check_server, hold_api_key
+from trajpilot_core.vlm.clients.registry import VARIABLE, api_key, check_server, hold_api_key
+from trajpilot_core.vlm.payload import AnswerFolder
 
 CORPUS = "egoexo4d_atomic"
 AWAY = "https://models.example/v1"
@@ -224,7 +224,7 @@ def test_a_key_goes_to_another_machine_over_https_alone_and_a_damaged_one_nowher
 
 def test_the_key_comes_from_the_environment(monkeypatch) -> None:
     from deployments.settings import hand_over_api_key
-    from trajpilot_core.vlm.clients.server import api_key
+    from trajpilot_core.vlm.clients.registry import api_key
 
     monkeypatch.setenv("TRAJPILOT_VLM_API_KEY", KEY)
     hand_over_api_key()

@@ -9,7 +9,7 @@ from test_vlm_http import KEY, asked, client, requests
 
 from schemas.vlm import VlmReply
 from trajpilot_core.errors import InputError
-from trajpilot_core.vlm.clients.server import hold_api_key
+from trajpilot_core.vlm.clients.registry import hold_api_key
 
 USAGE = {"prompt_tokens": 90, "completion_tokens": 10}
 

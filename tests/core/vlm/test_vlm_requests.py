@@ -13,12 +13,18 @@ from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError, LeakError, StoreError
 from trajpilot_core.stages import vlm
 from trajpilot_core.stages.vlm_batches import collect, write_requests
-from trajpilot_core.vlm.answers import AnswerFolder
 from trajpilot_core.vlm.linter import check_request
 from trajpilot_core.vlm.material import AskedWindow, load_material, sampled
-from trajpilot_core.vlm.payload import line, replies_in
-from trajpilot_core.vlm.prompts import NAMES, TEMPLATES, load_prompts
-from trajpilot_core.vlm.requests import Asking, fill_request, segment_request, window_request
+from trajpilot_core.vlm.payload import AnswerFolder, line, replies_in
+from trajpilot_core.vlm.requests import (
+    NAMES,
+    TEMPLATES,
+    Asking,
+    fill_request,
+    load_prompts,
+    segment_request,
+    window_request,
+)
 
 BOTH = ("qwen_zs", "qwen_sft_llm")
 
@@ -170,7 +176,7 @@ def test_requests_go_out_in_files_and_their_answers_fill_the_rows(tmp_path: Path
     """Two rounds: fills rest on recognised endpoints. Then the stage runs without asking anybody."""
     from trajpilot_core.vlm import take
 
-    monkeypatch.setattr("trajpilot_core.vlm.frames.take_frames", made_up_frames)
+    monkeypatch.setattr("trajpilot_core.vlm.material.take_frames", made_up_frames)
     memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED)
     known: dict[str, VlmRequest] = {}
     for name in ("first_round", "second_round"):

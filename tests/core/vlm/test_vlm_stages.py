@@ -18,7 +18,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 from trajpilot_core.methods import method, with_role
-from trajpilot_core.report.tables.answers import answer_tables
+from trajpilot_core.report.tables.diagnostics import answer_tables
 from trajpilot_core.stages import evaluation, stages_of, vlm, vlm_rows
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS
@@ -193,11 +193,11 @@ def test_a_row_of_fewer_windows_is_never_differenced_against_one_of_all(tmp_path
 
 def test_a_take_whose_video_is_lost_is_a_reject_that_counts_its_questions(tmp_path, monkeypatch) -> None:
     from schemas.rejects import RejectCode, reject
-    from trajpilot_core.vlm.frames import TakeFrames
+    from trajpilot_core.vlm.material import TakeFrames
 
     memory, cfg = world(), settings(tmp_path)
     gone = reject("vlm", RejectCode.VIDEO_MISSING, "", "no such file", n_units=0)
-    monkeypatch.setattr("trajpilot_core.vlm.frames.take_frames", lambda *_: TakeFrames({}, {}, (gone,)))
+    monkeypatch.setattr("trajpilot_core.vlm.material.take_frames", lambda *_: TakeFrames({}, {}, (gone,)))
     pending = tuple(vlm.STAGE.sources(memory, cfg, ""))
     vlm.STAGE.run(Work(memory, cfg, pending, memory, Runtime("", "cpu", 1, tmp_path)))
     assert all(table.num_rows == 0 for table in memory.shards.values())
@@ -224,7 +224,7 @@ def test_an_end_without_an_answer_is_wrong_and_its_window_is_kept(tmp_path, monk
 def test_a_segment_whose_frames_are_lost_takes_its_windows_with_it_as_counted_rejects(tmp_path, monkeypatch) -> None:
     """The rows of the other windows are as they would be without it."""
     from schemas.rejects import RejectCode, reject
-    from trajpilot_core.vlm.frames import TakeFrames
+    from trajpilot_core.vlm.material import TakeFrames
 
     memory, cfg = world(), settings(tmp_path, rows=BOTH)
     client = FakeClient(lambda request: json.dumps({"sequence": ["x"] * request.items}) if request.items > 1 else "x")

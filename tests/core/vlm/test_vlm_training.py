@@ -12,7 +12,7 @@ from vlm_fixture import Shards, made_up_frames, settings, text_of, world
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.stages.vlm import asking_of
-from trajpilot_core.vlm.frames import TakeFrames
+from trajpilot_core.vlm.material import TakeFrames
 from trajpilot_core.vlm.requests import segment_request
 from trajpilot_core.vlm.training import Exported, check_training, write_training
 

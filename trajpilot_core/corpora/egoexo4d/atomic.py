@@ -13,8 +13,9 @@ from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Published, parted
 from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
-from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_seconds, as_text, shown
-from trajpilot_core.corpora.records.corpus_statistics import (
+from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_object, as_seconds, as_text, shown
+from trajpilot_core.corpora.records.labels import is_tagged_unsure
+from trajpilot_core.corpora.records.tables import (
     LABELS,
     SCENARIOS,
     TEST_SEGMENTS,
@@ -22,7 +23,6 @@ from trajpilot_core.corpora.records.corpus_statistics import (
     TRAIN_SEGMENTS,
     TRAIN_TAKES,
 )
-from trajpilot_core.corpora.records.labels import is_tagged_unsure
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.corpora.spec import CorpusSpec
 

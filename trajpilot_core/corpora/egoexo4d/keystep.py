@@ -25,9 +25,9 @@ from trajpilot_core.corpora.base import (
 )
 from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
-from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_span, as_text, shown
+from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_object, as_span, as_text, shown
 from trajpilot_core.corpora.records.candidates import drop_rare, overlap_fault, overlaps
-from trajpilot_core.corpora.records.corpus_statistics import LABELS, SCENARIOS, TEST_SEGMENTS, TRAIN_SEGMENTS
+from trajpilot_core.corpora.records.tables import LABELS, SCENARIOS, TEST_SEGMENTS, TRAIN_SEGMENTS
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.store.corpus_files import Corpus

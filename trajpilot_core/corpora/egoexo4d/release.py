@@ -24,7 +24,7 @@ from trajpilot_core.corpora.egoexo4d.takes import (
     used_split,
 )
 from trajpilot_core.corpora.formats.folders import Folders, leftover_rejects, read_document
-from trajpilot_core.corpora.formats.strict_json import FileFaultError, Repeated, parse
+from trajpilot_core.corpora.formats.strict import FileFaultError, Repeated, parse
 from trajpilot_core.corpora.spec import EGO4D_KEYS, Download, FileKind
 from trajpilot_core.store.corpus_files import Corpus, leftovers
 

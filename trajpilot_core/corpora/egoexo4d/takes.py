@@ -12,12 +12,22 @@ from typing import NamedTuple
 
 from schemas.annotation import SIMULATED
 from schemas.config import IngestConfig
+from schemas.features import HEAD_VIDEO_FPS
 from schemas.rejects import Reject, RejectCode
-from schemas.released import HEAD_VIDEO_FPS
 from trajpilot_core.corpora.base import Fault, Released, TakeFiles
-from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_integer, as_object, as_seconds, as_text, shown
 from trajpilot_core.corpora.formats.folders import Folders, read_document
-from trajpilot_core.corpora.formats.strict_json import Repeated, parse, parse_records
+from trajpilot_core.corpora.formats.strict import (
+    Repeated,
+    as_bool,
+    as_id,
+    as_integer,
+    as_object,
+    as_seconds,
+    as_text,
+    parse,
+    parse_records,
+    shown,
+)
 from trajpilot_core.errors import InputError, TakeFault
 from trajpilot_core.store.corpus_files import SAFE_NAME, Corpus, safe_path
 

@@ -10,8 +10,17 @@ from typing import NamedTuple
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
-from trajpilot_core.corpora.formats.fields import as_id, as_integer, as_object, as_span, as_text, shown
-from trajpilot_core.corpora.formats.strict_json import FileFaultError, parse, text_of
+from trajpilot_core.corpora.formats.strict import (
+    FileFaultError,
+    as_id,
+    as_integer,
+    as_object,
+    as_span,
+    as_text,
+    parse,
+    shown,
+    text_of,
+)
 from trajpilot_core.incoming import BOM
 from trajpilot_core.store.corpus_files import SAFE_NAME
 

@@ -10,9 +10,7 @@ from typing import NamedTuple
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
-from trajpilot_core.corpora.formats.fields import shown
-from trajpilot_core.corpora.formats.strict_csv import CsvRow, parse_table
-from trajpilot_core.corpora.formats.strict_json import FileFaultError
+from trajpilot_core.corpora.formats.strict import CsvRow, FileFaultError, parse_table, shown
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
 HEADER = (

@@ -22,8 +22,8 @@ from trajpilot_core.corpora.epic_kitchens.files import (
     parse_videos,
     words,
 )
-from trajpilot_core.corpora.formats.fields import shown
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
+from trajpilot_core.corpora.formats.strict import shown
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
 from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.corpora.released import EPIC_SLOWFAST

@@ -10,9 +10,18 @@ from typing import Literal, NamedTuple
 
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Fault, parted
-from trajpilot_core.corpora.formats.fields import as_bool, as_id, as_object, as_seconds, as_span, as_text, shown
-from trajpilot_core.corpora.formats.strict_csv import parse_table
-from trajpilot_core.corpora.formats.strict_json import FileFaultError, parse
+from trajpilot_core.corpora.formats.strict import (
+    FileFaultError,
+    as_bool,
+    as_id,
+    as_object,
+    as_seconds,
+    as_span,
+    as_text,
+    parse,
+    parse_table,
+    shown,
+)
 from trajpilot_core.store.corpus_files import SAFE_NAME
 
 Level = Literal["step", "substep"]

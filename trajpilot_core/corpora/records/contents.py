@@ -1,4 +1,4 @@
-"""Digests of what the annotations of each take contribute to trainings.
+"""What enters keys of a take's annotations: digests of what they contribute to trainings, and its segment intervals.
 
 A training is repeated if the digest of a take that it was fitted or measured on changes; a new test take changes none
 (docs/decisions/trainings.md).
@@ -6,12 +6,15 @@ A training is repeated if the digest of a take that it was fitted or measured on
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import JsonValue
 
 from schemas.annotation import TakeContent
 from schemas.arrow import table_of
+from trajpilot_core.engine.stage import Source
 
 SEPARATOR = "\t"
 
@@ -51,3 +54,26 @@ def _digests(table: pa.Table, id_column: str, content: pa.ChunkedArray) -> Mappi
     for take, line in zip(table["take_id"].take(order).to_pylist(), lines.to_pylist(), strict=True):
         digests.setdefault(take, hashlib.sha256()).update(f"{line}\n".encode())
     return {take: digest.hexdigest() for take, digest in digests.items()}
+
+
+INTERVAL = ("take_id", "segment_id", "start_s", "end_s")
+"""Columns of the segments table that decide what is cut out of a take; labels do not."""
+
+
+def intervals_by_take(segments: pa.Table) -> dict[str, list[JsonValue]]:
+    """Return take -> [segment id, start, end] of its segments, in order of their ids."""
+    intervals: dict[str, list[JsonValue]] = {}
+    ordered = segments.sort_by([("take_id", "ascending"), ("segment_id", "ascending")])
+    takes, *columns = (ordered[name].to_numpy().tolist() for name in INTERVAL)  # to_pylist takes four times as long
+    for take, segment, start_s, end_s in zip(takes, *columns, strict=True):
+        intervals.setdefault(take, []).append([segment, start_s, end_s])
+    return intervals
+
+
+def covered_s(source: Source) -> float:
+    """Return the seconds of video that the segments of a take cover: what decoding and encoding cost follows.
+
+    The rest of a take is skipped, whatever its length; overlapping segments count as often as they are read.
+    """
+    segments = cast(list[Any], source.facts["segments"])
+    return float(sum(end_s - start_s for _, start_s, end_s in segments))

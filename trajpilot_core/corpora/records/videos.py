@@ -1,13 +1,24 @@
-"""Probe the videos of the candidates."""
+"""Videos of the candidates: probed, or replaced by their length according to the metadata.
+
+Source for takes without videos: docs/decisions/released-features.md.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from schemas.annotation import Take
+from schemas.config import IngestConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Candidate, Fault
+from trajpilot_core.corpora.spec import CorpusSpec
+from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus, Stat, stat
 from trajpilot_core.video.local import local_copies
 from trajpilot_core.video.probe import VideoError, VideoProbe, probe_many
+
+if TYPE_CHECKING:
+    from trajpilot_core.video.probe import VideoProbe
 
 
 def probe_videos(
@@ -37,3 +48,45 @@ def _checked(corpus: Corpus, video: str, result: VideoProbe | VideoError, before
     if isinstance(result, VideoError):
         return Fault(result.code, str(result))
     return result
+
+
+NO_VIDEO = "no video: ingest did without (ingest.video=none)"
+
+
+def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:
+    """Raise InputError where `ingest.video` is none and the metadata of the corpus do not state video lengths."""
+    if config.video == "none" and not spec.download.without_videos:
+        raise InputError(
+            f"ingest.video=none takes the lengths of videos from the metadata, and no reader of {spec.title} has them; "
+            "set ingest.video to downscaled_448 and fetch the videos"
+        )
+
+
+def stated_video(candidate: Candidate) -> "VideoProbe | Fault":
+    """Return the facts that the metadata state about a take's video, in place of those counted in its file."""
+    from trajpilot_core.video.probe import VideoProbe
+
+    take = candidate.take
+    if not take.stated_s or not take.stated_fps:
+        detail = f"the metadata state {take.stated_s} s at {take.stated_fps} Hz as its length, and no video is read"
+        return Fault(RejectCode.RECORD_MALFORMED, detail)
+    n_frames = round(take.stated_s * take.stated_fps)
+    return VideoProbe(
+        n_frames, take.stated_fps, n_frames / take.stated_fps, width=0, height=0, rotation_deg=0, is_vfr=False
+    )
+
+
+def video_of(take: Take, whose: str) -> str:
+    """Return the path of a take's video.
+
+    Args:
+        whose: setting that asks for frames, for the message.
+
+    Raises InputError: the run does without videos.
+    """
+    if not take.video:
+        raise InputError(
+            f"{whose} reads frames, but the takes were ingested without videos (ingest.video=none); set ingest.video "
+            "to downscaled_448 and fetch them, or take released features and poses that need no frames"
+        )
+    return take.video

@@ -17,8 +17,7 @@ from schemas.arrow import arrow_schema, rows_of
 from schemas.artifacts import Entry, FileEntry, Manifest, ShardRecord
 from schemas.config import RunOptions
 from schemas.rejects import Reject
-from trajpilot_core.engine.execution.scratch import leased, scratch_folder
-from trajpilot_core.engine.execution.shard_reuse import finished_shards
+from trajpilot_core.engine.execution.reuse import finished_shards, leased, scratch_folder
 from trajpilot_core.engine.execution.sink import StageSink, check_balance, count_codes, joined, write_rejects
 from trajpilot_core.engine.key import KeyedStage, key_stage, rejects_entry
 from trajpilot_core.engine.needs import naming_settings, require_room

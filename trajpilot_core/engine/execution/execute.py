@@ -11,12 +11,10 @@ from schemas.arrow import rows_of
 from schemas.artifacts import Manifest, RunRecord
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.compute import ComputeContext, Computed, Elsewhere, compute
-from trajpilot_core.engine.execution.measured import Peaks, watched
-from trajpilot_core.engine.execution.outcome import Outcome, check_ratio, units_lost
-from trajpilot_core.engine.execution.scratch import scratch_folder
-from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, resolve_stage
+from trajpilot_core.engine.execution.outcome import Outcome, Peaks, check_ratio, units_lost, watched
+from trajpilot_core.engine.execution.reuse import scratch_folder
+from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, resolve_stage, write_notes
 from trajpilot_core.engine.progress import Progress
-from trajpilot_core.engine.provenance import write_notes
 from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.engine.stage import AnyStage, no_progress
 from trajpilot_core.store.files import Folder, open_folder

@@ -17,12 +17,19 @@ from schemas.artifacts import ShardGroup, UnitSources
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.compute import ComputeContext, compute_shards
 from trajpilot_core.engine.execution.outcome import units_lost
-from trajpilot_core.engine.execution.scratch import scratch_folder
-from trajpilot_core.engine.execution.shard_reuse import finished_shards
-from trajpilot_core.engine.key import KeyedStage, ResolvedStage, key_stage, paths_of, resolve_stage
+from trajpilot_core.engine.execution.reuse import finished_shards, scratch_folder
+from trajpilot_core.engine.key import (
+    KeyedStage,
+    ResolvedStage,
+    key_stage,
+    paths_of,
+    read_notes,
+    resolve_stage,
+    unit_sources,
+    write_notes,
+)
 from trajpilot_core.engine.needs import require_room
 from trajpilot_core.engine.progress import Progress
-from trajpilot_core.engine.provenance import read_notes, unit_sources, write_notes
 from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.engine.stage import AnyStage, Source, no_progress
 from trajpilot_core.errors import InputError, StoreError

@@ -10,8 +10,7 @@ from pydantic import JsonValue
 from schemas.artifacts import Manifest
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.history import find_manifest
-from trajpilot_core.store.reading import read_entry_table
+from trajpilot_core.store.reading import find_manifest, read_entry_table
 
 BETWEEN = "\x1f"
 """Joins the columns of a row into one text (the ASCII unit separator, which no label contains)."""

@@ -8,18 +8,24 @@ from schemas.artifacts import Manifest
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import removed_shards, usable_manifest
 from trajpilot_core.engine.execution.outcome import units_lost
-from trajpilot_core.engine.execution.shard_reuse import finished_shards
-from trajpilot_core.engine.key import KeyedStage, key_stage, paths_of, producers, resolve_stage
+from trajpilot_core.engine.execution.reuse import finished_shards
+from trajpilot_core.engine.key import (
+    KeyedStage,
+    key_stage,
+    paths_of,
+    producers,
+    read_notes,
+    resolve_stage,
+    unit_sources,
+)
 from trajpilot_core.engine.needs import Needs, expected, rows_read
 from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.planning.differences import flat
 from trajpilot_core.engine.planning.staleness import UNREAD, Units, WantedOutput, diff
-from trajpilot_core.engine.provenance import read_notes, unit_sources
 from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.history import keys_of
 from trajpilot_core.store.inventory import Inventory, load_inventory
 from trajpilot_core.store.manifest import (
     SHARDS,
@@ -31,6 +37,7 @@ from trajpilot_core.store.manifest import (
     stage_folder,
     unless_damaged,
 )
+from trajpilot_core.store.reading import keys_of
 
 Freshness = Literal["fresh", "stale", "missing", "unknown"]
 CountBound = Literal["exactly", "at most", "unknown"]

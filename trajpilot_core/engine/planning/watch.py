@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.engine.key import spelled
 from trajpilot_core.engine.planning.plan import plan
-from trajpilot_core.engine.provenance import spelled
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.store.files import open_folder

@@ -1,4 +1,4 @@
-"""Decoding on a closed vocabulary: exact posteriors of every step, and the best sequence, under a transition prior.
+"""Decoding on a closed vocabulary, and what planners share: their sizes, the parts of a loss, PDPP's task classifier.
 
 The score of a sequence is the sum of its labels' scores, plus a weight times the log probabilities of its transitions.
 Seen pairs are listed and all other pairs of a row share a floor, so that a step costs B x (N + V) instead of B x V^2.
@@ -10,12 +10,15 @@ Source: Rabiner, Proc. IEEE 77 (1989), for the recursions; D 35 of docs/decision
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from trajpilot_core.errors import InputError
+from trajpilot_core.models.blocks import DataSizes
 from trajpilot_core.models.ranking import rows_at_once
 
 
@@ -243,3 +246,46 @@ def _require_a_sequence(last_VB: Tensor, first: int) -> None:
             f"window {first + at}: every sequence of its labels has a transition of probability 0; set smoothing above "
             "0, or weight=0 to decode every step independently"
         )
+
+
+@dataclass(frozen=True)
+class PlannerShape(DataSizes):
+    """Sizes that follow from the data."""
+
+    feature_width: int
+    text_width: int
+    actions: int
+    tasks: int
+
+
+class PlannerLoss(NamedTuple):
+    """Loss of one batch, every part a scalar."""
+
+    total: Tensor
+    """Weighted sum of the terms; the one to minimise."""
+    terms: dict[str, Tensor]
+    """Name -> unweighted value."""
+
+
+class TaskClassifier(nn.Module):
+    """Narrow, widen and narrow each feature, average the two, and predict the task.
+
+    Its prediction is an input of planning. Source: PDPP (github.com/MCG-NJU/PDPP at e9fd98a), train_mlp.py.
+    Shapes: B windows, D feature width (at least 3), K tasks. There is no non-linearity between the first two layers:
+    together they are one map of rank D / 3, as in the original.
+    """
+
+    def __init__(self, features: int, tasks: int) -> None:
+        super().__init__()
+        narrow, wide = features // 3, features * 4
+        self.narrow_in, self.widen = nn.Linear(features, narrow), nn.Linear(narrow, wide)
+        self.narrow_out, self.readout = nn.Linear(wide, narrow), nn.Linear(narrow, tasks)
+        for layer in (self.narrow_in, self.widen, self.narrow_out, self.readout):
+            nn.init.kaiming_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, features_B2D: Tensor) -> Tensor:
+        """Return logits (B, K)."""
+        hidden_B2N = F.relu(self.narrow_out(F.relu(self.widen(self.narrow_in(features_B2D)))))
+        logits: Tensor = self.readout(hidden_B2N.mean(dim=1))
+        return logits

@@ -13,9 +13,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.planners import PlannerName, PlannersConfig
-from trajpilot_core.models.planners.decoding import TransitionPrior, log_scores, marginals, viterbi
+from trajpilot_core.models.planners.decoding import (
+    PlannerShape,
+    TaskClassifier,
+    TransitionPrior,
+    log_scores,
+    marginals,
+    viterbi,
+)
 from trajpilot_core.models.planners.pdpp import Pdpp
-from trajpilot_core.models.planners.planner import PlannerShape, TaskClassifier
 from trajpilot_core.models.planners.schema import SchemaPlanner
 from trajpilot_core.models.planners.temporal_unet import PlanChannels
 from trajpilot_core.models.planners.viterbi_plan_net import ViterbiPlanNet

@@ -13,9 +13,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.planners import SchemaConfig
-from trajpilot_core.models.planners.description_decoder import DescriptionDecoder, sine_positions
-from trajpilot_core.models.planners.planner import PlannerLoss, PlannerShape
-from trajpilot_core.models.planners.state_encoder import EncodedStates, StateEncoder, contrast_loss, task_head
+from trajpilot_core.models.planners.decoding import PlannerLoss, PlannerShape
+from trajpilot_core.models.planners.state_encoder import (
+    DescriptionDecoder,
+    EncodedStates,
+    StateEncoder,
+    contrast_loss,
+    sine_positions,
+    task_head,
+)
 
 MIDDLES = slice(1, -1)
 ACTIONS = slice(1, None, 2)

@@ -1,8 +1,13 @@
-"""SCHEMA's state encoder with its contrast to descriptions, and the task head; ViterbiPlanNet uses both, too.
+"""SCHEMA's state encoder, decoder of descriptions and task head; ViterbiPlanNet uses encoder and head, too.
 
-Source: github.com/WenliangGuo/SCHEMA at 15e64be, models/state_encoder.py and models/procedure_model.py.
+Source: github.com/WenliangGuo/SCHEMA at 15e64be, models/state_encoder.py, models/procedure_model.py, models/modules.py.
+The original repeats the decoder's memory per window; here its keys and values are computed once, and the windows are
+folded into the query axis, which changes no number.
+
+Axes: B windows, T tokens, R tokens that are used afterwards, A actions, S sentences per action, M = A S, W width.
 """
 
+import copy
 import math
 from typing import NamedTuple
 
@@ -11,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.planners import EndpointPlannerConfig
-from trajpilot_core.models.blocks import ends_of
-from trajpilot_core.models.planners.planner import PlannerShape
+from trajpilot_core.models.blocks import Attention, KeysValues, ends_of
+from trajpilot_core.models.planners.decoding import PlannerShape
 
 
 class EncodedStates(NamedTuple):
@@ -86,3 +91,88 @@ def task_head(cfg: EndpointPlannerConfig, tasks: int, activation: nn.Module) -> 
         nn.Dropout(cfg.dropout),
         nn.Linear(cfg.width, tasks),
     )
+
+
+LONGEST_PERIOD = 10_000.0
+EVERY_TOKEN = slice(None)
+
+
+class NormedAttention(nn.Module):
+    """Attention with dropout and a LayerNorm on its output; attention weights have no dropout."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.attention = Attention(width, heads)
+        self.dropout = nn.Dropout(dropout)
+        self.norm = nn.LayerNorm(width)
+        start_as_original(self.attention, width)
+
+    def forward(self, x_BTW: Tensor, keys_values: KeysValues) -> Tensor:
+        """Return (B, T, W), to be added to the tokens."""
+        added_BTW: Tensor = self.norm(self.dropout(self.attention(x_BTW, keys_values)))
+        return added_BTW
+
+
+def start_as_original(attention: Attention, width: int) -> None:
+    """Set initial weights as torch's MultiheadAttention, which the original uses: query, key and value are one matrix.
+
+    The output keeps the default weights of a linear layer, as in the original; all biases are zero.
+    """
+    bound = math.sqrt(6.0 / (width + 3 * width))  # Xavier's, of a matrix (3 W, W)
+    for layer in (attention.query, attention.key_value):
+        nn.init.uniform_(layer.weight, -bound, bound)
+    for layer in (attention.query, attention.key_value, attention.out):
+        nn.init.zeros_(layer.bias)
+
+
+class DecoderLayer(nn.Module):
+    """Post-norm layer: attention to the window's own tokens, attention to the shared memory, two linear layers."""
+
+    def __init__(self, cfg: EndpointPlannerConfig) -> None:
+        super().__init__()
+        self.own = NormedAttention(cfg.width, cfg.heads, cfg.dropout)
+        self.memory = NormedAttention(cfg.width, cfg.heads, cfg.dropout)
+        self.hidden = nn.Sequential(
+            nn.Linear(cfg.width, cfg.mlp_ratio * cfg.width),
+            nn.GELU(),
+            nn.Dropout(cfg.dropout),
+            nn.Linear(cfg.mlp_ratio * cfg.width, cfg.width),
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(cfg.width) for _ in range(3))
+        self.dropout = nn.Dropout(cfg.dropout)
+
+    def forward(self, x_BTW: Tensor, memory_1MW: Tensor, read: slice = EVERY_TOKEN) -> Tensor:
+        """Return (B, R, W), the tokens selected by `read`, after attention to all T tokens and the memory."""
+        x_BRW = x_BTW[:, read]
+        added_BRW = self.own(x_BRW, self.own.attention.keys_values(x_BTW))
+        x_BRW = self.norms[0](x_BRW + self.dropout(added_BRW))
+        folded_1QW = x_BRW.flatten(0, 1)[None]
+        added_BRW = self.memory(folded_1QW, self.memory.attention.keys_values(memory_1MW)).view_as(x_BRW)
+        x_BRW = self.norms[1](x_BRW + self.dropout(added_BRW))
+        read_BRW: Tensor = self.norms[2](x_BRW + self.dropout(self.hidden(x_BRW)))
+        return read_BRW
+
+
+class DescriptionDecoder(nn.Module):
+    """Decoder layers over one memory. Their initial weights are equal, since the original copies one layer."""
+
+    def __init__(self, cfg: EndpointPlannerConfig) -> None:
+        super().__init__()
+        first = DecoderLayer(cfg)
+        self.layers = nn.ModuleList([first, *(copy.deepcopy(first) for _ in range(cfg.layers - 1))])
+
+    def forward(self, tokens_BTW: Tensor, sentences_ASW: Tensor, read: slice) -> Tensor:
+        """Return (B, R, W), the tokens selected by `read`; the last layer computes only these."""
+        memory_1MW = sentences_ASW.flatten(0, 1)[None]
+        for layer in self.layers[:-1]:
+            tokens_BTW = layer(tokens_BTW, memory_1MW)
+        read_BRW: Tensor = self.layers[-1](tokens_BTW, memory_1MW, read)
+        return read_BRW
+
+
+def sine_positions(length: int, width: int) -> Tensor:
+    """Return (T, W) for T = length, W = width: sines in even, cosines in odd columns, periods to 10,000 x 2 pi."""
+    place_T1 = torch.arange(length, dtype=torch.float32)[:, None]
+    rate_P = (torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(LONGEST_PERIOD) / width)).exp()
+    angle_TP = place_T1 * rate_P
+    return torch.stack([angle_TP.sin(), angle_TP.cos()], dim=-1).flatten(1)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.planners import ViterbiPlanNetConfig
-from trajpilot_core.models.planners.planner import PlannerLoss, PlannerShape
+from trajpilot_core.models.planners.decoding import PlannerLoss, PlannerShape
 from trajpilot_core.models.planners.state_encoder import StateEncoder, contrast_loss, task_head
 
 

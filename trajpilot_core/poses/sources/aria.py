@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from schemas.annotation import Take
-from schemas.trajectories import TrajectoryConfig
+from schemas.poses import TrajectoryConfig
 from trajpilot_core.errors import WorkerError
 from trajpilot_core.poses.sources.base import Done, TakeJob
 from trajpilot_core.runtime import worker_pool

@@ -10,9 +10,8 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from schemas.annotation import Take
-from schemas.poses import PoseSourceName
+from schemas.poses import PoseSourceName, TrajectoryConfig
 from schemas.rejects import Reject
-from schemas.trajectories import TrajectoryConfig
 
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.annotation import Take
-from schemas.poses import Pi3Config
+from schemas.poses import Pi3Config, TrajectoryConfig
 from schemas.rejects import RejectCode
-from schemas.trajectories import TrajectoryConfig
-from trajpilot_core.corpora.records.without_videos import video_of
+from trajpilot_core.corpora.records.videos import video_of
 from trajpilot_core.poses.sources.base import Done, TakeJob
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from scipy.spatial.transform import Rotation
 
 from schemas.annotation import Take
 from schemas.observation import motions_schema
+from schemas.poses import TrajectoryConfig
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses import se3
@@ -22,15 +22,16 @@ from trajpilot_core.poses.aria.closed_loop import PoseStream
 from trajpilot_core.poses.aria.timesync import Clock
 from trajpilot_core.poses.files import read_bytes
 from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW
-from trajpilot_core.poses.motion_table import Rows, motions_table
 from trajpilot_core.poses.motions import (
     Brackets,
     Measures,
+    Rows,
     bracket,
     find_fault,
     inner_gap_us,
     knot_times_s,
     measure,
+    motions_table,
     part,
     relative_motions,
     sample,

@@ -16,14 +16,12 @@ from scipy.spatial.transform import Rotation
 
 from schemas.annotation import Take
 from schemas.observation import DOF, KNOTS, MOTIONS
-from schemas.poses import VideoSourceName
+from schemas.poses import TrajectoryConfig, VideoSourceName
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.trajectories import TrajectoryConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.poses import se3
 from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW
-from trajpilot_core.poses.motion_table import Rows, motions_table
-from trajpilot_core.poses.motions import relative_motions, scaled
+from trajpilot_core.poses.motions import Rows, motions_table, relative_motions, scaled
 from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.poses.sources.base import STAGE_NAME, Done, TakeJob
 from trajpilot_core.poses.sources.take import SegmentIntervals, intervals

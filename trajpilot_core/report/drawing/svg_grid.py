@@ -1,12 +1,17 @@
-"""Charts side by side in one SVG file that carries its own colours. Equal numbers give equal bytes."""
+"""Charts side by side in one SVG file that carries its own colours, and what a picture of the UI may weigh.
 
+Equal numbers give equal bytes.
+"""
+
+import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import resources
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, Key, element
 from trajpilot_core.report.drawing.row_styles import picture_rules
 
@@ -100,3 +105,61 @@ def _key(key: Key, right: int, y: int) -> Markup:
     x = GAP + right
     text = element("text", key.name, class_="key", x=x + SWATCH, y=y + 14)
     return _placed(key.swatch, x, y + 4, 30, 12) + text
+
+
+MOST_BYTES = 200_000
+"""Limit of a data URI: pictures are stored in Prefect's database."""
+SVG = "image/svg+xml"
+
+
+class NothingToDraw(TrajPilotError):
+    """A picture has nothing to show, for the reason in the message."""
+
+
+class NothingAsked(NothingToDraw):
+    """The stage had nothing to do: the page shows the reason in place of the picture; it is not logged."""
+
+
+class Drawn(NamedTuple):
+    """A drawing."""
+
+    content: bytes
+    caption: str
+    """What it shows and how to read it; contains no text of the data."""
+    media: str = SVG
+    smaller: "Callable[[], Drawn] | None" = None
+    """Draws it again with fewer bytes; None: it cannot be smaller."""
+
+
+class Picture(NamedTuple):
+    """A picture that can be shown."""
+
+    name: str
+    title: str
+    caption: str
+    uri: str
+    """Data URI of at most MOST_BYTES."""
+
+
+class NotDrawn(NamedTuple):
+    """A missing picture and the reason."""
+
+    name: str
+    title: str
+    reason: str
+
+
+def data_uri(drawn: Drawn) -> str:
+    """Return the drawing as a data URI, which needs no web server."""
+    return f"data:{drawn.media};base64,{base64.b64encode(drawn.content).decode()}"
+
+
+def fitted(name: str, title: str, drawn: Drawn) -> Picture | NotDrawn:
+    """Make a drawing smaller until it fits; one that cannot fit is left out, with its size as the reason."""
+    uri = data_uri(drawn)
+    while len(uri) > MOST_BYTES and drawn.smaller is not None:
+        drawn = drawn.smaller()
+        uri = data_uri(drawn)
+    if len(uri) > MOST_BYTES:
+        return NotDrawn(name, title, f"{len(uri) / 1e3:.0f} kB is too large; the limit is {MOST_BYTES / 1e3:.0f} kB")
+    return Picture(name, title, drawn.caption, uri)

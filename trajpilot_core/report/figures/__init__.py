@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import get_args
 
 from trajpilot_core.report.drawing.charts import Chart
-from trajpilot_core.report.figures import clips, corpus, curves, diagnostics, events, head_paths, pool, rows
+from trajpilot_core.report.figures import clips, corpus, curves, diagnostics, events, head_paths, rows
 from trajpilot_core.report.figures.base import Figure, Material, ReportSection
 
 FIGURES: tuple[Figure, ...] = (
     *rows.REPORT_FIGURES,
-    *pool.FIGURES,
+    *rows.FIGURES,
     *curves.FIGURES,
     corpus.FIGURE,
     head_paths.FIGURE,

@@ -7,7 +7,7 @@ from typing import Literal
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Chart
-from trajpilot_core.report.drawing.picture import Drawn
+from trajpilot_core.report.drawing.svg_grid import Drawn
 from trajpilot_core.report.tables.results import Results
 
 ReportSection = Literal["summary", "horizon", "controls", "retrieval", "pool", "training"]

@@ -11,10 +11,9 @@ from markupsafe import Markup
 
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import element, shortened
-from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.svg_grid import standalone
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, standalone
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
+from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of
 
 SIZES_PX = (96, 80, 64, 48, 32)
 """Sides of a frame, tried in turn until the picture is small enough."""

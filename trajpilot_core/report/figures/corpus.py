@@ -8,8 +8,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.bars import Bar, bar_chart
 from trajpilot_core.report.drawing.charts import Key, legend_mark
-from trajpilot_core.report.drawing.picture import Drawn
-from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Drawn, Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.health import SPLITS
 

@@ -10,9 +10,8 @@ from schemas.results import CurvePoint
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Chart, Key, Point, Series, legend_mark, line_chart
-from trajpilot_core.report.drawing.picture import Drawn, NothingAsked, NothingToDraw
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST, told_apart
-from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingAsked, NothingToDraw, Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.names import row_name
 

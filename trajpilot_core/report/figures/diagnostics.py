@@ -10,8 +10,7 @@ from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, keys_of, line_chart, measured
-from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.diagnostics import PAIRS, QUANTITIES, published_geometry, published_progress
 

@@ -8,9 +8,8 @@ from trajpilot_core.evaluation.shot_rows import SHOT_NAMES
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.bars import Bar, bar_chart
 from trajpilot_core.report.drawing.charts import Axes, Key, Series, keys_of, legend_mark, measured, whisker_chart
-from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
 from trajpilot_core.report.drawing.row_styles import mark_of
-from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, Panel, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.names import pose_metric_names
 

@@ -6,10 +6,9 @@ import pyarrow as pa
 from schemas.observation import DOF, MOTIONS
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart, shortened
-from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, Panel, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.gallery.paths import integrate
+from trajpilot_core.report.gallery.pictures import integrate
 
 TAKES, SEGMENTS = 6, 5
 """Takes that are drawn, and segments of each, from its first on."""

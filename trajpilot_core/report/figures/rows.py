@@ -1,10 +1,10 @@
-"""Accuracy of the rows over the horizon, and paired differences: charts of the report, and one picture of the UI."""
+"""Accuracy over the horizon, paired differences, gate and pool: charts of the report, pictures of the UI."""
 
 from collections.abc import Sequence
 
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
-from trajpilot_core.methods import METHODS, charted, with_role
+from trajpilot_core.methods import METHODS, charted, examined, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import (
@@ -14,21 +14,20 @@ from trajpilot_core.report.drawing.charts import (
     Point,
     Series,
     element,
+    keys_of,
     keys_of_rows,
     line_chart,
     measured,
     swatch,
     whisker_chart,
 )
-from trajpilot_core.report.drawing.picture import Drawn, NothingToDraw
-from trajpilot_core.report.drawing.row_styles import mark_of
-from trajpilot_core.report.drawing.svg_grid import Panel, sheet
+from trajpilot_core.report.drawing.row_styles import mark_of, told_apart
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, Panel, sheet
 from trajpilot_core.report.figures.base import Figure, Material
-from trajpilot_core.report.story import story_of
-from trajpilot_core.report.tables.attribution import ablations
 from trajpilot_core.report.tables.ceilings import INFORMATION
 from trajpilot_core.report.tables.names import descriptions, open_metrics, row_name
-from trajpilot_core.report.tables.results import Results, results_of
+from trajpilot_core.report.tables.results import Results, ablations, results_of
+from trajpilot_core.report.verdict import story_of
 
 X_LABEL = "horizon H (steps)"
 SEVERAL = 2
@@ -152,3 +151,44 @@ REPORT_FIGURES = (
     Figure("ablations", "Rows without parts", "retrieval", ablation_charts),
 )
 ACCURACY = Figure("accuracy", "Accuracy over the horizon", stages=("evaluation",), draw=accuracy)
+
+
+def _chart(
+    title: str, caption: str, y_label: str, mark: str, lines: dict[str, list[tuple[int, float]]], styles: list[str]
+) -> Chart:
+    """Draw shares over the horizon: name of a line -> its (horizon, percent)."""
+    series = [
+        Series(name, style, tuple(Point(float(h), *[share] * 3) for h, share in points), mark)
+        for (name, points), style in zip(lines.items(), told_apart(styles), strict=True)
+    ]
+    ticks = tuple(sorted({float(h) for points in lines.values() for h, _ in points}))
+    return Chart(caption, line_chart(Axes(title, "horizon H (steps)", y_label, ticks), series), keys_of(series))
+
+
+def gate_charts(material: Material) -> list[Chart]:
+    """Draw the share of opened gates, one line per seed."""
+    seeds = sorted({row.seed for row in material.gate})
+    lines = {
+        f"seed {seed}": [(r.horizon, r.open_rate) for r in material.gate if r.seed == seed and r.horizon is not None]
+        for seed in seeds
+    }
+    styles = [examined().id if seed == seeds[0] else "" for seed in seeds]
+    caption = "Windows in which the gate opened for a retrieved trajectory"
+    return [_chart("Open rate of the gate", caption, "gate open, %", "square", lines, styles)]
+
+
+def headroom_charts(material: Material) -> list[Chart]:
+    """Draw the same-step recall of the retrieved pool, one line per pool size, first seed."""
+    rows = [row for row in material.headroom if row.seed == min(r.seed for r in material.headroom)]
+    lines = {
+        f"top {pool}": [(r.horizon, r.same_step_recall) for r in rows if r.pool == pool]
+        for pool in sorted({row.pool for row in rows})
+    }
+    caption = "Middle steps for which a candidate has the true label at the same position"
+    return [_chart("Headroom of the retrieved pool", caption, "truth in pool, %", "circle", lines, [""] * len(lines))]
+
+
+FIGURES = (
+    Figure("gate", "Open rate of the gate", "retrieval", gate_charts),
+    Figure("headroom", "Headroom of the retrieved pool", "pool", headroom_charts),
+)

@@ -1,6 +1,7 @@
-"""The two tables of the stage `diagnostics`, and the printed names of kinds of pairs.
+"""Tables of the stage `diagnostics` and of parsed answers of vision-language models.
 
-The notes have the paper's numbers on recorded atomic descriptions only. Source: docs/decisions/diagnostics.md.
+The notes have the paper's numbers on recorded atomic descriptions only. Source: docs/decisions/diagnostics.md; paper,
+appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,9 +9,12 @@ from math import isfinite
 
 from schemas.config import ReportConfig
 from schemas.results import PairDistance, ProgressShare
+from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, RANDOM, SAME_ACTION
 from trajpilot_core.paper.published import ATOMIC_CORPUS, table_rows
+from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
+from trajpilot_core.vlm.score import STUB_ROW
 
 PAIRS: Mapping[str, str] = {
     ADJACENT: "adjacent, same recording",
@@ -88,3 +92,70 @@ def published_progress() -> str:
     rows = table_rows("monotonicity")
     text = ", ".join(f"H={row['horizon']} {row['value']}" for row in rows)
     return f" Published, of 2,000 training windows each: {text} (arXiv 2605.20388, appendix)."
+
+
+STUB_NOTE = " STUB: these answers are made up for a test; no model was run."
+ENDPOINTS = {
+    "segments": "unique endpoints",
+    "R@1": "R@1",
+    "R@5": "R@5",
+    "exact_projection": "text is a label of the bank",
+    "fallback_projection": "nearest label by the text encoder",
+    "failed": "not parsed",
+}
+"""Row of the table `endpoint_cache` -> its printed name."""
+SEGMENTS = ": segments"
+"""Suffix of the names of counts of single segments."""
+
+
+def answer_tables(counts: Sequence[VlmCount], endpoints: Sequence[EndpointScore]) -> list[Table]:
+    """Return the tables of answers and of recognised endpoints; empty where no model was queried."""
+    return [*([_reading(counts)] if counts else []), *([_endpoints(endpoints)] if endpoints else [])]
+
+
+def _reading(counts: Sequence[VlmCount]) -> Table:
+    """Return a line for each row and horizon: how many answers and labels were parsed, and how."""
+    lines = [
+        (
+            _name(one),
+            str(one.horizon),
+            f"{one.n_answers:,}",
+            _share(one.n_failed, one.n_answers),
+            _share(one.n_repaired, one.n_answers),
+            f"{one.n_labels:,}",
+            _share(one.n_exact, one.n_labels),
+            _share(one.n_projected, one.n_labels),
+            _share(one.n_blank, one.n_labels),
+        )
+        for one in counts
+    ]
+    header = ("row", "H", "answers", "failed", "repaired", "labels", "in the bank", "projected", "left open")
+    note = (
+        "Percent of the answers and of their labels. Failed: no JSON was found; counted as wrong at every step, never "
+        "left out. Repaired: too long or too short, cut or filled. Projected: not in the bank, replaced by the nearest."
+    )
+    stub = STUB_NOTE if any(one.is_stub for one in counts) else ""
+    return Table("How the answers of vision-language models were parsed", header, tuple(lines), note + stub)
+
+
+def _endpoints(rows: Sequence[EndpointScore]) -> Table:
+    """Return the recogniser's table in the paper's layout."""
+    lines = [(ENDPOINTS[row.row], f"{row.count:,}", Value(row.percentage)) for row in rows]
+    note = "Over the unique segments at the ends of the queried windows; answers that were not parsed count as wrong."
+    stub = STUB_NOTE if any(row.is_stub for row in rows) else ""
+    adapters = {row.adapter for row in rows if row.adapter}
+    by = f"the tuned model {', '.join(adapters)}" if adapters else "an UNTUNED model"
+    title = "Recognised endpoints" if stub else f"Endpoints as recognised by {by}"
+    return Table(title, ("", "count", "percent"), tuple(lines), note + stub)
+
+
+def _name(one: VlmCount) -> str:
+    """Return the printed name of a row, or of its queries about single segments; a stub has its own name."""
+    row = one.variant.removesuffix(SEGMENTS)
+    name = row_name(STUB_ROW if one.is_stub and row != one.variant else row)
+    return f"{name}, single segments" if row != one.variant else name
+
+
+def _share(part: int, whole: int) -> Value | str:
+    """Return a percentage; a dash where the total is zero."""
+    return Value(100 * part / whole) if whole else "–"

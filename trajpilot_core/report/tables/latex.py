@@ -19,13 +19,12 @@ LINES = 52
 HEAD = "% Needs \\usepackage{booktabs,graphicx}. Written by the report stage; do not edit.\n"
 
 
-def document(tables: Sequence[GroupedTable[ResultCell]], note: str, *, with_intervals: bool) -> str:
+def document(tables: Sequence[GroupedTable[ResultCell]], note: str) -> str:
     """Return all tables, one after the other; `note`: what the numbers are measured on, part of every caption."""
 
     def value(cell: ResultCell) -> Value:
-        m, is_signed = cell.metric, cell.metric.reference is not None
-        low, high = (m.low, m.high) if with_intervals else (None, None)
-        return Value(m.value, low, high, is_signed=is_signed, is_best=cell.is_best)
+        m = cell.metric
+        return Value(m.value, m.low, m.high, is_signed=m.reference is not None, is_best=cell.is_best)
 
     parts = []
     for table in tables:

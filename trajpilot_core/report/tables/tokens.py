@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from schemas.action_token import TOKEN_CONTROLS, TokenContrast
 from schemas.arrow import rows_of
-from schemas.probe import ProbeScore
+from schemas.probe import TOKEN_CONTROLS, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.engine.stage import Inputs
@@ -16,7 +15,7 @@ from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, ActionPart, LabelSpace
 from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
-from trajpilot_core.training.fit_token_probe import PROBE
+from trajpilot_core.training.fit_probe import PROBE
 
 SPACE_WORDS: dict[LabelSpace, str] = {
     "challenge": "every tested clip",
@@ -91,9 +90,7 @@ def fixed_note(classes: Classes) -> str:
     return note if fixed_metrics(classes) else ""
 
 
-def token_tables(
-    found: TokenResults | None, classes: Classes, weak: frozenset[str] = frozenset(), *, has_intervals: bool = True
-) -> list[Table]:
+def token_tables(found: TokenResults | None, classes: Classes, weak: frozenset[str] = frozenset()) -> list[Table]:
     """Return one table per label space, of all clips, and that of the differences; none without tokens."""
     if found is None:
         return []
@@ -115,7 +112,7 @@ def token_tables(
                 (
                     marked(one.name, one.id, weak),
                     one.given,
-                    *(value_cell(by_cell[space, one.id, name], has_intervals) for name in EPIC_METRICS),
+                    *(value_cell(by_cell[space, one.id, name]) for name in EPIC_METRICS),
                 )
                 for one in METHODS
             ),
@@ -124,30 +121,27 @@ def token_tables(
         )
         for space in SPACES
     ]
-    return [*tables, difference_table(found.contrasts, classes, has_intervals=has_intervals)]
+    return [*tables, difference_table(found.contrasts, classes)]
 
 
-def difference_table(contrasts: Sequence[TokenContrast], classes: Classes, *, has_intervals: bool = True) -> Table:
+def difference_table(contrasts: Sequence[TokenContrast], classes: Classes) -> Table:
     """Return the differences of each pair of rows; the value of a token is the difference to an equally long row."""
     pairs = list(dict.fromkeys((one.row, one.against) for one in contrasts))
     of = {(one.row, one.against, one.metric): one for one in contrasts}
     lines: list[tuple[Cell, ...]] = []
     for row, against in pairs:
         cells = [of[row, against, metric] for metric in EPIC_METRICS]
-        values = [
-            Value(one.difference, one.low, one.high, digits=2) if has_intervals else Value(one.difference, digits=2)
-            for one in cells
-        ]
+        values = [Value(one.difference, one.low, one.high, digits=2) for one in cells]
         lines.append((TOKEN_NAMES[row], TOKEN_NAMES[against], *values))
     note = "Points, every tested clip, means over the seeds; intervals are paired, over test videos."
     return Table("Differences on the same clips", ("row", "less", *metric_columns(classes)), tuple(lines), note)
 
 
-def value_cell(of_seeds: Sequence[ProbeScore], has_intervals: bool) -> Cell:
+def value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:
     """Return the mean over the seeds, with its interval where there is one seed."""
     values = [one.value for one in of_seeds if one.value is not None]
     if not values:
         return "no clip"
-    if len(of_seeds) > 1 or not has_intervals:
+    if len(of_seeds) > 1:
         return Value(mean(values), digits=2)
     return Value(values[0], of_seeds[0].low, of_seeds[0].high, digits=2)

@@ -5,7 +5,7 @@ import logging
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.picture import NotDrawn, NothingAsked, NothingToDraw, Picture, fitted
+from trajpilot_core.report.drawing.svg_grid import NotDrawn, NothingAsked, NothingToDraw, Picture, fitted
 from trajpilot_core.report.figures.base import Figure
 
 LOG = logging.getLogger("trajpilot")

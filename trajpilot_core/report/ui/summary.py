@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from schemas.action_token import TokenContrast
 from schemas.arrow import rows_of
 from schemas.outcome import OutcomeMetric, ShotScore
 from schemas.poses import PoseScore
-from schemas.probe import ProbeScore
+from schemas.probe import ProbeScore, TokenContrast
 from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.evaluation.shot_rows import MODELS as SHOT_MODELS
 from trajpilot_core.evaluation.shot_rows import SHOT_NAMES, not_run
 from trajpilot_core.evaluation.trained_rows import FLOORS, JUDGED, JUDGED_BY_HEADS, undertrained_rows
-from trajpilot_core.markdown_escape import literal
+from trajpilot_core.incoming import literal
 from trajpilot_core.methods import method
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
@@ -21,13 +20,12 @@ from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.outcome_page import HEADERS, value_of
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.pose_page import PoseResults, claims_table, main_table
-from trajpilot_core.report.story import story_of
-from trajpilot_core.report.tables.closed import OVERALL
+from trajpilot_core.report.tables.anticipation import OVERALL
 from trajpilot_core.report.tables.names import LEGEND, descriptions, marked
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_tables
-from trajpilot_core.report.verdict import OPENING, verdict_of
+from trajpilot_core.report.verdict import OPENING, story_of, verdict_of
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
 GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}

@@ -11,18 +11,22 @@ from schemas.rejects import RejectCode as Code
 from trajpilot_core.corpora.egoper.reader import take_id
 from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.simworld.faults import Faults, Json, TakeContents
+from trajpilot_core.simworld.layouts.annotate import SHARED_NAME, step_name
 from trajpilot_core.simworld.layouts.base import (
+    VIDEO_ONLY,
+    AnnotatedSpan,
     Layout,
     NamedFiles,
     PlacedTake,
     TableSteps,
+    Time,
     as_json,
+    break_spans,
     hostile,
     rank_of,
     shuffled,
+    spans_of,
 )
-from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, AnnotatedSpan, Time, break_spans, spans_of
-from trajpilot_core.simworld.layouts.wording import SHARED_NAME, step_name
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
 
 TASKS = ("tea", "coffee", "oatmeal", "pinwheels", "quesadilla")

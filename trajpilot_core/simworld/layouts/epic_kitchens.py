@@ -14,11 +14,19 @@ from dataclasses import replace
 
 from trajpilot_core.corpora.epic_kitchens.files import COLUMNS
 from trajpilot_core.simworld.faults import TakeContents
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, annotated_in, hostile
-from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, Time, break_spans, spans_of
-from trajpilot_core.simworld.layouts.wording import thing_of, verbs_of
+from trajpilot_core.simworld.layouts.annotate import thing_of, verbs_of
+from trajpilot_core.simworld.layouts.base import (
+    VIDEO_ONLY,
+    Layout,
+    NamedFiles,
+    Time,
+    annotated_in,
+    break_spans,
+    hostile,
+    spans_of,
+)
+from trajpilot_core.simworld.world.procedure import PLACES
 from trajpilot_core.simworld.world.truth import TakeTruth, World, stream
-from trajpilot_core.simworld.world.vocabulary import PLACES
 
 DECIMALS = 2
 OVERLAP_SHARE, OVERLAP_S = 0.25, 0.2

@@ -14,19 +14,22 @@ from schemas.rejects import RejectCode as Code
 from trajpilot_core.corpora.goalstep.reader import take_id
 from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.simworld.faults import Faults, Json, TakeContents
+from trajpilot_core.simworld.layouts.annotate import is_shared, step_description, step_name, thing_of
 from trajpilot_core.simworld.layouts.base import (
+    VIDEO_ONLY,
+    AnnotatedSpan,
     Layout,
     NamedFiles,
     PlacedTake,
     TableSteps,
     annotated_in,
     as_json,
+    break_spans,
     hostile,
     rank_of,
     shuffled,
+    spans_of,
 )
-from trajpilot_core.simworld.layouts.spans import VIDEO_ONLY, AnnotatedSpan, break_spans, spans_of
-from trajpilot_core.simworld.layouts.wording import is_shared, step_description, step_name, thing_of
 from trajpilot_core.simworld.world.truth import LabelTruth, TakeTruth, World, random_uid, stream
 
 VIDEOS, ANNOTATIONS = "v2/full_scale", "v2/annotations"

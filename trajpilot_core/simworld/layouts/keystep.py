@@ -7,10 +7,20 @@ touch, segments whose step is no leaf of the taxonomy, and takes of the test spl
 
 from schemas.rejects import RejectCode as Code
 from trajpilot_core.simworld.faults import TAKE_FAULTS, TEST_SPLIT, Json
-from trajpilot_core.simworld.layouts.base import Layout, NamedFiles, TableSteps, annotated_in, as_json, rank_of
+from trajpilot_core.simworld.layouts.annotate import step_description, step_name
+from trajpilot_core.simworld.layouts.base import (
+    SEGMENT_FAULTS,
+    AnnotatedSpan,
+    Layout,
+    NamedFiles,
+    TableSteps,
+    annotated_in,
+    as_json,
+    break_spans,
+    rank_of,
+    spans_of,
+)
 from trajpilot_core.simworld.layouts.metadata import Tree, release_files, take_files
-from trajpilot_core.simworld.layouts.spans import SEGMENT_FAULTS, AnnotatedSpan, break_spans, spans_of
-from trajpilot_core.simworld.layouts.wording import step_description, step_name
 from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, stream
 
 FIRST_UNIQUE_ID = 800

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from schemas.base import Record
 from schemas.config import EvaluationConfig
-from trajpilot_core.engine.last_run import LastRun
+from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.trained_rows import FLOORS
 from trajpilot_core.methods import METHODS, method

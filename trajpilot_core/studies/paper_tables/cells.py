@@ -14,7 +14,7 @@ from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig, IngestConfig
 from schemas.results import Judgement, Metric
 from schemas.training import PredictorConfig, ScorerConfig
-from trajpilot_core.engine.last_run import recall_run
+from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.comparison import EVALUATION, INGEST, Side, corpora_of, open_side
 from trajpilot_core.methods.plugged import listed

@@ -14,9 +14,8 @@ from schemas.vlm import VlmReply, VlmRequest, VlmServer
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import parse_json
-from trajpilot_core.vlm.answers import AnswerFolder
-from trajpilot_core.vlm.clients.server import api_key, check_server
-from trajpilot_core.vlm.payload import body, reply_of
+from trajpilot_core.vlm.clients.registry import api_key, check_server
+from trajpilot_core.vlm.payload import AnswerFolder, body, reply_of
 
 SHOWN = 300
 """Characters of a server's message that an error quotes."""

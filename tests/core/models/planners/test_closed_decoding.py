@@ -15,7 +15,7 @@ from planner_cases import decoding_inputs as inputs
 from torch import Tensor
 from torch.testing import assert_close
 
-from schemas.closed import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
+from schemas.training import EGOPER_DECODING, GOALSTEP_DECODING, KEYSTEP_DECODING, ClosedDecodingConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.models.planners.decoding import (
     TransitionPrior,

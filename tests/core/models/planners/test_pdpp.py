@@ -10,9 +10,8 @@ from torch.nn import functional as F
 from torch.testing import assert_close
 
 from schemas.planners import PdppConfig
-from trajpilot_core.models.planners.diffusion import project, window_noise
-from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier
-from trajpilot_core.models.planners.planner import TaskClassifier
+from trajpilot_core.models.planners.decoding import TaskClassifier
+from trajpilot_core.models.planners.pdpp import Pdpp, learning_rate_multiplier, project, window_noise
 from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 SHAPE, HORIZON, WINDOWS = PlanChannels(tasks=3, actions=12, features=256), 4, 64

@@ -13,15 +13,17 @@ from planners_fixture import check_close, golden, recorded
 from torch import Tensor, nn
 
 from schemas.planners import PdppConfig
-from trajpilot_core.models.planners import diffusion
-from trajpilot_core.models.planners.diffusion import (
+from trajpilot_core.models.planners import pdpp
+from trajpilot_core.models.planners.pdpp import (
+    MovingAverage,
     NoiseSchedule,
+    Pdpp,
     PlanCondition,
     ddim_times,
+    learning_rate_multiplier,
     project,
     sample,
 )
-from trajpilot_core.models.planners.pdpp import MovingAverage, Pdpp, learning_rate_multiplier
 from trajpilot_core.models.planners.temporal_unet import PlanChannels, TemporalUnet
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -82,7 +84,7 @@ def test_plans_are_projected_as_in_the_original_and_features_in_the_rows_between
         check_projection(project, horizon)
     with pytest.raises(AssertionError):
         check_projection(with_seen_mids, 5)
-    monkeypatch.setattr(diffusion, "project", with_seen_mids)
+    monkeypatch.setattr(pdpp, "project", with_seen_mids)
     with pytest.raises(AssertionError):
         check_sampling(planner.unet, 5, "ddim", 10)
 

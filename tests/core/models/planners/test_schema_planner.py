@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from schemas.planners import SchemaConfig
-from trajpilot_core.models.planners.description_decoder import DecoderLayer, DescriptionDecoder, NormedAttention
-from trajpilot_core.models.planners.planner import PlannerShape
+from trajpilot_core.models.planners.decoding import PlannerShape
 from trajpilot_core.models.planners.schema import SchemaPlanner, middle_targets
+from trajpilot_core.models.planners.state_encoder import DecoderLayer, DescriptionDecoder, NormedAttention
 
 NEVER_TRAINED = 16_514
 """Parameters of the original that nothing reads; ours has none of them."""

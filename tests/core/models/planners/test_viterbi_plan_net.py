@@ -18,7 +18,7 @@ from torch.testing import assert_close
 
 from schemas.planners import ViterbiPlanNetConfig
 from trajpilot_core.models.planners import viterbi_plan_net as module
-from trajpilot_core.models.planners.planner import PlannerShape
+from trajpilot_core.models.planners.decoding import PlannerShape
 from trajpilot_core.models.planners.viterbi_plan_net import ViterbiPlanNet
 
 

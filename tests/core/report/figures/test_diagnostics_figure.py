@@ -9,7 +9,7 @@ from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.evaluation.feature_distances import KINDS, QUANTITIES
-from trajpilot_core.report.drawing.picture import NothingToDraw
+from trajpilot_core.report.drawing.svg_grid import NothingToDraw
 from trajpilot_core.report.figures.diagnostics import diagnostics
 
 PAIRS = [

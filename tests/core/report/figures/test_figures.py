@@ -8,7 +8,7 @@ import toy_figure
 
 from schemas.config import PipelineConfig
 from trajpilot_core.report import figures
-from trajpilot_core.report.drawing.picture import NotDrawn, Picture
+from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.ui.gallery import draw

@@ -9,7 +9,7 @@ from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.poses import POSE_METRICS, PoseScore
 from trajpilot_core.evaluation.pose_rows import pose_rows
-from trajpilot_core.report.drawing.picture import NothingToDraw
+from trajpilot_core.report.drawing.svg_grid import NothingToDraw
 from trajpilot_core.report.figures.events import pose_sources
 
 ROWS = pose_rows(("aria", "odometry"))

@@ -22,9 +22,18 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.drawing.bars import MOST_ROWS, Bar, bar_chart
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
-from trajpilot_core.report.drawing.picture import MOST_BYTES, Drawn, NotDrawn, NothingToDraw, Picture, fitted
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
-from trajpilot_core.report.drawing.svg_grid import Panel, sheet, style
+from trajpilot_core.report.drawing.svg_grid import (
+    MOST_BYTES,
+    Drawn,
+    NotDrawn,
+    NothingToDraw,
+    Panel,
+    Picture,
+    fitted,
+    sheet,
+    style,
+)
 from trajpilot_core.report.figures import FIGURES, curves, figures_of, report_charts
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.figures.clips import clips

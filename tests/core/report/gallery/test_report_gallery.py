@@ -15,10 +15,16 @@ from synthetic_results import Kept, Tables, built
 
 from schemas.config import ReportConfig
 from trajpilot_core.report.gallery.classes import ALL_WRONG, CLASSES, HELPED, HURT, draw
-from trajpilot_core.report.gallery.load import draw_gallery, load_facts, load_threshold, video_files
-from trajpilot_core.report.gallery.paths import Path as HeadPath
-from trajpilot_core.report.gallery.paths import integrate, three_views
-from trajpilot_core.report.gallery.windows import best_example, examples
+from trajpilot_core.report.gallery.pictures import Path as HeadPath
+from trajpilot_core.report.gallery.pictures import integrate, three_views
+from trajpilot_core.report.gallery.windows import (
+    best_example,
+    draw_gallery,
+    examples,
+    load_facts,
+    load_threshold,
+    video_files,
+)
 from trajpilot_core.stages import report as stage
 
 CFG = ReportConfig()

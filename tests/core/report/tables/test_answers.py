@@ -10,7 +10,7 @@ from schemas.arrow import table_of
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.vlm import EndpointScore, VlmConfig, VlmCount
 from trajpilot_core.engine.stage import Runtime, Work
-from trajpilot_core.report.tables.answers import answer_tables
+from trajpilot_core.report.tables.diagnostics import answer_tables
 from trajpilot_core.stages import OF_LATENTS, STAGES
 from trajpilot_core.stages.report import completed, entries_of
 

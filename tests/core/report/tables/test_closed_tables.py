@@ -4,10 +4,10 @@ from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Tables, built
 
 from schemas.arrow import rows_of
-from schemas.closed import KEYSTEP_DECODING, ClassHeadSettings
 from schemas.results import Metric
+from schemas.training import KEYSTEP_DECODING, ClassHeadSettings
 from trajpilot_core.paper.published import HORIZONS, published_of, published_settings
-from trajpilot_core.report.tables.closed import closed_tables, settings_table
+from trajpilot_core.report.tables.anticipation import closed_tables, settings_table
 from trajpilot_core.report.tables.published import comparisons, published_for
 from trajpilot_core.report.tables.results import Results, results_of
 

@@ -4,7 +4,7 @@ from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of
-from schemas.released import RELEASED_NOTE
+from schemas.features import RELEASED_NOTE
 from schemas.results import GateRow, Headroom, Metric
 from trajpilot_core.report.tables.published import anticipation_for, comparisons, pool_comparisons, published_for
 from trajpilot_core.report.tables.results import Results, results_of

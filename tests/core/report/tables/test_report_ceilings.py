@@ -12,9 +12,8 @@ from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.report.figures.rows import horizon_charts
-from trajpilot_core.report.tables.attribution import absent_rows, attribution_tables
 from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
-from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.tables.results import absent_rows, attribution_tables, results_of
 from trajpilot_core.report.tables.table import number
 
 SCORER = {k: v for k, v in method("scorer").against.items() if v}
@@ -143,13 +142,12 @@ def test_the_horizon_chart_has_a_thin_line_per_kind_of_information(inputs: Table
 
 
 def test_latex_holds_the_ceilings_and_the_new_rows(kept: Kept) -> None:
-    for name in ("metrics.tex", "metrics_intervals.tex"):
-        text = kept.documents[name].decode()
-        assert r"\label{tab:ceilings}" in text
-        assert r"\label{tab:against-scorer}" in text
-        assert "Scorer, no labels" in text
-        assert text.count(r"\begin{table*}") == text.count(r"\end{table*}")
-        assert "−" not in text
+    text = kept.documents["metrics.tex"].decode()
+    assert r"\label{tab:ceilings}" in text
+    assert r"\label{tab:against-scorer}" in text
+    assert "Scorer, no labels" in text
+    assert text.count(r"\begin{table*}") == text.count(r"\end{table*}")
+    assert "−" not in text
 
 
 def test_the_attribution_has_a_line_per_part_that_is_taken_away(inputs: Tables, kept: Kept) -> None:

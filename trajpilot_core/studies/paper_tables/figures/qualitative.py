@@ -19,9 +19,8 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery.classes import GalleryWindows
-from trajpilot_core.report.gallery.frames import Thumbnail, frames_of
-from trajpilot_core.report.gallery.load import load_facts, video_files
-from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, examples
+from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of
+from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, examples, load_facts, video_files
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font
 from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows

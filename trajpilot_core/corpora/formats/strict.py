@@ -1,0 +1,231 @@
+"""Strict JSON and CSV: UTF-8, no NaN where it is refused; repeated keys and rows of another width are marked.
+
+A function of a single field returns None where the value is not of its kind.
+"""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, NoReturn
+
+from trajpilot_core.errors import InputError
+from trajpilot_core.incoming import BOM, TextFaultError, decode_text, parse_json
+
+TRUE, FALSE = ("1", "true"), ("0", "false")
+SHOWN = 120
+
+
+def as_object(value: object) -> dict[str, object] | None:
+    """Return a JSON object; None for anything else and for an object with a repeated key."""
+    return value if isinstance(value, dict) and not isinstance(value, Repeated) else None
+
+
+def as_text(value: object) -> str | None:
+    """Return a string that UTF-8 can hold (a lone surrogate cannot be stored), else None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return None
+    return value
+
+
+def as_id(value: object) -> str | None:
+    """Return an id, written as a string or as an integer, as a string."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value) if abs(value) < 10**18 else None
+    return as_text(value) or None
+
+
+def as_integer(value: object) -> int | None:
+    """Return an integer that 64 bits hold."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
+        return value
+    return None
+
+
+def as_bool(value: object) -> bool | None:
+    """Return a truth value: true, false, 0, 1, or such a string; None for anything else.
+
+    The corpus writes "0" and "1" for some annotators, and `bool("0")` is True in Python.
+    """
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return bool(value) if value in (0, 1) else None
+    if isinstance(value, str):
+        word = value.strip().lower()
+        return True if word in TRUE else False if word in FALSE else None
+    return None
+
+
+def as_seconds(value: object) -> float | None:
+    """Return a finite, non-negative time in seconds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        seconds = float(value)
+    except OverflowError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def as_span(start: object, end: object) -> tuple[float, float] | None:
+    """Return finite, non-negative start and end in seconds; the end may precede the start."""
+    start_s, end_s = as_seconds(start), as_seconds(end)
+    return None if start_s is None or end_s is None else (start_s, end_s)
+
+
+def shown(value: object) -> str:
+    """Return a value as short, storable text for a message."""
+    try:
+        text = value if isinstance(value, str) else repr(value)
+    except RecursionError:  # parsed in fewer frames than this
+        text = "a value that is nested too deeply"
+    return text[:SHOWN].encode("utf-8", "backslashreplace").decode()
+
+
+TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
+"""Strings are matched first so that a NaN inside of one is passed over."""
+
+
+SPACE = re.compile(r"[ \t\n\r]*")
+
+
+class FileFaultError(TextFaultError):
+    """A file differs from the format that the corpus documents."""
+
+    todo = "download the file again"
+
+
+class Repeated(dict[str, object]):
+    """An object that contains a key twice, which makes its content ambiguous."""
+
+    pairs: list[tuple[str, object]]
+
+
+def parse(content: bytes, where: str, *, refuse_nan: bool) -> object:
+    """Parse a JSON file; an object with a repeated key comes out as `Repeated`.
+
+    Args:
+        refuse_nan: a NaN or Infinity literal (no JSON, but Python writes it) is an error; else it becomes a float, and
+            the reader of the record has to refuse.
+
+    Raises FileFaultError: not UTF-8, a byte order mark, no JSON, or a refused literal, with the byte offset.
+    """
+    refuse = _refuse(content, where) if refuse_nan else None
+    try:
+        return parse_json(content, where, object_pairs_hook=_object, parse_constant=refuse)
+    except FileFaultError:
+        raise
+    except TextFaultError as error:
+        raise FileFaultError(where, error.detail, error.at) from error
+
+
+def parse_records(content: bytes, where: str) -> Iterator[object]:
+    """Parse a JSON file that is one list, record by record: thousands of large ones are never in memory together.
+
+    Args:
+        content: the whole file; a NaN or Infinity literal in it is an error.
+
+    Yields:
+        The records, each as `parse` returns it; none where the file is not a list.
+
+    Raises FileFaultError: as of `parse`; the records before the fault were yielded by then.
+    """
+    text = text_of(content, where)
+    decoder = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse(content, where))
+    at, opening = _after_space(text, 0), "["
+    try:
+        while text[at : at + 1] == opening:
+            opening = ","
+            record, at = decoder.raw_decode(text, _after_space(text, at + 1))
+            yield record
+            at = _after_space(text, at)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+    if text[at : at + 1] != "]" or _after_space(text, at + 1) != len(text):
+        parse(content, where, refuse_nan=True)  # raises the error with its place
+
+
+def _after_space(text: str, at: int) -> int:
+    space = SPACE.match(text, at)
+    assert space is not None
+    return space.end()
+
+
+def text_of(content: bytes, where: str) -> str:
+    """Decode a file of a corpus. Raises FileFaultError: not UTF-8, or a byte order mark."""
+    try:
+        return decode_text(content, where)
+    except TextFaultError as error:
+        raise FileFaultError(where, error.detail, error.at) from error
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) == len(pairs):
+        return fields
+    marked = Repeated(fields)
+    marked.pairs = pairs
+    return marked
+
+
+def _refuse(content: bytes, where: str) -> Callable[[str], NoReturn]:
+    def refuse(literal: str) -> NoReturn:
+        wanted = literal.encode()
+        offset = next((m.start() for m in TOKEN.finditer(content) if m.group() == wanted), None)
+        raise FileFaultError(where, f"the literal {literal} is no JSON", offset)
+
+    return refuse
+
+
+class CsvRow(NamedTuple):
+    """One line below the header."""
+
+    line: int
+    cells: dict[str, str] | None
+    """Column -> text; None where the number of cells differs from that of the header."""
+    n_cells: int
+
+
+def parse_table(
+    content: bytes, where: str, columns: Sequence[str], delimiter: str = ",", *, ends_lines: bool = False
+) -> list[CsvRow]:
+    """Parse a table with a header; further columns are ignored.
+
+    Args:
+        columns: names that the header must contain.
+        delimiter: between cells.
+        ends_lines: the release ends its last line, so a file without that line end is cut off.
+
+    Raises FileFaultError: not UTF-8, no table, a column is missing or named twice, or the last row is cut off.
+    """
+    text = text_of(content.removeprefix(BOM), where)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        header = next(reader, [])
+        _check_header(header, columns, where)
+        rows = [_row(reader.line_num, header, cells) for cells in reader if cells]
+    except csv.Error as error:
+        raise FileFaultError(where, f"no table ({error})", reader.line_num, "line") from error
+    if rows and not text.endswith("\n") and (ends_lines or rows[-1].cells is None):
+        raise FileFaultError(where, "the last row has no end, the file is cut off", rows[-1].line, "line")
+    return rows
+
+
+def _check_header(header: list[str], columns: Sequence[str], where: str) -> None:
+    missing = [name for name in columns if header.count(name) != 1]
+    if missing:
+        names = shown(", ".join(header)) or "nothing"
+        raise FileFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {names}", 1, "line")
+
+
+def _row(line: int, header: list[str], cells: list[str]) -> CsvRow:
+    named = dict(zip(header, cells, strict=True)) if len(cells) == len(header) else None
+    return CsvRow(line, named, len(cells))

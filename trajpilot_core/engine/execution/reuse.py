@@ -1,0 +1,137 @@
+"""What a later attempt can use: scratch, from which it resumes, and committed shards.
+
+Results are never in scratch. Paths do not enter a shard's key, since a moved corpus is the same corpus. But reject rows
+name files: the shard of a renamed take is reused only if none of its rejects names an old path.
+"""
+
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from io import FileIO
+from pathlib import Path
+
+from schemas.artifacts import ShardRecord
+from schemas.base import fingerprint
+from schemas.config import RunOptions
+from trajpilot_core.engine.key import KeyedStage, read_notes, spelled
+from trajpilot_core.errors import StoreError
+from trajpilot_core.store.files import Folder, naming_failures
+from trajpilot_core.store.manifest import (
+    current_manifest,
+    missing_files,
+    read_sealed,
+    shard_path,
+    stage_folder,
+    unless_damaged,
+    verified_file,
+)
+from trajpilot_core.store.parquet import read_table
+
+log = logging.getLogger("trajpilot")
+LEASE = ".lease"
+
+
+def scratch_folder(run: RunOptions, name: str) -> Path:
+    """Return the private folder of a computation: below the root, or in the temporary folder where that is remote."""
+    if "://" in run.root and not run.root.startswith("file:"):
+        return Path(tempfile.gettempdir()) / f"trajpilot-{fingerprint(run.root)[:16]}" / name
+    return Path(run.root.removeprefix("file://")).absolute() / "scratch" / name
+
+
+@contextmanager
+def leased(run: RunOptions, name: str) -> Iterator[Path]:
+    """Lock a scratch folder, which may contain files of a killed computation of the same name.
+
+    Where another process has locked it, the computation starts again in a new folder, which is removed at the end. The
+    lock is released when the process exits, even on a crash.
+
+    Args:
+        run: location of the root.
+        name: of the folder.
+    """
+    folder = scratch_folder(run, name)
+    handle = _lease(folder)
+    if handle is not None:
+        with handle:
+            yield folder
+        return
+    log.info("%s is in use by another process; starting again next to it", folder)
+    own = scratch_folder(run, f"{name}-{secrets.token_hex(8)}")
+    with naming_failures("make the scratch folder", own):
+        own.mkdir(parents=True)
+    try:
+        yield own
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _lease(folder: Path) -> FileIO | None:
+    """Lock a folder; None where another process has locked it. On a file system without locks nothing is locked."""
+    while True:
+        with naming_failures("make the scratch folder", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            handle = (folder / LEASE).open("ab+", buffering=0)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.close()
+            return None
+        except OSError:
+            return handle
+        with suppress(FileNotFoundError):  # its previous holder may have removed the folder in between
+            if os.path.samestat(os.fstat(handle.fileno()), (folder / LEASE).stat()):
+                return handle
+        handle.close()
+
+
+def finished_shards(work: KeyedStage, folder: Folder) -> dict[str, ShardRecord]:
+    """Return the committed shards of a stage, by name."""
+    stage = work.resolved.stage.name
+    found = {shard: usable_shard(folder, stage, key) for shard, key in work.shard_keys.items()}
+    done = {shard: record for shard, record in found.items() if record is not None}
+    misnamed = _misnamed(work, folder, done)
+    return {shard: record for shard, record in done.items() if shard not in misnamed}
+
+
+def usable_shard(folder: Folder, stage: str, key: str) -> ShardRecord | None:
+    """Return the record of a finished shard with all its files; None: compute."""
+    record = unless_damaged(read_sealed, folder, ShardRecord, shard_path(stage, key))
+    if record is None or missing_files(folder, stage, record):
+        return None
+    return record
+
+
+def _misnamed(work: KeyedStage, folder: Folder, done: Mapping[str, ShardRecord]) -> set[str]:
+    """Return the shards with rejects that name a file that the take no longer has."""
+    rejecting = {shard: record for shard, record in done.items() if record.rejects.rows}
+    if not rejecting:
+        return set()
+    now = {source.shard: {spelled(path) for path in source.files} for source in work.resolved.sources}
+    before = _noted(work, folder)
+    moved = {shard: record for shard, record in rejecting.items() if before.get(shard) != now[shard]}
+    return {shard for shard, record in moved.items() if not _named(work, folder, record) <= now[shard]}
+
+
+def _noted(work: KeyedStage, folder: Folder) -> dict[str, set[str]]:
+    """Return the noted files of the takes whose shards in the current output have the same keys."""
+    current = unless_damaged(current_manifest, folder, work.resolved.stage.name)
+    if current is None:
+        return {}
+    same = {shard for shard, key in work.shard_keys.items() if current.inputs.get(f"shard:{shard}") == key}
+    notes = read_notes(folder, current.stage, current.key)
+    return {shard: set(unit.files) for shard, unit in notes.items() if shard in same}
+
+
+def _named(work: KeyedStage, folder: Folder, record: ShardRecord) -> set[str]:
+    """Return the files that the rejects of a shard name; {""}, which matches no file, where the table is damaged."""
+    base = stage_folder(work.resolved.stage.name)
+    try:
+        tables = [read_table(verified_file(folder, base, file), ["source_file"]) for file in record.rejects.files]
+    except StoreError:
+        return {""}
+    return {spelled(path) for table in tables for path in table["source_file"].to_pylist() if path is not None}
