@@ -261,8 +261,6 @@ class RunOptions(Record):
     checkpoint_s: float = Field(60.0, ge=0)
     """Seconds between the checkpoints of a training; a crash loses at most one interval and one epoch. 0: a checkpoint
     after every epoch."""
-    tracker: Literal["wandb", "trackio"] | None = None
-    """Log curves and means to this experiment tracker (docs/decisions/tracking.md)."""
     group_video_s: float | None = Field(None, gt=0)
     """Deployed runs only: stages that can share their work out over the workers of the pool do so in groups of takes
     with about this many seconds of video, so that a group takes minutes (docs/operations.md); None: one process does

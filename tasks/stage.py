@@ -28,7 +28,6 @@ from tasks.artifacts import (
     publish_picture,
 )
 from tasks.fan_out import fan_out
-from tasks.tracking import track
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.groups import compute_group
 from trajpilot_core.report.committed import committed_under, place_documents
@@ -63,8 +62,6 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
         outcome = execute(EVERY_STAGE[name], config, run, EVERY_STAGE, progress, fan_out(config, run, progress))
         progress.ended = f"nothing to do; {outcome.message()}" if outcome.cached else outcome.message()
     publish_outcome(name, outcome)
-    if not outcome.cached:
-        track(outcome.ref, run)
     show_pictures(outcome.ref, config, run)
     state_name = "Cached" if outcome.cached else "Completed"
     return Completed(name=state_name, message=outcome.message(), data=outcome.ref)

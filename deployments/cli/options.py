@@ -39,9 +39,6 @@ AtOnce = Annotated[
 CheckpointS = Annotated[
     float, typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch.")
 ]
-TrackerName = Annotated[
-    str | None, typer.Option("--tracker", help="Log curves and figures to this tracker: wandb or trackio.")
-]
 Pretrained = Annotated[
     str | None,
     typer.Option(

@@ -20,7 +20,6 @@ from deployments.cli.options import (
     Recipe,
     Root,
     Set,
-    TrackerName,
     Workers,
     change,
     check_corpus,
@@ -68,7 +67,6 @@ def run(
     at_once: AtOnce = None,
     checkpoint_s: CheckpointS = 60.0,
     pretrained: Pretrained = None,
-    tracker: TrackerName = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check all that is needed, show the plan, and stop.")
     ] = False,
@@ -88,7 +86,6 @@ def run(
         stages_at_once=at_once,
         device=device,
         checkpoint_s=checkpoint_s,
-        tracker=tracker,
         max_reject_ratio=max_rejects,
     )
     if dry_run:

@@ -17,7 +17,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import RobertaConfig, RobertaModel, RobertaTokenizer
 
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text.base import (
@@ -163,6 +162,8 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
         InputError: the checkpoint or the tokenizer is not in the folder.
         CheckpointError: the checkpoint does not have the released layout.
     """
+    from transformers import RobertaTokenizer  # loads for seconds
+
     weights = weights_file(folder)
     for name in TOKENIZER:
         if not (folder / name).is_file():
@@ -205,6 +206,8 @@ def text_tower(state: Mapping[str, Tensor]) -> Any:
 
     Raises CheckpointError: keys are missing or unknown.
     """
+    from transformers import RobertaConfig, RobertaModel
+
     text = {key.removeprefix("text_model."): value for key, value in state.items() if key.startswith("text_model.")}
     kept = {key: value for key, value in text.items() if is_stock(key)}
     tower = RobertaModel(RobertaConfig(**roberta_sizes(kept)), add_pooling_layer=False)

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import MODEL_FOR_TEXT_ENCODING_MAPPING, AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text.base import files_digest, is_local, model_files, unit_rows
@@ -87,6 +86,14 @@ def _loaded(model: str, cfg: TextConfig, device: str) -> tuple[Any, Any]:
     If a model has more parts than the text encoder (T5, CLIP), only that part is used. A tokenizer without a padding
     token, as for decoders, pads with its end token, which the mask hides.
     """
+    from transformers import (
+        MODEL_FOR_TEXT_ENCODING_MAPPING,
+        AutoConfig,
+        AutoModel,
+        AutoModelForTextEncoding,
+        AutoTokenizer,
+    )
+
     where = {"revision": cfg.revision, "local_files_only": is_local(cfg), "trust_remote_code": False}
     about = AutoConfig.from_pretrained(model, **where)
     about = getattr(about, "text_config", about)
