@@ -33,11 +33,23 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from deployments.recipes import RECIPES, recipe
-from schemas.annotation import CorpusCount, Label, ScenarioLabel, Segment, SegmentDetails, Take, Window
+from schemas.annotation import (
+    DOF,
+    MOTIONS,
+    CorpusCount,
+    Label,
+    ScenarioLabel,
+    Segment,
+    SegmentDetails,
+    Take,
+    Window,
+    features_schema,
+    motions_schema,
+    released_features_schema,
+)
 from schemas.arrow import arrow_schema, table_of
 from schemas.base import Record
 from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, RunOptions
-from schemas.observation import DOF, MOTIONS, features_schema, motions_schema, released_features_schema
 from schemas.poses import TrajectoryConfig
 from schemas.training import TrainConfig
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes

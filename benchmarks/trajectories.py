@@ -132,8 +132,8 @@ def polars_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
     import polars as pl
 
     from trajpilot_core.poses.aria.closed_loop import PoseStream
+    from trajpilot_core.poses.geometry import Poses
     from trajpilot_core.poses.motions import bracket, relative_motions, sample
-    from trajpilot_core.poses.se3 import Poses
 
     frame = pl.scan_csv(path).select("tracking_timestamp_us", *POSE).collect()
     pose, n = frame.select(POSE).to_numpy(), frame.height

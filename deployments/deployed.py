@@ -19,7 +19,7 @@ from flows import groups, pipeline, stages
 from flows.pipeline import named
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
-from tasks.announce import announce
+from tasks.artifacts import announce
 from tasks.crashed import mark_tasks_of_crashed_runs
 from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.stages import EVERY_STAGE, selected

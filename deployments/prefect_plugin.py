@@ -79,7 +79,7 @@ def missing_server(url: str | None, login: str | None, *, has_key: bool) -> str 
             "no Prefect server is set: export PREFECT_API_URL=http://127.0.0.1:4200/api (and PREFECT_API_AUTH_STRING="
             f"name:password, its login) once it runs; {start}"
         )
-    from deployments.server_check import request
+    from deployments.embedded import request
 
     health = request(f"{url}/health", None)
     if health.status == 0:

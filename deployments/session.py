@@ -15,15 +15,14 @@ from typing import NoReturn
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from deployments.embedded import embedded_server
+from deployments.embedded import embedded_server, require_server
 from deployments.recipes import recipe
-from deployments.server_check import require_server
 from deployments.settings import PrefectPlace, server_login
 from flows.pipeline import demo, full_pipeline
 from schemas.config import PipelineConfig, RunOptions
 from schemas.world import WorldConfig
-from tasks.announce import headline
-from trajpilot_core.engine.planning.differences import changed_settings
+from tasks.artifacts import headline
+from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.errors import StoreError, command, shown
 from trajpilot_core.store.files import sweep_temporaries
 from trajpilot_core.store.locations import resolved

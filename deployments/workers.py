@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deployments.server_check import request
+from deployments.embedded import request
 from deployments.settings import CHECKOUT, CPU_POOL, GPU_POOL, WORKER_MARK, worker_environment
 from trajpilot_core.errors import InputError
 

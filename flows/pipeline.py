@@ -15,7 +15,7 @@ from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from schemas.world import WorldConfig
-from tasks.announce import announce_change
+from tasks.artifacts import announce_change
 from tasks.predict import predict_plan
 from tasks.stage import NOT_RUN, PAGES, place_report, simulate_world, stage_state
 from trajpilot_core.doctor.weights import require_outside

@@ -14,15 +14,14 @@ from pydantic import ConfigDict, Field, JsonValue
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
 from schemas.corpora import AtomicConfig, BasketballConfig, EgoPerConfig, EpicConfig, GoalStepConfig, KeystepConfig
+from schemas.events import ActionTokenConfig, OutcomeConfig, ProbeConfig
 from schemas.features import FeatureConfig as FeatureConfig
 from schemas.features import ReleasedName
 from schemas.features import TextConfig as TextConfig
 from schemas.latent import LatentConfig
-from schemas.outcome import OutcomeConfig
 from schemas.places import DeviceName, OtherRun, Place, PluginName
 from schemas.planners import PlannersConfig
 from schemas.poses import PoseSourcesConfig, TrajectoryConfig, VideoMotionsConfig
-from schemas.probe import ActionTokenConfig, ProbeConfig
 from schemas.training import AlignmentConfig, ClassHeadSettings, JointDecodingConfig, PredictorConfig, ScorerConfig
 from schemas.vlm import VlmConfig
 

@@ -1,11 +1,17 @@
-"""Log lines, progress, tables and pictures of a stage in the Prefect UI."""
+"""What a run shows in the Prefect UI: its announcement, log lines, progress, tables and pictures of a stage.
+
+Publishing must not stop the work: while the server is unreachable, it is skipped.
+"""
 
 import logging
 import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from types import TracebackType
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 from uuid import UUID
 
+import httpx
 from prefect.artifacts import (
     Artifact,
     create_markdown_artifact,
@@ -13,11 +19,46 @@ from prefect.artifacts import (
     create_table_artifact,
     update_progress_artifact,
 )
+from prefect.events import emit_event
 
-from tasks.showing import shown
+from schemas.config import PipelineConfig
 from trajpilot_core.engine.execution.execute import Outcome
+from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.incoming import literal
 from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
+
+T = TypeVar("T")
+POLL_S = 5.0
+
+
+def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | None:
+    """Publish something; None where the server did not answer, or failed, for `patience_s` seconds.
+
+    With `patience_s` a skipped publication is logged as a warning.
+
+    Raises:
+        httpx.HTTPStatusError: the server refused it (4xx), which is a bug here.
+    """
+    limit = time.monotonic() + patience_s
+    while True:
+        try:
+            return publish()
+        except httpx.HTTPError as error:
+            if not is_away(error):
+                raise
+            if time.monotonic() >= limit:
+                level = logging.WARNING if patience_s else logging.DEBUG  # progress is sent again within seconds
+                LOG.log(level, "%s is not shown in the UI: the Prefect server is unreachable (%s)", what, error)
+                return None
+        time.sleep(min(POLL_S, max(0.0, limit - time.monotonic())))
+
+
+def is_away(error: httpx.HTTPError) -> bool:
+    """Return whether an error means that the server, or its database, is unreachable."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return isinstance(error, httpx.TransportError)
+
 
 LOG = logging.getLogger("trajpilot")
 LOG.setLevel(logging.INFO)  # Prefect shows this logger's lines in its UI; its level is set here
@@ -128,3 +169,42 @@ def publish_picture(stage: str, picture: Picture | NotDrawn, mark: str) -> None:
 def publish_page(key: str, title: str, page: str) -> None:
     """Publish a page of Markdown."""
     shown(title, lambda: create_markdown_artifact(markdown=page, key=key, description=title), PATIENCE_S)
+
+
+DATA_CHANGED = "trajpilot.data-root.changed"
+"""The event that triggers the automation in deployments/prefect.yaml."""
+"""How long the announcement waits for an unreachable server."""
+SHOWN = 6
+"""Changes in the log line; the artifact lists all."""
+
+
+def headline(recipe: str, changes: Mapping[str, tuple[str, str]], config: PipelineConfig) -> str:
+    """Return one line that describes the run."""
+    listed = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in [*changes.items()][:SHOWN])
+    rest = f" and {len(changes) - SHOWN} more" if len(changes) > SHOWN else ""
+    summary = f"changed: {listed}{rest}" if changes else "nothing changed"
+    return f"recipe {recipe}, {summary}; config {config.digest()[:12]}"
+
+
+def announce(recipe: str, base: PipelineConfig, config: PipelineConfig) -> None:
+    """Log the run, and publish every setting that differs from its recipe `base`."""
+    changes = changed_settings(base.content(), config.content())
+    line = headline(recipe, changes, config)
+    LOG.info("%s", line)
+    rows = [
+        {"setting": name, f"recipe {recipe}": literal(old), "this run": literal(new)}
+        for name, (old, new) in changes.items()
+    ]
+    description = literal(f"{line} (full digest {config.digest()})")
+    shown(
+        "configuration",
+        lambda: create_table_artifact(table=rows, key="configuration", description=description),
+        PATIENCE_S,
+    )
+
+
+def announce_change(data_root: str, news: tuple[str, ...]) -> None:
+    """Emit the event that the data root has changed, with the stale stages and the reasons."""
+    LOG.info("%s has changed: %s", data_root, "; ".join(news))
+    resource = {"prefect.resource.id": f"trajpilot.data-root.{data_root}", "prefect.resource.name": data_root}
+    emit_event(event=DATA_CHANGED, resource=resource, payload={"stale": list(news)})

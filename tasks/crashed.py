@@ -15,7 +15,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import StateType
 from prefect.states import Crashed
 
-from tasks.showing import shown
+from tasks.artifacts import shown
 
 LOG = logging.getLogger("trajpilot")
 OURS = "trajpilot"

@@ -7,8 +7,7 @@ from prefect.states import Completed
 
 from schemas.config import RunOptions
 from schemas.predict import Plan, PlanQuery
-from tasks.artifacts import PATIENCE_S, StageProgress, log_line, publish_page
-from tasks.showing import shown
+from tasks.artifacts import PATIENCE_S, StageProgress, log_line, publish_page, shown
 from trajpilot_core.incoming import literal
 from trajpilot_core.report.committed import WARNING
 

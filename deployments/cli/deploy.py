@@ -49,7 +49,7 @@ def deploy(
 
     Give paths as the workers see them. They become the defaults of every deployed run.
     """
-    from deployments.server_check import require_server
+    from deployments.embedded import require_server
     from deployments.settings import POOLS, prefect_without_noise, server_login, server_of_deployments
 
     server = server_of_deployments()

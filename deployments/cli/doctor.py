@@ -45,7 +45,7 @@ def doctor(
     corpus: MaybeCorpus = None,
 ) -> None:
     """Check Python, packages, GPU, memory, disk, server, login and corpus; exit with 1 if a check would stop a run."""
-    from deployments.server_check import check_server
+    from deployments.embedded import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core.doctor import checks as checkup
     from trajpilot_core.doctor.weights import check_released_files, check_weights

@@ -121,7 +121,7 @@ def paper(
     runs = [read_run(address) for address in root]
     with plugins_listed(runs):
         if plan:
-            from trajpilot_core.studies.paper_tables.plan import COLUMNS, plan_of
+            from trajpilot_core.studies.paper_tables.write import COLUMNS, plan_of
 
             show(Console(), COLUMNS, plan_of(runs), "The paper's labels and the runs that fill them")
             return

@@ -13,7 +13,7 @@ from pydantic_core import ErrorDetails
 from deployments.recipes import RECIPES, recipe
 from schemas.config import PipelineConfig, RunOptions
 from schemas.places import LOGIN_INSIDE, REFUSED, holds_login
-from trajpilot_core.engine.planning.differences import flat
+from trajpilot_core.engine.planning.staleness import flat
 from trajpilot_core.engine.settings import NAME
 from trajpilot_core.errors import InputError, shown
 from trajpilot_core.incoming import NoJsonError, check_value, parse_json, parse_toml, read_text, shortened

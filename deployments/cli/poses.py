@@ -34,7 +34,7 @@ def step(root: Root = "runs") -> None:
     """Print the median step of the training clips from pose files, metres: trajectories.scale_factor of a fallback."""
     import numpy as np
 
-    from schemas.observation import DOF, MOTIONS
+    from schemas.annotation import DOF, MOTIONS
     from trajpilot_core.poses.motions import median_step_m
 
     takes = {row["take_id"] for row in read(root, "ingest", "takes").to_pylist() if row["split"] == "train"}

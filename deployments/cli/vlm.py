@@ -33,7 +33,7 @@ def requests(
     device: Device = "cpu",
 ) -> None:
     """Write every request that has no answer yet. Requests contain frames of the corpus: mind its licence."""
-    from trajpilot_core.stages.vlm_batches import write_requests
+    from trajpilot_core.stages.vlm import write_requests
 
     config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     work = work_of(config, run_options(root=located(root), **where))
@@ -60,7 +60,7 @@ def collect(
     set_: Set = [],  # noqa: B006
 ) -> None:
     """Read answers into the folder of answers; unreadable lines are listed, and their requests are written again."""
-    from trajpilot_core.stages.vlm_batches import collect as read
+    from trajpilot_core.stages.vlm import collect as read
 
     config, _ = asked(root, data and check_corpus(data), recipe, set_, "cpu", config_file)
     n_new, n_known, faults = read(files, config.vlm.answers)

@@ -22,7 +22,7 @@ from deployments.recipes import RECIPES, over, recipe
 from deployments.recipes.paper import keystep
 from deployments.recipes.simulated import demo, soak
 from schemas.config import PipelineConfig, RecipeName, RunOptions
-from trajpilot_core.engine.planning.differences import changed_settings
+from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
@@ -264,7 +264,7 @@ def test_each_entrypoint_is_a_flow_of_the_name_under_which_it_is_deployed(declar
 def test_schedules_and_triggers_are_off(declared: dict[str, Any]) -> None:
     assert [s["active"] for item in declared.values() for s in item.get("schedules", [])] == [False, False]
     assert [t["enabled"] for item in declared.values() for t in item.get("triggers", [])] == [False]
-    from tasks.announce import DATA_CHANGED
+    from tasks.artifacts import DATA_CHANGED
 
     assert declared["full-pipeline"]["triggers"][0]["expect"] == [DATA_CHANGED]
 

@@ -2,7 +2,7 @@
 
 from fake_server import LOGIN, Fake
 
-from deployments.server_check import check_server
+from deployments.embedded import check_server
 
 
 def verdicts(url: str | None, login: str | None = LOGIN, has_key: bool = False) -> dict[str, str]:

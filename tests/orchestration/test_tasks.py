@@ -10,10 +10,9 @@ from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import WorkerStatus
 from prefect.exceptions import ObjectNotFound
 
-from tasks import artifacts, showing
-from tasks.artifacts import StageProgress
+from tasks import artifacts
+from tasks.artifacts import StageProgress, shown
 from tasks.group_runs import workers_online
-from tasks.showing import shown
 
 
 class Shelf:
@@ -100,7 +99,7 @@ def test_what_the_server_refuses_is_an_error_of_ours() -> None:
 
 def test_a_server_that_comes_back_in_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     answers: list[object] = [httpx.ConnectError("refused"), answer(500), 7]
-    monkeypatch.setattr(showing, "POLL_S", 0.01)
+    monkeypatch.setattr(artifacts, "POLL_S", 0.01)
 
     def publish() -> object:
         now = answers.pop(0)

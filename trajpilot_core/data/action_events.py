@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.observation import DOF, MOTIONS
+from schemas.annotation import DOF, MOTIONS
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.action_clips import SPLITS, ClipData, load_clips
 from trajpilot_core.data.events import DURING, TRAIN, Events

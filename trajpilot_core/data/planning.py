@@ -17,7 +17,7 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
-from schemas.observation import DOF, MOTIONS
+from schemas.annotation import DOF, MOTIONS
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import StoreError

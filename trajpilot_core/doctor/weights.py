@@ -13,9 +13,8 @@ import numpy as np
 
 from schemas.artifacts import Manifest
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions, TextConfig
-from schemas.features import RELEASED_WIDTHS
+from schemas.features import RELEASED_WIDTHS, VJEPA_SIZES, n_parameters
 from schemas.poses import Pi3Config
-from schemas.vjepa import VJEPA_SIZES, n_parameters
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.doctor.checks import HealthFinding

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
+from schemas.events import ActionTokenConfig, OutcomeConfig, ProbeConfig
 from schemas.latent import LatentConfig
-from schemas.outcome import OutcomeConfig
 from schemas.places import OtherRun, device_fault
 from schemas.poses import Pi3Config, PoseSourcesConfig, TrajectoryConfig
-from schemas.probe import ActionTokenConfig, ProbeConfig
 from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.engine.stage import Config, Stage
 from trajpilot_core.errors import InputError, StoreError

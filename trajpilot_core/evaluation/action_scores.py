@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from schemas.probe import ProbeConfig, ProbeScore
+from schemas.events import ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of

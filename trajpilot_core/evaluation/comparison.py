@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from schemas.artifacts import Manifest
 from schemas.config import EvaluationConfig
 from trajpilot_core.engine.key import producers
-from trajpilot_core.engine.planning.differences import changed_settings, content_by_take, differing, takes_of_rows
+from trajpilot_core.engine.planning.staleness import changed_settings, content_by_take, differing, takes_of_rows
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.paired import Pairing, pair

@@ -1,7 +1,8 @@
-"""Upper bounds of the retrieved pool: recall, cosines, and the best candidate by utility.
+"""Figures next to the rows: upper bounds of the retrieved pool, and scores of random choices, one per draw.
 
-Axes: B windows of one horizon, K candidates, M middle steps, E text space. Source: paper, appendix on headroom;
-docs/decisions/paper-gaps.md (37) and docs/decisions/scorer.md (both readings of its cosine column).
+Axes: B windows of one horizon H, K candidates, M = H - 2 middle steps, E text space. Source: paper, appendix on
+headroom; docs/decisions/paper-gaps.md (37, D 40), docs/decisions/scorer.md (both readings of its cosine column);
+docs/decisions/planners.md.
 """
 
 from collections import defaultdict
@@ -10,11 +11,17 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from schemas.results import Headroom, MaskCoverage
+from schemas.config import EvaluationConfig
+from schemas.results import Headroom, MaskCoverage, SamplingScore, ShuffleScore
 from trajpilot_core.data.planning import SPLITS, PlanningData
 from trajpilot_core.data.transitions import ScenarioMasks
-from trajpilot_core.retrieval.bank import Bank, ChainView
+from trajpilot_core.methods.planner_models import PlannerRows, planned
+from trajpilot_core.methods.planners import PDPP
+from trajpilot_core.methods.plans import donors_of, shuffled_plan
+from trajpilot_core.models.blocks import ends_of
+from trajpilot_core.retrieval.bank import Bank, ChainView, batches
 from trajpilot_core.retrieval.candidates import Candidates, truth_of
+from trajpilot_core.training.fit_planners import AT_ONCE
 from trajpilot_core.training.scorer import Queries
 
 PoolSums = dict[str, float]
@@ -104,3 +111,47 @@ def mask_coverage(masks: ScenarioMasks, data: PlanningData) -> list[MaskCoverage
             )
         )
     return rows_of_horizon
+
+
+def shuffle_scores(view: ChainView, segments_NH: Tensor, seed: int, config: EvaluationConfig) -> list[ShuffleScore]:
+    """Score every derangement of the middle trajectories of one horizon's (N, H) windows."""
+    truth = truth_of(view.data, segments_NH)
+    scores = []
+    for shuffle in range(config.shuffles):
+        plan = shuffled_plan(view, segments_NH, donors_of(segments_NH, config.seed, shuffle))
+        take = view.data.segment_take[segments_NH[:, 0]]
+        right_NM = view.readout.against(ends_of(plan), plan[:, None, 1:-1], truth, take).right[:, 0]
+        m1, mseq = accuracies(right_NM)
+        horizon, n_windows = segments_NH.shape[1], len(segments_NH)
+        scores.append(ShuffleScore(seed=seed, shuffle=shuffle, horizon=horizon, m1=m1, mseq=mseq, n_windows=n_windows))
+    return scores
+
+
+def sampling_scores(planners: PlannerRows | None, data: PlanningData, segments_NH: Tensor) -> list[SamplingScore]:
+    """Score every sampling of PDPP's plans of one horizon's (N, H) windows; none without PDPP."""
+    if planners is None or PDPP.id not in planners.of_method:
+        return []
+    truth_NM = truth_of(data, segments_NH)
+    scores = []
+    for sampling in range(planners.tables.config.samplings):
+        parts = batches(segments_NH, AT_ONCE)
+        plans = [planned(planners, PDPP.id, data, part, sampling=sampling) for part in parts]
+        decoded_NH = torch.cat([plan.decoded for plan in plans if plan is not None])
+        m1, mseq = accuracies(decoded_NH[:, 1:-1] == truth_NM)
+        scores.append(
+            SamplingScore(
+                variant=PDPP.id,
+                seed=planners.seed,
+                sampling=sampling,
+                horizon=segments_NH.shape[1],
+                m1=m1,
+                mseq=mseq,
+                n_windows=len(segments_NH),
+            )
+        )
+    return scores
+
+
+def accuracies(right_NM: Tensor) -> tuple[float, float]:
+    """Return M@1 and MSeq in percent of (N, M) bool, the middle steps that are right."""
+    return 100 * float(right_NM.double().mean()), 100 * float(right_NM.all(1).double().mean())

@@ -24,10 +24,16 @@ from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_cla
 from trajpilot_core.data.transitions import masks_of, with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
-from trajpilot_core.evaluation.headroom import PoolSums, headroom_row, mask_coverage, pool_sums
+from trajpilot_core.evaluation.headroom import (
+    PoolSums,
+    headroom_row,
+    mask_coverage,
+    pool_sums,
+    sampling_scores,
+    shuffle_scores,
+)
 from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
-from trajpilot_core.evaluation.random_scores import sampling_scores, shuffle_scores
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.batch import (

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.outcome import OutcomeConfig, OutcomeRow
+from schemas.events import OutcomeConfig, OutcomeRow
 from trajpilot_core.data.events import BEFORE, DURING
 from trajpilot_core.data.shots import Shots
 from trajpilot_core.models.events import MADE, ShotProbe

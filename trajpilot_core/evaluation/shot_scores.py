@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.outcome import OutcomeConfig, OutcomeRow, ShotAnswer, ShotContrast, ShotScore
+from schemas.events import OutcomeConfig, OutcomeRow, ShotAnswer, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array
 from trajpilot_core.data.cross_fitting import noted_fitted

@@ -13,7 +13,7 @@ from statistics import mean
 
 import numpy as np
 
-from schemas.probe import TOKEN_CONTROLS, TOKENS_READ, ActionTokenConfig, TokenContrast, TokenRow
+from schemas.events import TOKEN_CONTROLS, TOKENS_READ, ActionTokenConfig, TokenContrast, TokenRow
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.action_scores import BOOTSTRAP_SEED, AnsweredRow, TestedClips, resampled_means

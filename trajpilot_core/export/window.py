@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import polars as pl
 
-from schemas.observation import DOF, KNOTS, MOTIONS
+from schemas.annotation import DOF, KNOTS, MOTIONS
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import InputError
 from trajpilot_core.export.tables import refuse_inside, replaced

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from trajpilot_core.errors import MethodError
 from trajpilot_core.methods import (
     anticipation,
-    closed_controls,
     goal_dropout,
     latent,
     planners,
@@ -34,8 +33,8 @@ METHODS: list[Method] = [
     scorer.NO_MOTION,
     *latent.ROWS,
     *viterbi.ROWS,
-    closed_controls.WITHOUT_PRIOR,
-    closed_controls.GRAPH_ONLY,
+    predictors.WITHOUT_PRIOR,
+    predictors.GRAPH_ONLY,
     goal_dropout.NO_TRAJ,
     goal_dropout.ORACLE,
     viterbi.HMM,

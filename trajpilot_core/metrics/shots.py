@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.outcome import OutcomeMetric
+from schemas.events import OutcomeMetric
 from trajpilot_core.arrays import Array, Mask
 
 ShotFigures = Callable[[Array, Mask, Array], Array]

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.observation import DOF, MOTIONS
+from schemas.annotation import DOF, MOTIONS
 from schemas.training import AlignmentConfig
 from trajpilot_core.models.blocks import TransformerBlock, table
 

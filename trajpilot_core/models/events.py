@@ -7,8 +7,7 @@ Shapes: B events, N tokens of the probe, C tokens of a clip, D feature width, E 
 import torch
 from torch import Tensor, nn
 
-from schemas.outcome import OutcomeConfig
-from schemas.probe import TOKENS_READ, TokenRow
+from schemas.events import TOKENS_READ, OutcomeConfig, TokenRow
 from schemas.training import PredictorConfig
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.attentive_probe import INIT_STD, AttentivePooler, AttentiveProbe, ProbeShape, initialise

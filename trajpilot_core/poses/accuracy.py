@@ -5,13 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from schemas.annotation import Take
-from schemas.observation import KNOTS
+from schemas.annotation import KNOTS, Take
 from schemas.poses import TrajectoryConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import TakeFault
-from trajpilot_core.poses import se3
-from trajpilot_core.poses.se3 import Poses
+from trajpilot_core.poses import geometry
+from trajpilot_core.poses.geometry import Poses
 from trajpilot_core.poses.sources.take import poses
 
 
@@ -32,8 +31,8 @@ def joined(motions: Array) -> Poses:
     """Return the 17 poses of (16, 6) motions, starting at the identity."""
     path = Poses(np.array([[0.0, 0.0, 0.0, 1.0]]), np.zeros((1, 3)))
     for step in motions:
-        last = se3.take(path, np.array([-1]))
-        ahead = se3.compose(last, Poses(se3.exp_rotation(step[None, 3:]), step[None, :3]))
+        last = geometry.take(path, np.array([-1]))
+        ahead = geometry.compose(last, Poses(geometry.exp_rotation(step[None, 3:]), step[None, :3]))
         path = Poses(np.vstack([path.q_xyzw, ahead.q_xyzw]), np.vstack([path.t_m, ahead.t_m]))
     return path
 
@@ -41,18 +40,18 @@ def joined(motions: Array) -> Poses:
 def clip_error(estimated: Poses, true: Poses) -> ClipError:
     """Compare 17 estimated poses with the true ones, both T_any_camera in the same camera axes."""
     estimated, true = _since_first(estimated), _since_first(true)
-    off = se3.log_rotation(se3.compose(se3.invert(true), estimated).q_xyzw)
+    off = geometry.log_rotation(geometry.compose(geometry.invert(true), estimated).q_xyzw)
     return ClipError(
         rotation_deg=_largest_deg(off),
         position_m=sim3_residual_m(estimated.t_m, true.t_m),
         spread_m=float(np.sqrt(np.sum((true.t_m - true.t_m.mean(axis=0)) ** 2, axis=1).mean())),
-        turned_deg=_largest_deg(se3.log_rotation(true.q_xyzw)),
+        turned_deg=_largest_deg(geometry.log_rotation(true.q_xyzw)),
     )
 
 
 def _since_first(path: Poses) -> Poses:
     """Return the poses in the frame of the first one."""
-    return se3.compose(se3.invert(se3.take(path, np.zeros(1, np.intp))), path)
+    return geometry.compose(geometry.invert(geometry.take(path, np.zeros(1, np.intp))), path)
 
 
 def _largest_deg(vectors: Array) -> float:

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.observation import DOF, KNOTS, MOTIONS, HeadMotions, motions_schema
+from schemas.annotation import DOF, KNOTS, MOTIONS, HeadMotions, motions_schema
 from schemas.poses import PoseSourceName, TrajectoryConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import MixedSourcesError
-from trajpilot_core.poses import se3
+from trajpilot_core.poses import geometry
 from trajpilot_core.poses.aria.closed_loop import PoseStream
-from trajpilot_core.poses.se3 import Poses
+from trajpilot_core.poses.geometry import Poses
 
 MICROSECONDS = 1_000_000
 STILL = 1e-9
@@ -87,15 +87,18 @@ def sample(stream: PoseStream, brackets: Brackets) -> Poses:
     """
     low, high = brackets.low.ravel(), brackets.high.ravel()
     poses = stream.T_world_device
-    return se3.interpolate(se3.take(poses, low), se3.take(poses, high), brackets.fraction.ravel())
+    return geometry.interpolate(geometry.take(poses, low), geometry.take(poses, high), brackets.fraction.ravel())
 
 
 def relative_motions(T_world_body: Poses, n_segments: int) -> Array:
     """Return the (S, 16, 6) motions T_k^-1 T_k+1 of (S * 17,) poses: dx, dy, dz m, rotation vector rad."""
     index = np.arange(n_segments * KNOTS).reshape(n_segments, KNOTS)
-    earlier, later = se3.take(T_world_body, index[:, :-1].ravel()), se3.take(T_world_body, index[:, 1:].ravel())
-    motion = se3.compose(se3.invert(earlier), later)
-    return np.hstack([motion.t_m, se3.log_rotation(motion.q_xyzw)]).reshape(n_segments, MOTIONS, DOF)
+    earlier, later = (
+        geometry.take(T_world_body, index[:, :-1].ravel()),
+        geometry.take(T_world_body, index[:, 1:].ravel()),
+    )
+    motion = geometry.compose(geometry.invert(earlier), later)
+    return np.hstack([motion.t_m, geometry.log_rotation(motion.q_xyzw)]).reshape(n_segments, MOTIONS, DOF)
 
 
 def measure(stream: PoseStream, brackets: Brackets) -> Measures:

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from schemas.observation import DOF, MOTIONS
+from schemas.annotation import DOF, MOTIONS
 from trajpilot_core.data.chains import chains_of, open_model_files, trajectory_latents
 from trajpilot_core.data.planning import NO_FOLD, SPLITS, PlanningData, load_planning_data
 from trajpilot_core.data.transitions import with_closed_tables

@@ -22,7 +22,8 @@ from trajpilot_core.engine.stage import Runtime, Sink, Source, Work
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.stages import features
-from trajpilot_core.video.probe import VideoError, VideoProbe, probe_many
+from trajpilot_core.video.probe import VideoProbe, probe_many
+from trajpilot_core.video.table import VideoError
 
 CLIPS = ("query:start", "query:goal")
 """Segment ids of the two clips."""

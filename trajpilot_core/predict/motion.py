@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.annotation import DOF, MOTIONS
 from schemas.config import RunOptions
-from schemas.observation import DOF, MOTIONS
 from schemas.poses import TrajectoryConfig, VideoSourceName
 from schemas.predict import Motion, PlanQuery
 from trajpilot_core.engine.resolve import resolve_device, resolve_precision

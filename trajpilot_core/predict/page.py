@@ -6,7 +6,7 @@ from pathlib import Path as FilePath
 
 import numpy as np
 
-from schemas.observation import MOTIONS
+from schemas.annotation import MOTIONS
 from schemas.predict import Plan, PlanRow, Retrieved
 from trajpilot_core.arrays import Array
 from trajpilot_core.methods import METHODS, method

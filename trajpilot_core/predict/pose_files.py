@@ -15,7 +15,7 @@ from schemas.predict import PlanQuery
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.egoexo4d.takes import TAKES, read_takes
 from trajpilot_core.errors import InputError, TakeFault
-from trajpilot_core.poses.aria import closed_loop, timesync
+from trajpilot_core.poses.aria import closed_loop, device
 from trajpilot_core.poses.files import read_bytes
 from trajpilot_core.predict.footage import Footage, local_file
 from trajpilot_core.predict.trained import TrainedRoot
@@ -113,7 +113,7 @@ def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: 
     else:
         raise InputError(
             f"the times in {poses.name} cannot be related to the video, which is not a take of the models' corpus or "
-            "of an Ego-Exo4D download with its timesync; give --timesync timesync.csv, or with --trajectory-offset the "
+            "of an Ego-Exo4D download with its timesync; give --timesync device.csv, or with --trajectory-offset the "
             "second of the video at which the first pose was taken (0: with the first frame)"
         )
     take = query_take(
@@ -153,7 +153,7 @@ def named_clock(query: PlanQuery, footage: Footage, known: QueryClock | None) ->
         return known
     camera = query.camera or _camera_of(path)
     try:
-        rows = len(timesync.read_column(HERE, str(path), camera))
+        rows = len(device.read_column(HERE, str(path), camera))
     except TakeFault as fault:
         raise InputError(f"timesync {path} cannot be used: {fault.detail}") from fault
     frames, first = footage.probe.n_frames, query.timesync_start
@@ -177,7 +177,7 @@ def _camera_of(path: Path) -> str:
             names = next(csv.reader(stream), [])
     except csv.Error as error:
         raise InputError(f"timesync {path} is not a CSV file: {error}; give the file as it was released") from error
-    suffix = timesync.capture_column("")
+    suffix = device.capture_column("")
     cameras = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
     chosen = [name for name in cameras if name.endswith(RGB)] or cameras
     if len(chosen) != 1:
@@ -189,9 +189,9 @@ def _camera_of(path: Path) -> str:
 def even_clock(offset_s: float, first_us: int, footage: Footage, scratch: Path) -> QueryClock:
     """Write a timesync file with evenly spaced frames; the first pose, at `first_us`, is at `offset_s` of the video."""
     begin_ns, step_ns = first_us * 1000 - round(offset_s * NS_PER_S), NS_PER_S / footage.probe.fps
-    n_frames, path = footage.probe.n_frames, scratch / "timesync.csv"
+    n_frames, path = footage.probe.n_frames, scratch / "device.csv"
     times_ns = (str(begin_ns + round(k * step_ns)) for k in range(n_frames + 1))
-    path.write_text("\n".join([timesync.capture_column(OUR_CAMERA), *times_ns]) + "\n", encoding="utf-8")
+    path.write_text("\n".join([device.capture_column(OUR_CAMERA), *times_ns]) + "\n", encoding="utf-8")
     return QueryClock(path, OUR_CAMERA, 0, n_frames, f"the first pose was taken at {offset_s:g} s of the video")
 
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import ReportConfig
+from schemas.events import ProbeScore
 from schemas.features import ReleasedName, released_note
-from schemas.probe import ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.outcome import OutcomeConfig, OutcomeMetric, ShotContrast, ShotScore
+from schemas.events import OutcomeConfig, OutcomeMetric, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.evaluation.shot_rows import METHODS, MODELS, SHOT_NAMES, not_run
 from trajpilot_core.evaluation.trained_rows import undertrained_rows

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from schemas.world import LatentMapConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.corpora.released import RELEASED, ReleasedFeatures
-from trajpilot_core.simworld.layouts.base import NamedFiles
-from trajpilot_core.simworld.layouts.registry import layout_of
+from trajpilot_core.simworld.layouts.base import NamedFiles, layout_of
 from trajpilot_core.simworld.world.appearance import OBJECTS, level, looks_at, take_light
 from trajpilot_core.simworld.world.truth import COLOURS, TakeTruth, World, stream
 

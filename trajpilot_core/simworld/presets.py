@@ -5,7 +5,7 @@ from functools import partial
 
 from schemas.world import WorldConfig, court_world, demo_world, laptop_world, released_world, soak_world, tiny_world
 from trajpilot_core.corpora.registry import layouts
-from trajpilot_core.simworld.layouts.registry import layout_of
+from trajpilot_core.simworld.layouts.base import layout_of
 
 
 def tiny_layout(layout: str) -> WorldConfig:

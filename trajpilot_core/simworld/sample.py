@@ -6,7 +6,7 @@ import numpy as np
 
 from schemas.world import WorldConfig
 from trajpilot_core.simworld.faults import TEST_SPLIT, VIDEO_FAULTS
-from trajpilot_core.simworld.layouts.registry import layout_of
+from trajpilot_core.simworld.layouts.base import layout_of
 from trajpilot_core.simworld.world import procedure
 from trajpilot_core.simworld.world.procedure import TASKS, draw_labels
 from trajpilot_core.simworld.world.truth import CaptureTruth, TakeTruth, World, random_uid, stream

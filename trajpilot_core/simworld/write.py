@@ -30,12 +30,11 @@ from trajpilot_core.runtime import start_worker, worker_pool
 from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.latents import released_files
 from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_csv
-from trajpilot_core.simworld.layouts.registry import layout_of
+from trajpilot_core.simworld.layouts.base import layout_of
 from trajpilot_core.simworld.presets import PRESETS
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.simworld.video import TICKS_PER_FRAME, write_video
 from trajpilot_core.simworld.world.motion import head_motion
-from trajpilot_core.simworld.world.render import render_at
+from trajpilot_core.simworld.world.render import TICKS_PER_FRAME, render_at, write_video
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.store.lock import require_free_space
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from schemas.arrow import rows_of, table_of
 from schemas.base import Record
 from schemas.config import PipelineConfig
-from schemas.probe import TOKEN_ROWS, ActionTokenConfig, ProbeAnswer, ProbeScore, TokenContrast
+from schemas.events import TOKEN_ROWS, ActionTokenConfig, ProbeAnswer, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, chains_in, folds_of, model_key, part_of, seeds_of
 from trajpilot_core.engine.progress import portion

@@ -98,12 +98,11 @@ def run(work: Work[EvaluationConfig]) -> None:
 def evaluate(work: Work[EvaluationConfig]) -> None:
     """Score the listed rows; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.data.chains import predictor_config
-    from trajpilot_core.evaluation.anticipation_claims import anticipation_checks
     from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import judge
     from trajpilot_core.evaluation.latent_scores import judge_harm
-    from trajpilot_core.evaluation.paper_claims import CheckInputs
+    from trajpilot_core.evaluation.paper_claims import CheckInputs, anticipation_checks
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
     from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from schemas.annotation import Take
+from schemas.annotation import Take, features_schema
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
-from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.corpora.records.videos import video_of

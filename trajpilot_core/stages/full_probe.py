@@ -2,7 +2,7 @@
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.probe import ProbeConfig
+from schemas.events import ProbeConfig
 from trajpilot_core.data.action_clips import ClipData, load_clips
 from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.encoders.video.embed import torch_threads

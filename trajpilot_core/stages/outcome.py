@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.outcome import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
+from schemas.events import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, chains_in, folds_of, model_key, part_of, seeds_of, variants_of
 from trajpilot_core.engine.progress import CountedSteps

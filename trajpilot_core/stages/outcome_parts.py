@@ -5,7 +5,7 @@ Source: docs/decisions/outcome.md.
 
 from dataclasses import dataclass
 
-from schemas.outcome import OutcomeConfig, ShotAnswer
+from schemas.events import OutcomeConfig, ShotAnswer
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.chains import frozen
 from trajpilot_core.data.cross_fitting import FINAL, Chain, model_key, variants_of

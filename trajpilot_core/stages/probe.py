@@ -13,7 +13,7 @@ from schemas.annotation import Take
 from schemas.arrow import rows_of, table_of
 from schemas.base import Record
 from schemas.config import PipelineConfig
-from schemas.probe import ProbeAnswer, ProbeConfig, ProbeScore
+from schemas.events import ProbeAnswer, ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
 from trajpilot_core.corpora.records.videos import video_of

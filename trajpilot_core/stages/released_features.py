@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import JsonValue
 
-from schemas.annotation import Take
+from schemas.annotation import Take, released_features_schema
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
-from schemas.observation import released_features_schema
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.contents import INTERVAL, intervals_by_take
 from trajpilot_core.corpora.released import RELEASED

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from schemas.annotation import descriptions_schema, text_bank_schema
 from schemas.config import TextConfig
-from schemas.observation import descriptions_schema, text_bank_schema
 from trajpilot_core.encoders.text.base import TextEncoder
 from trajpilot_core.encoders.text.descriptions import SENTENCES, Descriptions, describe, descriptions_file
 from trajpilot_core.encoders.text.registry import encoder_files, load_text_encoder

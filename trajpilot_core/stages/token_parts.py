@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.probe import ActionTokenConfig, TokenRow
+from schemas.events import ActionTokenConfig, TokenRow
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.action_clips import ClipData
 from trajpilot_core.data.action_events import ActionEvents, columns_of, load_events

@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from schemas.annotation import Take
+from schemas.annotation import DOF, MOTIONS, Take
 from schemas.arrow import rows_of
-from schemas.observation import DOF, MOTIONS
 from schemas.poses import TrajectoryConfig
 from trajpilot_core.poses.accuracy import ClipError, take_errors
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from schemas.config import FeatureConfig
-from schemas.probe import ProbeConfig
-from schemas.vjepa import TUBELET
+from schemas.events import ProbeConfig
+from schemas.features import TUBELET
 from trajpilot_core.arrays import Array
 from trajpilot_core.encoders.video.frozen_vjepa import IMAGENET_MEAN, IMAGENET_STD, FrozenVjepa
 from trajpilot_core.encoders.video.registry import load_video_encoder

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.outcome import OutcomeConfig
-from schemas.probe import ActionTokenConfig
+from schemas.events import ActionTokenConfig, OutcomeConfig
 from schemas.training import ScorerConfig
 from trajpilot_core.data.action_events import ActionEvents
 from trajpilot_core.data.events import BEFORE, DURING, Events

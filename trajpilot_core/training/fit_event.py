@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.outcome import OutcomeConfig
-from schemas.probe import ActionTokenConfig
+from schemas.events import ActionTokenConfig, OutcomeConfig
 from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import TWIN
 from trajpilot_core.models.events import EVENT, MADE, ActionPredictor, OutcomePredictor, ShotProbe

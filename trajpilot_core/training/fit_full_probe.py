@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from schemas.probe import ProbeConfig
+from schemas.events import ProbeConfig
 from schemas.results import CurvePoint
 from trajpilot_core.arrays import Codes
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked

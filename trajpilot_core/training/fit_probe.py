@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from schemas.probe import TOKEN_ROWS, ActionTokenConfig, ProbeConfig, TokenRow
+from schemas.events import TOKEN_ROWS, ActionTokenConfig, ProbeConfig, TokenRow
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.arrays import Codes

@@ -14,7 +14,7 @@ from deployments.recipes import RECIPES
 from schemas.config import CorpusName, IngestConfig
 from trajpilot_core.corpora.registry import CORPORA, layouts
 from trajpilot_core.doctor import checks
-from trajpilot_core.simworld.layouts.registry import layout_of
+from trajpilot_core.simworld.layouts.base import layout_of
 
 TEA = "tea_u1_a1_normal_001"
 OTHERS = ("goalstep", "egoper", "epic_kitchens")

@@ -11,8 +11,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, TextConfig
+from schemas.features import n_parameters
 from schemas.poses import Pi3Config, TrajectoryConfig
-from schemas.vjepa import n_parameters
 from trajpilot_core.doctor import checks
 from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.doctor.weights import (

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from schemas.config import FeatureConfig
-from schemas.vjepa import Release, n_parameters
+from schemas.features import Release, n_parameters
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder, VjepaSpec
 from trajpilot_core.encoders.video.vjepa_checkpoint import encoder_state, file_sha256, load_encoder, read_checkpoint

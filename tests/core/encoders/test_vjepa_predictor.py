@@ -18,7 +18,7 @@ from planners_fixture import check_close
 from torch import Tensor
 
 from schemas.config import FeatureConfig
-from schemas.vjepa import TUBELET
+from schemas.features import TUBELET
 from trajpilot_core.encoders.video import vjepa_predictor
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa
 from trajpilot_core.encoders.video.tiny import load_tiny, write_tiny_checkpoint

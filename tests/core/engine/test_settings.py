@@ -3,7 +3,7 @@
 from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.order import upstream
-from trajpilot_core.engine.planning.differences import flat
+from trajpilot_core.engine.planning.staleness import flat
 from trajpilot_core.engine.settings import ListedSetting, made_stale, settings_of
 from trajpilot_core.stages import EVERY_STAGE, STAGES
 

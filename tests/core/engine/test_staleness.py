@@ -11,8 +11,8 @@ from toy_stages import INGEST, SUM, TOYS, VECTOR, features_config, options, run_
 
 from schemas.config import EvaluationConfig, FeatureConfig, PipelineConfig, RunOptions
 from schemas.training import TrainConfig
-from trajpilot_core.engine.planning.differences import changed_settings
 from trajpilot_core.engine.planning.plan import PlanRow, plan
+from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.engine.stage import AnyStage, Source
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.files import open_folder

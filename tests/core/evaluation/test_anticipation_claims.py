@@ -6,8 +6,7 @@ from typing import Any
 from synthetic_results import a_metric
 
 from schemas.results import Ceiling, Judgement
-from trajpilot_core.evaluation.anticipation_claims import CLAIMS, anticipation_checks, reached_shares
-from trajpilot_core.evaluation.paper_claims import CheckInputs
+from trajpilot_core.evaluation.paper_claims import GOAL_FREE_CLAIMS, CheckInputs, anticipation_checks, reached_shares
 from trajpilot_core.methods.anticipation import MAJORITY, NO_TRAJ, ORACLE, ROWS, SCORER
 from trajpilot_core.report.limits import _claims
 from trajpilot_core.report.page import SIGNS
@@ -40,7 +39,7 @@ def evidence(low: float, high: float, *weak: str, rows: tuple[str, ...] = tuple(
             low=min(claim.sign * low, claim.sign * high),
             high=max(claim.sign * low, claim.sign * high),
         )
-        for claim in CLAIMS
+        for claim in GOAL_FREE_CLAIMS
         for horizon in (3, 8)
     ]
     trained = [Judgement(check=f"trained: {model}, seed 0", verdict="undertrained", detail="") for model in weak]
@@ -53,18 +52,20 @@ def verdicts(found: CheckInputs, values: dict[str, float] | None = None) -> list
 
 
 def test_intervals_decide_where_models_are_near_their_ceilings() -> None:
-    assert verdicts(evidence(1.0, 3.0)) == ["holds"] * len(CLAIMS)
-    assert verdicts(evidence(-3.0, -1.0)) == ["fails"] * len(CLAIMS)
-    assert verdicts(evidence(-1.0, 3.0)) == ["undecided"] * len(CLAIMS)
-    assert verdicts(evidence(1.0, 3.0), {}) == ["holds"] * len(CLAIMS), "recorded takes have no ceilings"
+    assert verdicts(evidence(1.0, 3.0)) == ["holds"] * len(GOAL_FREE_CLAIMS)
+    assert verdicts(evidence(-3.0, -1.0)) == ["fails"] * len(GOAL_FREE_CLAIMS)
+    assert verdicts(evidence(-1.0, 3.0)) == ["undecided"] * len(GOAL_FREE_CLAIMS)
+    assert verdicts(evidence(1.0, 3.0), {}) == ["holds"] * len(GOAL_FREE_CLAIMS), "recorded takes have no ceilings"
     assert verdicts(evidence(1.0, 3.0, rows=("no_traj",))) == [], "a run without such rows"
 
 
 def test_a_row_far_below_its_ceiling_decides_nothing() -> None:
     """Planted: No-Traj at 48 % of the way to its ceiling, half of it is required."""
     low = REACHED | {NO_TRAJ.id: 39.0}
-    found = {claim.check: verdict for claim, verdict in zip(CLAIMS, verdicts(evidence(1.0, 3.0), low), strict=True)}
-    touched = {claim.check for claim in CLAIMS if NO_TRAJ.id in claim[1:3] or claim.variant == SCORER.id}
+    found = {
+        claim.check: verdict for claim, verdict in zip(GOAL_FREE_CLAIMS, verdicts(evidence(1.0, 3.0), low), strict=True)
+    }
+    touched = {claim.check for claim in GOAL_FREE_CLAIMS if NO_TRAJ.id in claim[1:3] or claim.variant == SCORER.id}
     assert {check for check, verdict in found.items() if verdict == "underpowered"} == touched
     (said,) = [
         one.detail for one in anticipation_checks(evidence(1.0, 3.0), ceilings(low)) if "Oracle is above" in one.check

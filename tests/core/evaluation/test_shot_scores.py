@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from schemas.outcome import OutcomeConfig, OutcomeRow, ShotAnswer
+from schemas.events import OutcomeConfig, OutcomeRow, ShotAnswer
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.shot_scores import contrasts_of, mcnemar, scores_of, wilson
 from trajpilot_core.metrics.shots import SHOT_METRICS, auc

@@ -1,7 +1,6 @@
 """Rows of shots and of actions count as trained by the rule of planning, and their tables mark those that do not."""
 
-from schemas.outcome import ShotScore
-from schemas.probe import ProbeScore
+from schemas.events import ProbeScore, ShotScore
 from trajpilot_core.evaluation.action_scores import judge_actions
 from trajpilot_core.evaluation.shot_rows import FLOORS, METHODS, MODELS
 from trajpilot_core.evaluation.shot_scores import row_judgements

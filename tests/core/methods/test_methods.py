@@ -12,17 +12,17 @@ from planning_world import Memory, ModelsEntry
 from pretend_device import pretend_cuda
 from rows_fixture import CONFIG, SEEDS, chosen, predicted, quiet, scorers_of, view_of
 
+from schemas.annotation import features_schema, motions_schema, text_bank_schema
 from schemas.arrow import arrow_schema, rows_of, table_of
-from schemas.observation import features_schema, motions_schema, text_bank_schema
 from schemas.results import Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import chains_of, fit_takes, open_model_files
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all
 from trajpilot_core.methods import METHODS, goal_dropout
-from trajpilot_core.methods.closed_controls import GRAPH_ONLY, WITHOUT_PRIOR
 from trajpilot_core.methods.planners import ROWS as PLANNER_ROWS
 from trajpilot_core.methods.plans import donors_of
+from trajpilot_core.methods.predictors import GRAPH_ONLY, WITHOUT_PRIOR
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
 from trajpilot_core.stages.evaluation import FITTED, fitted_takes

@@ -11,7 +11,7 @@ import pytest
 from synthetic_corpus import corpus, predictions
 
 from schemas.config import EvaluationConfig
-from schemas.outcome import OutcomeMetric
+from schemas.events import OutcomeMetric
 from trajpilot_core.evaluation.ceiling import row_scores
 from trajpilot_core.evaluation.checks import identity_checks
 from trajpilot_core.evaluation.prediction_arrays import predictions_of

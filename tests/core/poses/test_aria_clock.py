@@ -28,8 +28,7 @@ from schemas.annotation import Take
 from schemas.poses import TrajectoryConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.errors import TakeFault
-from trajpilot_core.poses.aria.calibration import nearest_extrinsics
-from trajpilot_core.poses.aria.timesync import Clock, device_times, read_column, take_clock
+from trajpilot_core.poses.aria.device import Clock, device_times, nearest_extrinsics, read_column, take_clock
 
 
 def clock_of(root: Path, text: str, **changes: object) -> Clock:

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from poses_fixture import SIDE, VIEW_DEG, angle_deg, frames, gray, head, times
 
 from schemas.poses import OdometryConfig
-from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW, Lens, assumed_lens, known_lens, rays
+from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Lens, assumed_lens, known_lens, rays
 from trajpilot_core.poses.odometry.clip import ClipFault, ClipPoses, estimate
 
 CFG, LENS = OdometryConfig(), assumed_lens(VIEW_DEG)

@@ -7,11 +7,11 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation, Slerp
 
-from schemas.observation import KNOTS
-from trajpilot_core.poses import se3
+from schemas.annotation import KNOTS
+from trajpilot_core.poses import geometry
 from trajpilot_core.poses.aria.closed_loop import PoseStream
+from trajpilot_core.poses.geometry import Poses
 from trajpilot_core.poses.motions import bracket, relative_motions, sample
-from trajpilot_core.poses.se3 import Poses
 
 EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 vectors = st.floats(-3, 3, allow_subnormal=False)
@@ -21,7 +21,7 @@ vectors = st.floats(-3, 3, allow_subnormal=False)
 def poses(draw: st.DrawFn, n: int = KNOTS) -> Poses:
     """Draw n motions; rotations of any angle, identity included."""
     rotation_vectors = draw(arrays(float, (n, 3), elements=vectors))
-    return Poses(se3.exp_rotation(rotation_vectors), draw(arrays(float, (n, 3), elements=vectors)))
+    return Poses(geometry.exp_rotation(rotation_vectors), draw(arrays(float, (n, 3), elements=vectors)))
 
 
 def as_matrices(p: Poses) -> np.ndarray:
@@ -42,25 +42,25 @@ def motions_of(p: Poses, stamp_us: np.ndarray, knots_ns: np.ndarray) -> np.ndarr
 
 def chain(motions: np.ndarray) -> np.ndarray:
     """Return the product of the motions of one segment, (16, 6) -> (4, 4)."""
-    return np.linalg.multi_dot(list(as_matrices(Poses(se3.exp_rotation(motions[:, 3:]), motions[:, :3]))))
+    return np.linalg.multi_dot(list(as_matrices(Poses(geometry.exp_rotation(motions[:, 3:]), motions[:, :3]))))
 
 
 @EXAMPLES
 @given(poses())
 def test_a_motion_and_its_inverse_compose_to_identity(p: Poses) -> None:
-    assert_allclose(as_matrices(se3.compose(p, se3.invert(p))), np.tile(np.eye(4), (KNOTS, 1, 1)), atol=1e-12)
+    assert_allclose(as_matrices(geometry.compose(p, geometry.invert(p))), np.tile(np.eye(4), (KNOTS, 1, 1)), atol=1e-12)
 
 
 @EXAMPLES
 @given(poses(), poses())
 def test_compose_is_the_product_of_matrices(a: Poses, b: Poses) -> None:
-    assert_allclose(as_matrices(se3.compose(a, b)), as_matrices(a) @ as_matrices(b), atol=1e-12)
+    assert_allclose(as_matrices(geometry.compose(a, b)), as_matrices(a) @ as_matrices(b), atol=1e-12)
 
 
 @EXAMPLES
 @given(arrays(float, (5, 3), elements=st.floats(-1.8, 1.8, allow_subnormal=False)))
 def test_log_undoes_exp_below_half_a_turn(rotation_vectors: np.ndarray) -> None:
-    assert_allclose(se3.log_rotation(se3.exp_rotation(rotation_vectors)), rotation_vectors, atol=1e-12)
+    assert_allclose(geometry.log_rotation(geometry.exp_rotation(rotation_vectors)), rotation_vectors, atol=1e-12)
 
 
 @EXAMPLES
@@ -69,7 +69,7 @@ def test_slerp_agrees_with_scipy(p: Poses, fraction: float, flip: bool) -> None:
     q0, q1 = p.q_xyzw[:1], p.q_xyzw[1:] * (-1 if flip else 1)
     if abs(float(np.sum(q0 * q1))) < 1e-3:
         return  # half a turn apart: both ways are as short
-    ours = Rotation.from_quat(se3.slerp(q0, q1, np.array([fraction])))
+    ours = Rotation.from_quat(geometry.slerp(q0, q1, np.array([fraction])))
     theirs = Slerp([0, 1], Rotation.from_quat(np.vstack([q0, q1])))(fraction)
     assert (ours * theirs.inv()).magnitude().max() < 1e-12
 
@@ -78,18 +78,18 @@ def test_slerp_of_equal_nearly_equal_and_unnormalised_quaternions_is_exact() -> 
     q0 = Rotation.from_rotvec(np.tile([0.3, -0.2, 0.5], (3, 1)))
     step = np.array([[0.0, 0, 0], [1e-12, 0, 0], [1e-5, 2e-5, 0]])
     q1 = q0 * Rotation.from_rotvec(step)
-    found = Rotation.from_quat(se3.slerp(1.0005 * q0.as_quat(), -0.9995 * q1.as_quat(), np.full(3, 0.25)))
+    found = Rotation.from_quat(geometry.slerp(1.0005 * q0.as_quat(), -0.9995 * q1.as_quat(), np.full(3, 0.25)))
     assert_allclose((q0.inv() * found).as_rotvec(), 0.25 * step, atol=1e-15)
 
 
 @EXAMPLES
 @given(poses(), poses(1))
 def test_a_change_of_world_frame_does_not_change_the_motions(p: Poses, world: Poses) -> None:
-    moved = se3.compose(Poses(np.tile(world.q_xyzw, (KNOTS, 1)), np.tile(world.t_m, (KNOTS, 1))), p)
+    moved = geometry.compose(Poses(np.tile(world.q_xyzw, (KNOTS, 1)), np.tile(world.t_m, (KNOTS, 1))), p)
     here, there = relative_motions(p, 1)[0], relative_motions(moved, 1)[0]
     assert_allclose(
-        as_matrices(Poses(se3.exp_rotation(here[:, 3:]), here[:, :3])),
-        as_matrices(Poses(se3.exp_rotation(there[:, 3:]), there[:, :3])),
+        as_matrices(Poses(geometry.exp_rotation(here[:, 3:]), here[:, :3])),
+        as_matrices(Poses(geometry.exp_rotation(there[:, 3:]), there[:, :3])),
         atol=1e-11,
     )
 
@@ -107,7 +107,7 @@ def test_a_constant_screw_is_resampled_exactly(axis: np.ndarray, turn: float, pi
     axis = axis / max(np.linalg.norm(axis), 1e-9) if np.linalg.norm(axis) > 1e-3 else np.array([1.0, 0, 0])
     stamp_us = np.cumsum(np.random.default_rng(seed).integers(1, 1180, 3000))
     t_s = stamp_us * 1e-6
-    p = Poses(se3.exp_rotation(t_s[:, None] * turn * axis), t_s[:, None] * pitch * axis)
+    p = Poses(geometry.exp_rotation(t_s[:, None] * turn * axis), t_s[:, None] * pitch * axis)
     knots_ns = np.linspace(stamp_us[0], stamp_us[-1], KNOTS)[None] * 1000
     step_s = (stamp_us[-1] - stamp_us[0]) * 1e-6 / (KNOTS - 1)
     motions = motions_of(p, stamp_us, np.rint(knots_ns).astype(np.int64))
@@ -128,7 +128,7 @@ def test_resampling_agrees_with_scipy_to_1e_9() -> None:
     rng = np.random.default_rng(3)
     stamp_us = np.cumsum(rng.integers(1, 1180, 20_000))
     slow = np.sin(stamp_us[:, None] * 1e-6 * rng.uniform(0.5, 3, 3) + rng.uniform(0, 6, 3))
-    p = Poses(se3.exp_rotation(slow), slow * 2)
+    p = Poses(geometry.exp_rotation(slow), slow * 2)
     start = np.linspace(stamp_us[0] + 1, stamp_us[-1] - 2e6, 25)
     knots_ns = np.rint((start[:, None] + np.linspace(0, 1.9e6, KNOTS)) * 1000).astype(np.int64)
     expected = []

@@ -12,8 +12,8 @@ from epic_probe_fixture import SMALL, Kitchens, kitchens, probed
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig, ReportConfig, RunOptions
+from schemas.events import ProbeConfig, ProbeScore
 from schemas.features import released_note
-from schemas.probe import ProbeConfig, ProbeScore
 from schemas.rejects import Reject
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.key import producers

@@ -24,7 +24,7 @@ from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, known_valu
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING, calibration_check, ceiling_checks
 from trajpilot_core.simworld.faults import TakeContents
 from trajpilot_core.simworld.inference.visible import steps_of, take_steps, unshown
-from trajpilot_core.simworld.layouts.registry import layout_of
+from trajpilot_core.simworld.layouts.base import layout_of
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.stages.evaluation import what_is_known

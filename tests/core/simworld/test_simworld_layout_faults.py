@@ -15,12 +15,12 @@ from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.simworld.faults import NAMES
+from trajpilot_core.simworld.layouts.base import layout_of
 from trajpilot_core.simworld.layouts.egoper import split_file
 from trajpilot_core.simworld.layouts.egoper import video_id as egoper_id
 from trajpilot_core.simworld.layouts.epic_kitchens import video_id as epic_id
 from trajpilot_core.simworld.layouts.goalstep import entry_uid
 from trajpilot_core.simworld.layouts.metadata import PARAPHRASE_TABLE
-from trajpilot_core.simworld.layouts.registry import layout_of
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.store.files import open_folder

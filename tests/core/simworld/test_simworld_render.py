@@ -11,9 +11,8 @@ from scipy.spatial.transform import Rotation
 
 from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.simworld.sample import sample_world
-from trajpilot_core.simworld.video import write_video
 from trajpilot_core.simworld.world.motion import head_motion, head_poses
-from trajpilot_core.simworld.world.render import camera_matrix, render_at
+from trajpilot_core.simworld.world.render import camera_matrix, render_at, write_video
 
 STEP = 3
 """Frames between the two pictures whose rotation is recovered."""

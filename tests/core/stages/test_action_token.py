@@ -14,8 +14,8 @@ from planning_world import run_stage
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import ReportConfig
+from schemas.events import TOKEN_CONTROLS, TOKEN_ROWS, ActionTokenConfig, ProbeAnswer, ProbeScore, TokenContrast
 from schemas.poses import TrajectoryConfig
-from schemas.probe import TOKEN_CONTROLS, TOKEN_ROWS, ActionTokenConfig, ProbeAnswer, ProbeScore, TokenContrast
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.action_events import ActionEvents, load_events

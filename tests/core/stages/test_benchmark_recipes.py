@@ -19,8 +19,8 @@ from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
-from trajpilot_core.evaluation.anticipation_claims import CLAIMS
 from trajpilot_core.evaluation.comparison import open_side
+from trajpilot_core.evaluation.paper_claims import GOAL_FREE_CLAIMS
 from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
 from trajpilot_core.report.tables.anticipation import anticipation_tables, shares_table
@@ -165,7 +165,7 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, pl
         results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
         assert {table.id for table in anticipation_tables(results)} == ANTICIPATION
         assert {row.id for row in METHODS if row.anticipates and row.predictions is None} <= set(results.variants())
-        assert {claim.check for claim in CLAIMS} <= set(judgements["check"].to_pylist())
+        assert {claim.check for claim in GOAL_FREE_CLAIMS} <= set(judgements["check"].to_pylist())
         assert shares_table(rows_of(Ceiling, side.table("evaluation", "ceilings"))) is not None
     elif "outcome" in done:
         cells = cells_of([read_run(str(root))])

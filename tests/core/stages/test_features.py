@@ -12,10 +12,9 @@ import pytest
 import torch
 from video_fixture import write_video
 
-from schemas.annotation import Segment, Take
+from schemas.annotation import Segment, Take, features_schema
 from schemas.arrow import table_of
 from schemas.config import FeatureConfig
-from schemas.observation import features_schema
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.encoders.video import embed
 from trajpilot_core.encoders.video.embed import load_embedder

@@ -14,10 +14,10 @@ from planning_world import Memory
 
 from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
-from schemas.probe import ProbeConfig, ProbeScore
+from schemas.events import ProbeConfig, ProbeScore
+from schemas.features import PATCH_PX, TUBELET
 from schemas.results import CurvePoint, Judgement
 from schemas.training import TrainConfig
-from schemas.vjepa import PATCH_PX, TUBELET
 from trajpilot_core.data.action_clips import load_clips
 from trajpilot_core.encoders.video.frozen_vjepa import normalised
 from trajpilot_core.engine.stage import Runtime, Work

@@ -21,8 +21,8 @@ from trajpilot_core.data.chains import chains_of
 from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.headroom import sampling_scores
 from trajpilot_core.evaluation.predictions import RowsResult, predict_all
-from trajpilot_core.evaluation.random_scores import sampling_scores
 from trajpilot_core.methods import method, planner_models
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.planner_models import open_planners, planner_rows

@@ -12,10 +12,9 @@ from poses_fixture import head
 from scipy.spatial.transform import Rotation
 
 from deployments.cli import poses
-from schemas.annotation import SIMULATED
+from schemas.annotation import SIMULATED, motions_schema
 from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
-from schemas.observation import motions_schema
 from schemas.poses import POSE_MODELS, PoseScore, PoseSourcesConfig, VideoMotionsConfig
 from schemas.results import Judgement
 from schemas.training import AlignmentConfig, ClosedDecodingConfig, PredictorConfig, TrainConfig
@@ -24,8 +23,8 @@ from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import NONE, judge_poses, pose_rows, scores_of, trained_on
 from trajpilot_core.poses.accuracy import clip_error, joined, sim3_residual_m
+from trajpilot_core.poses.geometry import Poses
 from trajpilot_core.poses.motions import relative_motions
-from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.report.pose_page import PoseResults, documents, main_table
 from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, trajectories

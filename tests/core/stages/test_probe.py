@@ -8,7 +8,7 @@ import pytest
 from epic_probe_fixture import NEW, SMALL, VIDEOS, Kitchens, kitchens, probed
 
 from schemas.arrow import rows_of
-from schemas.probe import ProbeAnswer, ProbeConfig, ProbeScore
+from schemas.events import ProbeAnswer, ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.action_clips import load_clips
 from trajpilot_core.errors import InputError

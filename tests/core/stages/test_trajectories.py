@@ -97,7 +97,7 @@ def test_a_captures_timesync_file_is_read_once(tmp_path: Path, monkeypatch: pyte
         read.append(path)
         return original(root, path, absent)
 
-    monkeypatch.setattr("trajpilot_core.poses.aria.timesync.read_bytes", counting)
+    monkeypatch.setattr("trajpilot_core.poses.aria.device.read_bytes", counting)
     run_stage(tmp_path, corpus([good_take(take_id=f"egoexo4d:{k}") for k in range(5)]), TrajectoryConfig())
     assert read == [SYNC]
 

@@ -42,8 +42,7 @@ from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_SEEN_ROWS
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 from trajpilot_core.studies.paper_tables.labels.rows import UNTUNED
 from trajpilot_core.studies.paper_tables.labels.scored import ENDPOINT_CACHE, HEADROOM, POSE_SCORES
-from trajpilot_core.studies.paper_tables.plan import plan_of
-from trajpilot_core.studies.paper_tables.write import banner, write_document, write_tables
+from trajpilot_core.studies.paper_tables.write import banner, plan_of, write_document, write_tables
 
 PLACES = [*((h, "none") for h in HORIZONS), (None, "sample")]
 OURS = (*GOAL_SEEN_ROWS, "scorer")

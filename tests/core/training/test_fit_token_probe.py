@@ -9,7 +9,7 @@ import torch
 from action_token_fixture import CFG, TEXT
 from epic_probe_fixture import SMALL, kitchens
 
-from schemas.probe import TOKEN_CONTROLS, TokenRow
+from schemas.events import TOKEN_CONTROLS, TokenRow
 from trajpilot_core.data.action_clips import load_clips
 from trajpilot_core.evaluation import action_scores
 from trajpilot_core.evaluation.action_scores import AnsweredRow

@@ -8,7 +8,7 @@ from action_token_fixture import CFG
 from torch import Tensor
 from trainings_fixture import EMBED, FEATURES, LABELS, LEARNED, N, drawn, ended, job_of, noise, units, values
 
-from schemas.probe import ActionTokenConfig, TokenRow
+from schemas.events import ActionTokenConfig, TokenRow
 from schemas.results import CurvePoint
 from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe

@@ -8,7 +8,7 @@ import torch
 from shots_fixture import CFG
 from trainings_fixture import EMBED, LEARNED, N, drawn, ended, job_of, noise, units, values
 
-from schemas.outcome import OutcomeConfig
+from schemas.events import OutcomeConfig
 from trajpilot_core.training.fit_event import PROBE, OutcomeTask, train_shot_model
 from trajpilot_core.training.jobs import put_task
 

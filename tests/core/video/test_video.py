@@ -13,8 +13,9 @@ from video_fixture import burnt_in, frames, write_video
 from schemas.rejects import RejectCode
 from trajpilot_core.video import table as table_module
 from trajpilot_core.video.decode import DecodedClip, clips, frame_times_s
-from trajpilot_core.video.probe import VideoError, probe
+from trajpilot_core.video.probe import probe
 from trajpilot_core.video.pyav_backend import PyavReader
+from trajpilot_core.video.table import VideoError
 
 needs_decord = pytest.mark.skipif(platform.machine() != "x86_64", reason="decord has wheels for x86-64 only")
 N = 60

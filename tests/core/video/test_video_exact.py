@@ -12,7 +12,8 @@ from video_fixture import burnt_in, cut_copy, frames, with_matrix, write_video
 
 from schemas.rejects import RejectCode
 from trajpilot_core.video.decode import DecodedClip, clips
-from trajpilot_core.video.probe import VideoError, probe
+from trajpilot_core.video.probe import probe
+from trajpilot_core.video.table import VideoError
 
 needs_decord = pytest.mark.skipif(platform.machine() != "x86_64", reason="decord has wheels for x86-64 only")
 BACKENDS = ["pyav", pytest.param("decord", marks=needs_decord)]

@@ -17,8 +17,9 @@ from schemas.rejects import RejectCode
 from trajpilot_core.video import decode, table
 from trajpilot_core.video.decode import DecodedClip, clips
 from trajpilot_core.video.isolate import Event, run_jobs
-from trajpilot_core.video.probe import VideoError, probe
+from trajpilot_core.video.probe import probe
 from trajpilot_core.video.pyav_backend import PyavReader
+from trajpilot_core.video.table import VideoError
 
 N = 60
 LIMIT_S, LIMIT_MIB = 30.0, 400

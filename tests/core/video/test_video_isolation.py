@@ -14,7 +14,8 @@ from video_fixture import burnt_in, write_video
 
 from schemas.rejects import RejectCode
 from trajpilot_core.video.isolate import COMMAND, DecodeJob, run_jobs
-from trajpilot_core.video.probe import VideoError, VideoProbe, probe, probe_many
+from trajpilot_core.video.probe import VideoProbe, probe, probe_many
+from trajpilot_core.video.table import VideoError
 
 SABOTAGED = """
 import os, signal, time

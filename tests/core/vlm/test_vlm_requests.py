@@ -12,7 +12,7 @@ from schemas.vlm import VlmPart, VlmReply, VlmRequest
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError, LeakError, StoreError
 from trajpilot_core.stages import vlm
-from trajpilot_core.stages.vlm_batches import collect, write_requests
+from trajpilot_core.stages.vlm import collect, write_requests
 from trajpilot_core.vlm.linter import check_request
 from trajpilot_core.vlm.material import AskedWindow, load_material, sampled
 from trajpilot_core.vlm.payload import AnswerFolder, line, replies_in

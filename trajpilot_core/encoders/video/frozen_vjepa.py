@@ -11,7 +11,7 @@ from torch import Tensor
 
 from schemas.base import fingerprint
 from schemas.config import FeatureConfig
-from schemas.vjepa import PATCH_PX, TUBELET
+from schemas.features import PATCH_PX, TUBELET
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.encoders.video.vjepa_checkpoint import load_encoder
 from trajpilot_core.encoders.video.vjepa_predictor import VjepaPredictor, load_predictor

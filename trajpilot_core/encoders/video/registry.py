@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from schemas.config import FeatureConfig
+from schemas.features import VJEPA_FILES, VJEPA_SIZES, n_parameters
 from schemas.places import is_plugin
-from schemas.vjepa import VJEPA_FILES, VJEPA_SIZES, n_parameters
 from trajpilot_core.encoders.video.base import VideoEncoder, VideoEncoderSpec
 from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.plugins import VIDEO_ENCODERS as GROUP

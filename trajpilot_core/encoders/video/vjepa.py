@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from schemas.vjepa import PATCH_PX, TUBELET, VJEPA_SIZES, Release
+from schemas.features import PATCH_PX, TUBELET, VJEPA_SIZES, Release
 
 ROPE_THETA, ROPE_GRID = 10_000.0, 16
 """Base of the rotary frequencies; patches per side in pretraining (256 px)."""

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from schemas.vjepa import Release
+from schemas.features import Release
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder
 from trajpilot_core.errors import CheckpointError
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from schemas.vjepa import Release
+from schemas.features import Release
 from trajpilot_core.encoders.video.vjepa import NORM_EPS, SIZES, RotaryBlock, VjepaSpec, rope_table
 from trajpilot_core.encoders.video.vjepa_checkpoint import PREFIXES, frozen_with, read_checkpoint
 from trajpilot_core.errors import CheckpointError

@@ -20,8 +20,7 @@ from trajpilot_core.engine.key import (
 )
 from trajpilot_core.engine.needs import Needs, expected, rows_read
 from trajpilot_core.engine.order import selected_of
-from trajpilot_core.engine.planning.differences import flat
-from trajpilot_core.engine.planning.staleness import UNREAD, Units, WantedOutput, diff
+from trajpilot_core.engine.planning.staleness import UNREAD, Units, WantedOutput, diff, flat
 from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError, StoreError

@@ -22,7 +22,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.poses.aria import sparse
 from trajpilot_core.poses.files import GZIP_MAGIC, MISSING, local_path, read_bytes, unpack
-from trajpilot_core.poses.se3 import Poses
+from trajpilot_core.poses.geometry import Poses
 
 STAMP, GRAPH, QUALITY = "tracking_timestamp_us", "graph_uid", "quality_score"
 POSITION = tuple(f"t{axis}_world_device" for axis in "xyz")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from schemas.poses import OdometryConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Array, Image
-from trajpilot_core.poses.lens import Lens, rays
+from trajpilot_core.poses.geometry import Lens, rays
 from trajpilot_core.poses.odometry.bundle_adjustment import Observations, Solution, angles, refine
 
 Floats = NDArray[np.float32]

@@ -26,7 +26,7 @@ class Done(NamedTuple):
 
     take_id: str
     table: pa.Table
-    """Columns of `schemas.observation.motions_schema`, in order of the segments: 17 poses of each segment as 16
+    """Columns of `schemas.annotation.motions_schema`, in order of the segments: 17 poses of each segment as 16
     relative motions, with body frame, scale and quality."""
     rejects: list[Reject]
     n_in: int

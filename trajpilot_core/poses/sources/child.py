@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from schemas.poses import OdometryConfig
 from trajpilot_core.arrays import Image
-from trajpilot_core.poses.lens import Lens
+from trajpilot_core.poses.geometry import Lens
 from trajpilot_core.poses.odometry.clip import ClipFault, estimate
 from trajpilot_core.video.child import ChildEvent, fault_event, main
 from trajpilot_core.video.decode import Times, sweep

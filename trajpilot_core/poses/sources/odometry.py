@@ -17,7 +17,7 @@ from trajpilot_core.poses.sources.base import Done, TakeJob
 if TYPE_CHECKING:
     from trajpilot_core.arrays import Array
     from trajpilot_core.engine.stage import Runtime
-    from trajpilot_core.poses.lens import Lens
+    from trajpilot_core.poses.geometry import Lens
     from trajpilot_core.poses.sources.take import SegmentIntervals
     from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault
 
@@ -78,9 +78,9 @@ def _lens(take: Take, cfg: OdometryConfig, data_root: str) -> "Lens":
     Raises:
         TakeFault: CALIBRATION_MISSING, the calibration that the take names cannot be used.
     """
-    from trajpilot_core.poses.aria.calibration import lens_of
+    from trajpilot_core.poses.aria.device import lens_of
     from trajpilot_core.poses.files import read_bytes
-    from trajpilot_core.poses.lens import assumed_lens
+    from trajpilot_core.poses.geometry import assumed_lens
 
     path = _calibration(take, cfg)
     if path is None:

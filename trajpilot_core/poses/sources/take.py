@@ -10,18 +10,17 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 from scipy.spatial.transform import Rotation
 
-from schemas.annotation import Take
-from schemas.observation import motions_schema
+from schemas.annotation import Take, motions_schema
 from schemas.poses import TrajectoryConfig
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.arrays import Array
 from trajpilot_core.errors import TakeFault
-from trajpilot_core.poses import se3
-from trajpilot_core.poses.aria import calibration, closed_loop, timesync
+from trajpilot_core.poses import geometry
+from trajpilot_core.poses.aria import closed_loop, device
 from trajpilot_core.poses.aria.closed_loop import PoseStream
-from trajpilot_core.poses.aria.timesync import Clock
+from trajpilot_core.poses.aria.device import Clock
 from trajpilot_core.poses.files import read_bytes
-from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW
+from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Poses
 from trajpilot_core.poses.motions import (
     Brackets,
     Measures,
@@ -36,7 +35,6 @@ from trajpilot_core.poses.motions import (
     relative_motions,
     sample,
 )
-from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.poses.sources.base import STAGE_NAME, Done, TakeJob
 
 NS_PER_S = 1e9
@@ -115,13 +113,13 @@ def _clock(data_root: str, take: Take, columns: dict[tuple[str, str], pl.Series 
     key = take.timesync, take.camera
     if key not in columns:
         try:
-            columns[key] = timesync.read_column(data_root, *key)
+            columns[key] = device.read_column(data_root, *key)
         except TakeFault as fault:
             columns[key] = fault
     column = columns[key]
     if isinstance(column, TakeFault):
         raise column
-    return timesync.take_clock(column, take, take.timesync)
+    return device.take_clock(column, take, take.timesync)
 
 
 def _segment_motions(
@@ -156,7 +154,7 @@ def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: Traject
     Raises:
         TakeFault: see `closed_loop.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
     """
-    knots_ns, known = timesync.device_times(clock, knots_s, cfg.max_inner_gap_s)
+    knots_ns, known = device.device_times(clock, knots_s, cfg.max_inner_gap_s)
     if take.trajectory is None:
         raise TakeFault(RejectCode.NO_TRAJECTORY, "the take has no pose file")
     request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
@@ -181,7 +179,7 @@ def _segment_fault(reading: KnotReading, take: Take, cfg: TrajectoryConfig, at: 
         return RejectCode.SEGMENT_EMPTY, "the segment ends before it starts"
     covered = reading.brackets.covered[at]
     if not covered.all():
-        origin_ns = int(timesync.device_times(reading.clock, np.zeros(1), np.inf)[0][0])
+        origin_ns = int(device.device_times(reading.clock, np.zeros(1), np.inf)[0][0])
         first_s, last_s = ((int(stamp) * 1000 - origin_ns) / NS_PER_S for stamp in reading.stream.stamp_us[[0, -1]])
         part_s = f"covers {first_s:.2f}-{last_s:.2f} s of {take.duration_s:.2f} s"
         return RejectCode.TRAJ_TRUNCATED, f"{part_s}, {covered.mean():.0%} of the segment's knots"
@@ -206,9 +204,11 @@ def _body_poses(
     content = read_bytes(data_root, take.calibration, RejectCode.CALIBRATION_MISSING)
     n_knots = reading.knots_ns.shape[1]
     middle_us = reading.knots_ns[kept, n_knots // 2] // 1000
-    T_device_camera = calibration.nearest_extrinsics(content, middle_us, cfg.quaternion_tolerance, take.calibration)
-    T_world_camera = se3.compose(T_world_device, se3.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots)))
-    return se3.compose(T_world_camera, RAW_UPRIGHT) if cfg.frame == "camera_upright" else T_world_camera
+    T_device_camera = device.nearest_extrinsics(content, middle_us, cfg.quaternion_tolerance, take.calibration)
+    T_world_camera = geometry.compose(
+        T_world_device, geometry.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots))
+    )
+    return geometry.compose(T_world_camera, RAW_UPRIGHT) if cfg.frame == "camera_upright" else T_world_camera
 
 
 def poses(data_root: str, take: Take, times_s: Array, cfg: TrajectoryConfig) -> Poses:

@@ -14,15 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.transform import Rotation
 
-from schemas.annotation import Take
-from schemas.observation import DOF, KNOTS, MOTIONS
+from schemas.annotation import DOF, KNOTS, MOTIONS, Take
 from schemas.poses import TrajectoryConfig, VideoSourceName
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.arrays import Array
-from trajpilot_core.poses import se3
-from trajpilot_core.poses.lens import UPRIGHT_FROM_RAW
+from trajpilot_core.poses import geometry
+from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Poses
 from trajpilot_core.poses.motions import Rows, motions_table, relative_motions, scaled
-from trajpilot_core.poses.se3 import Poses
 from trajpilot_core.poses.sources.base import STAGE_NAME, Done, TakeJob
 from trajpilot_core.poses.sources.take import SegmentIntervals, intervals
 
@@ -232,4 +230,4 @@ def _knots(poses: Poses, pts_s: Array) -> Poses:
     times_s = np.linspace(pts_s[0], pts_s[-1], KNOTS)
     high = np.clip(np.searchsorted(pts_s, times_s, side="right"), 1, len(pts_s) - 1)
     fraction = (times_s - pts_s[high - 1]) / (pts_s[high] - pts_s[high - 1])
-    return se3.interpolate(se3.take(poses, high - 1), se3.take(poses, high), np.clip(fraction, 0.0, 1.0))
+    return geometry.interpolate(geometry.take(poses, high - 1), geometry.take(poses, high), np.clip(fraction, 0.0, 1.0))

@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from typing import get_args
 
 from trajpilot_core.report.drawing.charts import Chart
-from trajpilot_core.report.figures import clips, corpus, curves, diagnostics, events, head_paths, rows
+from trajpilot_core.report.figures import corpus, curves, diagnostics, rows
 from trajpilot_core.report.figures.base import Figure, Material, ReportSection
 
 FIGURES: tuple[Figure, ...] = (
     *rows.REPORT_FIGURES,
     *rows.FIGURES,
     *curves.FIGURES,
-    corpus.FIGURE,
-    head_paths.FIGURE,
-    clips.FIGURE,
+    corpus.CORPUS,
+    corpus.HEAD_PATHS,
+    corpus.SAMPLE_CLIPS,
     diagnostics.FIGURE,
     rows.ACCURACY,
-    events.SHOTS,
-    events.POSE_SOURCES,
+    diagnostics.SHOTS,
+    diagnostics.POSE_SOURCES,
 )
 """In the order in which they are shown."""
 

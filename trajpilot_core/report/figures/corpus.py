@@ -1,15 +1,22 @@
-"""Counts of ingest: takes by scenario and split, windows by horizon and split, what was left out and why."""
+"""Pictures of the first stages: counts of ingest, head paths of some takes from above, frames that the encoder saw."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from markupsafe import Markup
 
+from schemas.annotation import DOF, MOTIONS
 from schemas.rejects import RejectCode
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.bars import Bar, bar_chart
-from trajpilot_core.report.drawing.charts import Key, legend_mark
-from trajpilot_core.report.drawing.svg_grid import Drawn, Panel, sheet
+from trajpilot_core.report.drawing.charts import Axes, Key, Point, Series, element, legend_mark, plan_chart, shortened
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, Panel, sheet, standalone
 from trajpilot_core.report.figures.base import Figure
+from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, integrate
 from trajpilot_core.report.health import SPLITS
 
 
@@ -46,4 +53,137 @@ def _counted(table: pa.Table, column: str) -> list[Bar]:
     ]
 
 
-FIGURE = Figure("corpus", "What the corpus contains", stages=("ingest",), draw=corpus)
+CORPUS = Figure("corpus", "What the corpus contains", stages=("ingest",), draw=corpus)
+
+
+TAKES, SEGMENTS = 6, 5
+"""Takes that are drawn, and segments of each, from its first on."""
+LONGEST = 38
+
+
+def head_paths(committed: Committed) -> Drawn:
+    """Draw the first segments of some takes, joined end to start."""
+    columns = ("segment_id", "take_id", "scale", "motions")
+    shards = committed.some_shards("trajectories", "motions", TAKES, columns)
+    if not shards:
+        raise NothingToDraw("no segment has a trajectory")
+    segments = committed.table("ingest", "segments", ("segment_id", "start_s"))
+    start_s = dict(zip(segments["segment_id"].to_pylist(), segments["start_s"].to_pylist(), strict=True))
+    takes = committed.table("ingest", "takes", ("take_id", "name"))
+    names = dict(zip(takes["take_id"].to_pylist(), takes["name"].to_pylist(), strict=True))
+    panels = [_panel(shard, start_s, names) for shard in shards]
+    return Drawn(
+        sheet(panels, (), committed.warning()),
+        f"{len(panels)} takes, the first {SEGMENTS} segments of each (fewer where it has fewer), joined end to start: "
+        "pauses between segments are not drawn. Cross: start, where the head looks up the page. Dot: end.",
+    )
+
+
+def _panel(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) -> Panel:
+    """Draw one take."""
+    rows = sorted(shard.to_pylist(), key=lambda row: start_s.get(row["segment_id"], 0.0))[:SEGMENTS]
+    motions = np.array([row["motions"] for row in rows], dtype=np.float64).reshape(-1, MOTIONS, DOF)
+    forward, left, _ = integrate(motions).T
+    points = tuple(Point(-x, y, y, y) for x, y in zip(left.tolist(), forward.tolist(), strict=True))
+    metric = {row["scale"] for row in rows} == {"metric"}
+    unit = "m" if metric else "arbitrary scale"
+    name = names.get(rows[0]["take_id"], rows[0]["take_id"])
+    title = f"{shortened(name, LONGEST)}, {len(rows)} segments"
+    axes = Axes(title, f"to the right, {unit}; upwards: forward, {unit}", "", ())
+    return Panel(title, plan_chart(axes, [Series(title, "oracle", points)]))
+
+
+HEAD_PATHS = Figure(
+    "head-paths", "Head paths of some takes, seen from above", stages=("trajectories",), draw=head_paths
+)
+
+
+SIZES_PX = (96, 80, 64, 48, 32)
+"""Sides of a frame, tried in turn until the picture is small enough."""
+CLIPS, PER_LINE, GAP, TITLE, TIME = 3, 8, 6, 30, 16
+LONGEST_TITLE = 110
+
+
+class Clip(NamedTuple):
+    """One segment with the times of its frames."""
+
+    take_id: str
+    heading: str
+    times_s: tuple[float, ...]
+
+
+def clips(committed: Committed) -> Drawn:
+    """Draw the frames of one segment of some takes."""
+    if not committed.config.report.frames:
+        raise NothingToDraw("report.frames is off: frames of videos are personal data, so none is shown")
+    if "://" in committed.run.data_root:
+        raise NothingToDraw("frames are shown for a corpus on this machine only")
+    shards = committed.some_shards("features", "features", CLIPS, ("segment_id", "take_id", "frame_times_s"))
+    if not shards:
+        raise NothingToDraw("no segment was encoded")
+    middles = [shard.slice(shard.num_rows // 2, 1).to_pylist()[0] for shard in shards]
+    chosen, videos = _described(committed, middles)
+    return _at(0, committed, chosen, videos)
+
+
+def _described(committed: Committed, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip], dict[str, str]]:
+    """Return the clips with their headings, and take id -> video."""
+    columns = ("segment_id", "start_s", "end_s", "label")
+    segments = {row["segment_id"]: row for row in committed.table("ingest", "segments", columns).to_pylist()}
+    takes = {
+        row["take_id"]: row for row in committed.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()
+    }
+    made = []
+    for row in rows:
+        segment, take = segments[row["segment_id"]], takes[row["take_id"]]
+        heading = f"{take['name']}, {segment['start_s']:.2f} to {segment['end_s']:.2f} s: {segment['label']}"
+        made.append(Clip(row["take_id"], heading, tuple(row["frame_times_s"])))
+    return made, {row["take_id"]: takes[row["take_id"]]["video"] for row in rows}
+
+
+def _at(size: int, committed: Committed, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:
+    """Draw the clips at one of the sizes; frames are decoded in child processes, as for the report."""
+    side = SIZES_PX[size]
+    times_s = {clip.take_id: clip.times_s for clip in chosen}
+    shots, _ = frames_of(times_s, videos, committed.run.data_root, side, committed.run.workers)
+    if not any(shot.uri for shot in shots.values()):
+        raise NothingToDraw(next((shot.reason for shot in shots.values()), "no frame could be decoded"))
+    smaller = partial(_at, size + 1, committed, chosen, videos) if size + 1 < len(SIZES_PX) else None
+    n = len(chosen[0].times_s)
+    warning, sees = f"{committed.warning()}. " if committed.warning() else "", committed.config.features.size_px
+    return Drawn(
+        _sheet(chosen, shots, side),
+        f"{warning}The {n} frames of a segment in the middle of {len(chosen)} takes, with their times in the video. "
+        f"Shown in {side} x {side} pixels; the encoder sees {sees} x {sees}.",
+        smaller=smaller,
+    )
+
+
+def _sheet(chosen: Sequence[Clip], shots: Mapping[tuple[str, float], Thumbnail], side: int) -> bytes:
+    """Lay the clips out one below the other."""
+    n = max(len(clip.times_s) for clip in chosen)
+    columns = min(PER_LINE, n)
+    lines = -(-n // columns)
+    tall = TITLE + lines * (side + TIME + GAP)
+    width, height = max(760, GAP + columns * (side + GAP)), GAP + len(chosen) * tall
+    parts = [part for index, clip in enumerate(chosen) for part in _clip(clip, shots, side, columns, index * tall)]
+    return standalone(width, height, parts)
+
+
+def _clip(clip: Clip, shots: Mapping[tuple[str, float], Thumbnail], side: int, columns: int, top: int) -> list[Markup]:
+    """Draw one clip: its heading, then frames with their times; a missing frame is replaced by its reason."""
+    parts = [element("text", shortened(clip.heading, LONGEST_TITLE), class_="title", x=GAP, y=top + 20)]
+    for index, time_s in enumerate(clip.times_s):
+        x = GAP + index % columns * (side + GAP)
+        y = top + TITLE + index // columns * (side + TIME + GAP)
+        shot = shots[clip.take_id, time_s]
+        if shot.uri:
+            frame = element("image", href=shot.uri, x=x, y=y, width=side, height=side)
+        else:
+            frame = element("text", shot.reason, class_="tick", x=x, y=y + side / 2)
+        time = element("text", f"{time_s:.2f} s", class_="tick", x=x, y=y + side + 12)
+        parts += [frame, time]
+    return parts
+
+
+SAMPLE_CLIPS = Figure("clips", "Sample clips: the frames that the encoder sees", stages=("features",), draw=clips)

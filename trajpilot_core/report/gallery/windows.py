@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.annotation import DOF, MOTIONS
 from schemas.config import ReportConfig
-from schemas.observation import DOF, MOTIONS
 from trajpilot_core.data.cross_fitting import FINAL, model_key, seeds_of
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.methods import METHODS, examined, in_order

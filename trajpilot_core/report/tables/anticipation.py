@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from schemas.config import ReportConfig
 from schemas.results import Ceiling
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.evaluation.anticipation_claims import reached_shares
+from trajpilot_core.evaluation.paper_claims import reached_shares
 from trajpilot_core.methods import anticipation as rows
 from trajpilot_core.methods import goal_dropout, method, predictors, with_role
 from trajpilot_core.metrics import of_table

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 
 from schemas.arrow import rows_of
-from schemas.probe import TOKEN_CONTROLS, ProbeScore, TokenContrast
+from schemas.events import TOKEN_CONTROLS, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.engine.stage import Inputs

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from schemas.arrow import rows_of
-from schemas.outcome import OutcomeMetric, ShotScore
+from schemas.events import OutcomeMetric, ProbeScore, ShotScore, TokenContrast
 from schemas.poses import PoseScore
-from schemas.probe import ProbeScore, TokenContrast
 from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.evaluation.shot_rows import MODELS as SHOT_MODELS

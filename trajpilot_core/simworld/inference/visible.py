@@ -16,8 +16,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.errors import InputError
 from trajpilot_core.simworld.inference.evidence import VisibleSteps
-from trajpilot_core.simworld.layouts.base import PlacedTake, TableSteps
-from trajpilot_core.simworld.layouts.registry import layout_of
+from trajpilot_core.simworld.layouts.base import PlacedTake, TableSteps, layout_of
 from trajpilot_core.simworld.world.appearance import FADE_S
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 

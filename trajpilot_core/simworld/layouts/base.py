@@ -1,15 +1,19 @@
-"""What a layout is: where the files of a take lie, and its annotated segments before they are written.
+"""What a layout is: where the files of a take lie, its annotated segments before they are written, layouts by name.
 
-A span's times are numbers in an unbroken take; in a broken one they may be anything that a file can hold.
+A span's times are numbers in an unbroken take; in a broken one they may be anything that a file can hold. Each layout
+is a module here, called as the layout; which there are, the corpora say (corpora/registry.py).
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from importlib import import_module
+from typing import Any, NamedTuple, cast
 
 from schemas.rejects import RejectCode as Code
 from trajpilot_core.corpora.egoexo4d.takes import take_id
+from trajpilot_core.corpora.registry import layouts
+from trajpilot_core.errors import WorldError
 from trajpilot_core.simworld.faults import NAMES, TAKE_FAULTS, VIDEO_FAULTS, Faults, TakeContents
 from trajpilot_core.simworld.world.truth import SegmentTruth, TakeTruth, World, stream
 
@@ -166,3 +170,13 @@ VIDEO_ONLY: Faults = {
 }
 """Kinds of every layout without poses. take_unknown: an annotation, or a list, names a video of which there is nothing
 else; two_splits: the same video is annotated as training and as tested."""
+
+
+def layout_of(name: str) -> Layout:
+    """Return the `LAYOUT` of the module in this folder that is called as the layout.
+
+    Raises WorldError: no corpus is written in this layout.
+    """
+    if name not in layouts():
+        raise WorldError(f"no simulated world is written in the layout {name!r}; there are {', '.join(layouts())}")
+    return cast(Layout, import_module(f"{__package__}.{name}").LAYOUT)

@@ -10,7 +10,7 @@ from schemas.config import PipelineConfig
 from schemas.poses import POSE_METRICS, PoseScore
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.report.drawing.svg_grid import NothingToDraw
-from trajpilot_core.report.figures.events import pose_sources
+from trajpilot_core.report.figures.diagnostics import pose_sources
 
 ROWS = pose_rows(("aria", "odometry"))
 COMMON = {"sources": ("aria", "odometry"), "against": None, "n_windows": 1_234, "n_takes": 9}

@@ -36,7 +36,7 @@ from trajpilot_core.report.drawing.svg_grid import (
 )
 from trajpilot_core.report.figures import FIGURES, curves, figures_of, report_charts
 from trajpilot_core.report.figures.base import Figure, Material
-from trajpilot_core.report.figures.clips import clips
+from trajpilot_core.report.figures.corpus import clips
 from trajpilot_core.report.figures.curves import DEV_QUANTITIES, chosen_epoch
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.ui.gallery import draw
