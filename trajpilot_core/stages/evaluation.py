@@ -20,12 +20,7 @@ from schemas.results import (
     ScorerChoice,
     ShuffleScore,
 )
-from trajpilot_core.data.cross_fitting import (
-    SCORER_NO_GOAL,
-    folds_of,
-    noted_fitted,
-    seeds_of,
-)
+from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, folds_of, noted_fitted, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.stages import vlm_rows

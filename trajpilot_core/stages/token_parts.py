@@ -30,13 +30,7 @@ from trajpilot_core.stages.event_run import EventRun, SeedModels, event_jobs, fi
 from trajpilot_core.stages.trained import Trainings
 from trajpilot_core.training.event_scorer import Target, action_target
 from trajpilot_core.training.fit_event import ActionTask, new_action_predictor
-from trajpilot_core.training.fit_probe import (
-    ProbeTask,
-    TokenTask,
-    name_of,
-    train_token_probe,
-    tuned_probe,
-)
+from trajpilot_core.training.fit_probe import ProbeTask, TokenTask, name_of, train_token_probe, tuned_probe
 from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors, run_jobs
 
 

@@ -11,12 +11,7 @@ from trajpilot_core.engine.stage import Sink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.store.tensors import Models
-from trajpilot_core.training.scorer_fit import (
-    SCORER,
-    FittedScorer,
-    ScorerDecision,
-    variant_of,
-)
+from trajpilot_core.training.scorer_fit import SCORER, FittedScorer, ScorerDecision, variant_of
 
 ENTRY = "scorers"
 SHAPE_NO_GOAL = "shape_no_goal"

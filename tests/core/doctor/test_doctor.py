@@ -15,12 +15,7 @@ from schemas.features import n_parameters
 from schemas.poses import Pi3Config, TrajectoryConfig
 from trajpilot_core.doctor import checks
 from trajpilot_core.doctor.checks import HealthFinding
-from trajpilot_core.doctor.weights import (
-    check_pose_weights,
-    check_text_weights,
-    check_video_weights,
-    check_weights,
-)
+from trajpilot_core.doctor.weights import check_pose_weights, check_text_weights, check_video_weights, check_weights
 from trajpilot_core.encoders.video import registry
 from trajpilot_core.engine import resolve
 from trajpilot_core.engine.needs import Needs

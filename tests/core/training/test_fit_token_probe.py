@@ -16,14 +16,7 @@ from trajpilot_core.evaluation.action_scores import AnsweredRow
 from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
 from trajpilot_core.evaluation.token_scores import contrasts_of, judge_tokens
 from trajpilot_core.models.attentive_probe import AttentiveProbe
-from trajpilot_core.training.fit_probe import (
-    TokenTask,
-    answers,
-    name_of,
-    probe_task,
-    train_token_probe,
-    tuned_probe,
-)
+from trajpilot_core.training.fit_probe import TokenTask, answers, name_of, probe_task, train_token_probe, tuned_probe
 from trajpilot_core.training.jobs import TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
 

@@ -9,12 +9,7 @@ from trainings_fixture import PREDICTOR, clear_task, drawn, memory_task, units
 
 from trajpilot_core.training.fit_predictor import mixed_batches, new_predictor, window_batches, window_loss
 from trajpilot_core.training.loop import seeded
-from trajpilot_core.training.losses import (
-    PredictedWindows,
-    alignment_loss,
-    cosine_loss,
-    pooled_prediction_loss,
-)
+from trajpilot_core.training.losses import PredictedWindows, alignment_loss, cosine_loss, pooled_prediction_loss
 
 FIT = {3: torch.arange(3 * 50).view(-1, 3), 4: torch.arange(4 * 30).view(-1, 4), 6: torch.arange(6 * 7).view(-1, 6)}
 TAU = torch.tensor(1.0)

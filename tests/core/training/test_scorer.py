@@ -12,13 +12,7 @@ from trajpilot_core.models.ranking import LabelBank, best, truth_ranks
 from trajpilot_core.models.readout import CosineReadout
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerInputs, ScorerShape
 from trajpilot_core.retrieval.candidates import scores_of
-from trajpilot_core.training.scorer import (
-    NEVER,
-    best_threshold,
-    class_weights,
-    plain_mean,
-    scorer_loss,
-)
+from trajpilot_core.training.scorer import NEVER, best_threshold, class_weights, plain_mean, scorer_loss
 from trajpilot_core.training.scorer_fit import best_temperature
 
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)

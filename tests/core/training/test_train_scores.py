@@ -41,13 +41,7 @@ from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.stages import alignment
 from trajpilot_core.stages import predictor as predictor_stage
 from trajpilot_core.stages import scorer as scorer_stage
-from trajpilot_core.training import (
-    fit_alignment,
-    fit_event,
-    fit_latent,
-    fit_probe,
-    scorer_fit,
-)
+from trajpilot_core.training import fit_alignment, fit_event, fit_latent, fit_probe, scorer_fit
 from trajpilot_core.training import fit_predictor as predictor_module
 from trajpilot_core.training.dev_scores import mid_accuracy, sampled_fit, train_sample
 from trajpilot_core.training.fit_predictor import measurer, new_predictor
