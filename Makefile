@@ -32,8 +32,8 @@ $(VENV)/installed-dev: $(VENV)/installed requirements-dev.lock
 demo: $(VENV)/installed
 	$(BIN)/trajpilot demo --root $(ROOT)
 
-# Four processes for two cores: tests spend half of their time waiting for a server or a clock. Each uses about 1.5 GiB.
-TEST_PROCESSES ?= 4
+# Three processes for two cores: tests spend a third of their time waiting for a server or a clock. Each uses about 1.5 GiB.
+TEST_PROCESSES ?= 3
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

@@ -35,7 +35,7 @@ def artifact(root: Path, key: str) -> str:
     return str(data) + "".join(base64.b64decode(one).decode() for one in pictures)
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 @pytest.mark.timeout(1200)
 def test_the_command_of_the_page_ends_well_and_report_and_ui_show_the_row(ran: Ran, tmp_path: Path) -> None:
     """Seen before: exit 2 after everything was computed, since what places the report did not list the plugin."""

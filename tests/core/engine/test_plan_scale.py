@@ -11,7 +11,7 @@ import pytest
 
 from trajpilot_core.stages import STAGES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.campaign, pytest.mark.timeout(3600)]
 LIMIT = 18.0
 """CPU time from the start of the process on, in units of a loop that the same process runs, not of one processor.
 
