@@ -66,7 +66,7 @@ from trajpilot_core.store.manifest import ARTIFACTS
 CHECKOUT = Path(__file__).resolve().parents[1]
 SAMPLED = ("ingest", "trajectories", "features")
 """Stages with sampled output."""
-WIDE = ("diagnostics", "text_bank", "alignment", "predictor", "scorer")
+WIDE = ("text_bank", "alignment", "predictor", "scorer")
 """Stages that run at the real width of the text space, as far as the recipe has them."""
 TEXT_WIDTH, NARROW_TEXT = 768, 64
 """Widths of EgoVLPv2 and of the narrow way."""
@@ -183,7 +183,7 @@ def ways_of(config: PipelineConfig) -> dict[str, tuple[PipelineConfig, list[str]
     return {
         "store": (wide, [name for name in names if name in SAMPLED]),
         "wide": (wide, [name for name in names if name in WIDE]),
-        "narrow": (narrow, [name for name in names if name not in (*SAMPLED, "diagnostics")]),
+        "narrow": (narrow, [name for name in names if name not in SAMPLED]),
     }
 
 
@@ -225,9 +225,10 @@ def as_child(request: Path) -> None:
     imported_s, began = cpu_s(), time.monotonic()
     outcome = execute(stages[job["stage"]], config, options, stages)
     spent = {"seconds": time.monotonic() - began, "cpu_s": cpu_s() - imported_s}
-    note = last_note(open_folder(options.root), job["stage"])
-    assert note is not None
-    peaks = {"peak_bytes": note[1].memory_bytes or 0, "disk_bytes": note[1].disk_bytes}
+    note = last_note(open_folder(options.root), job["stage"])  # None of a stage with nothing to compute
+    peaks = dict.fromkeys(("peak_bytes", "disk_bytes"), 0)
+    if note is not None:
+        peaks = {"peak_bytes": note[1].memory_bytes or 0, "disk_bytes": note[1].disk_bytes}
     took = {name: round(value, 2) for name, value in spent.items()} | peaks | {"rows": outcome.n_out}
     Path(job["answer"]).write_text(json.dumps(took), encoding="utf-8")
 

@@ -38,7 +38,7 @@ def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds
     assert "Released features." in page
     assert "Simulated world" in page
     assert page.count(RELEASED_NOTE) >= 2
-    assert "No video was read: lengths of takes are those that the metadata state" in page
+    assert "No video was read: the lengths of takes come from the metadata" in page
     assert NO_VIDEO in page
     assert RELEASED_NOTE in made["metrics.tex"].read_text()
     opened = open_run(str(tmp_path / "runs"))

@@ -102,6 +102,16 @@ def test_a_disk_without_room_for_what_a_stage_took_is_refused_before_it_begins(
     assert run_toys(run.replace(force=("toy_sum",)))["toy_sum"].computed == 1, "what is left there is needed no more"
 
 
+def test_a_scratch_that_cannot_be_read_does_not_end_the_watch(run: RunOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen before: the thread ended with a traceback, and the peak of memory after it was lost."""
+
+    def failing(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "glob", failing)
+    assert scratch_bytes(run, "toy_sum") == 0
+
+
 def test_memory_that_a_stage_took_and_that_is_not_free_is_warned_of(
     run: RunOptions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

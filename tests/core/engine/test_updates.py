@@ -36,14 +36,14 @@ class Case(NamedTuple):
 
 CASES = [
     Case(updates.video_changed, ("features",), 0, ("text_bank", "alignment")),
-    Case(updates.trajectory_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.trajectory_replaced, ("trajectories",), 0, ("ingest", "diagnostics", "text_bank")),
     Case(updates.take_added, SHARDED, 0, ()),
     Case(updates.take_removed, (), 1, ()),
     Case(updates.take_renamed, SHARDED, 0, ("text_bank", *TRAININGS)),
     Case(updates.label_fixed, (), 0, ()),
     Case(updates.split_moved, (), 0, ()),
-    Case(updates.calibration_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
-    Case(updates.timesync_replaced, ("trajectories",), 0, ("ingest", "text_bank")),
+    Case(updates.calibration_replaced, ("trajectories",), 0, ("ingest", "diagnostics", "text_bank")),
+    Case(updates.timesync_replaced, ("trajectories",), 0, ("ingest", "diagnostics", "text_bank")),
     Case(updates.paraphrases_changed, (), 0, ()),
 ]
 

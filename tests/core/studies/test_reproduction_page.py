@@ -33,7 +33,7 @@ def test_every_setting_and_place_exists_with_its_value() -> None:
 def test_a_stale_value_and_a_removed_name_are_seen() -> None:
     assert printed("`scorer.margin` 0.5", CONFIG) == "`scorer.margin` 0.05"
     assert setting(CONFIG, "scorer.key") == "`scorer.key` action (or visual)"
-    assert location("schemas/observation", "MOTIONS") == "`MOTIONS` in `schemas/annotation.py`: 16"
+    assert location("schemas/annotation", "MOTIONS") == "`MOTIONS` in `schemas/annotation.py`: 16"
     for removed in ("`scorer.marginal` 0.05", "`cosine_lost` in `training/losses.py`", "as the paper says"):
         with pytest.raises(AssertionError, match=r"has no|is no setting"):
             printed(removed, CONFIG)

@@ -210,9 +210,10 @@ def gpu_peak(device: str, *, reset: bool = False) -> int:
 def scratch_bytes(run: RunOptions, stage: str) -> int:
     """Return the bytes on disk of a stage's scratch, including that of interrupted runs."""
     found = 0
-    for folder in scratch_folder(run, stage).parent.glob(f"{stage}-*"):
-        for place, _, names in os.walk(folder):
-            for name in names:
-                with suppress(OSError):  # removed meanwhile
-                    found += os.lstat(f"{place}/{name}").st_blocks * BLOCK_BYTES
+    with suppress(OSError):  # the disk fails: the stage will say so
+        for folder in scratch_folder(run, stage).parent.glob(f"{stage}-*"):
+            for place, _, names in os.walk(folder):
+                for name in names:
+                    with suppress(OSError):  # removed meanwhile
+                        found += os.lstat(f"{place}/{name}").st_blocks * BLOCK_BYTES
     return found
