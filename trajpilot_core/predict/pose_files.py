@@ -113,7 +113,7 @@ def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: 
     else:
         raise InputError(
             f"the times in {poses.name} cannot be related to the video, which is not a take of the models' corpus or "
-            "of an Ego-Exo4D download with its timesync; give --timesync device.csv, or with --trajectory-offset the "
+            "of an Ego-Exo4D download with its timesync; give --timesync timesync.csv, or with --trajectory-offset the "
             "second of the video at which the first pose was taken (0: with the first frame)"
         )
     take = query_take(
@@ -189,7 +189,7 @@ def _camera_of(path: Path) -> str:
 def even_clock(offset_s: float, first_us: int, footage: Footage, scratch: Path) -> QueryClock:
     """Write a timesync file with evenly spaced frames; the first pose, at `first_us`, is at `offset_s` of the video."""
     begin_ns, step_ns = first_us * 1000 - round(offset_s * NS_PER_S), NS_PER_S / footage.probe.fps
-    n_frames, path = footage.probe.n_frames, scratch / "device.csv"
+    n_frames, path = footage.probe.n_frames, scratch / "timesync.csv"
     times_ns = (str(begin_ns + round(k * step_ns)) for k in range(n_frames + 1))
     path.write_text("\n".join([device.capture_column(OUR_CAMERA), *times_ns]) + "\n", encoding="utf-8")
     return QueryClock(path, OUR_CAMERA, 0, n_frames, f"the first pose was taken at {offset_s:g} s of the video")

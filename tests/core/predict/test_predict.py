@@ -259,11 +259,13 @@ def test_pi3_keeps_the_precision_of_the_models_where_the_machine_has_it(soak_roo
     assert (precision("cpu", precision="auto"), precision("cuda", precision="auto")) == ("fp32", "bf16")
 
 
-def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses(
+def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses_and_leaves_no_scratch(
     soak_root: Ready, tested: WrittenPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
-    plan = soak_root.predict(soak_root.window("test"), frames=False, out=str(tmp_path)).plan
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    plan = soak_root.predict(soak_root.window("test"), frames=False, out=str(tmp_path / "out")).plan
+    assert not list(tmp_path.glob(f"{predicting.SCRATCH}*"))
     assert plan.motion is not None
     assert "timesync file" in plan.motion.clock
     assert plan.rows == tested.plan.rows
@@ -284,7 +286,6 @@ def test_the_page_is_self_contained_and_marked_as_simulated(tested: WrittenPlan)
     n_frames = page.count('src="data:image/jpeg;base64,')
     assert n_frames == 6 + (5 if tested.scene.shown else 0)
     assert Plan.model_validate(json.loads(Path(tested.folder, "plan.json").read_text())) == tested.plan
-    assert not list(Path(tempfile.gettempdir()).glob(f"{predicting.SCRATCH}*"))
 
 
 def test_an_encoder_of_other_settings_is_refused(soak_root: Ready, tmp_path: Path) -> None:
