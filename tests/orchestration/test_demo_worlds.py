@@ -35,19 +35,16 @@ def black(world: World, take: TakeTruth, motion: HeadMotion, t_s: np.ndarray) ->
     yield from repeat(np.zeros((world.config.size_px, world.config.size_px, 3), np.uint8), len(t_s))
 
 
-OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", "court", "tiny", "tiny_released"))
+OFFERED = tuple(name for name in command.WORLDS if name not in ("demo", "soak", "tiny", "tiny_released"))
 """`tiny` and `tiny_released` have the windows of `tiny_laptop`, which has no videos."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "names", [OFFERED, pytest.param(("court",), marks=pytest.mark.campaign)], ids=["tiny", "court"]
-)
+@pytest.mark.campaign
 def test_every_split_of_the_worlds_that_are_offered_has_windows_or_clips(
-    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("trajpilot_core.simworld.write.render_at", black)
-    found = {name: in_splits(name, tmp_path / name) for name in names}
+    found = {name: in_splits(name, tmp_path / name) for name in OFFERED}
     assert {name: splits for name, splits in found.items() if min(splits.values()) < LEAST} == {}
 
 

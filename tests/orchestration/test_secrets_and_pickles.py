@@ -39,6 +39,7 @@ def test_the_run_s_own_server_asks_for_a_login_that_is_the_user_s_nowhere_and_wr
     assert hits(ran.root, password) == []
 
 
+@pytest.mark.campaign
 def test_a_failing_run_with_its_tracebacks_keeps_the_secrets_too(ran: Ran, tmp_path: Path) -> None:
     weights, marker, root = tmp_path / "weights.pt", tmp_path / "marker", copied(ran, tmp_path / "root")
     weights.write_bytes(payload(marker))

@@ -287,6 +287,7 @@ def growth_of_collecting(folder: str, in_memory: bool) -> int:
     return max(seen[8:]) - max(seen[4:8])
 
 
+@pytest.mark.campaign
 def test_the_memory_of_collecting_does_not_grow_with_the_queries(tmp_path: Path) -> None:
     """A query needs 50 KB: 800 of them are 40 MB, which the planted join holds."""
     grown = []
