@@ -29,6 +29,11 @@ from trajpilot_core.incoming import parse_json
 
 TIMEOUT_S = 15.0
 """A busy server on a small machine can need seconds to answer."""
+TRIES = 3
+"""Another process may take a free port before the server binds it."""
+LOOK_EVERY_S = 0.2
+DRAIN_S = 10.0
+LOG, DATABASE = "server.log", "prefect.db"
 
 
 class Answer(NamedTuple):
@@ -131,13 +136,6 @@ def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> 
         return Answer(answer.status_code, parse_json(answer.content or b"null", url) if answer.is_success else None)
     except (httpx.HTTPError, httpx.InvalidURL, InputError) as error:
         return Answer(0, f"no answer ({error})")
-
-
-TRIES = 3
-"""Another process may take a free port before the server binds it."""
-LOOK_EVERY_S = 0.2
-DRAIN_S = 10.0
-LOG, DATABASE = "server.log", "prefect.db"
 
 
 @contextmanager

@@ -12,6 +12,8 @@ SHORTEST_PLAN = 3
 """Segments of the shortest window with a step to plan: Start, one step, Goal. Source: paper, 3.1."""
 SIMULATED = "simulated"
 """Corpus name of simulated takes; every page of results then states that they are simulated."""
+KNOTS, MOTIONS, DOF = 17, 16, 6
+"""17 poses at equal times over a segment give 16 relative motions of 6 numbers (paper, appendix on preprocessing)."""
 
 
 class Take(Record):
@@ -191,10 +193,6 @@ class CorpusCount(Record):
     """None if the paper states none, and for simulated takes."""
     setting: str
     """Settings that determine it; empty if none does."""
-
-
-KNOTS, MOTIONS, DOF = 17, 16, 6
-"""17 poses at equal times over a segment give 16 relative motions of 6 numbers (paper, appendix on preprocessing)."""
 
 
 class HeadMotions(Record):

@@ -9,6 +9,15 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, JsonValue
 from pydantic.fields import ComputedFieldInfo, FieldInfo
 
+BOUNDS = {
+    "minimum": "at least {:g}",
+    "exclusiveMinimum": "above {:g}",
+    "maximum": "at most {:g}",
+    "exclusiveMaximum": "below {:g}",
+    "multipleOf": "a multiple of {:g}",
+}
+CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
 
 def field_title(name: str, info: FieldInfo | ComputedFieldInfo) -> str:
     """Return the title of a field in forms: the name in errors and `--set`."""
@@ -19,15 +28,6 @@ def model_title(model: type) -> str:
     """Return the title of a record in forms: its name in words, `RunOptions` as `Run options`."""
     words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in model.__name__)
     return words.strip().removesuffix(" config").capitalize()
-
-
-BOUNDS = {
-    "minimum": "at least {:g}",
-    "exclusiveMinimum": "above {:g}",
-    "maximum": "at most {:g}",
-    "exclusiveMaximum": "below {:g}",
-    "multipleOf": "a multiple of {:g}",
-}
 
 
 def for_forms(schema: dict[str, Any]) -> None:
@@ -83,9 +83,6 @@ class Record(BaseModel):
     def digest(self) -> str:
         """Return the sha256 of the canonical JSON of the record's content."""
         return fingerprint(self.content())
-
-
-CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def canonical_json(value: JsonValue) -> str:

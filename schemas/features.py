@@ -15,6 +15,20 @@ from schemas.training import Precision
 Release = Literal["2.0", "2.1"]
 PATCH_PX, TUBELET = 16, 2
 """Pixels per side and frames that a token covers."""
+LETTERS = {
+    "ViT-B": "vit_base",
+    "ViT-L": "vit_large",
+    "ViT-H": "vit_huge",
+    "ViT-g": "vit_giant",
+    "ViT-G": "vit_gigantic",
+}
+"""Names used in papers; g and G are two sizes."""
+HEAD_VIDEO_FPS = 30
+"""Frames a second of Ego-Exo4D's head videos. Source: docs.ego-exo4d-data.org, overview of the data."""
+RELEASED_NOTE = "released features, not those of the paper: not to be set next to published numbers"
+"""Shown wherever results of a run on released features appear."""
+HIERARCHY = 4
+"""Levels that a hierarchical feature concatenates."""
 
 
 class VjepaFile(Record):
@@ -112,16 +126,6 @@ def n_parameters(model: str, release: Release) -> int:
     return depth * block + rest
 
 
-LETTERS = {
-    "ViT-B": "vit_base",
-    "ViT-L": "vit_large",
-    "ViT-H": "vit_huge",
-    "ViT-g": "vit_giant",
-    "ViT-G": "vit_gigantic",
-}
-"""Names used in papers; g and G are two sizes."""
-
-
 def size_of(name: object) -> object:
     """Return the size for any known name of a released encoder; anything else is returned unchanged.
 
@@ -150,10 +154,6 @@ RELEASED_WIDTHS: Mapping[ReleasedName, int] = {
     "epic_slowfast": 2304,
 }
 """Set -> width of a row. Source: docs/decisions/released-features.md."""
-HEAD_VIDEO_FPS = 30
-"""Frames a second of Ego-Exo4D's head videos. Source: docs.ego-exo4d-data.org, overview of the data."""
-RELEASED_NOTE = "released features, not those of the paper: not to be set next to published numbers"
-"""Shown wherever results of a run on released features appear."""
 TRAINED_ON_LABELS: Mapping[ReleasedName, str] = {
     "epic_slowfast": "their network was trained on the action labels that are predicted here: to be reported apart",
 }
@@ -177,10 +177,6 @@ class FeatureSourceConfig(Record):
 def released_note(name: ReleasedName) -> str:
     """Return the note to show with results of a run on a set of released features."""
     return "; ".join((RELEASED_NOTE, *([TRAINED_ON_LABELS[name]] if name in TRAINED_ON_LABELS else ())))
-
-
-HIERARCHY = 4
-"""Levels that a hierarchical feature concatenates."""
 
 
 class FeatureConfig(FeatureSourceConfig):

@@ -13,6 +13,9 @@ from schemas.training import ClosedDecodingConfig, Precision, PredictorConfig, W
 
 PoseSourceName = Literal["aria", "pi3", "odometry"]
 VideoSourceName = Literal["pi3", "odometry"]
+POSE_MODELS = ("files", "video", "both", "both_equal", "none")
+"""Predictors trained per seed, by their head motion: `both` has every window twice and so twice the steps, `both_equal`
+as many steps as the others; `none` gets no trajectories."""
 
 
 class OdometryConfig(Record):
@@ -69,9 +72,6 @@ PoseMetric = Literal["mid", "full"]
 """Share of right labels among the middle steps of a window, and among all; mean over windows of all horizons."""
 POSE_METRICS: tuple[PoseMetric, ...] = ("mid", "full")
 """Both, in the order of the table."""
-POSE_MODELS = ("files", "video", "both", "both_equal", "none")
-"""Predictors trained per seed, by their head motion: `both` has every window twice and so twice the steps, `both_equal`
-as many steps as the others; `none` gets no trajectories."""
 
 
 class PoseSourcesConfig(WithPredictor):

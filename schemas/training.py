@@ -11,6 +11,9 @@ from pydantic import Field, model_validator
 from schemas.base import Record
 from schemas.places import OtherRun
 
+GOAL_DROPOUT = 0.5
+"""Probability that the goal of a sample is masked, where there is goal dropout. Source: paper, p_goal; D 16."""
+
 
 class ClosedDecodingConfig(Record):
     """A sequence scores sum log softmax(logits / temperature) + weight sum log P(label | label before it)."""
@@ -61,8 +64,6 @@ class JointDecodingConfig(Record):
 Precision = Literal["auto", "fp32", "bf16"]
 HeadKind = Literal["open", "classes"]
 """How the predictor's embeddings become labels: by cosine with the label bank, or by a classifier."""
-GOAL_DROPOUT = 0.5
-"""Probability that the goal of a sample is masked, where there is goal dropout. Source: paper, p_goal; D 16."""
 Ablation = Literal["no_labels", "no_motion"]
 """What a further scorer is trained without: the candidates' labels, or their trajectories and the plans made with
 them."""

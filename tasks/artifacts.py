@@ -29,6 +29,15 @@ from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
 
 T = TypeVar("T")
 POLL_S = 5.0
+LOG = logging.getLogger("trajpilot")
+UPDATE_EVERY_S = 1.0
+LOG_EVERY_S = 20.0
+PATIENCE_S = 60.0
+"""How long results of a stage wait for an unreachable server; progress does not wait."""
+DATA_CHANGED = "trajpilot.data-root.changed"
+"""The event that triggers the automation in deployments/prefect.yaml."""
+SHOWN = 6
+"""Changes in the log line; the artifact lists all."""
 
 
 def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | None:
@@ -60,12 +69,7 @@ def is_away(error: httpx.HTTPError) -> bool:
     return isinstance(error, httpx.TransportError)
 
 
-LOG = logging.getLogger("trajpilot")
 LOG.setLevel(logging.INFO)  # Prefect shows this logger's lines in its UI; its level is set here
-UPDATE_EVERY_S = 1.0
-LOG_EVERY_S = 20.0
-PATIENCE_S = 60.0
-"""How long results of a stage wait for an unreachable server; progress does not wait."""
 
 
 def artifact_key(name: str) -> str:
@@ -171,11 +175,7 @@ def publish_page(key: str, title: str, page: str) -> None:
     shown(title, lambda: create_markdown_artifact(markdown=page, key=key, description=title), PATIENCE_S)
 
 
-DATA_CHANGED = "trajpilot.data-root.changed"
-"""The event that triggers the automation in deployments/prefect.yaml."""
 """How long the announcement waits for an unreachable server."""
-SHOWN = 6
-"""Changes in the log line; the artifact lists all."""
 
 
 def headline(recipe: str, changes: Mapping[str, tuple[str, str]], config: PipelineConfig) -> str:

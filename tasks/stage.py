@@ -38,6 +38,10 @@ from trajpilot_core.stages import EVERY_STAGE
 RETRY_DELAYS_S: list[float] = [10.0, 60.0]
 NOT_RUN = "NotReady"
 """Prefect's name for the state of a task that does not run because a task before it failed."""
+LOG = logging.getLogger("trajpilot")
+TITLE = "The report: main figures and location"
+PAGES = ("report", "outcome", "pose_sources")
+"""Stages that write pages."""
 
 
 def can_heal(task_: Task[..., object], run: TaskRun, state: StateObject) -> bool:
@@ -129,12 +133,6 @@ def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
     log_line("world", message, progress.seconds)
     state: State[str] = Completed(name="Completed" if summary.written else "Cached", message=message, data=folder)
     return state
-
-
-LOG = logging.getLogger("trajpilot")
-TITLE = "The report: main figures and location"
-PAGES = ("report", "outcome", "pose_sources")
-"""Stages that write pages."""
 
 
 def linked(path: str) -> str:

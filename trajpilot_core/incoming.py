@@ -19,6 +19,8 @@ LEVELS = 100
 """Deepest nesting of lists and tables in a setting."""
 LONGEST = 120
 """Characters of an external text that a message repeats."""
+MEANING = re.compile(r"[\\`*\[\]<&!|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[>#+=-]|^\d+(?=[.)])")
+"""Start of emphasis, code, a link, a picture, HTML, an entity, a table, a quotation, a title or a list."""
 
 
 class TextFaultError(InputError):
@@ -153,10 +155,6 @@ def text_fault(text: str) -> str | None:
 def shortened(text: str) -> str:
     """Return a text for a message: its beginning where it is long."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-
-
-MEANING = re.compile(r"[\\`*\[\]<&!|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[>#+=-]|^\d+(?=[.)])")
-"""Start of emphasis, code, a link, a picture, HTML, an entity, a table, a quotation, a title or a list."""
 
 
 def literal(text: str) -> str:

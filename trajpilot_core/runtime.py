@@ -20,6 +20,9 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 _limits_s = [30.0]
+T = TypeVar("T")
+END_S = 5.0
+"""How long threads may take to end; one that hangs in a system call is then abandoned."""
 
 
 def hold_answer_limit(seconds: float) -> None:
@@ -89,11 +92,6 @@ def worker_pool(workers: int, initializer: Callable[[], None] = start_worker) ->
             if not is_done and child.is_alive():
                 child.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-T = TypeVar("T")
-END_S = 5.0
-"""How long threads may take to end; one that hangs in a system call is then abandoned."""
 
 
 class Threads(Generic[T]):

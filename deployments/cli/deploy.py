@@ -20,6 +20,8 @@ from trajpilot_core.errors import InputError, command
 from trajpilot_core.store.locations import resolved
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+LOOK_EVERY_S = 2.0
+"""Seconds between two checks for a newer report."""
 
 
 class Pools(StrEnum):
@@ -119,10 +121,6 @@ def stop(_: int, frame: FrameType | None) -> None:
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
-
-
-LOOK_EVERY_S = 2.0
-"""Seconds between two checks for a newer report."""
 
 
 def ui(

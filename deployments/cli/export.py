@@ -54,6 +54,7 @@ Target = Annotated[
     Path, typer.Argument(metavar="OUT.safetensors", help="File to write; its name starts with EgoVLPv2.")
 ]
 converting = typer.Typer(help="Convert released files to files that contain only tensors.", no_args_is_help=True)
+SHOWN = 5
 
 
 def export(
@@ -158,7 +159,6 @@ Run = Annotated[str, typer.Argument(help="Root of a run, or ROOT@KEY for an earl
 Metrics = Annotated[
     list[str], typer.Option("--metric", help="Metric to compare (repeatable): M@1, M@5, MSeq, F@1, F@5, FSeq.")
 ]
-SHOWN = 5
 
 
 def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:  # noqa: B006

@@ -37,6 +37,9 @@ that are also takes of this run."""
 ELSEWHERE, CAPTURES = "fitted_elsewhere/", "fitted_captures/"
 """Prefixes of further notes on models that are from another run or started from one: the other takes that they were
 fitted on, and the captures of all."""
+CONTENTS = "take_contents"
+ANNOTATED = ("segments", "windows")
+"""Entries whose share per take ingest writes to `take_contents`."""
 
 
 class Chain(NamedTuple):
@@ -168,11 +171,6 @@ def deal_folds(train_takes: Sequence[str], cfg: AlignmentConfig, known: Mapping[
         ranked = {take: i % cfg.folds if share is None else i // share for i, take in enumerate(new)}
         folds |= {take: fold if fold < cfg.folds else -1 for take, fold in ranked.items()}
     return dict(sorted(folds.items()))
-
-
-CONTENTS = "take_contents"
-ANNOTATED = ("segments", "windows")
-"""Entries whose share per take ingest writes to `take_contents`."""
 
 
 @dataclass(frozen=True)

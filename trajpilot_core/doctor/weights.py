@@ -35,6 +35,9 @@ ZIP = b"PK\x03\x04"
 HEADER_BYTES = 100 << 20
 READERS = ("trajectories", "video_motions", "features", "text_bank")
 """Stages that load weights from outside the store."""
+SENTENCE = "C opens the door"
+MOST_ON_CPU = 400_000_000
+"""Parameters of a video encoder that a CPU loads and tests in seconds."""
 
 
 def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> list[HealthFinding]:
@@ -178,11 +181,6 @@ def format_fault(path: Path) -> str | None:
         except (InputError, AttributeError, LookupError, TypeError, ValueError, OverflowError):
             return "not a safetensors file"
     return None if 8 + length + max(ends, default=0) == path.stat().st_size else "truncated"
-
-
-SENTENCE = "C opens the door"
-MOST_ON_CPU = 400_000_000
-"""Parameters of a video encoder that a CPU loads and tests in seconds."""
 
 
 def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> None:

@@ -9,6 +9,12 @@ from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 
+MEMORY_OF_A_STAGE = 16 * 10**9
+"""Host memory, bytes, that no stage exceeds on the paper's corpus with the models on a GPU."""
+LIMITS, LISTING = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
+UNKNOWN_MEMORY = 0
+"""Where the system does not report it, one stage runs at a time."""
+
 
 def selected_of(stages: Iterable[str], run: RunOptions) -> list[str]:
     """Return the names of the stages that `run` selects, in order.
@@ -81,13 +87,6 @@ def startable(
         if not is_blocked and not (has_model(name) and any(has_model(other) for other in busy)):
             chosen.append(name)
     return chosen
-
-
-MEMORY_OF_A_STAGE = 16 * 10**9
-"""Host memory, bytes, that no stage exceeds on the paper's corpus with the models on a GPU."""
-LIMITS, LISTING = Path("/sys/fs/cgroup"), Path("/proc/meminfo")
-UNKNOWN_MEMORY = 0
-"""Where the system does not report it, one stage runs at a time."""
 
 
 def stages_at_once(stated: int | None, workers: int) -> int:

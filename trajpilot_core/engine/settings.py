@@ -19,6 +19,7 @@ from trajpilot_core.store.manifest import read_sealed, seal
 
 UNITS = {"s": "s", "px": "px", "hz": "Hz", "deg": "degrees", "m": "m"}
 """Last word of a setting's name -> its unit."""
+NAME = "last.json"
 
 
 @dataclass(frozen=True)
@@ -120,9 +121,6 @@ def made_stale(group: str, stages: Mapping[str, AnyStage]) -> tuple[str, ...]:
         if any(writer.get(entry) in found for entry in stage.reads):
             found.add(name)
     return tuple(name for name in stages if name in found)
-
-
-NAME = "last.json"
 
 
 class LastRun(Record):

@@ -25,6 +25,10 @@ from trajpilot_core.training.fit_planners import AT_ONCE
 from trajpilot_core.training.scorer import Queries
 
 PoolSums = dict[str, float]
+N_WITH_POOL = "n_with_pool"
+"""Windows with a candidate, over which the means of POOL_COSINES are computed."""
+POOL_COSINES = ("endpoint_cosine", "best_mid_cosine")
+PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
 
 
 def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, pool: int, seed: int) -> PoolSums:
@@ -62,12 +66,6 @@ def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, 
         N_WITH_POOL: some_B.float(),
     }
     return {name: float(value.double().sum()) for name, value in sums.items()}
-
-
-N_WITH_POOL = "n_with_pool"
-"""Windows with a candidate, over which the means of POOL_COSINES are computed."""
-POOL_COSINES = ("endpoint_cosine", "best_mid_cosine")
-PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
 
 
 def headroom_row(seed: int, horizon: int, pool: int, parts: Iterable[PoolSums]) -> Headroom:

@@ -19,6 +19,21 @@ from trajpilot_core.methods.base import SEEN, SHOWS
 
 FittedTakes = Mapping[str, Sequence[str]]
 """Chain -> ids of the takes that it was fitted on."""
+OVER_CLASSES = (
+    "over classes that merge the alternatives of a step head motion can add little to both ends at a short H "
+    "(docs/decisions/classes.md)"
+)
+"""Detail of the demo's check where it fails and answers are classes."""
+METRIC = "M@1"
+NO_TRAJ_SHARE = 0.5
+"""Share of the way from Majority to the exact ceiling that a row must have reached: one that uses less than half of the
+information in its inputs cannot show what they lack. Fixed 2026-11-22, as are the next two."""
+ORACLE_SHARE = 0.6
+"""The same where the motion of the middle steps is seen: more, because that identifies the steps one by one."""
+SHARE_GAP = 0.15
+"""The comparison of two rows whose shares differ by more is confounded by training."""
+BEHIND: Mapping[str, tuple[str, ...]] = {rows.SCORER.id: (rows.ORACLE.id, rows.NO_TRAJ.id)}
+"""A row with a fallback has no share of its own: the rows of its models represent it."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +60,6 @@ class CheckInputs:
     """Answers are classes of labels."""
 
 
-OVER_CLASSES = (
-    "over classes that merge the alternatives of a step head motion can add little to both ends at a short H "
-    "(docs/decisions/classes.md)"
-)
-"""Detail of the demo's check where it fails and answers are classes."""
 ClaimVerdict = Literal["holds", "fails", "undecided", "undertrained", "not run"]
 
 
@@ -190,14 +200,6 @@ def widening_check(evidence: CheckInputs) -> Judgement:
     return _claimed(claim, evidence, sign_verdict([growth], 1), detail, growth.n_takes)
 
 
-METRIC = "M@1"
-NO_TRAJ_SHARE = 0.5
-"""Share of the way from Majority to the exact ceiling that a row must have reached: one that uses less than half of the
-information in its inputs cannot show what they lack. Fixed 2026-11-22, as are the next two."""
-ORACLE_SHARE = 0.6
-"""The same where the motion of the middle steps is seen: more, because that identifies the steps one by one."""
-SHARE_GAP = 0.15
-"""The comparison of two rows whose shares differ by more is confounded by training."""
 GOAL_FREE_CLAIMS: tuple[ClaimedSign, ...] = (
     ClaimedSign("claim: without a goal Oracle is above No-Traj at every H", rows.ORACLE.id, rows.NO_TRAJ.id, 1),
     ClaimedSign("claim: without a goal the Scorer is above No-Traj at every H", rows.SCORER.id, rows.NO_TRAJ.id, 1),
@@ -219,8 +221,6 @@ GOAL_FREE_CLAIMS: tuple[ClaimedSign, ...] = (
 )
 """Claims of the paper's section on anticipation, a control of ours (retrieval beyond Start's own motion), and the
 second of the paper's tables of goal dropout."""
-BEHIND: Mapping[str, tuple[str, ...]] = {rows.SCORER.id: (rows.ORACLE.id, rows.NO_TRAJ.id)}
-"""A row with a fallback has no share of its own: the rows of its models represent it."""
 
 
 class CeilingShare(NamedTuple):

@@ -29,6 +29,7 @@ Means = Mapping[tuple[str, str | None, int | None], Metric]
 """(row, reference of a paired difference, horizon) -> its figure."""
 FLOORS = (retrieved.MAJORITY.id, retrieved.PREVIOUS.id, retrieved.KNN_LABELS.id, anticipation.MAJORITY.id)
 """Rows that a learned one must exceed; without a goal only the last."""
+FALLBACK = "fallback M@1"
 
 
 def judge_models(
@@ -119,9 +120,6 @@ def undertrained_rows(
     rows = {check.removeprefix(ROW) for check in weak if check.startswith(ROW)}
     models = {model_of(check) for check in weak if seed is None or check.endswith(f", seed {seed}")}
     return frozenset(row for row, behind in models_of.items() if row in rows or models & set(behind))
-
-
-FALLBACK = "fallback M@1"
 
 
 class Quality(NamedTuple):

@@ -22,6 +22,13 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.report.gallery.pictures import Wanted, integrate, thumbnails
 
 TRUE = "true"
+TIMELINE = "video_time"
+"""Seconds of the take's video."""
+FRAMES_HZ = 4.0
+SIDE_PX = 320
+"""Frames are squashed to a square of this side, like those that the encoder sees."""
+COLOURS = {TRUE: (27, 110, 243), "retrieved": (150, 150, 150), "chosen": (230, 120, 20)}
+SUFFIX = ".rrd"
 
 
 class TableSource(Protocol):
@@ -183,15 +190,6 @@ def _said(
             for step, decoded in zip(steps, row["decoded_ids"], strict=True):
                 found.append(SaidLabel(step["start_s"], row["variant"], labels.get(decoded, decoded)))
     return tuple(sorted(found))
-
-
-TIMELINE = "video_time"
-"""Seconds of the take's video."""
-FRAMES_HZ = 4.0
-SIDE_PX = 320
-"""Frames are squashed to a square of this side, like those that the encoder sees."""
-COLOURS = {TRUE: (27, 110, 243), "retrieved": (150, 150, 150), "chosen": (230, 120, 20)}
-SUFFIX = ".rrd"
 
 
 def sdk() -> Any:

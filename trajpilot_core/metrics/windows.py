@@ -21,6 +21,8 @@ from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.metrics.base import MetricSpec
 from trajpilot_core.simworld.inference.bayes_optimal import Decisions
 
+MIDDLES, ALL, AFTER_START = slice(1, -1), slice(None), slice(1, None)
+
 
 def _percent(shares: NDArray[Any]) -> Array:
     """Convert (N,) shares or truth values to percentages."""
@@ -104,9 +106,6 @@ def edit_distance(labels: Codes, decoded: Codes) -> Array:
     """
     pairs = zip(labels.tolist(), decoded.tolist(), strict=True)
     return np.array([Levenshtein.distance(truth, guess) for truth, guess in pairs], dtype=np.float64)
-
-
-MIDDLES, ALL, AFTER_START = slice(1, -1), slice(None), slice(1, None)
 
 
 def recall(

@@ -18,6 +18,8 @@ EVENT = 3
 CLASSES = 2
 MISSED, MADE = range(CLASSES)
 """Classes of the head."""
+MID = 1
+"""Index of the action among the outputs Start, Mid, Goal."""
 
 
 class OutcomePredictor(nn.Module):
@@ -80,10 +82,6 @@ class ShotProbe(nn.Module):
         tokens_BCD = (context_BCD.float() - self.feature_mean) / self.feature_scale
         logits: Tensor = self.head(self.pooler(tokens_BCD)[:, -1])
         return logits.float()
-
-
-MID = 1
-"""Index of the action among the outputs Start, Mid, Goal."""
 
 
 class ActionPredictor(nn.Module):

@@ -20,6 +20,13 @@ from scipy.spatial.transform import Rotation
 
 from trajpilot_core.arrays import Array
 
+UPRIGHT_FROM_RAW = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+"""Takes coordinates of the raw Aria RGB camera (x down, y left, z ahead) to upright ones (x right, y down, z ahead)."""
+SENSORS_PX = (2880, 1408)
+"""Picture sides of Aria's RGB camera; a calibration does not state which one it is for."""
+TURNS = 8
+"""Newton steps that invert the fisheye; tests check the residual."""
+
 
 class Poses(NamedTuple):
     """N rigid motions."""
@@ -93,14 +100,6 @@ def interpolate(a: Poses, b: Poses, fraction: Array) -> Poses:
 def take(poses: Poses, index: NDArray[np.intp]) -> Poses:
     """Return the motions at the positions `index`, shape (N,)."""
     return Poses(poses.q_xyzw[index], poses.t_m[index])
-
-
-UPRIGHT_FROM_RAW = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-"""Takes coordinates of the raw Aria RGB camera (x down, y left, z ahead) to upright ones (x right, y down, z ahead)."""
-SENSORS_PX = (2880, 1408)
-"""Picture sides of Aria's RGB camera; a calibration does not state which one it is for."""
-TURNS = 8
-"""Newton steps that invert the fisheye; tests check the residual."""
 
 
 class Lens(NamedTuple):

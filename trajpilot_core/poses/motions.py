@@ -23,6 +23,8 @@ from trajpilot_core.poses.geometry import Poses
 MICROSECONDS = 1_000_000
 STILL = 1e-9
 """Root mean square step below which a clip counts as still and is not scaled."""
+ORIGIN = ("source", "frame", "scale")
+"""Columns of the motions that must agree; `frame` names the axes too."""
 
 
 class Brackets(NamedTuple):
@@ -173,10 +175,6 @@ def rms_scaled(motions_S: Array, step_m: float) -> Array:
     for clip in clips:
         clip[:, :3] = scaled(clip[:, :3], "rms", step_m)
     return clips
-
-
-ORIGIN = ("source", "frame", "scale")
-"""Columns of the motions that must agree; `frame` names the axes too."""
 
 
 class Rows(NamedTuple):

@@ -19,6 +19,12 @@ from trajpilot_core.store.parquet import read_table
 from trajpilot_core.store.reading import read_entry_document, table_file
 
 WARNING = "SIMULATED WORLD: no evidence about real recordings, not comparable with published figures"
+FOLDER = "reports"
+TABLES = f"{FOLDER}/tables"
+SCORED_BY = {"metrics": "evaluation", "probe_scores": "probe"}
+"""Entry that a page reads -> the stage whose tables it shows; a page that reads none of them shows its own stage's."""
+LABELS = "labels"
+"""Table of the label ids; the stage `ingest` writes it."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +68,6 @@ class Committed:
 def committed_under(config: PipelineConfig, run: RunOptions) -> Committed:
     """Return the committed outputs under the root of a run."""
     return Committed(open_folder(run.root, run.protocols), config, run)
-
-
-FOLDER = "reports"
-TABLES = f"{FOLDER}/tables"
-SCORED_BY = {"metrics": "evaluation", "probe_scores": "probe"}
-"""Entry that a page reads -> the stage whose tables it shows; a page that reads none of them shows its own stage's."""
-LABELS = "labels"
-"""Table of the label ids; the stage `ingest` writes it."""
 
 
 def place_documents(report: ArtifactRef, root: str) -> str:

@@ -34,6 +34,13 @@ from trajpilot_core.report.tables.table import interval, number
 AVERAGE = "pool_mean"
 """The control next to the main rows: what their gain is without choosing. Named by hand: the first chart asks this one
 question, and another control answers another."""
+OPENING = ("M@1", "MSeq")
+"""Columns of the first table where labels are ranked by their texts; class heads have those of the paper's closed
+table."""
+FAULTS = ("identity: ", "leak: ", "demo: ")
+"""Prefixes of the checks whose failure is a fault; with a broken ceiling there is no verdict at all."""
+BROKEN = "No verdict: a row lies above its ceiling, so no figure of this run can be relied on."
+NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 
 
 @dataclass(frozen=True)
@@ -81,13 +88,6 @@ def story_of(variants: Collection[str]) -> Story:
 
 
 Effect = Literal["helps", "hurts", "undecided", "nothing"]
-OPENING = ("M@1", "MSeq")
-"""Columns of the first table where labels are ranked by their texts; class heads have those of the paper's closed
-table."""
-FAULTS = ("identity: ", "leak: ", "demo: ")
-"""Prefixes of the checks whose failure is a fault; with a broken ceiling there is no verdict at all."""
-BROKEN = "No verdict: a row lies above its ceiling, so no figure of this run can be relied on."
-NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 NAME, VERSION = "vlm", 3
 OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that change neither the requests of a take nor its rows; its windows are facts of its source."""
+PART_BYTES = 500 * 10**6
+"""Size after which a new file of requests begins."""
 
 
 def completed(config: PipelineConfig) -> VlmConfig:
@@ -193,10 +195,6 @@ STAGE = Stage(
     video_s=covered_s,
     outside_shards=OUTSIDE,
 )
-
-
-PART_BYTES = 500 * 10**6
-"""Size after which a new file of requests begins."""
 
 
 class Written(NamedTuple):

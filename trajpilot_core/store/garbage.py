@@ -45,6 +45,7 @@ WRITTEN = re.compile(
     r"|data-[0-9a-f]{64}\.[A-Za-z0-9_.-]+|[0-9a-f]{64}\.json)"
 )
 """Files that the store writes below the artifacts."""
+R = TypeVar("R", bound=Record)
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,6 @@ def _files(folder: LocalFolder, damaged: set[str]) -> Iterator[tuple[str, Path]]
         yield str(path.relative_to(root)), path
 
 
-R = TypeVar("R", bound=Record)
 CheckedFiles = dict[str, tuple[str, bool] | None]
 """Data file -> problem, and whether it is certain; None: no problem."""
 

@@ -37,6 +37,9 @@ from trajpilot_core.store.manifest import (
 from trajpilot_core.store.parquet import Readable, open_parquet, read_table, read_vectors, tables_bytes
 from trajpilot_core.store.tensors import Models, Tensors, parse_tensors
 
+SPECIAL = {CURRENT, SHARDS, PACKS}
+"""Names in a stage's folder that are not keys."""
+
 
 class Pack(Record):
     """Label of a pack. The file is a separate field, because the `sha256` of a sealed record is that of the record."""
@@ -196,10 +199,6 @@ def _entry(manifest: Manifest, name: str) -> Entry:
     if name not in manifest.entries:
         raise StoreError(f"{manifest.stage} has no entry {name!r}; it has {', '.join(sorted(manifest.entries))}")
     return manifest.entries[name]
-
-
-SPECIAL = {CURRENT, SHARDS, PACKS}
-"""Names in a stage's folder that are not keys."""
 
 
 def stages_of(folder: Folder) -> list[str]:

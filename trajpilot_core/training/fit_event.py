@@ -27,6 +27,9 @@ from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
+PROBE = "probe"
+"""Name of its training. Only the chain `final` has one: no other model depends on it."""
+
 
 @dataclass(frozen=True)
 class EventTask(Task):
@@ -172,10 +175,6 @@ def action_loss(model: ActionPredictor, task: ActionTask, cfg: ActionTokenConfig
     cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
     loss: Tensor = cfg.net.cosine_weights[1] * cosine + cfg.net.infonce_weight * pooled
     return loss
-
-
-PROBE = "probe"
-"""Name of its training. Only the chain `final` has one: no other model depends on it."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,11 @@ from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
 
+AT_ONCE = 512
+"""Windows that are planned at once."""
+SELECTED = "dev/Mid mAcc"
+"""The score that chooses epoch and learning rate."""
+
 
 @dataclass(frozen=True)
 class PlannerTask(Task):
@@ -120,12 +125,6 @@ def read_descriptions(table: pa.Table, label_ids: tuple[str, ...]) -> Tensor:
     vectors = np.asarray(ordered["vector"].combine_chunks().flatten(), dtype=np.float32)
     sentences_AZE = torch.from_numpy(vectors.copy()).view(len(described), each, -1)
     return sentences_AZE[torch.tensor([row_of[label_id] for label_id in label_ids])]
-
-
-AT_ONCE = 512
-"""Windows that are planned at once."""
-SELECTED = "dev/Mid mAcc"
-"""The score that chooses epoch and learning rate."""
 
 
 def variant_of(method: PlannerName, horizon: int) -> str:

@@ -43,6 +43,8 @@ AT_ONCE = 512
 """Clips that are predicted at once."""
 SELECTED = f"dev/{ACTION.id}"
 """The score that chooses epoch and trial, whatever metric is printed."""
+PROBE = "probe"
+"""Takes the place of the chain in the names of these trainings."""
 
 
 @dataclass(frozen=True)
@@ -274,10 +276,6 @@ def floor_rankings(task: ProbeTask, rows: int) -> dict[ActionPart, Codes]:
         part: np.repeat(ranked(count[None].astype(np.float64), task.classes[part].cpu().numpy()), rows, axis=0)
         for part, count in counts.items()
     }
-
-
-PROBE = "probe"
-"""Takes the place of the chain in the names of these trainings."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ MIN_FPS = 1.0
 SHORT_S = 0.5
 """A Matroska file with pictures that end this much before its stated length is cut short."""
 MP4_BOXES = (b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide")
+MAX_PADDING = 8
+"""Zero bytes that a muxer may have left at the end of a unit."""
 
 
 class VideoError(TrajPilotError):
@@ -256,10 +258,6 @@ def _frame_rate(shown: NDArray[np.int64], tick_s: Fraction, declared: Fraction |
     if declared and abs(float(declared) / counted - 1) < 1e-3:
         return float(declared), is_vfr
     return counted, is_vfr
-
-
-MAX_PADDING = 8
-"""Zero bytes that a muxer may have left at the end of a unit."""
 
 
 def length_size(codec: str, extradata: bytes | None) -> int | None:

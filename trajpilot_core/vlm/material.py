@@ -23,6 +23,8 @@ from trajpilot_core.video.decode import frame_times_s
 from trajpilot_core.video.isolate import run_jobs
 from trajpilot_core.video.local import local_copies
 
+NAME = "vlm"
+
 
 @dataclass(frozen=True)
 class AskedWindow:
@@ -159,9 +161,6 @@ def subset(windows: Sequence[tuple[str, int]], per_horizon: int, seed: int) -> s
         for ids in by_horizon.values()
         for window_id in sorted(ids, key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).hexdigest())[:per_horizon]
     }
-
-
-NAME = "vlm"
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ BEGUN = re.compile(r'\{\s*"sequence"')
 OPEN_PLACE = "-1"
 BEGINNINGS = 200
 """Opening brackets of a text that are tried as the start of JSON; an answer of 256 tokens has fewer."""
+RANKED = 5
+TEXTS_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
@@ -113,10 +115,6 @@ def _label(item: Any) -> str | None:
         return None
     label = item.strip()
     return label if label and label != OPEN_PLACE and text_fault(label) is None else None
-
-
-RANKED = 5
-TEXTS_AT_ONCE = 256
 
 
 class Ranked(NamedTuple):

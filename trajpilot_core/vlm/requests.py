@@ -27,6 +27,7 @@ NAMES = (
     "incomplete",
 )
 """Files in a folder of prompts, each with the suffix .txt."""
+START, GOAL = "START:", "GOAL:"
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,6 @@ def load_prompts(folder: str | None) -> Prompts:
                 f"{path}: {error!r}; the only placeholder is {{items}}; double the braces of JSON"
             ) from error
     return Prompts(texts)
-
-
-START, GOAL = "START:", "GOAL:"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ from trajpilot_core.incoming import BOM, TextFaultError, decode_text, parse_json
 
 TRUE, FALSE = ("1", "true"), ("0", "false")
 SHOWN = 120
+TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
+"""Strings are matched first so that a NaN inside of one is passed over."""
+SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def as_object(value: object) -> dict[str, object] | None:
@@ -87,13 +90,6 @@ def shown(value: object) -> str:
     except RecursionError:  # parsed in fewer frames than this
         text = "a value that is nested too deeply"
     return text[:SHOWN].encode("utf-8", "backslashreplace").decode()
-
-
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|-?Infinity|NaN', re.DOTALL)
-"""Strings are matched first so that a NaN inside of one is passed over."""
-
-
-SPACE = re.compile(r"[ \t\n\r]*")
 
 
 class FileFaultError(TextFaultError):

@@ -17,6 +17,8 @@ from schemas.arrow import table_of
 from trajpilot_core.engine.stage import Source
 
 SEPARATOR = "\t"
+INTERVAL = ("take_id", "segment_id", "start_s", "end_s")
+"""Columns of the segments table that decide what is cut out of a take; labels do not."""
 
 
 def contents_of(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> pa.Table:
@@ -54,10 +56,6 @@ def _digests(table: pa.Table, id_column: str, content: pa.ChunkedArray) -> Mappi
     for take, line in zip(table["take_id"].take(order).to_pylist(), lines.to_pylist(), strict=True):
         digests.setdefault(take, hashlib.sha256()).update(f"{line}\n".encode())
     return {take: digest.hexdigest() for take, digest in digests.items()}
-
-
-INTERVAL = ("take_id", "segment_id", "start_s", "end_s")
-"""Columns of the segments table that decide what is cut out of a take; labels do not."""
 
 
 def intervals_by_take(segments: pa.Table) -> dict[str, list[JsonValue]]:

@@ -37,6 +37,11 @@ from trajpilot_core.corpora.records.segments import (
 if TYPE_CHECKING:
     from trajpilot_core.video.probe import VideoProbe
 
+TRAIN_TAKES, TEST_TAKES = "takes, train", "takes, test"
+TRAIN_SEGMENTS, TEST_SEGMENTS = "segments, train", "segments, test"
+LABELS, SCENARIOS = "labels", "scenarios"
+"""`CorpusCount.what` of the counts that every corpus has; train includes dev, which the paper does not separate."""
+
 
 @dataclass(frozen=True)
 class CutTake:
@@ -234,12 +239,6 @@ def _windows_of(columns: dict[str, pa.Array], rows: NDArray[np.int64]) -> pa.Tab
         ],
         schema=arrow_schema(Window),
     )
-
-
-TRAIN_TAKES, TEST_TAKES = "takes, train", "takes, test"
-TRAIN_SEGMENTS, TEST_SEGMENTS = "segments, train", "segments, test"
-LABELS, SCENARIOS = "labels", "scenarios"
-"""`CorpusCount.what` of the counts that every corpus has; train includes dev, which the paper does not separate."""
 
 
 def details_of(cut: Sequence[CutTake], segments: pa.Table) -> pa.Table:

@@ -21,6 +21,8 @@ from trajpilot_core.video.table import VideoError
 if TYPE_CHECKING:
     from trajpilot_core.video.probe import VideoProbe
 
+NO_VIDEO = "no video: ingest did without (ingest.video=none)"
+
 
 def probe_videos(
     corpus: Corpus,
@@ -49,9 +51,6 @@ def _checked(corpus: Corpus, video: str, result: VideoProbe | VideoError, before
     if isinstance(result, VideoError):
         return Fault(result.code, str(result))
     return result
-
-
-NO_VIDEO = "no video: ingest did without (ingest.video=none)"
 
 
 def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:

@@ -47,6 +47,21 @@ INERT = (
     "numpy._core.multiarray.scalar",
 )
 """Objects that the authors' trainer writes next to the weights: its options, paths, and the best value so far."""
+TEXT_KEYS = 197
+"""Number of tensors of roberta-base without pooler."""
+ROBERTA_BASE = {
+    "vocab_size": 50265,
+    "max_position_embeddings": 514,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-5,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+}
 
 
 class Inert:
@@ -136,23 +151,6 @@ def write_converted(part: Mapping[str, Tensor], source: Path, target: Path) -> d
         finally:
             temporary.unlink(missing_ok=True)
     return about
-
-
-TEXT_KEYS = 197
-"""Number of tensors of roberta-base without pooler."""
-ROBERTA_BASE = {
-    "vocab_size": 50265,
-    "max_position_embeddings": 514,
-    "type_vocab_size": 1,
-    "layer_norm_eps": 1e-5,
-    "pad_token_id": 1,
-    "bos_token_id": 0,
-    "eos_token_id": 2,
-    "hidden_size": 768,
-    "num_hidden_layers": 12,
-    "num_attention_heads": 12,
-    "intermediate_size": 3072,
-}
 
 
 def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:

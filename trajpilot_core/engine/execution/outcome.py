@@ -23,6 +23,11 @@ from schemas.rejects import RejectCode
 from trajpilot_core.engine.execution.reuse import scratch_folder
 from trajpilot_core.errors import InputError
 
+LOOK_S, LONGEST_S, AT_REST = 0.2, 3.0, 20
+"""Seconds between two samples: at least, at most, and in units of the duration of a sample."""
+BLOCK_BYTES = 512
+"""Unit of st_blocks."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -125,12 +130,6 @@ def check_ratio(manifest: Manifest, allowed: float) -> None:
             f"{allowed:.0%} are allowed: {codes}; fix the input, or raise --max-rejects (max_reject_ratio in Prefect's "
             "form)"
         )
-
-
-LOOK_S, LONGEST_S, AT_REST = 0.2, 3.0, 20
-"""Seconds between two samples: at least, at most, and in units of the duration of a sample."""
-BLOCK_BYTES = 512
-"""Unit of st_blocks."""
 
 
 @dataclass

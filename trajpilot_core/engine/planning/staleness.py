@@ -22,6 +22,10 @@ TAKE = "take_id"
 DIGEST = re.compile(r"'[0-9a-f]{64}'")
 LONGEST = 60
 """Characters of a value that are shown."""
+SHOWN = 3
+"""Names that a reason spells out before it counts the rest."""
+UNREAD = "unread"
+"""In place of the digest of a file that was touched since it was read; only reading it would show a change."""
 
 
 def flat(config: Mapping[str, JsonValue], front: str = "") -> dict[str, JsonValue]:
@@ -105,10 +109,6 @@ def _text(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-SHOWN = 3
-"""Names that a reason spells out before it counts the rest."""
-UNREAD = "unread"
-"""In place of the digest of a file that was touched since it was read; only reading it would show a change."""
 Units = Mapping[str, UnitSources]
 """Unit (a shard, or "" where the stage is not sharded) -> its files and facts."""
 

@@ -19,6 +19,9 @@ from schemas.planners import EndpointPlannerConfig
 from trajpilot_core.models.blocks import Attention, KeysValues, ends_of
 from trajpilot_core.models.planners.decoding import PlannerShape
 
+LONGEST_PERIOD = 10_000.0
+EVERY_TOKEN = slice(None)
+
 
 class EncodedStates(NamedTuple):
     """Endpoints and descriptions in one space of width W."""
@@ -91,10 +94,6 @@ def task_head(cfg: EndpointPlannerConfig, tasks: int, activation: nn.Module) -> 
         nn.Dropout(cfg.dropout),
         nn.Linear(cfg.width, tasks),
     )
-
-
-LONGEST_PERIOD = 10_000.0
-EVERY_TOKEN = slice(None)
 
 
 class NormedAttention(nn.Module):

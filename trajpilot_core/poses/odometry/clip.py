@@ -25,6 +25,20 @@ BACK_PX = 0.7
 """Largest distance of a point from its start after tracking to the next frame and back."""
 REFILL = 0.7
 """New points are detected below this share of the wanted number."""
+MIN_FRAMES = 3
+WINDOW, STRIDE = 24, 12
+"""Frames that are refined together before the whole clip is, and the step of this window."""
+COARSE_GAIN, FINE_GAIN = 1e-2, 1e-4
+"""Smallest relative gain in cost at which the refinement of a window, and of the clip, goes on."""
+MAX_RAY_RAD = 1.2
+"""Corners further from the optical axis are on the rim of the lens and not used."""
+DARK = 3
+"""Pixels below this gray value in all frames are outside the picture of the lens."""
+EDGE = np.ones((9, 9), np.uint8)
+"""Corners keep this distance from what the lens does not see."""
+EXPLAINED = 3.0
+"""An observation is explained if its error is below this many sigmas."""
+TURN_ROUNDS = 6
 
 
 class Tracks(NamedTuple):
@@ -92,22 +106,6 @@ def _corners(frame: Image, wanted: int, taken: Floats, mask: Image) -> Floats:
         cv2.circle(free, (x, y), apart, 0, -1)
     corners = cv2.goodFeaturesToTrack(frame, wanted, CORNER_QUALITY, apart, mask=free)
     return np.zeros((0, 2), np.float32) if corners is None else np.asarray(corners, np.float32).reshape(-1, 2)
-
-
-MIN_FRAMES = 3
-WINDOW, STRIDE = 24, 12
-"""Frames that are refined together before the whole clip is, and the step of this window."""
-COARSE_GAIN, FINE_GAIN = 1e-2, 1e-4
-"""Smallest relative gain in cost at which the refinement of a window, and of the clip, goes on."""
-MAX_RAY_RAD = 1.2
-"""Corners further from the optical axis are on the rim of the lens and not used."""
-DARK = 3
-"""Pixels below this gray value in all frames are outside the picture of the lens."""
-EDGE = np.ones((9, 9), np.uint8)
-"""Corners keep this distance from what the lens does not see."""
-EXPLAINED = 3.0
-"""An observation is explained if its error is below this many sigmas."""
-TURN_ROUNDS = 6
 
 
 class ClipPoses(NamedTuple):

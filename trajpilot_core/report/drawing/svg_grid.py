@@ -34,6 +34,13 @@ svg { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 .train { color: %(accent)s; } .dev { color: #7fb6c8; } .test { color: %(soft)s; } .lost { color: %(miss)s; }
 .bar { fill: currentColor; }
 """
+GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
+"""Pixels between charts, above a chart, of a legend's entry (height, smallest width), and of the banner."""
+SWATCH, CHARACTER = 36, 6.8
+"""Pixels before the name of a legend's entry, and of one character of it."""
+MOST_BYTES = 200_000
+"""Limit of a data URI: pictures are stored in Prefect's database."""
+SVG = "image/svg+xml"
 
 
 def style() -> Markup:
@@ -42,12 +49,6 @@ def style() -> Markup:
     light = sheet[: sheet.index("}")]
     colour = dict(re.findall(r"--([\w-]+): (#\w+);", light))
     return Markup(PLAIN % colour + picture_rules())  # our own text, no data
-
-
-GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
-"""Pixels between charts, above a chart, of a legend's entry (height, smallest width), and of the banner."""
-SWATCH, CHARACTER = 36, 6.8
-"""Pixels before the name of a legend's entry, and of one character of it."""
 
 
 class Panel(NamedTuple):
@@ -105,11 +106,6 @@ def _key(key: Key, right: int, y: int) -> Markup:
     x = GAP + right
     text = element("text", key.name, class_="key", x=x + SWATCH, y=y + 14)
     return _placed(key.swatch, x, y + 4, 30, 12) + text
-
-
-MOST_BYTES = 200_000
-"""Limit of a data URI: pictures are stored in Prefect's database."""
-SVG = "image/svg+xml"
 
 
 class NothingToDraw(TrajPilotError):

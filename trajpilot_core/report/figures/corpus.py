@@ -19,6 +19,14 @@ from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, integrate
 from trajpilot_core.report.health import SPLITS
 
+TAKES, SEGMENTS = 6, 5
+"""Takes that are drawn, and segments of each, from its first on."""
+LONGEST = 38
+SIZES_PX = (96, 80, 64, 48, 32)
+"""Sides of a frame, tried in turn until the picture is small enough."""
+CLIPS, PER_LINE, GAP, TITLE, TIME = 3, 8, 6, 30, 16
+LONGEST_TITLE = 110
+
 
 def corpus(committed: Committed) -> Drawn:
     """Draw the counts of an ingested corpus."""
@@ -56,11 +64,6 @@ def _counted(table: pa.Table, column: str) -> list[Bar]:
 CORPUS = Figure("corpus", "What the corpus contains", stages=("ingest",), draw=corpus)
 
 
-TAKES, SEGMENTS = 6, 5
-"""Takes that are drawn, and segments of each, from its first on."""
-LONGEST = 38
-
-
 def head_paths(committed: Committed) -> Drawn:
     """Draw the first segments of some takes, joined end to start."""
     columns = ("segment_id", "take_id", "scale", "motions")
@@ -96,12 +99,6 @@ def _panel(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) ->
 HEAD_PATHS = Figure(
     "head-paths", "Head paths of some takes, seen from above", stages=("trajectories",), draw=head_paths
 )
-
-
-SIZES_PX = (96, 80, 64, 48, 32)
-"""Sides of a frame, tried in turn until the picture is small enough."""
-CLIPS, PER_LINE, GAP, TITLE, TIME = 3, 8, 6, 30, 16
-LONGEST_TITLE = 110
 
 
 class Clip(NamedTuple):

@@ -30,6 +30,13 @@ from trajpilot_core.report.tables.names import pose_metric_names
 
 STYLES = {"test": "scorer", "train": "no_traj", "chance": "previous"}
 """Rows whose colours and dashes the lines use: any that differ clearly would do."""
+SHOT_KINDS: tuple[tuple[OutcomeMetric, str], ...] = (("made", "train"), ("missed", "dev"))
+"""Kind of shots -> style of its part of a bar."""
+POSE_KINDS: tuple[PoseMetric, ...] = ("mid", "full")
+SOURCE_STYLES = ("oracle", "scorer", "endpoint_traj", "top1", "pool_mean", "knn_labels", "no_traj")
+"""Rows whose colours and marks the rows of pose sources use, in the order of their table."""
+APART = 1.7
+"""Distance of the two metrics, which leaves room for a whisker of every row."""
 
 
 def diagnostics(committed: Committed) -> Drawn:
@@ -104,15 +111,6 @@ def _caption(pairs: Sequence[PairDistance], shares: Sequence[ProgressShare]) -> 
 
 
 FIGURE = Figure("diagnostics", "Distances between features", stages=("diagnostics",), draw=diagnostics)
-
-
-SHOT_KINDS: tuple[tuple[OutcomeMetric, str], ...] = (("made", "train"), ("missed", "dev"))
-"""Kind of shots -> style of its part of a bar."""
-POSE_KINDS: tuple[PoseMetric, ...] = ("mid", "full")
-SOURCE_STYLES = ("oracle", "scorer", "endpoint_traj", "top1", "pool_mean", "knn_labels", "no_traj")
-"""Rows whose colours and marks the rows of pose sources use, in the order of their table."""
-APART = 1.7
-"""Distance of the two metrics, which leaves room for a whisker of every row."""
 
 
 def shots(committed: Committed) -> Drawn:

@@ -24,6 +24,9 @@ VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind
 """(title, axis to the right, axis up, sign of the axis to the right); axes: 0 forward, 1 left, 2 up."""
 VIEW_PX = 170
 STYLES = {"true": "solid", "nearest": "dotted", "chosen": "dashed"}
+JPEG_QUALITY = 82
+TIMEOUT_S = 30.0
+"""A decoder without output for longer is stopped; the report is built without its frames."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +115,6 @@ def path_data(groups: Sequence[Sequence[Path]]) -> Markup:
         [{"kind": path.kind, "points": path.points_m.round(3).tolist()} for path in group] for group in groups
     ]
     return Markup(script_json(data))
-
-
-JPEG_QUALITY = 82
-TIMEOUT_S = 30.0
-"""A decoder without output for longer is stopped; the report is built without its frames."""
 
 
 @dataclass(frozen=True)

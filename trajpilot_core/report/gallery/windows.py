@@ -23,6 +23,8 @@ from trajpilot_core.report.tables.names import row_name
 NOT_RANKED = 5
 MAX_LABEL = 160
 """Longer labels are cut in the gallery, characters."""
+DRAW_COLUMNS = ("window_id", "variant", "mid_right")
+CANDIDATE_COLUMNS = ("window_id", "take_id", "variant", "candidate")
 
 
 @dataclass(frozen=True)
@@ -230,10 +232,6 @@ def _paths(
         paths.append(Path(kind, name, integrate(motions)))
         scales.add(found[0]["scale"])
     return tuple(paths), "m" if scales == {"metric"} else "(arbitrary scale)"
-
-
-DRAW_COLUMNS = ("window_id", "variant", "mid_right")
-CANDIDATE_COLUMNS = ("window_id", "take_id", "variant", "candidate")
 
 
 def draw_gallery(inputs: Inputs, cfg: ReportConfig) -> GalleryWindows:

@@ -27,6 +27,13 @@ GOAL_GIVEN = (predictors.ORACLE.id, goal_dropout.ORACLE.id, predictors.NO_TRAJ.i
 """Columns of goal_dropout_fullgoal: without and with goal dropout, the predictor with trajectories before the other."""
 GOAL_MASKED = (rows.ORACLE_NO_DROPOUT.id, rows.ORACLE.id, rows.NO_TRAJ_NO_DROPOUT.id, rows.NO_TRAJ.id)
 """Columns of goal_dropout_anticipation_full, in the same order."""
+OVERALL = ("SR", "Mid mAcc", "mIoU")
+"""Columns of the means over the horizons."""
+FULL = (*OVERALL, "ED")
+"""Columns of each horizon."""
+PANEL = ("M@1", "M@5", "MSeq")
+"""Metrics of the figure for classes of atomic descriptions, as means over all windows."""
+SETTINGS = ("Benchmark", "|V|", "λ bridge", "transition weight w", "smoothing / temperature", "masks", "candidates K")
 
 
 def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
@@ -93,15 +100,6 @@ def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = fro
         if lines
         else None
     )
-
-
-OVERALL = ("SR", "Mid mAcc", "mIoU")
-"""Columns of the means over the horizons."""
-FULL = (*OVERALL, "ED")
-"""Columns of each horizon."""
-PANEL = ("M@1", "M@5", "MSeq")
-"""Metrics of the figure for classes of atomic descriptions, as means over all windows."""
-SETTINGS = ("Benchmark", "|V|", "λ bridge", "transition weight w", "smoothing / temperature", "masks", "candidates K")
 
 
 def closed_tables(results: Results, cfg: ReportConfig, n_labels: int) -> list[GroupedTable[ResultCell]]:

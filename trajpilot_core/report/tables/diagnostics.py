@@ -26,6 +26,18 @@ PAIRS: Mapping[str, str] = {
 QUANTITIES: Mapping[str, str] = {"mean_l1": "l1, raw", "standardised_l1": "l1, standardised", "mean_cosine": "cosine"}
 SPLITS: Mapping[str, str] = {"test": "test takes", "train": "training takes"}
 SPACES: Mapping[str, str] = {"raw": "raw", "standardised": "standardised"}
+STUB_NOTE = " STUB: these answers are made up for a test; no model was run."
+ENDPOINTS = {
+    "segments": "unique endpoints",
+    "R@1": "R@1",
+    "R@5": "R@5",
+    "exact_projection": "text is a label of the bank",
+    "fallback_projection": "nearest label by the text encoder",
+    "failed": "not parsed",
+}
+"""Row of the table `endpoint_cache` -> its printed name."""
+SEGMENTS = ": segments"
+"""Suffix of the names of counts of single segments."""
 
 
 def diagnostics_tables(
@@ -92,20 +104,6 @@ def published_progress() -> str:
     rows = table_rows("monotonicity")
     text = ", ".join(f"H={row['horizon']} {row['value']}" for row in rows)
     return f" Published, of 2,000 training windows each: {text} (arXiv 2605.20388, appendix)."
-
-
-STUB_NOTE = " STUB: these answers are made up for a test; no model was run."
-ENDPOINTS = {
-    "segments": "unique endpoints",
-    "R@1": "R@1",
-    "R@5": "R@5",
-    "exact_projection": "text is a label of the bank",
-    "fallback_projection": "nearest label by the text encoder",
-    "failed": "not parsed",
-}
-"""Row of the table `endpoint_cache` -> its printed name."""
-SEGMENTS = ": segments"
-"""Suffix of the names of counts of single segments."""
 
 
 def answer_tables(counts: Sequence[VlmCount], endpoints: Sequence[EndpointScore]) -> list[Table]:

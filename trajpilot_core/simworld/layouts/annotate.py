@@ -26,6 +26,9 @@ SECOND_SKIPS = 0.4
 
 Captions = Callable[[World, np.random.Generator, TakeTruth, int], tuple[str, str]]
 """What an annotator says of step number i of a take: the sentence, and its subject (C: the wearer)."""
+SHARED_NAME = "Get the tools ready"
+KEEP_E = ("ties",)
+"""Words that lose their s and nothing else, against the rule for words in -ies."""
 
 
 def annotations_of(world: World, take: TakeTruth, captions: Captions | None = None) -> list[Json]:
@@ -120,11 +123,6 @@ def paraphrase_csv(world: World) -> str:
     """Return the table text,label_id that groups paraphrases: every normalised text of every label."""
     rows = sorted((text, label.label_id) for label in world.labels for text in label.texts)
     return "text,label_id\n" + "".join(f"{text},{label_id}\n" for text, label_id in rows)
-
-
-SHARED_NAME = "Get the tools ready"
-KEEP_E = ("ties",)
-"""Words that lose their s and nothing else, against the rule for words in -ies."""
 
 
 def base_form(verb: str) -> str:

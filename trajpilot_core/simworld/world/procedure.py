@@ -13,6 +13,13 @@ from trajpilot_core.simworld.world.truth import BASES, CHANNELS, COLOURS, LOOKS,
 
 LEAD_S = 0.4
 """Video before the first and after the last step, seconds."""
+PLACES = ("left edge", "near corner", "middle", "far side", "right edge", "back row", "upper rack", "lower rack")
+PATTERNS = (
+    "{0} the {thing} at the {place}",
+    "{1} the {thing} at the {place}",
+    "{0} a {thing} near the {place}",
+    "{1} one {thing} by the {place}",
+)
 
 
 def unit(vectors: Array) -> Array:
@@ -148,13 +155,6 @@ _THING_NAMES = (
     "rake stamp rope"
 )
 THINGS = tuple(_THING_NAMES.split())
-PLACES = ("left edge", "near corner", "middle", "far side", "right edge", "back row", "upper rack", "lower rack")
-PATTERNS = (
-    "{0} the {thing} at the {place}",
-    "{1} the {thing} at the {place}",
-    "{0} a {thing} near the {place}",
-    "{1} one {thing} by the {place}",
-)
 
 
 def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:

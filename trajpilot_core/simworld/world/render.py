@@ -29,6 +29,12 @@ BOX_M, LIFT_M = 0.13, 0.16
 PLACES_M = tuple((x, y) for x in (1.4, 0.85) for y in (-0.75, -0.25, 0.25, 0.75))
 """Centres of the places on the table."""
 NEAR_M = 0.05
+CORNERS = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (0, 1) for ahead in (0, 1)])
+"""(8, 3) corners of a unit box that stands on the origin."""
+TOP, NEAR, RIGHT, LEFT = [4, 5, 7, 6], [0, 2, 6, 4], [0, 1, 5, 4], [2, 3, 7, 6]
+"""Corner numbers of the faces that can be seen from above and from the wearer's side."""
+KEYFRAME_EVERY = 60
+TICKS_PER_FRAME = 512
 
 
 def rectangle(origin: Array, right: Array, down: Array) -> Array:
@@ -95,12 +101,6 @@ def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> N
     cv2.copyTo(warped, mask, image[low[1] : high[1], low[0] : high[0]])
 
 
-CORNERS = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (0, 1) for ahead in (0, 1)])
-"""(8, 3) corners of a unit box that stands on the origin."""
-TOP, NEAR, RIGHT, LEFT = [4, 5, 7, 6], [0, 2, 6, 4], [0, 1, 5, 4], [2, 3, 7, 6]
-"""Corner numbers of the faces that can be seen from above and from the wearer's side."""
-
-
 def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array:
     """Return where the objects stand, shape (places, 3): the acted one is lifted and shaken during its step."""
     centres = np.array([(x, y, TABLE_M[2]) for x, y in PLACES_M[:places]])
@@ -160,10 +160,6 @@ def draw_objects(
             side = RIGHT if position[1] < centres[place, 1] else LEFT
             for face, shade in ((side, 0.6), (NEAR, 0.8), (TOP, 1.0)):
                 cv2.fillConvexPoly(image, pixels[place, face], (appearance.objects[place] * shade).tolist())
-
-
-KEYFRAME_EVERY = 60
-TICKS_PER_FRAME = 512
 
 
 def write_video(

@@ -22,6 +22,9 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.material import PromptMaterial
 from trajpilot_core.vlm.payload import AnswerFolder
 
+NAME = "STUB"
+VARIABLE = "TRAJPILOT_VLM_API_KEY"
+
 
 class Client(Protocol):
     """Answers requests, each once and in any order; each answer is stored before the next request is sent."""
@@ -69,9 +72,6 @@ class BatchFileClient:
         return iter(())
 
 
-NAME = "STUB"
-
-
 class StubClient:
     """Continues each label with the most frequent next label in training; it sees no frames."""
 
@@ -103,7 +103,6 @@ def _most_frequent(counted: Counter[str]) -> str:
     return min(counted, key=lambda label: (-counted[label], label))
 
 
-VARIABLE = "TRAJPILOT_VLM_API_KEY"
 _held: list[SecretStr] = []
 
 
