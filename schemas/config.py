@@ -7,9 +7,9 @@ Sources: "paper" is arXiv 2605.20388; "D nn" is a decision of docs/decisions/pap
 What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`, which is never part of a key.
 """
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
@@ -226,6 +226,16 @@ class PipelineConfig(Record):
     vlm: VlmConfig = VlmConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     report: ReportConfig = ReportConfig()
+
+    @model_validator(mode="after")
+    def _has_equal_frames(self) -> Self:
+        encoder = self.probe.encoder
+        if encoder is not None and encoder.n_frames != self.features.n_frames:
+            raise ValueError(
+                f"n_frames of probe.encoder is {encoder.n_frames}, but features.n_frames is {self.features.n_frames}; both "
+                "encoders see the frames of the same times: give both the same number"
+            )
+        return self
 
     def content(self) -> dict[str, JsonValue]:
         """Return the record as JSON values; groups added later are omitted at their defaults, to keep older digests."""

@@ -63,7 +63,8 @@ class ProbeConfig(Record):
     clips_at_once: int = Field(2, ge=1)
     """With `full`, clips whose tokens a probe reads at once: affects memory, not results."""
     encoder: FeatureConfig | None = None
-    """How clips are encoded if tokens are `full`; set by the pipeline."""
+    """With `full`, the encoder of the clips, which may be another one than that of the features, which the predictor
+    reads; it sees as many frames. None: the same."""
 
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:

@@ -33,7 +33,7 @@ from trajpilot_core.store.reading import current_manifests
 ZIP = b"PK\x03\x04"
 """First bytes of a torch file; a safetensors file starts with the length of its header."""
 HEADER_BYTES = 100 << 20
-READERS = ("trajectories", "video_motions", "features", "text_bank")
+READERS = ("trajectories", "video_motions", "features", "probe", "text_bank")
 """Stages that load weights from outside the store."""
 SENTENCE = "C opens the door"
 MOST_ON_CPU = 400_000_000
@@ -60,6 +60,9 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
         found.append(check_released(config))
     elif "features" in stages and video_encoder_spec(config.features).has_weights:
         found.append(check_video_weights(config.features))
+    probe = config.probe.encoder if config.probe.tokens == "full" and "probe" in stages else None
+    if probe is not None and video_encoder_spec(probe).has_weights:
+        found.append(check_video_weights(probe, "probe.encoder"))
     if "text_bank" in stages and text_encoder_spec(config.text_bank).needs_model:
         found.append(check_text_weights(config.text_bank))
     return found
@@ -110,12 +113,12 @@ def check_pose_weights(cfg: Pi3Config) -> list[HealthFinding]:
     return [*found, _whole(what, expected, path, cfg.weights_sha256, "trajectories.pi3.weights_sha256")]
 
 
-def check_video_weights(cfg: FeatureConfig) -> HealthFinding:
+def check_video_weights(cfg: FeatureConfig, setting: str = "features") -> HealthFinding:
     """Check that the video encoder's checkpoint exists, is complete, is of this model, and is the pinned one."""
     spec = video_encoder_spec(cfg)
-    what, expected = "weights of features", f"{spec.title} for {cfg.model}"
+    what, expected = f"weights of {setting}", f"{spec.title} for {cfg.model}"
     if cfg.checkpoint is None:
-        todo = "set features.checkpoint to the weights (docs/models.md)"
+        todo = f"set {setting}.checkpoint to the weights (docs/models.md)"
         return HealthFinding(what, expected, "not set", "bad", todo)
     path = Path(cfg.checkpoint)
     if not path.is_file():
@@ -123,7 +126,7 @@ def check_video_weights(cfg: FeatureConfig) -> HealthFinding:
     fault = None if format_fault(path) else spec.file_fault(cfg, path)
     if fault is not None:
         return HealthFinding(what, expected, f"{_named(path)}: {fault[0]}", "bad", fault[1])
-    return _whole(what, expected, path, cfg.checkpoint_sha256, "features.checkpoint_sha256")
+    return _whole(what, expected, path, cfg.checkpoint_sha256, f"{setting}.checkpoint_sha256")
 
 
 def _named(path: Path) -> str:

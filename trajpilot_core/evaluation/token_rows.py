@@ -6,7 +6,7 @@ Shapes: n clips that are answered, N clips, E text width.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -22,7 +22,6 @@ from trajpilot_core.models.events import TokenProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.events import EventChain, EventPredictor, latents_of
 from trajpilot_core.training.event_scorer import Scored, action_target, scored
-from trajpilot_core.training.fit_probe import answers
 from trajpilot_core.training.scorer_fit import ScorerDecision
 
 TokenSight = Literal["pixels", "pixels_motion", "action_motion"]
@@ -61,8 +60,11 @@ class TokenModels(NamedTuple):
     maker: TokenMaker
     """Models of the chain `final`."""
     probes: Mapping[TokenRow, TokenProbe]
-    classes: dict[ActionPart, Codes]
-    """Part -> (C,) the class of each column."""
+    read: "ReadProbes"
+
+
+ReadProbes: TypeAlias = Callable[[Sequence[TokenProbe], Tensor, Sequence[Tensor]], list[dict[ActionPart, Codes]]]
+"""(probes, (n,) long numbers of clips, for each probe the tokens (n, E)) -> for each part -> (n, K) ranked classes."""
 
 
 def nothing(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
@@ -141,10 +143,23 @@ TOKEN_NAMES: Mapping[str, str] = {one.id: one.name for one in METHODS}
 """Row -> its printed name, in the order of the table."""
 
 
-def answer(models: TokenModels, events: ActionEvents, rows: Tensor, row: TokenMethod) -> dict[ActionPart, Codes]:
-    """Return part -> (n, K) ranked classes of a row for the clips `rows` (n,), long."""
-    token_nE = row.token(models.maker, events, rows).half()
-    return answers(models.probes[row.id], events.tokens[rows], models.classes, token_nE)
+class TokenAnswer(NamedTuple):
+    """Answers of one row."""
+
+    token: Tensor
+    """(n, E) float16."""
+    rankings: dict[ActionPart, Codes]
+    """Part -> (n, K) ranked classes."""
+
+
+def answer(
+    models: TokenModels, events: ActionEvents, rows: Tensor, methods: Sequence[TokenMethod] = METHODS
+) -> Mapping[str, TokenAnswer]:
+    """Return the answers of each row for the clips `rows` (n,), long."""
+    tokens = [method.token(models.maker, events, rows).half() for method in methods]
+    rankings = models.read([models.probes[method.id] for method in methods], rows, tokens)
+    answered = map(TokenAnswer, tokens, rankings)
+    return {method.id: one for method, one in zip(methods, answered, strict=True)}
 
 
 def hidden(events: ActionEvents, rows: Tensor, sees: TokenSight) -> ActionEvents:
@@ -176,12 +191,12 @@ def check_sight(methods: Sequence[TokenMethod], models: TokenModels, events: Act
     """
     probed = rows[:PROBES]
 
-    def answers(group: Sequence[TokenMethod], is_blind: bool) -> dict[str, tuple[Tensor, dict[ActionPart, Codes]]]:
-        seen = hidden(events, probed, group[0].sees) if is_blind else events
-        return {row.id: (row.token(models.maker, seen, probed), answer(models, seen, probed, row)) for row in group}
+    def answers(group: Sequence[TokenMethod], is_blind: bool) -> Mapping[str, TokenAnswer]:
+        return answer(models, hidden(events, probed, group[0].sees) if is_blind else events, probed, group)
 
-    def are_equal(one: tuple[Tensor, dict[ActionPart, Codes]], other: tuple[Tensor, dict[ActionPart, Codes]]) -> bool:
-        return torch.equal(one[0], other[0]) and all(np.array_equal(one[1][part], other[1][part]) for part in one[1])
+    def are_equal(one: TokenAnswer, other: TokenAnswer) -> bool:
+        is_same = torch.equal(one.token, other.token)
+        return is_same and all(np.array_equal(one.rankings[part], other.rankings[part]) for part in one.rankings)
 
     file = "trajpilot_core/evaluation/token_rows.py"
     refuse_leaks(methods, answers, are_equal, f"{len(probed)} clips checked", file)

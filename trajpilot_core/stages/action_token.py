@@ -14,7 +14,7 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, chains_in, folds_of, model_key, part_of, seeds_of
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Work
-from trajpilot_core.errors import InputError, NotBuiltError
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.pretrained import event_facts
 from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
@@ -51,23 +51,17 @@ VERSION = 3  # raise when the numbers that this stage writes change
 def completed(config: PipelineConfig) -> ActionTokenConfig:
     """Return the settings of the stage with those of predictor, scorer and probe that it uses."""
     scorer = config.scorer.replace(ablations=())
-    return config.action_token.replace(predictor=config.predictor, scorer=scorer, probe=config.probe)
+    return config.action_token.replace(predictor=config.predictor, scorer=scorer, probe=probe.completed(config))
 
 
 def trainings(inputs: Inputs, cfg: ActionTokenConfig) -> Trainings:
     """Return the predictors of every chain and seed, on which the rest of the stage depends.
 
     Raises:
-        NotBuiltError: the probe reads every patch.
         InputError: no probe is enabled, or no seed has both an E_tau and a probe.
     """
     if cfg.tuned.tokens is None:
-        raise InputError("action_token.is_asked without a probe: set probe.tokens=temporal")
-    if cfg.tuned.tokens == "full":
-        raise NotBuiltError(
-            "action_token fine-tunes probes on the tokens that the stage features keeps; for every patch of a clip "
-            "(probe.tokens=full) it is not built: set action_token.is_asked=false or probe.tokens=temporal"
-        )
+        raise InputError("action_token.is_asked without a probe: set probe.tokens=temporal, or full")
     return {
         model_key(chain, seed, variant): (chain, seed, variant)
         for chain in chains_in(folds_of(inputs))
@@ -112,12 +106,14 @@ def fits(work: Work[ActionTokenConfig], wanted: Trainings) -> Fits:
 def conclude(work: Work[ActionTokenConfig]) -> None:
     """Fit the scorers, fine-tune a probe per row and seed, answer the tested clips and score the answers."""
     from trajpilot_core.stages.event_run import seed_models
+    from trajpilot_core.stages.full_probe import PatchProbes
     from trajpilot_core.stages.token_parts import loaded, tune_seed
     from trajpilot_core.training.loop import one_thread
 
     cfg, this, seeds = work.config, loaded(work), seeds_to_run(work.inputs)
     curve = [row for one in work.trained.values() for row in rows_of(CurvePoint, one.table("token_curves"))]
-    tuned_epochs = len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays) * cfg.epochs
+    patches = PatchProbes(work.inputs, work.runtime, this.data, cfg) if cfg.tuned.tokens == "full" else None
+    tuned_epochs = cfg.epochs * (1 if patches else len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays))
     steps = [cfg.ranking.train.epochs, tuned_epochs] * len(seeds)
     total, found, of_scorers = sum(steps), [], list[CurvePoint]()
     for at, seed in enumerate(seeds):
@@ -126,7 +122,7 @@ def conclude(work: Work[ActionTokenConfig]) -> None:
             models = seed_models(this, seed, portion(work.runtime.progress, before, total))
         own = portion(work.runtime.progress, before + cfg.ranking.train.epochs, total)
         with one_thread(work.runtime.device):
-            found.append(tune_seed(this, seed, models, replace(work.runtime, progress=own)))
+            found.append(tune_seed(this, seed, models, patches, replace(work.runtime, progress=own)))
         of_scorers += models.curve
     with one_thread(work.runtime.device):
         write_results(work, found, (curve, of_scorers), this.events, this.data)

@@ -1,18 +1,43 @@
-"""The stage `probe` on every patch: clips are encoded in each epoch. Source: docs/decisions/epic-probe.md."""
+"""Probes on every patch: clips are encoded in each epoch. Source: docs/decisions/epic-probe.md, epic-token.md."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.events import ProbeConfig
+from schemas.events import ActionTokenConfig, ProbeConfig, TokenRow
+from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_clips import ClipData, load_clips
 from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.encoders.video.embed import torch_threads
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa
-from trajpilot_core.engine.progress import portion
-from trajpilot_core.engine.stage import Work
+from trajpilot_core.engine.progress import Progress, portion
+from trajpilot_core.engine.stage import Inputs, Runtime, Work
+from trajpilot_core.metrics.epic_kitchens import ActionPart
+from trajpilot_core.models.attentive_probe import AttentiveProbe
+from trajpilot_core.models.events import TokenProbe
 from trajpilot_core.stages.probe import VARIANT, commit, refuse_late, trainings
-from trajpilot_core.training.clip_stream import ClipStream, StreamPlace, clip_stream, open_encoder
-from trajpilot_core.training.fit_full_probe import answers_of, fit_full_probe
-from trajpilot_core.training.fit_probe import load_probe, probe_task
+from trajpilot_core.training.clip_stream import ClipStream, StreamPlace, open_encoder
+from trajpilot_core.training.fit_full_probe import GridProbe, answers_of, fit_side_by_side
+from trajpilot_core.training.fit_probe import (
+    ChosenProbe,
+    ProbeTask,
+    TokenTask,
+    grid,
+    load_probe,
+    load_token_probe,
+    name_of,
+    new_token_probe,
+    probe_task,
+)
+
+log = logging.getLogger("trajpilot")
 
 
 def run_full(work: Work[ProbeConfig]) -> None:
@@ -22,32 +47,88 @@ def run_full(work: Work[ProbeConfig]) -> None:
     data = load_clips(work.inputs, cfg.encoder.token_shape[0])
     refuse_late(data, cfg)
     task, pending = probe_task(data), [source.shard for source in work.pending]
+    fitted, model = np.concatenate([data.rows("train"), data.rows("dev")]), f"{FINAL.name}/{VARIANT}"
+    members = [GridProbe(model, trial, lambda: AttentiveProbe(task.shape(cfg))) for trial in grid(cfg)]
+    classes = {part: found.numpy() for part, found in task.classes.items()}
+    log.info(
+        "probe: all patches of %d clips are encoded again in each of %d epochs (docs/scale.md has the hours on a GPU)",
+        len(fitted),
+        cfg.epochs,
+    )
     with torch_threads(cfg.encoder):
-        encoder = open_encoder(cfg.encoder, runtime.device, runtime.scratch)
-        stream = stream_of(work, data, encoder)
+        stream = stream_of(work.inputs, runtime, data, open_encoder(cfg.encoder, runtime.device, runtime.scratch))
         for at, name in enumerate(pending):
             seed = trainings(cfg)[name]
             progress = portion(runtime.progress, at * cfg.epochs, len(pending) * cfg.epochs)
-            folder, model = runtime.training_scratch[name], f"{FINAL.name}/{VARIANT}"
-            chosen = fit_full_probe(
-                model, seed, task, cfg, stream, folder, runtime.device, progress, runtime.checkpoint_s
-            )
+            folder = runtime.training_scratch[name]
+            clips = stream.of(fitted.tolist())
+            chosen = fit_side_by_side(
+                members, seed, task, cfg, clips, folder, runtime.device, progress, runtime.checkpoint_s
+            )[model]
             probe = load_probe(chosen, task, cfg, runtime.device)
-            classes = {part: found.numpy() for part, found in task.classes.items()}
-            tested = stream_of(work, data, encoder, "test")
-            (rankings,) = answers_of([probe], tested, range(len(tested.videos)), classes, cfg)
+            (rankings,) = answers_of([probe], stream, data.rows("test").tolist(), classes, cfg)
             commit(name, seed, chosen, rankings, work, task, data)
 
 
-def stream_of(work: Work[ProbeConfig], data: ClipData, encoder: FrozenVjepa, *splits: str) -> ClipStream:
-    """Return the clips of training and dev in the order of the task, or those of other splits."""
-    rows = [row for split in splits or ("train", "dev") for row in data.rows(split).tolist()]
-    runtime = work.runtime
-    place = StreamPlace(runtime.data_root, runtime.workers, runtime.scratch)
-    action_s = dict(zip(data.segment_ids, data.action_s.tolist(), strict=True))
-    ids = [data.segment_ids[row] for row in rows]
-    video = {take.take_id: take.video for take in rows_of(Take, work.inputs.table("takes"))}
-    table = work.inputs.table("features", ["segment_id", "frame_times_s"])
-    times = dict(zip(table["segment_id"].to_pylist(), table["frame_times_s"].to_pylist(), strict=True))
-    facts = {one: (video[data.take_ids[row]], times[one], action_s[one]) for one, row in zip(ids, rows, strict=True)}
-    return clip_stream(facts, ids, encoder, place)
+def stream_of(inputs: Inputs, runtime: Runtime, data: ClipData, encoder: FrozenVjepa) -> ClipStream:
+    """Return all clips with the frame times of their features, to be encoded by an encoder."""
+    video = {take.take_id: take.video for take in rows_of(Take, inputs.table("takes"))}
+    table = inputs.table("features", ["frame_times_s"])  # `data` has its order
+    return ClipStream(
+        tuple(str(video[take]) for take in data.take_ids),
+        np.array(table["frame_times_s"].to_pylist(), dtype=np.float64),
+        data.action_s,
+        encoder,
+        StreamPlace(runtime.data_root, runtime.workers, runtime.scratch),
+    )
+
+
+class PatchProbes:
+    """Probes with TrajPilot's token next to every patch: how a seed's rows are fine-tuned, and what they answer."""
+
+    def __init__(self, inputs: Inputs, runtime: Runtime, data: ClipData, cfg: ActionTokenConfig) -> None:
+        encoder = cfg.tuned.encoder
+        assert encoder is not None
+        self.cfg, self.runtime = cfg, runtime
+        self.stream = stream_of(inputs, runtime, data, open_encoder(encoder, runtime.device, runtime.scratch))
+        self.width = encoder.token_shape[0]
+
+    def tuned(
+        self,
+        seed: int,
+        clips: ProbeTask,
+        rows: Tensor,
+        tokens: Mapping[TokenRow, Tensor],
+        begun: dict[str, Tensor],
+        progress: Progress,
+    ) -> dict[TokenRow, tuple[TokenProbe, ChosenProbe]]:
+        """Fine-tune the trials of all rows side by side, so that a clip is encoded once for all of them.
+
+        Args:
+            seed: of the fine-tuning.
+            clips: clips and columns.
+            rows: (M,) long, their numbers in the stream.
+            tokens: row -> (M, E) float16, the token of each clip.
+            begun: weights of the visual probe.
+            progress: called after every epoch.
+        """
+        cfg, runtime = self.cfg, self.runtime
+        task = replace(clips, tokens=torch.empty(len(rows), 0, self.width, dtype=torch.float16))
+        tasks = {row: TokenTask(**vars(task), token=token, begun=begun) for row, token in tokens.items()}
+        members = [
+            GridProbe(name_of(row), trial, partial(new_token_probe, row, tasks[row], cfg), (tokens[row],))
+            for row in tokens
+            for trial in grid(cfg.tuned)
+        ]
+        stream, folder = self.stream.of(rows.tolist()), runtime.scratch / f"patches-s{seed}"
+        how = (folder, runtime.device, progress, runtime.checkpoint_s)
+        chosen = fit_side_by_side(members, seed, task, cfg.tuned, stream, *how, keeps_last=True)
+        best = {row: chosen[name_of(row)] for row in tokens}
+        return {row: (load_token_probe(row, one, tasks[row], cfg, runtime.device), one) for row, one in best.items()}
+
+    def read(
+        self, probes: Sequence[TokenProbe], rows: Tensor, tokens: Sequence[Tensor], classes: dict[ActionPart, Codes]
+    ) -> list[dict[ActionPart, Codes]]:
+        """Return for each probe part -> (n, K) ranked classes of the clips `rows` (n,), with its token (n, E) each."""
+        stream = self.stream.of(rows.tolist())
+        return answers_of(probes, stream, range(len(rows)), classes, self.cfg.tuned, [(token,) for token in tokens])

@@ -48,8 +48,9 @@ def trainings(cfg: ProbeConfig) -> dict[str, int]:
 
 
 def completed(config: PipelineConfig) -> ProbeConfig:
-    """Return the settings of the stage, with those of the encoder where it encodes clips itself."""
-    return config.probe.replace(encoder=config.features) if config.probe.tokens == "full" else config.probe
+    """Return the settings of the stage, with an encoder where it encodes clips itself, and without one elsewhere."""
+    encoder = (config.probe.encoder or config.features) if config.probe.tokens == "full" else None
+    return config.probe.replace(encoder=encoder)
 
 
 def sources(inputs: Inputs, cfg: ProbeConfig, data_root: str) -> list[Source]:

@@ -4,6 +4,7 @@ Shapes: N clips, E text width.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from schemas.events import ActionTokenConfig, TokenRow
 from schemas.results import CurvePoint, Judgement
+from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_clips import ClipData
 from trajpilot_core.data.action_events import ActionEvents, columns_of, load_events
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, Chain, model_key, noted_fitted
@@ -22,15 +24,25 @@ from trajpilot_core.errors import TrainingError
 from trajpilot_core.evaluation.action_scores import AnsweredRow
 from trajpilot_core.evaluation.token_rows import METHODS, TokenMaker, TokenModels, answer, by_scorer, check_sight
 from trajpilot_core.evaluation.token_scores import check_motion, check_unseen
-from trajpilot_core.metrics.epic_kitchens import PARTS
-from trajpilot_core.models.events import ActionPredictor
+from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
+from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
 from trajpilot_core.stages.event_run import EventRun, SeedModels, event_jobs, final_of
+from trajpilot_core.stages.full_probe import PatchProbes
 from trajpilot_core.stages.trained import Trainings
 from trajpilot_core.training.event_scorer import Target, action_target
 from trajpilot_core.training.fit_event import ActionTask, new_action_predictor
-from trajpilot_core.training.fit_probe import ProbeTask, TokenTask, name_of, train_token_probe, tuned_probe
+from trajpilot_core.training.fit_probe import (
+    ChosenProbe,
+    ProbeTask,
+    TokenTask,
+    answers,
+    choose_probe,
+    load_token_probe,
+    name_of,
+    train_token_probe,
+)
 from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors, run_jobs
 
 
@@ -141,8 +153,8 @@ def of_one_split(events: ActionEvents, rows: Tensor) -> list[Tensor]:
     return [rows[events.split[rows] == split] for split in (TRAIN, DEV)]
 
 
-def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, dict[str, Tensor]]:
-    """Return the clips that every row is fine-tuned and measured on, and the initial weights."""
+def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, Tensor, dict[str, Tensor]]:
+    """Return the clips that every row is fine-tuned and measured on, their numbers, and the initial weights."""
     models = this.work.inputs.models(probe.ENTRY)
     noted = json.loads(models.about["classes"])
     classes = {part: np.array(noted[part], dtype=np.int64) for part in PARTS}
@@ -155,34 +167,43 @@ def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, dict[str, Tensor]]
         {part: torch.from_numpy(found) for part, found in classes.items()},
     )
     begun = models.read(model_key(FINAL, seed, probe.VARIANT))
-    return task, {name: torch.tensor(value) for name, value in begun.items()}
+    return task, rows, {name: torch.tensor(value) for name, value in begun.items()}
 
 
-def tune_seed(this: TokenRun, seed: int, made: SeedModels, runtime: Runtime) -> TunedSeed:
+def tune_seed(this: TokenRun, seed: int, made: SeedModels, patches: PatchProbes | None, runtime: Runtime) -> TunedSeed:
     """Fine-tune the probes of a seed and answer the tested clips with them.
+
+    Args:
+        this: the clips.
+        seed: of the models.
+        made: predictors and scorer of the seed.
+        patches: what reads every patch of a clip; None: probes read the tokens that the features keep.
+        runtime: of the stage, with the progress of this part.
 
     Raises:
         LeakError: a row sees more than it declares.
     """
-    clips, begun = probe_task(this, seed)
-    tasks = {one.id: TokenTask(**vars(clips), token=tokens_of(this, made, one.id), begun=begun) for one in METHODS}
-    jobs: dict[TokenRow, TrainingJob] = {}
-    for row, task in tasks.items():
-        shared, own = task.tensors()
-        if not jobs:  # the same for every row
-            put_tensors(this.folder(seed) / "probes", SHARED, shared)
-        put_tensors(this.folder(seed) / "probes" / row, OWN, own)
-        jobs[row] = row_job(this, seed, row)
-    run_jobs(list(jobs.values()), train_token_probe, runtime)
-    chosen = {row: tuned_probe(job, tasks[row], this.work.config) for row, job in jobs.items()}
-    maker = maker_of(this, made, final_of(this.chains))
+    clips, numbers, begun = probe_task(this, seed)
+    tokens = {one.id: tokens_of(this, made, one.id) for one in METHODS}
     classes = {part: found.numpy() for part, found in clips.classes.items()}
-    models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, classes)
+
+    def read(probes: Sequence[TokenProbe], rows: Tensor, given: Sequence[Tensor]) -> list[dict[ActionPart, Codes]]:
+        """Return the ranked classes of each probe."""
+        if patches is not None:
+            return patches.read(probes, rows, given, classes)
+        stored = this.here.tokens[rows]
+        return [answers(probe, stored, classes, token) for probe, token in zip(probes, given, strict=True)]
+
+    if patches is None:
+        chosen = tuned_on_stored(this, seed, clips, tokens, begun, runtime)
+    else:
+        chosen = patches.tuned(seed, clips, numbers, tokens, begun, runtime.progress)
+    maker = maker_of(this, made, final_of(this.chains))
+    models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, read)
     rows = this.here.rows(TEST)
     check_sight(METHODS, models, this.here, rows)
-    answered = [
-        AnsweredRow(one.id, seed, chosen[one.id][1].trial.name, answer(models, this.here, rows, one)) for one in METHODS
-    ]
+    found = answer(models, this.here, rows)
+    answered = [AnsweredRow(row, seed, one.trial.name, found[row].rankings) for row, (_, one) in chosen.items()]
     return TunedSeed(
         seed,
         answered,
@@ -191,6 +212,31 @@ def tune_seed(this: TokenRun, seed: int, made: SeedModels, runtime: Runtime) -> 
         weights_of(models),
         maker.decision.model_dump_json(),
     )
+
+
+def tuned_on_stored(
+    this: TokenRun,
+    seed: int,
+    clips: ProbeTask,
+    tokens: Mapping[TokenRow, Tensor],
+    begun: dict[str, Tensor],
+    runtime: Runtime,
+) -> dict[TokenRow, tuple[TokenProbe, ChosenProbe]]:
+    """Fine-tune the rows one after the other on the tokens that the features keep; arguments as `PatchProbes.tuned`."""
+    tasks = {row: TokenTask(**vars(clips), token=token, begun=begun) for row, token in tokens.items()}
+    jobs: dict[TokenRow, TrainingJob] = {}
+    for row, task in tasks.items():
+        shared, own = task.tensors()
+        if not jobs:  # the same for every row
+            put_tensors(this.folder(seed) / "probes", SHARED, shared)
+        put_tensors(this.folder(seed) / "probes" / row, OWN, own)
+        jobs[row] = row_job(this, seed, row)
+    run_jobs(list(jobs.values()), train_token_probe, runtime)
+    chosen = {row: choose_probe(job, this.work.config.tuned) for row, job in jobs.items()}
+    return {
+        row: (load_token_probe(row, one, tasks[row], this.work.config, runtime.device), one)
+        for row, one in chosen.items()
+    }
 
 
 def row_job(this: TokenRun, seed: int, row: TokenRow) -> TrainingJob:

@@ -4,9 +4,9 @@ Source: docs/decisions/epic-probe.md. Shapes: M clips, B clips of a batch, T fra
 """
 
 import math
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,6 +91,11 @@ class ClipStream:
     def config(self) -> FeatureConfig:
         """Settings of decoding and encoding."""
         return self.encoder.config
+
+    def of(self, rows: Sequence[int]) -> "ClipStream":
+        """Return the stream of some of its clips, by their numbers."""
+        videos = tuple(self.videos[row] for row in rows)
+        return replace(self, videos=videos, times_s=self.times_s[list(rows)], action_s=self.action_s[list(rows)])
 
     def whole(self, row: int) -> ClipView:
         """Return the view of a clip that the features have."""
@@ -269,22 +274,3 @@ def open_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> FrozenVjepa:
             "features.model to a V-JEPA, or probe.tokens=temporal"
         )
     return encoder
-
-
-def clip_stream(
-    facts: Mapping[str, tuple[str, Sequence[float], float]],
-    ids: Sequence[str],
-    encoder: FrozenVjepa,
-    place: StreamPlace,
-) -> ClipStream:
-    """Return the stream of some clips.
-
-    Args:
-        facts: clip -> its video, times of its frames, and start of its action, seconds.
-        ids: ids of the clips, in order.
-        encoder: their encoder.
-        place: where videos are.
-    """
-    clips = [facts[clip] for clip in ids]
-    times_s = np.array([times for _, times, _ in clips], dtype=np.float64)
-    return ClipStream(tuple(v for v, _, _ in clips), times_s, np.array([at for _, _, at in clips]), encoder, place)

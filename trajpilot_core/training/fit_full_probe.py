@@ -1,14 +1,15 @@
-"""Fit the grid of attentive probes on every patch of clips that are encoded again in every epoch, all trials at once.
+"""Fit attentive probes on every patch of clips that are encoded again in every epoch, all probes side by side.
 
-The tokens of a batch are computed once for all trials, because encoding is most of the work. Trials share no parameter
+The tokens of a batch are computed once for all probes, because encoding is most of the work. Probes share no parameter
 and no gradient, so each one trains as it would alone. Source: docs/decisions/epic-probe.md.
 
 Shapes: M clips, B clips of a batch, N tokens, D width, K ranked classes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,41 +20,54 @@ from schemas.events import ProbeConfig
 from schemas.results import CurvePoint
 from trajpilot_core.arrays import Codes
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
-from trajpilot_core.models.attentive_probe import AttentiveProbe, probe_loss
+from trajpilot_core.models.attentive_probe import probe_loss
 from trajpilot_core.training.clip_stream import ClipStream
 from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.fit_probe import (
+    PROBE,
     SELECTED,
     ChosenProbe,
     ProbeTask,
     Trial,
     cosine,
-    grid,
     original_training,
     shares_of,
 )
 from trajpilot_core.training.loop import EpochDone, FittedModel, TrainedPart, Training, fit, index_batches, seeded
 
-BETWEEN = " of trial "
-"""Separates a quantity from the number of its trial in the curve of the whole grid."""
+BETWEEN = " of probe "
+"""Separates a quantity from the number of its probe in the curve of the whole training."""
+
+
+class GridProbe(NamedTuple):
+    """A probe that is trained next to others."""
+
+    name: str
+    """Of its training; dev chooses among the probes of one name."""
+    trial: Trial
+    build: Callable[[], nn.Module]
+    """Build it from the global random state."""
+    more: tuple[Tensor, ...] = ()
+    """(M, ...) further inputs of each clip."""
 
 
 class ProbeGrid(nn.Module):
-    """The probes of a grid, which start with equal weights."""
+    """Probes side by side, each built from the same random state."""
 
-    def __init__(self, task: ProbeTask, cfg: ProbeConfig, seed: int) -> None:
+    def __init__(self, members: Sequence[GridProbe], seed: int) -> None:
         super().__init__()
         self.probes = nn.ModuleList()
-        for _ in grid(cfg):
+        for member in members:
             with seeded(seed):
-                self.probes.append(AttentiveProbe(task.shape(cfg)))
+                self.probes.append(member.build())
 
 
 @dataclass
 class FullFit:
-    """The training of a grid."""
+    """The training of probes side by side."""
 
     grid: ProbeGrid
+    members: Sequence[GridProbe]
     task: ProbeTask
     cfg: ProbeConfig
     stream: ClipStream
@@ -62,55 +76,58 @@ class FullFit:
     pending: Iterator[Tensor] = field(default_factory=lambda: iter(()))
     """Tokens of the batches of this epoch that have not been used yet."""
     losses: list[Tensor] = field(default_factory=list)
-    """Loss of each trial, (trials,), in the batches of this epoch so far."""
+    """Loss of each probe, (probes,), in the batches of this epoch so far."""
 
     def begin(self, generator: torch.Generator) -> list[Tensor]:
         """Sample the batches and views of an epoch, and start to decode them."""
         fitted = torch.nonzero(~self.task.is_dev)[:, 0].cpu()
         batches = [fitted[rows] for rows in index_batches(len(fitted), self.cfg.batch, generator)]
-        views = [[self.stream.sampled(row, self.cfg, generator) for row in rows.tolist()] for rows in batches]
+        views = [[self.stream.sampled(row, self.cfg, generator) for row in rows] for rows in batches]
         self.pending, self.losses = self.stream.tokens(views), []
         return batches
 
     def loss(self, rows_B: Tensor) -> Tensor:
-        """Return the sum of the losses of all trials, a scalar.
+        """Return the sum of the losses of all probes, a scalar.
 
-        Memory holds the activations of one trial and a few clips at a time.
+        Memory holds the activations of one probe and a few clips at a time.
         """
         tokens_BND, columns_B3 = next(self.pending), self.task.columns[rows_B.to(self.task.columns.device)]
-        losses = torch.stack([self._trial_loss(probe, tokens_BND, columns_B3) for probe in self.grid.probes])
-        self.losses.append(losses.detach())
-        return losses.sum()
+        losses = []
+        for probe, member in zip(self.grid.probes, self.members, strict=True):
+            more = [values[rows_B].to(tokens_BND.device) for values in member.more]
+            losses.append(self._loss_of(probe, columns_B3, tokens_BND, *more))
+        self.losses.append(torch.stack(losses).detach())
+        return torch.stack(losses).sum()
 
-    def _trial_loss(self, probe: nn.Module, tokens_BND: Tensor, columns_B3: Tensor) -> Tensor:
-        """Return the loss of one trial, a scalar; activations are recomputed for the gradients, part by part."""
-        each = self.cfg.clips_at_once
-        losses: list[Tensor] = [
-            checkpoint(part_loss, probe, tokens_BND[at : at + each], columns_B3[at : at + each], use_reentrant=False)
-            for at in range(0, len(columns_B3), each)
-        ]
+    def _loss_of(self, probe: nn.Module, columns_B3: Tensor, *inputs: Tensor) -> Tensor:
+        """Return the loss of one probe, a scalar; activations are recomputed for the gradients, part by part."""
+        each, losses = self.cfg.clips_at_once, list[Tensor]()
+        for at in range(0, len(columns_B3), each):
+            part = (values[at : at + each] for values in (columns_B3, *inputs))
+            losses.append(checkpoint(part_loss, probe, *part, use_reentrant=False))
         return torch.stack(losses).sum()
 
     def measure(self) -> dict[str, float]:
-        """Return every metric of every trial on dev and on as many fitted clips, and the best of dev."""
+        """Return every metric of every probe on dev and on as many fitted clips, and the best of dev."""
         self.pending = iter(())  # stops the decoders of the epoch
         fitted, dev = (torch.nonzero(self.task.is_dev == is_dev)[:, 0].cpu() for is_dev in (False, True))
         losses = torch.stack(self.losses).mean(0).tolist() if self.losses else []
         scores = {f"train/loss{BETWEEN}{number}": float(loss) for number, loss in enumerate(losses)}
         columns = {part: np.arange(len(self.task.classes[part])) for part in PARTS}
         scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, self.seed)}
+        more = [member.more for member in self.members]
         for split, rows in scored.items():
-            all_rankings = answers_of(list(self.grid.probes), self.stream, rows.tolist(), columns, self.cfg)
+            all_rankings = answers_of(list(self.grid.probes), self.stream, rows.tolist(), columns, self.cfg, more)
             for number, rankings in enumerate(all_rankings):
                 shares = shares_of(self.task.columns[rows.to(self.task.columns.device)].cpu().numpy(), rankings)
                 scores |= {f"{split}/{name}{BETWEEN}{number}": share for name, share in shares.items()}
-        best = max(scores[f"dev/{ACTION.id}{BETWEEN}{number}"] for number in range(len(self.grid.probes)))
+        best = max(scores[f"dev/{ACTION.id}{BETWEEN}{number}"] for number in range(len(self.members)))
         return {SELECTED: best, **scores}
 
 
-def part_loss(probe: nn.Module, tokens_BND: Tensor, columns_B3: Tensor) -> Tensor:
-    """Return the loss of one trial on some clips, a scalar: the sum over clips, so that parts of a batch add up."""
-    return probe_loss(probe(tokens_BND.float()), columns_B3)
+def part_loss(probe: nn.Module, columns_B3: Tensor, *inputs: Tensor) -> Tensor:
+    """Return the loss of one probe on some clips, a scalar: the sum over clips, so that parts of a batch add up."""
+    return probe_loss(probe(*(values.float() for values in inputs)), columns_B3)
 
 
 @torch.no_grad()
@@ -120,8 +137,9 @@ def answers_of(
     rows: Sequence[int],
     classes: Mapping[ActionPart, Codes],
     cfg: ProbeConfig,
+    more: Sequence[tuple[Tensor, ...]] = (),
 ) -> list[dict[ActionPart, Codes]]:
-    """Return for each probe part -> (M, K) ranked classes of the clips `rows`, viewed as in the features.
+    """Return for each probe part -> (m, K) ranked classes of the m clips `rows`, viewed as in the features.
 
     Args:
         probes: in evaluation mode; the tokens of a clip are computed once for all of them.
@@ -129,22 +147,26 @@ def answers_of(
         rows: numbers of clips in the stream.
         classes: part -> (C,) the class of each column.
         cfg: how many clips are predicted at once.
+        more: of each probe, further inputs (M, ...) of all clips of the stream; empty: none has any.
     """
     parts: list[list[dict[ActionPart, Codes]]] = [[] for _ in probes]
-    views = [[stream.whole(row) for row in rows[at : at + cfg.batch]] for at in range(0, len(rows), cfg.batch)]
-    for tokens_BND in stream.tokens(views):
-        for at in range(0, len(tokens_BND), cfg.clips_at_once):
+    batches = [list(rows[at : at + cfg.batch]) for at in range(0, len(rows), cfg.batch)]
+    encoded = stream.tokens([[stream.whole(row) for row in batch] for batch in batches])
+    for batch, tokens_BND in zip(batches, encoded, strict=True):
+        for at in range(0, len(batch), cfg.clips_at_once):
+            some = batch[at : at + cfg.clips_at_once]
             some_BND = tokens_BND[at : at + cfg.clips_at_once].float()
             for number, probe in enumerate(probes):
-                logits: dict[ActionPart, Tensor] = probe(some_BND)
+                inputs = (values[some].to(some_BND.device).float() for values in (more[number] if more else ()))
+                logits: dict[ActionPart, Tensor] = probe(some_BND, *inputs)
                 parts[number].append(
                     {name: ranked(scores.cpu().numpy(), classes[name]) for name, scores in logits.items()}
                 )
     return [{name: np.concatenate([r[name] for r in rankings]) for name in PARTS} for rankings in parts]
 
 
-def fit_full_probe(
-    name: str,
+def fit_side_by_side(
+    members: Sequence[GridProbe],
     seed: int,
     task: ProbeTask,
     cfg: ProbeConfig,
@@ -153,60 +175,64 @@ def fit_full_probe(
     device: str,
     epoch_done: EpochDone,
     checkpoint_s: float,
-) -> ChosenProbe:
-    """Fit all trials of a seed side by side, and return the one with the best dev score of all epochs.
+    *,
+    keeps_last: bool = False,
+) -> dict[str, ChosenProbe]:
+    """Fit probes side by side; return for each name the one with the best dev score in the epoch that is kept.
 
     Args:
-        name: name of the training in the curves.
+        members: the probes.
         seed: seed of weights, batches and views.
         task: clips and columns; its tokens are empty.
-        cfg: the grid.
+        cfg: epochs, batches and views.
         stream: the clips of the task, in order.
         folder: folder of the checkpoint.
         device: device of the probes.
         epoch_done: called after each epoch.
         checkpoint_s: seconds between checkpoints.
+        keeps_last: the last epoch is kept, so that no name chooses the epoch of another; else the best one on dev.
     """
-    trials = grid(cfg)
-    full_fit = FullFit(ProbeGrid(task, cfg, seed).to(device), task, cfg, stream, seed)
-    first = trials[0]
+    grid, names = ProbeGrid(members, seed).to(device), dict.fromkeys(member.name for member in members)
+    own, first = FullFit(grid, members, task, cfg, stream, seed), members[0].trial
     training = Training(
-        name=name,
+        name=next(iter(names)) if len(names) == 1 else PROBE,
         seed=seed,
-        model=full_fit.grid,
-        batches=full_fit.begin,
-        loss=full_fit.loss,
-        measure=full_fit.measure,
+        model=grid,
+        batches=own.begin,
+        loss=own.loss,
+        measure=own.measure,
         selected=SELECTED,
+        keeps_last=keeps_last,
         rate=cosine,
         decays_all=True,
         parts=[
-            TrainedPart(probe, trial.rate / first.rate, trial.decay)
-            for probe, trial in zip(full_fit.grid.probes, trials, strict=True)
+            TrainedPart(probe, member.trial.rate / first.rate, member.trial.decay)
+            for probe, member in zip(grid.probes, members, strict=True)
         ],
     )
     fitted = fit(training, original_training(cfg, first), folder, device, epoch_done, checkpoint_s)
-    return chosen_of(fitted, name, trials)
+    return {name: chosen_of(fitted, name, members) for name in names}
 
 
-def chosen_of(fitted: FittedModel, name: str, trials: Sequence[Trial]) -> ChosenProbe:
-    """Return the trial with the best score in the epoch that was kept, ties to the first, and the curves of all."""
-    of_trial: list[list[CurvePoint]] = [[] for _ in trials]
+def chosen_of(fitted: FittedModel, name: str, members: Sequence[GridProbe]) -> ChosenProbe:
+    """Return the probe of a name with the best score in the epoch that was kept, ties to the first, and all curves."""
+    numbers = [number for number, member in enumerate(members) if member.name == name]
+    curves = {number: list[CurvePoint]() for number in numbers}
     for point in fitted.curve:
         quantity, between, of = point.quantity.partition(BETWEEN)
-        if between:
-            of_trial[int(of)].append(point.replace(quantity=quantity))
+        if between and int(of) in curves:
+            curves[int(of)].append(point.replace(quantity=quantity, model=name))
 
     def score(number: int) -> float:
         """Return the dev score in the epoch that was kept."""
         wanted = (fitted.best_epoch, "dev", ACTION.id)
-        return next(p.value for p in of_trial[number] if (p.epoch, p.split, p.quantity) == wanted)
+        return next(p.value for p in curves[number] if (p.epoch, p.split, p.quantity) == wanted)
 
-    best = max(range(len(trials)), key=lambda number: (score(number), -number))
-    curve = [*of_trial[best]]
-    for number, trial in enumerate(trials):
+    best = max(numbers, key=lambda number: (score(number), -number))
+    curve = [*curves[best]]
+    for number in numbers:
         if number != best:
-            curve += [point.replace(model=f"{name}, {trial.name}") for point in of_trial[number]]
+            curve += [point.replace(model=f"{name}, {members[number].trial.name}") for point in curves[number]]
     prefix = f"probes.{best}."
     weights = {key.removeprefix(prefix): value for key, value in fitted.state.items() if key.startswith(prefix)}
-    return ChosenProbe(trials[best], weights, curve)
+    return ChosenProbe(members[best].trial, weights, curve)

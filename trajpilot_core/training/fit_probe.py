@@ -308,17 +308,14 @@ def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
     fit_grid(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
 
 
-def tuned_probe(job: TrainingJob, task: TokenTask, cfg: ActionTokenConfig) -> tuple[TokenProbe, ChosenProbe]:
-    """Return the model that dev chose from a row's grid, in evaluation mode on the job's device, and its trial.
-
-    Raises:
-        TrainingError: a trial is not complete.
-    """
-    chosen = choose_probe(job, cfg.tuned)
-    with seeded(job.seed):
-        model = new_token_probe(token_row(job.variant), task, cfg)
+def load_token_probe(
+    row: TokenRow, chosen: ChosenProbe, task: TokenTask, cfg: ActionTokenConfig, device: str
+) -> TokenProbe:
+    """Return the chosen model of a row in evaluation mode."""
+    with seeded(0):  # its weights are replaced
+        model = new_token_probe(row, task, cfg)
     model.load_state_dict(chosen.weights)
-    return model.to(job.device).eval().requires_grad_(False), chosen
+    return model.to(device).eval().requires_grad_(False)
 
 
 def name_of(row: TokenRow) -> str:

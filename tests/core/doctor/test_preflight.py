@@ -60,6 +60,14 @@ def test_a_folder_without_a_tokenizer_stops_the_run(tmp_path: Path) -> None:
     assert try_text(config.text_bank, "cpu").verdict == "bad"
 
 
+def test_weights_of_the_probe_are_looked_at_where_it_reads_every_patch(tmp_path: Path) -> None:
+    config = small(tmp_path / "tiny.pt")
+    other = config.probe.replace(tokens="full", encoder=config.features.replace(model="vit_giant"))
+    (found,) = preflight(config.replace(probe=other), options(tmp_path / "root"), ["probe"])
+    assert (found.what, found.verdict) == ("weights of probe.encoder", "bad")
+    assert preflight(config.replace(probe=other.replace(tokens=None)), options(tmp_path / "root"), ["probe"]) == []
+
+
 def test_weights_of_the_second_motions_are_looked_at_where_pose_sources_are_asked_for(tmp_path: Path) -> None:
     config = recipe("keystep_poses")
     found = preflight(config, options(tmp_path / "root"), ["video_motions"])

@@ -1,6 +1,7 @@
 """TrajPilot's token in the attentive probe: rows, controls equally long, verdicts, and what each row may see."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from schemas.events import TOKEN_CONTROLS, TOKEN_ROWS, ActionTokenConfig, ProbeA
 from schemas.poses import TrajectoryConfig
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
+from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_events import ActionEvents, load_events
 from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN
 from trajpilot_core.engine.stage import Work
@@ -25,7 +27,7 @@ from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import token_rows
 from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES, TokenMaker, check_sight
 from trajpilot_core.evaluation.token_scores import check_length, check_motion, check_trained, check_unseen, judge_tokens
-from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.models.predictor import PredictorShape
@@ -34,6 +36,7 @@ from trajpilot_core.stages import STAGES, action_token
 from trajpilot_core.stages.report import TOKEN_STAGES
 from trajpilot_core.stages.token_parts import TokenRun
 from trajpilot_core.stages.trajectories import spans_of
+from trajpilot_core.training.fit_probe import answers
 
 CLIPS = 12
 SHORT = CFG.replace(epochs=1, train=CFG.train.replace(epochs=1))
@@ -155,8 +158,14 @@ def some_models(events: ActionEvents) -> token_rows.TokenModels:
         threshold=0.0, knn_temperature=1, pool_temperature=1, n_queries=0, n_dev=0, gate_positive_share=0, dev={}
     )
     chain = EventChain(e_tau, nets[0], nets[1], None, events.rows(TRAIN))
-    classes = {"verb": np.arange(4), "noun": np.arange(5), "action": np.arange(20)}
-    return token_rows.TokenModels(TokenMaker(chain, scorer, decision, CFG), probes, classes)  # type: ignore[arg-type]
+    classes: dict[ActionPart, Codes] = {"verb": np.arange(4), "noun": np.arange(5), "action": np.arange(20)}
+
+    def read(
+        models: Sequence[TokenProbe], rows: torch.Tensor, tokens: Sequence[torch.Tensor]
+    ) -> list[dict[ActionPart, Codes]]:
+        return [answers(one, events.tokens[rows], classes, token) for one, token in zip(models, tokens, strict=True)]
+
+    return token_rows.TokenModels(TokenMaker(chain, scorer, decision, CFG), probes, read)
 
 
 def test_no_row_sees_more_than_it_says_and_one_that_peeks_is_named(events: ActionEvents) -> None:

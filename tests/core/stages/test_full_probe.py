@@ -8,20 +8,22 @@ import numpy as np
 import pytest
 import torch
 from action_token_fixture import CFG as TOKEN_CFG
+from action_token_fixture import with_motion
 from epic_probe_fixture import Kitchens
 from full_probe_fixture import ENCODER, FRAMES, FULL, SIZE_PX, STARTS_S, VIDEOS, filmed, fully_probed, in_process
-from planning_world import Memory
+from planning_world import Memory, run_stage
 
 from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
-from schemas.events import ProbeConfig, ProbeScore
+from schemas.events import TOKEN_ROWS, ProbeAnswer, ProbeConfig, ProbeScore
 from schemas.features import PATCH_PX, TUBELET
 from schemas.results import CurvePoint, Judgement
 from schemas.training import TrainConfig
 from trajpilot_core.data.action_clips import load_clips
 from trajpilot_core.encoders.video.frozen_vjepa import normalised
-from trajpilot_core.engine.stage import Runtime, Work
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError, NotBuiltError
+from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.stages import STAGES, action_token, probe
 from trajpilot_core.stages.full_probe import stream_of
 from trajpilot_core.training import clip_stream, fit_full_probe
@@ -36,7 +38,9 @@ from trajpilot_core.training.clip_stream import (
     open_encoder,
     some_part,
 )
-from trajpilot_core.training.fit_probe import ChosenProbe, Trial, probe_task
+from trajpilot_core.training.fit_full_probe import GridProbe
+from trajpilot_core.training.fit_probe import ChosenProbe, ProbeTask, grid, probe_task
+from trajpilot_core.training.loop import EpochDone
 from trajpilot_core.video.isolate import Event
 
 NAME = "final/s0/probe"
@@ -59,9 +63,9 @@ def memory(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
 def stream(memory: Kitchens, data: Path, tmp_path_factory: pytest.TempPathFactory) -> ClipStream:
     """The clips of training and dev."""
     folder = tmp_path_factory.mktemp("stream")
-    runtime = Runtime(data_root=str(data), device="cpu", workers=1, scratch=folder)
-    work: Work[ProbeConfig] = Work(memory, FULL, (), memory, runtime)  # type: ignore[arg-type]
-    return stream_of(work, load_clips(memory, 256), open_encoder(ENCODER, "cpu", folder))
+    runtime, clips = Runtime(data_root=str(data), device="cpu", workers=1, scratch=folder), load_clips(memory, 256)
+    rows = [row for split in ("train", "dev") for row in clips.rows(split).tolist()]
+    return stream_of(memory, runtime, clips, open_encoder(ENCODER, "cpu", folder)).of(rows)
 
 
 def test_every_trial_has_a_curve_on_dev_and_training_and_dev_chooses_one(memory: Kitchens) -> None:
@@ -83,9 +87,23 @@ def test_two_decoders_give_the_tokens_of_one(stream: ClipStream) -> None:
         assert torch.equal(one, other)
 
 
-def fitted(stream: ClipStream, memory: Memory, folder: Path, cfg: ProbeConfig) -> ChosenProbe:
+def visual(task: ProbeTask, cfg: ProbeConfig) -> list[GridProbe]:
+    """The trials of a grid."""
+    return [GridProbe("final/probe", trial, lambda: AttentiveProbe(task.shape(cfg))) for trial in grid(cfg)]
+
+
+def fitted(
+    stream: ClipStream,
+    memory: Memory,
+    folder: Path,
+    cfg: ProbeConfig,
+    told: EpochDone = lambda *_: None,
+    checkpoint_s: float = 1e9,
+) -> ChosenProbe:
     task = probe_task(load_clips(memory, 256))
-    return fit_full_probe.fit_full_probe("final/probe", 0, task, cfg, stream, folder, "cpu", lambda *_: None, 1e9)
+    return fit_full_probe.fit_side_by_side(visual(task, cfg), 0, task, cfg, stream, folder, "cpu", told, checkpoint_s)[
+        "final/probe"
+    ]
 
 
 def test_a_trial_next_to_others_is_what_it_is_alone(
@@ -106,11 +124,11 @@ def test_a_trial_next_to_others_is_what_it_is_alone(
     assert not all(torch.equal(clipped.weights[name], value) for name, value in coupled.weights.items())
 
 
-def first_of_all(found: fit_full_probe.FittedModel, name: str, trials: list[Trial]) -> ChosenProbe:
+def first_of_all(found: fit_full_probe.FittedModel, name: str, members: list[GridProbe]) -> ChosenProbe:
     """The first trial, whatever dev says."""
     begins = "probes.0."
     weights = {key.removeprefix(begins): value for key, value in found.state.items() if key.startswith(begins)}
-    return ChosenProbe(trials[0], weights, [])
+    return ChosenProbe(members[0].trial, weights, [])
 
 
 class Killed(Exception):
@@ -125,9 +143,7 @@ def test_a_killed_training_goes_on_after_its_last_epoch_with_the_same_views(
             if epoch == dies_after:
                 raise Killed
 
-        task = probe_task(load_clips(memory, 256))
-        cfg = ONE.replace(epochs=2)
-        return fit_full_probe.fit_full_probe("final/probe", 0, task, cfg, stream, folder, "cpu", told, 0.0)
+        return fitted(stream, memory, folder, ONE.replace(epochs=2), told, 0.0)
 
     def killed(folder: Path) -> ChosenProbe:
         with pytest.raises(Killed):
@@ -149,7 +165,8 @@ def test_clips_read_one_by_one_have_the_gradients_of_the_batch(memory: Kitchens,
     task, found = probe_task(load_clips(memory, 256)), []
     for clips_at_once in (1, 6):
         cfg = ONE.replace(clips_at_once=clips_at_once)
-        own = fit_full_probe.FullFit(fit_full_probe.ProbeGrid(task, cfg, 0), task, cfg, stream, 0)
+        members = visual(task, cfg)
+        own = fit_full_probe.FullFit(fit_full_probe.ProbeGrid(members, 0), members, task, cfg, stream, 0)
         loss = own.loss(own.begin(torch.Generator().manual_seed(0))[0])
         loss.backward()
         own.pending.close()  # type: ignore[attr-defined]
@@ -237,14 +254,40 @@ def test_a_clip_that_cannot_be_decoded_ends_the_training_with_its_name(stream: C
         list(stream.tokens([[stream.whole(0)._replace(later_s=9.0)]]))
 
 
+def test_rows_with_a_token_are_fine_tuned_on_every_patch_that_another_encoder_sees(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The predictor reads features 16 wide, the probes patches 256 wide."""
+    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
+    memory = with_motion(fully_probed(filmed(data), data, tmp_path / "probe", ONE))
+    cfg = TOKEN_CFG.replace(probe=ONE, epochs=2, rates=(3e-3, 1e-9))
+    run_stage(action_token.STAGE, cfg, memory, tmp_path / "token", 1, str(data))
+    checks = {row.check: row.verdict for row in rows_of(Judgement, memory.tables["token_checks"])}
+    assert {verdict for check, verdict in checks.items() if check.split(":")[0] in ("sight", "leak", "length")} == {
+        "holds"
+    }
+    answers = rows_of(ProbeAnswer, memory.tables["token_answers"])
+    assert {row: len([one for one in answers if one.row == row]) for row in TOKEN_ROWS} == dict.fromkeys(
+        TOKEN_ROWS, N_TEST
+    )
+    curve = [p for p in rows_of(CurvePoint, memory.tables["token_tuned_curves"]) if p.quantity == "Action"]
+    assert {p.model.split(",")[0] for p in curve} == {f"probe/{row}" for row in TOKEN_ROWS}
+    assert len(curve) == len(TOKEN_ROWS) * len(cfg.rates) * 2 * cfg.epochs, "trials, splits, epochs"
+    weights = memory.entries["token_models"].weights
+    before = memory.entries["probe_models"].weights[NAME]
+    for row in TOKEN_ROWS:
+        tuned = weights[f"final/s0/probe_{row}"]
+        assert any((tuned[f"probe.{name}"] != value).any() for name, value in before.items())
+    visual, given = (weights[f"final/s0/probe_{row}"]["probe.verb_classifier.weight"] for row in ("visual", "no_traj"))
+    assert (visual != given).any(), "the token has no effect"
+
+
 def test_full_tokens_are_refused_where_nothing_can_be_encoded(
     memory: Kitchens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = ENCODER.model_copy(update={"source": "released"})
     with pytest.raises(InputError, match=r"set features.source=encoded"):
         probe.sources(memory, FULL.model_copy(update={"encoder": released}), "")
-    with pytest.raises(NotBuiltError, match=r"set action_token.is_asked=false"):
-        action_token.STAGE.sources(memory, TOKEN_CFG.replace(probe=FULL), "")
     monkeypatch.setattr("trajpilot_core.training.clip_stream.load_video_encoder", lambda *_: object())
     with pytest.raises(NotBuiltError, match="every patch, but the encoder tiny does not return patches"):
         open_encoder(ENCODER, "cpu", tmp_path)
@@ -261,7 +304,12 @@ def test_videos_and_weights_are_read_under_full_alone(memory: Kitchens) -> None:
     assert STAGES["probe"].under(asked).reads == (*probe.READS, "takes")
     assert STAGES["probe"].under(config) is STAGES["probe"]
     assert probe.completed(asked).encoder == asked.features
+    other = asked.replace(probe=asked.probe.replace(encoder=asked.features.replace(model="vit_giant")))
+    assert probe.completed(other).encoder == other.probe.encoder
+    assert probe.completed(other.replace(probe=other.probe.replace(tokens=None))).encoder is None
     assert probe.completed(config) == config.probe
+    with pytest.raises(ValueError, match=r"n_frames of probe.encoder is 32, but features.n_frames is 16"):
+        asked.replace(probe=asked.probe.replace(encoder=asked.features.replace(n_frames=32)))
 
 
 def test_a_rate_of_a_part_is_a_multiple_of_that_of_the_training() -> None:

@@ -16,7 +16,15 @@ from trajpilot_core.evaluation.action_scores import AnsweredRow
 from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
 from trajpilot_core.evaluation.token_scores import contrasts_of, judge_tokens
 from trajpilot_core.models.attentive_probe import AttentiveProbe
-from trajpilot_core.training.fit_probe import TokenTask, answers, name_of, probe_task, train_token_probe, tuned_probe
+from trajpilot_core.training.fit_probe import (
+    TokenTask,
+    answers,
+    choose_probe,
+    load_token_probe,
+    name_of,
+    probe_task,
+    train_token_probe,
+)
 from trajpilot_core.training.jobs import TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
 
@@ -46,7 +54,8 @@ def verdicts(folder: Path) -> dict[str, str]:
         config = TUNED.model_dump_json()
         job = TrainingJob(name_of(row), 0, row, folder / row / "fit", folder / row, folder / row, config, "cpu", 1e9)
         train_token_probe(job, lambda *_: None)
-        model, chosen = tuned_probe(job, task, TUNED)
+        chosen = choose_probe(job, TUNED.tuned)
+        model = load_token_probe(row, chosen, task, TUNED, "cpu")
         found = answers(model, torch.tensor(data.tokens[test]), classes, torch.from_numpy(tokens[test]))
         answered.append(AnsweredRow(row, 0, chosen.trial.name, found))
     takes = np.unique([data.take_ids[at] for at in test], return_inverse=True)[1]
