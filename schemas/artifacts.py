@@ -1,8 +1,6 @@
 """Outputs of stages: references that are passed between stages, manifests, and groups of shards."""
 
-from typing import Any
-
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, JsonValue
 
 from schemas.base import Record
 
@@ -25,14 +23,7 @@ class FileEntry(Record):
     bytes: int
     rows: int
     key: str = ""
-    """Model in the file, e.g. `final/s0/traj`; empty for other files, and then not written to disk."""
-
-    @model_serializer(mode="wrap")
-    def _without_an_empty_key(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content: dict[str, Any] = serialise(self)
-        if not self.key:
-            del content["key"]
-        return content
+    """Model in the file, e.g. `final/s0/traj`; empty for other files."""
 
 
 class Entry(Record):
@@ -59,14 +50,7 @@ class ShardRecord(Record):
     n_out: int
     rejected: dict[str, int]
     further: dict[str, Entry] = Field(default_factory=dict)
-    """Parts of the stage's other entries; not written to disk if there are none."""
-
-    @model_serializer(mode="wrap")
-    def _without_further(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content: dict[str, Any] = serialise(self)
-        if not self.further:
-            del content["further"]
-        return content
+    """Parts of the stage's other entries."""
 
 
 class ShardGroup(Record):

@@ -9,7 +9,7 @@ What a run computes is a `PipelineConfig`; where and how it runs is `RunOptions`
 
 from typing import Literal, Self
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from schemas.annotation import SHORTEST_PLAN
 from schemas.base import Record
@@ -202,9 +202,6 @@ class ReportConfig(Record):
     """Test windows of each horizon that were scored; None: all. Set by the pipeline."""
 
 
-LATER = ("outcome", "video_motions", "pose_sources", "action_token", "latent", "vlm")
-
-
 class PipelineConfig(Record):
     """What is computed. The defaults are the paper's main experiment (recipe `atomic`)."""
 
@@ -232,15 +229,10 @@ class PipelineConfig(Record):
         encoder = self.probe.encoder
         if encoder is not None and encoder.n_frames != self.features.n_frames:
             raise ValueError(
-                f"n_frames of probe.encoder is {encoder.n_frames}, but features.n_frames is {self.features.n_frames}; both "
-                "encoders see the frames of the same times: give both the same number"
+                f"n_frames of probe.encoder is {encoder.n_frames}, but features.n_frames is {self.features.n_frames}; "
+                "both encoders see the frames of the same times: give both the same number"
             )
         return self
-
-    def content(self) -> dict[str, JsonValue]:
-        """Return the record as JSON values; groups added later are omitted at their defaults, to keep older digests."""
-        whole, plain = super().content(), type(self).model_fields
-        return {name: v for name, v in whole.items() if name not in LATER or getattr(self, name) != plain[name].default}
 
 
 class RunOptions(Record):

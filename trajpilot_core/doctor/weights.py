@@ -20,9 +20,10 @@ from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.encoders.text.base import is_local, model_folder
 from trajpilot_core.encoders.text.registry import load_text_encoder, text_encoder_spec
+from trajpilot_core.encoders.video.base import INDEX, checkpoint_files
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
 from trajpilot_core.engine.resolve import resolve_config, resolve_device
-from trajpilot_core.errors import InputError, StoreError, TrajPilotError
+from trajpilot_core.errors import CheckpointError, InputError, StoreError, TrajPilotError
 from trajpilot_core.incoming import parse_json
 from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights
 from trajpilot_core.stages import EVERY_STAGE, stages_of
@@ -123,10 +124,26 @@ def check_video_weights(cfg: FeatureConfig, setting: str = "features") -> Health
     path = Path(cfg.checkpoint)
     if not path.is_file():
         return HealthFinding(what, expected, str(path), "bad", "file not found; docs/models.md gives its address")
+    if path.name.endswith(INDEX):
+        return check_shards(what, expected, path)
     fault = None if format_fault(path) else spec.file_fault(cfg, path)
     if fault is not None:
         return HealthFinding(what, expected, f"{_named(path)}: {fault[0]}", "bad", fault[1])
     return _whole(what, expected, path, cfg.checkpoint_sha256, f"{setting}.checkpoint_sha256")
+
+
+def check_shards(what: str, expected: str, index: Path) -> HealthFinding:
+    """Check that every shard of an index of safetensors exists and is complete."""
+    try:
+        shards = checkpoint_files(str(index))[1:]
+    except CheckpointError as error:
+        return HealthFinding(what, expected, index.name, "bad", str(error))
+    faults = [
+        f"{path.name}: {fault}" for path in shards if (fault := format_fault(path) if path.is_file() else "missing")
+    ]
+    if faults:
+        return HealthFinding(what, expected, "; ".join(faults), "bad", "download it again")
+    return HealthFinding(what, expected, f"{index.name}, {len(shards)} shards", "ok")
 
 
 def _named(path: Path) -> str:

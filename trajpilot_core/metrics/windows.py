@@ -48,11 +48,6 @@ def mid_recall(labels: Codes, rankings: Codes, k: int) -> Array:
     return step_recall(labels[:, 1:-1], rankings[:, 1:-1], k)
 
 
-def full_recall(labels: Codes, rankings: Codes, k: int) -> Array:
-    """Return F@k per window, (N,) percent: recall over all positions of (N, H) labels, Start and Goal included."""
-    return step_recall(labels, rankings, k)
-
-
 def mid_exact(labels: Codes, decoded: Codes) -> Array:
     """Return MSeq per window, (N,): 100 where all positions between Start and Goal of (N, H) are right, else 0."""
     return _percent((labels[:, 1:-1] == decoded[:, 1:-1]).all(axis=1))

@@ -56,8 +56,8 @@ TEMPORAL = (
     "which reads every patch and V-JEPA 2's predicted tokens."
 )
 EVERY_PATCH = (
-    "Tokens are every patch of a clip and those of one predicted tubelet, as for the published probe; of its "
-    "augmentation, the random gap and the random crop are used."
+    "Tokens are every patch of a clip and those of one predicted tubelet, as for the published probe, "
+    "with its augmentation except RandAugment."
 )
 ROWS = (
     "Tokens are rows of released features: of the rows inside a clip, the one nearest to the middle of each of its "

@@ -1,6 +1,7 @@
 """The encoder agrees with transformers' VJEPA2Model, and its checkpoints load strictly and safely."""
 
 import dataclasses
+import json
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from schemas.config import FeatureConfig
 from schemas.features import Release, n_parameters
+from trajpilot_core.doctor.weights import check_video_weights
+from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.encoders.video.vjepa import SIZES, VjepaEncoder, VjepaSpec
 from trajpilot_core.encoders.video.vjepa_checkpoint import encoder_state, file_sha256, load_encoder, read_checkpoint
@@ -230,6 +233,38 @@ def test_every_layout_of_the_older_release_loads(tmp_path: Path, monkeypatch: py
             loaded, _ = load_encoder(str(path), "tiny", interpolate_rope=True)
             assert loaded.spec.release == "2.0", path
             assert torch.equal(loaded(clips()), encoder(clips())), path
+
+
+def test_sharded_weights_load_as_one_file_and_each_shard_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SIZES, "tiny", SMALL)
+    encoder, index = randomised(VjepaEncoder(SMALL)), tmp_path / "model.safetensors.index.json"
+    state = encoder.state_dict()
+    shard_of = {name: f"model-{n % 2}.safetensors" for n, name in enumerate(state)}
+    for shard in set(shard_of.values()):
+        save_file({name: state[name] for name in state if shard_of[name] == shard}, tmp_path / shard)
+    index.write_text(json.dumps({"metadata": {}, "weight_map": shard_of}))
+    cfg = FeatureConfig(model="tiny", checkpoint=str(index))
+    with torch.inference_mode():
+        loaded, digest = load_encoder(str(index), "tiny", interpolate_rope=True)
+        assert torch.equal(loaded(clips()), encoder(clips()))
+    assert len(video_encoder_files(cfg)) == 3
+    assert check_video_weights(cfg).verdict == "ok"
+    shard = tmp_path / "model-1.safetensors"
+    shard.write_bytes(shard.read_bytes()[:-4] + bytes(4))
+    assert file_sha256(str(index)) != digest
+    shard.write_bytes(shard.read_bytes()[:-4])
+    assert "truncated" in check_video_weights(cfg).found
+    shard.unlink()
+    assert "missing" in check_video_weights(cfg).found
+    with pytest.raises(CheckpointError, match=r"model-1\.safetensors"):
+        load_encoder(str(index), "tiny", interpolate_rope=True)
+    for broken in ("[]", "{", "{}", '{"weight_map": {}}', '{"weight_map": {"a": "../other.safetensors"}}'):
+        index.write_text(broken)
+        with pytest.raises(CheckpointError, match=r"index|shard|next to it"):
+            load_encoder(str(index), "tiny", interpolate_rope=True)
+        assert check_video_weights(cfg).verdict == "bad"
 
 
 def test_compiled_blocks_give_the_same_tokens() -> None:

@@ -12,11 +12,11 @@ from trajpilot_core.metrics import METRICS, window_values
 from trajpilot_core.metrics.windows import (
     edit_distance,
     full_exact,
-    full_recall,
     mean_accuracy,
     mid_exact,
     mid_recall,
     sequence_iou,
+    step_recall,
 )
 
 GOLDEN = DATA / "golden_metrics.json"
@@ -59,7 +59,7 @@ def test_edit_distance_has_no_transposition_and_is_not_divided() -> None:
     assert edit_distance(np.array([[1] * 8]), np.array([[2] * 8])).tolist() == [8]
     labels = np.array([[1, 2, 3]])
     assert mid_recall(labels, np.array([[[9], [2], [9]]]), 1).tolist() == [100], "Start and Goal do not count"
-    assert full_recall(labels, np.array([[[9], [2], [9]]]), 1).tolist() == [pytest.approx(100 / 3)]
+    assert step_recall(labels, np.array([[[9], [2], [9]]]), 1).tolist() == [pytest.approx(100 / 3)]
 
 
 def reference(labels: list[int], decoded: list[int], ranked: list[list[int]]) -> dict[str, float]:

@@ -83,16 +83,6 @@ def test_another_key_or_other_numbers_give_another_fingerprint(tmp_path: Path) -
     assert written(tmp_path, KEYS[:2]).fingerprint != whole.fingerprint
 
 
-def test_a_file_that_is_no_model_is_noted_as_before_models_had_files_of_their_own() -> None:
-    """So that records of sharded stages, which hold days of work, stay what this version writes."""
-    file = FileEntry(name="k/data-0.parquet", sha256="0", bytes=3, rows=2)
-    assert file.content() == {"name": "k/data-0.parquet", "sha256": "0", "bytes": 3, "rows": 2}
-    assert FileEntry.model_validate(file.content()) == file
-    entry = entry_of("table", [file])
-    assert entry.content()["files"] == [file.content()]
-    assert entry.fingerprint == "3386fcf5fa8844b12ac8744fb3ec7dccb06b58b81b99e93c3c79f1fb67153e83"
-
-
 def test_opening_an_entry_reads_no_model_and_reading_one_opens_one_file(tmp_path: Path, read: list[str]) -> None:
     entry = written(tmp_path)
     about, *files = entry.files

@@ -64,6 +64,7 @@ CASES = {
     "no edit list": Case(made(muxer={"use_editlist": "0"})),
     "negative composition offsets": Case(made(muxer={"movflags": "negative_cts_offsets"})),
     "sound next to the pictures": Case(made(audio_s=2.5)),
+    "sound that starts earlier": Case(made(audio_s=2.5, pts_ms=EVEN_MS + 700)),
     "59.94 Hz, wide": Case(made(fps=Fraction(60000, 1001), width=456, height=256), fps=60000 / 1001),
     "23.976 Hz, upright": Case(made(fps=Fraction(24000, 1001), width=144, height=256), fps=24000 / 1001),
     "H.265, open GOP": Case(
@@ -92,6 +93,7 @@ def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(tmp_path: Path, back
             continue
         found = probe(path)
         assert (found.n_frames, found.is_vfr) == (len(case.numbers), case.times_s is not None), name
+        assert name != "sound that starts earlier" or found.start_s == pytest.approx(0.7, abs=1e-3)
         assert case.times_s is not None or found.fps == pytest.approx(case.fps, rel=2e-3), name
         wanted = np.stack([np.sort(rng.choice(len(shown_s), 6, replace=False)) for _ in range(6)])
         slack_s = 0.4 * np.diff(shown_s).min()

@@ -5,7 +5,7 @@ from pathlib import Path
 from schemas.config import FeatureConfig
 from schemas.features import VJEPA_FILES, VJEPA_SIZES, n_parameters
 from schemas.places import is_plugin
-from trajpilot_core.encoders.video.base import VideoEncoder, VideoEncoderSpec
+from trajpilot_core.encoders.video.base import VideoEncoder, VideoEncoderSpec, checkpoint_files
 from trajpilot_core.errors import NotBuiltError
 from trajpilot_core.plugins import VIDEO_ENCODERS as GROUP
 from trajpilot_core.plugins import load
@@ -32,7 +32,7 @@ def vjepa_fault(cfg: FeatureConfig, path: Path) -> tuple[str, str] | None:
     if known is not None and known.model != cfg.model:
         return f"weights of {known.model}", f"set features.model={known.model}"
     least = n_parameters(cfg.model, "2.0") * HALF_BYTES
-    if path.stat().st_size < least:
+    if sum(file.stat().st_size for file in checkpoint_files(str(path))) < least:
         return f"{cfg.model} has at least {least / 1e9:.2f} GB", "download it again, or set features.model"
     return None
 
@@ -77,4 +77,4 @@ def load_video_encoder(cfg: FeatureConfig, device: str, scratch: Path) -> VideoE
 
 def video_encoder_files(cfg: FeatureConfig) -> tuple[str, ...]:
     """Return the absolute paths of the encoder's files; empty if it generates its weights."""
-    return () if cfg.checkpoint is None else (str(Path(cfg.checkpoint).absolute()),)
+    return () if cfg.checkpoint is None else tuple(map(str, checkpoint_files(cfg.checkpoint)))
