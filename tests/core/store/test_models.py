@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from toy_stages import INGEST
 
-from schemas.artifacts import Entry, FileEntry
+from schemas.artifacts import Entry
 from trajpilot_core.engine.execution.sink import StageSink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store import manifest
