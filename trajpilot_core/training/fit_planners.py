@@ -25,7 +25,7 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.planners.decoding import PlannerShape, clamped_prior
-from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs, decode
+from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs, scores_of, sequence
 from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
 from trajpilot_core.models.predictor import feature_scales
 from trajpilot_core.training.dev_scores import sampled_fit
@@ -245,7 +245,7 @@ def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) 
         def part(rows: slice) -> Tensor:
             numbers = torch.arange(len(segments_NH), device=segments_NH.device)[rows]
             plan = model.plan(task.inputs(segments_NH[rows], numbers), seed)
-            return decode(model.method, plan, prior).decoded
+            return sequence(model.method, scores_of(model.method, plan), prior)
 
         what = f"one window of {horizon} segments does not fit into the memory of {segments_NH.device}"
         decoded = torch.cat(in_parts(len(segments_NH), AT_ONCE, part, what, "choose another device"))

@@ -119,9 +119,18 @@ def decode(
         plan_BHA: result of `MatchedPlanner.plan`.
         allowed_BA: bool; None: all actions.
     """
+    scores_BHA = scores_of(method, plan_BHA, allowed_BA)
+    ranked_BHA = marginals(scores_BHA, prior, 1.0) if method == "schema" else scores_BHA
+    return DecodedPlan(ranked_BHA, sequence(method, scores_BHA, prior))
+
+
+def scores_of(method: PlannerName, plan_BHA: Tensor, allowed_BA: Tensor | None = None) -> Tensor:
+    """Return (B, H, A): the scores that are decoded, -inf where an action is not allowed."""
     if method == "pdpp":
-        scores_BHA = plan_BHA if allowed_BA is None else plan_BHA.masked_fill(~allowed_BA[:, None], -torch.inf)
-        return DecodedPlan(scores_BHA, scores_BHA.argmax(dim=2))
-    scores_BHA = log_scores(plan_BHA, 1.0, allowed_BA)
-    decoded_BH = viterbi(scores_BHA, prior, 1.0)
-    return DecodedPlan(marginals(scores_BHA, prior, 1.0) if method == "schema" else scores_BHA, decoded_BH)
+        return plan_BHA if allowed_BA is None else plan_BHA.masked_fill(~allowed_BA[:, None], -torch.inf)
+    return log_scores(plan_BHA, 1.0, allowed_BA)
+
+
+def sequence(method: PlannerName, scores_BHA: Tensor, prior: TransitionPrior) -> Tensor:
+    """Return (B, H) long: the decoded sequence."""
+    return scores_BHA.argmax(dim=2) if method == "pdpp" else viterbi(scores_BHA, prior, 1.0)
