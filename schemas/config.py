@@ -42,6 +42,7 @@ RecipeName = Literal[
     "egoper",
     "atomic_anticipation",
     "epic_kitchens",
+    "epic_kitchens_patches",
     "basketball",
     "demo_basketball",
     "keystep_poses",

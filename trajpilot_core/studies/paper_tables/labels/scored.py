@@ -301,7 +301,7 @@ TABLES = (
             Column("Action ↑", ("action_R@5",)),
             Column("Action Acc. ↑", ("action_accuracy",)),
         ),
-        ("epic_kitchens",),
+        ("epic_kitchens", "epic_kitchens_patches"),
         further=tuple(Line((f"{printed(row)}, challenge",), f"{CHALLENGE}{row}") for row in ACTION_SCORES.rows),
         of_further=CHALLENGE_SCORES,
         rules=(3, 4),
