@@ -42,8 +42,8 @@ WORLDS: dict[RecipeName, str] = {
 }
 EK100 = ("visual_only_probe", "no_traj", "scorer", "oracle")
 """Rows of the paper's table."""
-LIKE_ANOTHER = ("goalstep", "egoper", "epic_kitchens")
-"""Run the same stages as keystep or with patches; their readers have tests of their own."""
+LIKE_ANOTHER = ("goalstep", "egoper", "epic_kitchens", "atomic_closed", "atomic_anticipation")
+"""Run the stages of keystep, of patches or of the demo; their readers and rows have tests of their own."""
 ANTICIPATION = {"anticipation", "goal-dropout-fullgoal", "goal-dropout-anticipation"}
 """Tables of the report."""
 FEW = 0.9

@@ -247,7 +247,6 @@ def test_a_segment_whose_frames_are_lost_takes_its_windows_with_it_as_counted_re
 
 def test_runs_that_ask_for_none_have_neither_stage_nor_another_key() -> None:
     base = PipelineConfig()
-    assert "vlm" not in base.content()
     assert "vlm" not in stages_of(base)
     own = evaluation.completed(base)
     assert own.content() == base.evaluation.content()
