@@ -82,10 +82,8 @@ def epic_kitchens() -> PipelineConfig:
 
 
 def epic_kitchens_patches() -> PipelineConfig:
-    """`epic_kitchens` with the paper's two encoders: the probe reads every patch of V-JEPA 2, encoded again in each
-    epoch (docs/scale.md has the hours), the predictor V-JEPA 2.1. Set `features.checkpoint` and
-    `probe.encoder.checkpoint`. Source: paper, appendix on EPIC-KITCHENS-100; docs/decisions/epic-token.md.
-    """
+    """The same with the paper's two encoders: the probe reads every patch of V-JEPA 2 in each epoch, the predictor
+    V-JEPA 2.1. Source: paper, appendix; docs/decisions/epic-token.md, docs/scale.md."""
     base = epic_kitchens()
     own = base.features.replace(model="vit_gigantic", ahead_tubelets=None)
     return base.replace(features=own, probe=base.probe.replace(tokens="full", encoder=base.features))

@@ -232,6 +232,7 @@ def test_poses_texts_and_features_are_computed_where_their_source_and_encoder_ca
         "goalstep",
         "egoper",
         "epic_kitchens",
+        "epic_kitchens_patches",
     }
     benchmarks = {"demo_closed", "demo_anticipation", "demo_keystep", "demo_goalstep", "demo_egoper"}
     benchmarks |= {"demo_epic_kitchens", "demo_basketball", "demo_poses", "demo_latent"}
