@@ -170,7 +170,7 @@ def test_the_ui_shows_the_run_and_the_form_and_calls_nobody_outside(client: Clie
         page.photograph(KEPT / "artifacts.png")
         text = page.open(f"{url}/deployments/deployment/{deployment['id']}/run", "Processes for decoding")
         page.photograph(KEPT / "form.png")
-        for wanted in ("config", "ingest", "recipe", "data_root", "from_stage", "Named experiment that holds"):
+        for wanted in ("config", "ingest", "recipe", "data_root", "from_stage", "Named experiment; its values apply"):
             assert wanted in text, wanted
         assert page.outside() == []
     say(f"UI checked; screenshots in {KEPT}")
