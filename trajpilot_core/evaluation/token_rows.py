@@ -147,7 +147,7 @@ class TokenAnswer(NamedTuple):
     """Answers of one row."""
 
     token: Tensor
-    """(n, E) float16."""
+    """(n, E) float32; the probes read it as float16."""
     rankings: dict[ActionPart, Codes]
     """Part -> (n, K) ranked classes."""
 
@@ -156,8 +156,9 @@ def answer(
     models: TokenModels, events: ActionEvents, rows: Tensor, methods: Sequence[TokenMethod] = METHODS
 ) -> Mapping[str, TokenAnswer]:
     """Return the answers of each row for the clips `rows` (n,), long."""
-    tokens = [method.token(models.maker, events, rows).half() for method in methods]
-    rankings = models.read([models.probes[method.id] for method in methods], rows, tokens)
+    tokens = [method.token(models.maker, events, rows) for method in methods]
+    probes = [models.probes[method.id] for method in methods]
+    rankings = models.read(probes, rows, [token.half() for token in tokens])
     answered = map(TokenAnswer, tokens, rankings)
     return {method.id: one for method, one in zip(methods, answered, strict=True)}
 

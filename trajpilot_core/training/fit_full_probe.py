@@ -82,7 +82,7 @@ class FullFit:
         """Sample the batches and views of an epoch, and start to decode them."""
         fitted = torch.nonzero(~self.task.is_dev)[:, 0].cpu()
         batches = [fitted[rows] for rows in index_batches(len(fitted), self.cfg.batch, generator)]
-        views = [[self.stream.sampled(row, self.cfg, generator) for row in rows] for rows in batches]
+        views = [[self.stream.sampled(row, self.cfg, generator) for row in rows.tolist()] for rows in batches]
         self.pending, self.losses = self.stream.tokens(views), []
         return batches
 
