@@ -86,7 +86,7 @@ def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its
     for number, state, after in (
         (signal.SIGTERM, "RUNNING", "AwaitingRetry"),
         (signal.SIGUSR1, "CRASHED", "AwaitingRetry"),
-        (signal.SIGTERM, "COMPLETED", "Completed"),
+        (signal.SIGUSR1, "COMPLETED", "Completed"),
     ):
         run = made(served, state)
         process, job = begun(tmp_path / state, served.url, run)
@@ -94,9 +94,19 @@ def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its
         process.send_signal(number)
         said = process.communicate(timeout=60)[0]
         assert (living(job), process.returncode) == (0, 0)
-        assert f"runs given back: {run}" in said
-        assert (f"scontrol requeue {job}" in said) == (number == signal.SIGUSR1)
+        assert f"runs given back: {run if after == 'AwaitingRetry' else 'none'}" in said
+        assert (f"scontrol requeue {job}" in said) == (state == "CRASHED")
         assert state_of(served, run) == after, "a run that ended must stay as it ended"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_job_whose_server_does_not_answer_returns_to_the_queue(tmp_path: Path) -> None:
+    process, job = begun(tmp_path, "http://127.0.0.1:9", str(uuid4()))
+    assert seen(job, 2)
+    process.send_signal(signal.SIGUSR1)
+    said = process.communicate(timeout=60)[0]
+    assert said == f"ended by USR1; runs given back: none\nscontrol requeue {job}\n"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
