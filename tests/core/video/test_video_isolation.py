@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import time
-
 from pathlib import Path
 
 import numpy as np
@@ -127,7 +126,7 @@ def is_running(pid: int) -> bool:
 
 
 def test_an_error_that_is_no_decoders_reaches_the_caller(video: Path) -> None:
-    @contextmanager
+    @contextlib.contextmanager
     def broken(job: DecodeJob):  # type: ignore[no-untyped-def]
         raise ConnectionError("the object store does not answer")
         yield job
@@ -140,7 +139,7 @@ def test_decoders_wait_when_nobody_takes_their_clips(video: Path) -> None:
     """What is decoded ahead is bounded: the queue, and one clip in each pipe and thread."""
     sent: list[int] = []
 
-    @contextmanager
+    @contextlib.contextmanager
     def counted(job: DecodeJob):  # type: ignore[no-untyped-def]
         sent.append(1)
         yield job
