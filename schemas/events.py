@@ -50,6 +50,9 @@ class ProbeConfig(Record):
     random_gap_s: tuple[float, float] | None = (0.25, 1.75)
     """With `full`, seconds between the end of a training clip and its action, uniformly sampled in every epoch; None:
     as in the features. Source: V-JEPA 2."""
+    rand_augment: tuple[int, float, float] | None = (4, 7.0, 0.5)
+    """With `full`, operations of RandAugment that are sampled for a training clip, each applied with probability 1/2;
+    mean and deviation of their levels in 0..10; None: none. Source: V-JEPA 2."""
     crop_scale: tuple[float, float] | None = (0.08, 1.0)
     """With `full`, share of the picture that a training clip shows, uniformly sampled; None: all of it. Source:
     V-JEPA 2."""
@@ -68,6 +71,11 @@ class ProbeConfig(Record):
 
     @model_validator(mode="after")
     def _is_ordered(self) -> Self:
+        operations, level, deviation = self.rand_augment or (0, 0.0, 0.0)
+        if operations < 0 or not 0 <= level <= 10 or deviation < 0:
+            raise ValueError(
+                f"rand_augment is {self.rand_augment}; give a number from 0 on, a level in 0..10, a deviation"
+            )
         for name in ("random_gap_s", "crop_scale", "crop_ratio"):
             bounds = getattr(self, name)
             if bounds is not None and not 0 < bounds[0] <= bounds[1]:

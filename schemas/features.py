@@ -209,9 +209,10 @@ class FeatureConfig(FeatureSourceConfig):
     """Segments per encoder call."""
     precision: Precision = "auto"
     """Arithmetic of the encoder; auto: bf16 on a GPU, fp32 on a CPU."""
-    resize: Literal["swscale", "antialiased"] = "antialiased"
-    """How frames are squashed. antialiased: converted to RGB first, then the bilinear filter of PIL, within 1/255;
-    swscale: faster, chroma is shrunk before the conversion to RGB (docs/decisions/vjepa.md)."""
+    resize: Literal["swscale", "antialiased", "centre_crop"] = "antialiased"
+    """How frames become squares. antialiased: squashed in RGB with the bilinear filter of PIL, within 1/255; swscale:
+    faster, chroma is shrunk before the conversion to RGB (docs/decisions/vjepa.md); centre_crop: scaled bilinearly to
+    8/7 of `size_px` on the short side, then the centre, as V-JEPA 2's probes are evaluated."""
     max_off_s: float | None = Field(None, gt=0, le=1)
     """Largest offset of a frame from its time, seconds; None: half a frame of the usual rate. A video of uneven
     rate, as from phones, needs about 0.05 (docs/decisions/video-backend.md)."""

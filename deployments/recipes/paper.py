@@ -86,7 +86,8 @@ def epic_kitchens_patches() -> PipelineConfig:
     V-JEPA 2.1. Source: paper, appendix; docs/decisions/epic-token.md, docs/scale.md."""
     base = epic_kitchens()
     own = base.features.replace(model="vit_gigantic", ahead_tubelets=None)
-    return base.replace(features=own, probe=base.probe.replace(tokens="full", encoder=base.features))
+    read = base.features.replace(resize="centre_crop")
+    return base.replace(features=own, probe=base.probe.replace(tokens="full", encoder=read))
 
 
 def basketball() -> PipelineConfig:

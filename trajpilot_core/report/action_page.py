@@ -56,8 +56,7 @@ TEMPORAL = (
     "which reads every patch and V-JEPA 2's predicted tokens."
 )
 EVERY_PATCH = (
-    "Tokens are every patch of a clip and those of one predicted tubelet, as for the published probe, "
-    "with its augmentation except RandAugment."
+    "Tokens are every patch of a clip and those of one predicted tubelet, with the augmentation of the published probe."
 )
 ROWS = (
     "Tokens are rows of released features: of the rows inside a clip, the one nearest to the middle of each of its "

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -31,7 +30,7 @@ from trajpilot_core.video.local import local_copies
 ERASED_SCALE, ERASED_RATIO = (0.02, 1 / 3), (0.3, 1 / 0.3)
 """Share of the picture that is erased, and aspect ratio of the rectangle. Source: V-JEPA 2."""
 ATTEMPTS = 10
-"""Attempts to sample a crop that fits, before the whole picture is used; as in torchvision."""
+"""Attempts to sample a rectangle that fits, before the whole picture is erased."""
 
 
 class PartShown(NamedTuple):
@@ -43,6 +42,17 @@ class PartShown(NamedTuple):
     height: float = 1.0
 
 
+class Augment(NamedTuple):
+    """RandAugment and a random crop, the same in every frame: arguments of `trajpilot_core.video.views.augmented`."""
+
+    seed: int
+    operations: int
+    level: float
+    deviation: float
+    scale: tuple[float, float] | None
+    ratio: tuple[float, float]
+
+
 class ClipView(NamedTuple):
     """One view of a clip."""
 
@@ -52,7 +62,8 @@ class ClipView(NamedTuple):
     """How much later its frames are than those of the features; negative: earlier."""
     ahead: int | None = None
     """Which tubelet after the last one is predicted; None: no tubelet."""
-    part: PartShown = PartShown()
+    augment: Augment | None = None
+    """None: the picture as in the features."""
     is_mirrored: bool = False
     erased: "ErasedPart | None" = None
 
@@ -102,15 +113,17 @@ class ClipStream:
         return ClipView(row, ahead=self.config.ahead_tubelets)
 
     def sampled(self, row: int, cfg: ProbeConfig, generator: torch.Generator) -> ClipView:
-        """Return a view of a clip for training, with a sampled gap and crop."""
+        """Return a view of a clip for training, with a sampled gap and augmentation."""
         view = self.whole(row)
         if cfg.random_gap_s is not None:
             gap_s = uniform(cfg.random_gap_s, generator)
             last_s = float(self.times_s[row, -1])
             later_s = max(float(self.action_s[row]) - gap_s - last_s, -float(self.times_s[row, 0]))
             view = view._replace(later_s=later_s, ahead=self._tubelets(row, gap_s))
-        if cfg.crop_scale is not None:
-            view = view._replace(part=some_part(cfg.crop_scale, cfg.crop_ratio, generator))
+        if cfg.rand_augment is not None or cfg.crop_scale is not None:
+            operations, level, deviation = cfg.rand_augment or (0, 0.0, 0.0)
+            seed = int(torch.randint(2**31, (), generator=generator))
+            view = view._replace(augment=Augment(seed, operations, level, deviation, cfg.crop_scale, cfg.crop_ratio))
         if uniform((0.0, 1.0), generator) < cfg.mirror_share:
             view = view._replace(is_mirrored=True)
         if uniform((0.0, 1.0), generator) < cfg.erase_share:
@@ -148,6 +161,7 @@ class ClipStream:
     def _job(self, view: ClipView) -> dict[str, Any]:
         """Return the job of a decoder process for a clip."""
         cfg, video = self.config, self.videos[view.row]
+        augment = {} if view.augment is None else {"augment": view.augment._asdict()}
         return {
             "kind": "clips",
             "video": video,
@@ -157,6 +171,7 @@ class ClipStream:
             "backend": cfg.backend,
             "resize": cfg.resize,
             "max_off_s": cfg.max_off_s,
+            **augment,
         }
 
     def _encoded(self, clips: Sequence[NDArray[np.uint8]], views: Sequence[ClipView]) -> Tensor:
@@ -206,12 +221,12 @@ def uniform(bounds: tuple[float, float], generator: torch.Generator) -> float:
 
 
 def some_part(scale: tuple[float, float], ratio: tuple[float, float], generator: torch.Generator) -> PartShown:
-    """Return a sampled crop: its share of the area, the logarithm of its aspect ratio and its place are uniform.
+    """Return a sampled rectangle: its share of the area, the logarithm of its aspect ratio and its place are uniform.
 
     Args:
         scale: least and largest share of the area.
         ratio: least and largest width / height.
-        generator: samples the crop.
+        generator: samples it.
     """
     for _ in range(ATTEMPTS):
         area = uniform(scale, generator)
@@ -223,23 +238,9 @@ def some_part(scale: tuple[float, float], ratio: tuple[float, float], generator:
     return PartShown()
 
 
-def cut(frames_THWC: Tensor, part: PartShown) -> Tensor:
-    """Return a crop of pictures (T, H, W, 3), uint8, resized to the whole by an antialiased bilinear filter."""
-    if part == PartShown():
-        return frames_THWC
-    height, width = frames_THWC.shape[1:3]
-    top, left = int(part.top * height), int(part.left * width)
-    rows, columns = max(1, round(part.height * height)), max(1, round(part.width * width))
-    crop = frames_THWC[:, top : top + rows, left : left + columns].permute(0, 3, 1, 2).float()
-    large = F.interpolate(crop, (height, width), mode="bilinear", antialias=True, align_corners=False)
-    return large.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1)
-
-
 def as_shown(frames_THWC: Tensor, view: ClipView) -> Tensor:
-    """Return pictures (T, H, W, 3), uint8, of a view: cropped, mirrored, then erased."""
-    frames = cut(frames_THWC, view.part)
-    if view.is_mirrored:
-        frames = frames.flip(2)
+    """Return decoded pictures (T, H, W, 3), uint8, of a view: mirrored, then erased."""
+    frames = frames_THWC.flip(2) if view.is_mirrored else frames_THWC
     return frames if view.erased is None else erased(frames, view.erased)
 
 

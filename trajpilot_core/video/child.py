@@ -1,6 +1,7 @@
 """The decoder process: reads jobs as JSON lines from stdin, reports events on stdout. Started by `isolate`.
 
-Jobs: {"kind": "probe", "path"}, {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend", "resize"}.
+Jobs: {"kind": "probe", "path"}, {"kind": "clips", "path", "times_s" (S, N), "size_px", "backend", "resize", and
+optionally "augment": arguments of `views.augmented`, which then replaces "resize"}.
 With "video", messages use that name instead of the path. For further kinds of jobs a caller has its own entry point,
 which calls `main` with them and is named in the `command` of `isolate.run_jobs`.
 """
@@ -13,6 +14,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import IO, Any, NamedTuple
 
 import av.logging
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 from trajpilot_core.video.decode import DecodedClip, clips
 from trajpilot_core.video.isolate import SIZE_BYTES
 from trajpilot_core.video.probe import probe
+from trajpilot_core.video.resize import Shape
 from trajpilot_core.video.table import VideoError
 
 PR_SET_PDEATHSIG = 1
@@ -86,12 +89,21 @@ def probe_events(job: dict[str, Any]) -> Iterator[ChildEvent]:
 def clip_events(job: dict[str, Any]) -> Iterator[ChildEvent]:
     """Yield every segment of a take as a clip or a fault."""
     times_s = np.asarray(job["times_s"], np.float64)
-    how = (job["backend"], job.get("resize", "swscale"), job.get("max_off_s"))
+    how = (job["backend"], shape_of_job(job), job.get("max_off_s"))
     for segment, clip in clips(job["path"], times_s, job["size_px"], *how):
         if isinstance(clip, DecodedClip):
             yield ChildEvent("clip", {"segment": segment, "pts_s": clip.pts_s.tolist()}, clip.frames)
         else:
             yield fault_event(segment, clip.code, str(clip))
+
+
+def shape_of_job(job: dict[str, Any]) -> str | Shape:
+    """Return how the frames of a job become squares."""
+    if "augment" not in job:
+        return str(job.get("resize", "swscale"))
+    from trajpilot_core.video.views import augmented  # other jobs need neither OpenCV nor Pillow
+
+    return partial(augmented, **job["augment"])
 
 
 def fault_event(segment: int, code: str, detail: str) -> ChildEvent:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
 from trajpilot_core.video.pyav_backend import DecodedFrame, PyavReader
+from trajpilot_core.video.resize import Shape, shape_of
 from trajpilot_core.video.table import FrameTable, VideoError
 
 Times = NDArray[np.float64]
@@ -45,17 +46,23 @@ class DecodedClip:
     """(N,) presentation times, seconds from the first frame of the video."""
 
 
-def open_reader(path: str, backend: str, resize: str = "swscale") -> FrameReader:
-    """Open a video with the backend of that name (`pyav` or `decord`); pictures are squashed by FeatureConfig.resize.
+def open_reader(path: str, backend: str, resize: str | Shape = "swscale") -> FrameReader:
+    """Open a video with the backend of that name (`pyav` or `decord`).
+
+    Args:
+        path: local file.
+        backend: `pyav` or `decord`.
+        resize: how pictures become squares: a value of FeatureConfig.resize, or a function.
 
     Raises:
         VideoError: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED.
     """
+    shape = shape_of(resize) if isinstance(resize, str) else resize
     if backend == "decord":  # imported only if selected: it does not have wheels for every machine
         from trajpilot_core.video.decord_backend import DecordReader
 
-        return DecordReader(path, resize)
-    return PyavReader(path, resize)
+        return DecordReader(path, shape)
+    return PyavReader(path, shape)
 
 
 def frame_times_s(start_s: float, end_s: float, fps: float, n_frames: int) -> NDArray[np.float64]:
@@ -68,14 +75,19 @@ def frame_times_s(start_s: float, end_s: float, fps: float, n_frames: int) -> ND
 
 
 def clips(
-    path: str, times_s: Times, size_px: int, backend: str, resize: str = "swscale", max_off_s: float | None = None
+    path: str,
+    times_s: Times,
+    size_px: int,
+    backend: str,
+    resize: str | Shape = "swscale",
+    max_off_s: float | None = None,
 ) -> Iterator[tuple[int, DecodedClip | VideoError]]:
     """Decode the segments of one video in one sweep; a frame that several segments share is decoded once.
 
     Args:
         path: local file.
         times_s: (S, N) wanted times, seconds from the first frame.
-        size_px: side of the square to which frames are squashed.
+        size_px: side of the square that a frame becomes.
         backend, resize: see `open_reader`.
         max_off_s: largest distance of a frame from its time; None: half a frame.
 

@@ -19,7 +19,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
 from trajpilot_core.video.pyav_backend import DecodedFrame, turn
-from trajpilot_core.video.resize import squash
+from trajpilot_core.video.resize import Shape
 from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
 
 CHUNK = 16
@@ -31,8 +31,8 @@ class DecordReader:
 
     table: FrameTable
 
-    def __init__(self, path: str, resize: str = "swscale") -> None:
-        self.path, self.resize = path, resize
+    def __init__(self, path: str, shape: Shape | None = None) -> None:
+        self.path, self.shape = path, shape
         container, stream = open_video(path)
         with closing(container):
             self.table = frame_table(path, container, stream)
@@ -68,13 +68,13 @@ class DecordReader:
                 yield pts, self._checked(pts, float(time_s), picture, size_px)
 
     def _checked(self, pts: int, decord_s: float, picture: Image, size_px: int) -> Image | VideoError:
-        """Squash a picture (h, w, 3) if decord's time of it is within half a frame of the wanted one."""
+        """Shape a picture (h, w, 3) if decord's time of it is within half a frame of the wanted one."""
         wanted_s = self.table.time_s(pts)  # decord also counts from the first frame
         if abs(decord_s - wanted_s) > 0.5 / self.table.fps:
             what = f"{self.path}: decord returned the frame at {decord_s:.4f} s for {wanted_s:.4f} s"
             return VideoError(RejectCode.FRAME_MISMATCH, what)
-        if self.resize == "antialiased":
-            return squash(picture, size_px)
+        if self.shape is not None:
+            return self.shape(picture, size_px)
         frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
         small = self._scaler.reformat(frame, size_px, size_px, "rgb24", interpolation=Interpolation.BILINEAR)
         return small.to_ndarray().astype(np.uint8, copy=False)

@@ -19,7 +19,7 @@ from av.video.stream import VideoStream
 
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
-from trajpilot_core.video.resize import squash
+from trajpilot_core.video.resize import Shape
 from trajpilot_core.video.table import FrameTable, VideoError, frame_table, length_size, malformed, open_video
 
 DecodedFrame = tuple[int, Image | VideoError]
@@ -34,8 +34,8 @@ class PyavReader:
 
     table: FrameTable
 
-    def __init__(self, path: str, resize: str = "swscale") -> None:
-        self.path, self.resize = path, resize
+    def __init__(self, path: str, shape: Shape | None = None) -> None:
+        self.path, self.shape = path, shape
         self.rotation_deg, self._is_mirrored = 0, False
         self._matrix_deg: float | None = None
         """Rotation of the frame whose matrix was read last; reading it makes a cycle that keeps the frame in memory."""
@@ -74,7 +74,7 @@ class PyavReader:
 
         Args:
             wanted: presentation times in ticks, rising, each of them in `table.shown`.
-            size_px: side of the square to which the upright picture is squashed.
+            size_px: side of the square that the upright picture becomes.
         """
         todo, spoiled = deque(int(pts) for pts in wanted), dict[int, str]()
         wanted_set = frozenset(todo)
@@ -194,13 +194,13 @@ class PyavReader:
         """Squash to (size, size, 3) RGB with swscale's bilinear filter (antialiased when shrinking), turn upright.
 
         The usual 4:2:0 video is shrunk first and converted to RGB afterwards, at 0.6 of the cost of doing both at once.
-        With `resize` antialiased it is converted to RGB first, then resized with the filter of PIL.
+        With a `shape` the picture is converted to RGB and turned upright first.
         """
         if frame.rotation != self._matrix_deg:
             self.rotation_deg, self._is_mirrored = turn(frame)
             self._matrix_deg = frame.rotation
-        if self.resize == "antialiased":
-            return self._upright(squash(np.asarray(frame.to_ndarray(format="rgb24"), np.uint8), size_px))
+        if self.shape is not None:
+            return self.shape(self._upright(np.asarray(frame.to_ndarray(format="rgb24"), np.uint8)), size_px)
         small = frame
         if frame.format.name == "yuv420p" and frame.color_range != ColorRange.JPEG:
             small = self._shrinker.reformat(frame, size_px, size_px, "yuv420p", interpolation=Interpolation.BILINEAR)
@@ -208,7 +208,7 @@ class PyavReader:
         return self._upright(np.asarray(small.to_ndarray(), np.uint8))
 
     def _upright(self, image: Image) -> Image:
-        """Rotate and mirror a square picture according to its frame."""
+        """Rotate and mirror a picture according to its frame."""
         return np.ascontiguousarray(np.rot90(image[:, ::-1] if self._is_mirrored else image, self.rotation_deg // 90))
 
     def _bad(self, code: RejectCode, pts: int, why: str) -> VideoError:

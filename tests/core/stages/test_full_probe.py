@@ -28,12 +28,12 @@ from trajpilot_core.stages import STAGES, action_token, probe
 from trajpilot_core.stages.full_probe import stream_of
 from trajpilot_core.training import clip_stream, fit_full_probe
 from trajpilot_core.training.clip_stream import (
+    Augment,
     ClipStream,
     ClipView,
     ErasedPart,
     PartShown,
     as_shown,
-    cut,
     in_order,
     open_encoder,
     some_part,
@@ -195,17 +195,17 @@ def test_training_views_have_random_gaps_and_parts_and_dev_has_the_clip_of_the_f
     assert gaps.max() <= 1.75 + 1e-9
     assert gaps.max() - gaps.min() > 1.0
     assert {view.ahead for view in views} == set(range(1, 8)) - {7} | {7 for g in gaps if g >= 1.75}
-    areas = [view.part.width * view.part.height for view in views]
-    assert 0.08 - 1e-9 <= min(areas) < 0.2 < 0.8 < max(areas) <= 1.0
-    assert all(
-        0 <= v.part.left <= 1 - v.part.width + 1e-9 and 0 <= v.part.top <= 1 - v.part.height + 1e-9 for v in views
-    )
-    assert stream.whole(0) == ClipView(0, 0.0, 4, PartShown())
+    augments = [view.augment for view in views]
+    assert len({augment.seed for augment in augments if augment}) == len(views)
+    assert {augment._replace(seed=0) for augment in augments if augment} == {
+        Augment(0, 4, 7.0, 0.5, (0.08, 1.0), (3 / 4, 4 / 3))
+    }
+    assert stream.whole(0) == ClipView(0, 0.0, 4)
     assert 0.35 < np.mean([view.is_mirrored for view in views]) < 0.65
     erased = [view.erased.part for view in views if view.erased is not None]
     assert 0.12 < len(erased) / len(views) < 0.4
     assert {0.02 - 1e-9 <= part.width * part.height <= 1 / 3 + 1e-9 for part in erased} == {True}
-    plain = FULL.replace(random_gap_s=None, crop_scale=None, mirror_share=0.0, erase_share=0.0)
+    plain = FULL.replace(random_gap_s=None, rand_augment=None, crop_scale=None, mirror_share=0.0, erase_share=0.0)
     assert stream.sampled(0, plain, generator) == stream.whole(0)
 
 
@@ -228,14 +228,17 @@ def test_a_view_is_mirrored_and_noise_stands_in_one_rectangle_of_every_frame() -
     assert int(pictures.max()) == 200, "the decoded clip stays as it is"
 
 
-def test_a_part_of_the_picture_fills_it(stream: ClipStream) -> None:
-    picture = torch.zeros(1, 32, 32, 3, dtype=torch.uint8)
-    picture[:, :, 16:] = 200
-    right = cut(picture, PartShown(0.5, 0.0, 0.5, 1.0))
-    assert right.shape == picture.shape
-    assert int(right.min()) == 200
-    assert cut(picture, PartShown()) is picture
-    assert some_part((0.9, 1.0), (3.0, 4.0), torch.Generator()) == PartShown(), "no such part fits: all of it"
+def test_a_decoder_process_augments_what_it_decodes(stream: ClipStream) -> None:
+    """The tokens of an augmented clip depend on its seed alone."""
+    whole, view = stream.whole(0), stream.sampled(0, FULL, torch.Generator().manual_seed(0))
+    assert view.augment is not None
+    seeds = [view.augment.seed, view.augment.seed, view.augment.seed + 1]
+    views = [whole, *(whole._replace(augment=view.augment._replace(seed=seed)) for seed in seeds)]
+    plain, one, again, other = next(stream.tokens([views]))
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert not torch.equal(one, plain)
+    assert some_part((0.9, 1.0), (3.0, 4.0), torch.Generator()) == PartShown(), "no such rectangle fits: all of it"
 
 
 def test_clips_come_in_their_order_whatever_decoder_ends_first() -> None:

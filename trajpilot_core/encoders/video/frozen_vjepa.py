@@ -24,6 +24,7 @@ IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RESIZE = {
     "swscale": "upright, squashed to a square by swscale bilinear, antialiased, 4:2:0 before RGB",
     "antialiased": "upright, RGB before it is squashed to a square, bilinear, antialiased as in PIL",
+    "centre_crop": "upright, RGB, short side to 8/7 of the square by OpenCV's bilinear scaling, centre cut out",
 }
 """FeatureConfig.resize -> description."""
 
