@@ -111,7 +111,7 @@ def run_jobs(
     Raises:
         TrainingError: a training failed, or its process crashed.
     """
-    workers = min(runtime.workers, len(jobs)) if runtime.device == "cpu" else 1
+    workers = processes(len(jobs), runtime.workers) if runtime.device == "cpu" else 1
     if workers > 1:
         _run_spawned(jobs, train, runtime, workers, ended)
         return
@@ -122,6 +122,11 @@ def run_jobs(
 
         train(job, report)
         ended(job)
+
+
+def processes(n_jobs: int, workers: int) -> int:
+    """Return how many processes train: all trainings at once where a second round would leave cores idle."""
+    return n_jobs if workers > 1 and n_jobs < 2 * workers else min(n_jobs, workers)
 
 
 def run_trials(

@@ -15,7 +15,7 @@ from torch import Tensor
 from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.training.checkpoint import NAME, checkpoint_epoch, write_atomically
-from trajpilot_core.training.jobs import Task, TrainingJob, job_result, job_tensors, put_task, run_jobs
+from trajpilot_core.training.jobs import Task, TrainingJob, job_result, job_tensors, processes, put_task, run_jobs
 from trajpilot_core.training.loop import EpochDone
 
 
@@ -59,6 +59,10 @@ def test_every_job_runs_progress_reaches_the_total_and_one_that_goes_on_is_told(
         assert [(folder / str(k) / "done").read_text() for k in range(3)] == ["final/0", "final/1", "final/2"]
         assert told[-1][:2] == (9, 9)
     assert caplog.messages == ["training final/1 seed 0 goes on after epoch 4"]
+
+
+def test_trainings_that_would_leave_cores_idle_in_a_second_round_all_run_at_once() -> None:
+    assert [processes(3, 1), processes(1, 2), processes(3, 2), processes(4, 2), processes(39, 16)] == [1, 1, 3, 2, 16]
 
 
 @pytest.mark.slow
