@@ -53,13 +53,15 @@ def small() -> PipelineConfig:
 def demo_planners() -> PipelineConfig:
     """The demo, and the planners of other papers on its labels: small ones, of few steps, next to a finished demo.
 
-    Rates and dropouts were chosen on dev takes of a small deterministic world (docs/decisions/planners.md).
+    Rates and dropouts were chosen on dev takes of a small deterministic world, epochs on dev takes of the demo
+    (docs/decisions/planners.md).
     """
     return with_small_planners(demo())
 
 
-def with_small_planners(base: PipelineConfig) -> PipelineConfig:
-    """Return a small experiment with the planners of other papers, as small."""
+def with_small_planners(base: PipelineConfig, epochs: tuple[int, int, int] = (20, 6, 25)) -> PipelineConfig:
+    """Return a small experiment with the planners of other papers, as small; `epochs` of SCHEMA, PDPP and
+    ViterbiPlanNet."""
     nets = base.planners
     net, flow, soft = nets.schema_net, nets.pdpp, nets.viterbi_plan_net
     return base.replace(
@@ -75,16 +77,20 @@ def with_small_planners(base: PipelineConfig) -> PipelineConfig:
                 heads=4,
                 input_dropout=0.1,
                 dropout=0.1,
-                train=as_the_original(net.train.replace(lr=2e-3), 20),
+                train=as_the_original(net.train.replace(lr=2e-3), epochs[0]),
             ),
             pdpp=flow.replace(
                 width=32,
+                multiples=(1, 2),
                 times=50,
                 epoch_steps=50,
-                average_start=100,
-                train=as_the_original(flow.train.replace(lr=1.5e-3), 8),
+                average_decay=0.7,  # its memory is a tenth of the training, as the original's
+                average_start=50,
+                train=as_the_original(flow.train.replace(lr=1e-3), epochs[1]),
             ),
-            viterbi_plan_net=soft.replace(width=64, input_dropout=0.1, train=as_the_original(soft.train, 40)),
+            viterbi_plan_net=soft.replace(
+                width=64, input_dropout=0.1, train=as_the_original(soft.train.replace(lr=2e-3), epochs[2])
+            ),
         ),
     )
 
@@ -96,7 +102,7 @@ def demo_closed() -> PipelineConfig:
     These classes merge the alternatives of a step, which head motion tells apart: Oracle need not lie above No-Traj at
     every H (docs/decisions/classes.md).
     """
-    base = demo_planners()
+    base = with_small_planners(demo(), (12, 5, 12))  # half the actions are learned sooner
     return base.replace(
         ingest=base.ingest.replace(atomic=base.ingest.atomic.replace(classes=8)),
         planners=base.planners.replace(vocabulary="classes"),

@@ -120,24 +120,28 @@ def difference(row: ClusterSums, reference: ClusterSums) -> ClusterSums:
 
 def _contrasts(
     predictions: Predictions, clusters: Clusters
-) -> Iterator[tuple[str, str | None, int | None, ClusterSums]]:
-    """Yield (variant, reference, seed, sums): every seed, the average over seeds, and the paired differences.
+) -> Iterator[tuple[str, str | None, tuple[int | None, ...], ClusterSums]]:
+    """Yield (variant, reference, seeds, sums): every seed, the average over seeds (None), and the paired differences.
 
-    A difference between rows with different windows is omitted; the check `same windows` then fails.
+    A single seed is its own average. A difference between rows with different windows is omitted; the check `same
+    windows` then fails.
     """
     means: dict[str, ClusterSums] = {}
     for variant in predictions.variants():
         per_seed = [sums_of(predictions, variant, seed, clusters) for seed in predictions.seeds(variant)]
+        has_mean = all(same_windows(per_seed[0], other) for other in per_seed)
+        is_mean = has_mean and len(per_seed) == 1
         for seed, sums in zip(predictions.seeds(variant), per_seed, strict=True):
-            yield variant, None, seed, sums
-        if all(same_windows(per_seed[0], other) for other in per_seed):
+            yield variant, None, (seed, None) if is_mean else (seed,), sums
+        if has_mean:
             means[variant] = averaged(per_seed)
-            yield variant, None, None, means[variant]
+            if not is_mean:
+                yield variant, None, (None,), means[variant]
     pairs = [(variant, REFERENCE) for variant in means if variant != REFERENCE]
     against = [(one.id, other) for one in METHODS for other in one.against if other != REFERENCE]
     for variant, reference in [*pairs, *against]:
         if variant in means and reference in means and same_windows(means[variant], means[reference]):
-            yield variant, reference, None, difference(means[variant], means[reference])
+            yield variant, reference, (None,), difference(means[variant], means[reference])
 
 
 def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: EvaluationConfig) -> list[Metric]:
@@ -149,11 +153,12 @@ def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: 
     """
     weights = bootstrap.draw_weights(clusters.n, cfg.bootstrap, cfg.seed)
     rows: list[Metric] = []
-    for variant, reference, seed, sums in _contrasts(predictions, clusters):
+    for variant, reference, seeds, sums in _contrasts(predictions, clusters):
         kept = scored_on(variant) & scored_on(reference or variant)
-        head = {"corpus": corpus, "variant": variant, "reference": reference, "seed": seed, "cluster": clusters.kind}
-        scored = _rows(head, sums, weights, predictions.horizons(), cfg)
-        rows += [row for row in scored if row.metric in kept and _is_defined(row, predictions.horizons())]
+        head = {"corpus": corpus, "variant": variant, "reference": reference, "cluster": clusters.kind}
+        scored = _rows({**head, "seed": seeds[0]}, sums, weights, predictions.horizons(), cfg, kept)
+        scored = [row for row in scored if _is_defined(row, predictions.horizons())]
+        rows += [row.model_copy(update={"seed": seed}) for seed in seeds for row in scored]
     return rows
 
 
@@ -175,14 +180,16 @@ def _rows(
     weights: NDArray[np.float64],
     horizons: tuple[int, ...],
     cfg: EvaluationConfig,
+    kept: set[str],
 ) -> list[Metric]:
-    """Build the rows of one contrast: (H + 2) x M numbers.
+    """Build the rows of one contrast: H + 2 numbers for each metric in `kept`.
 
     Horizons without windows are omitted, and then the means over the horizons too: their windows would differ from
     those of the other rows.
     """
-    scored = sums.counts.sum(axis=0) > 0
-    values, counts = sums.values[:, scored], sums.counts[:, scored]
+    scored, metrics = sums.counts.sum(axis=0) > 0, [metric for metric in METRICS if metric in kept]
+    columns = [column for column, metric in enumerate(METRICS) if metric in kept]
+    values, counts = sums.values[:, scored][:, :, columns], sums.counts[:, scored]
     value = bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))
     takes = (counts > 0).sum(axis=0)
     n_takes = np.array([*takes, takes.min(), (counts.sum(axis=1) > 0).sum()])
@@ -206,7 +213,7 @@ def _rows(
             }
         )
         for r, (horizon, pooling) in enumerate(places)
-        for m, metric in enumerate(METRICS)
+        for m, metric in enumerate(metrics)
     ]
 
 
