@@ -250,8 +250,8 @@ class RunOptions(Record):
     device: DeviceName = "auto"
     """Where the models run: auto, cpu, cuda (the first visible GPU) or cuda:1 and so on."""
     workers: int = Field(2, ge=1, le=64)
-    """Processes for decoding and for trainings that run at the same time; fewer than twice as many trainings all run
-    at once, because a second round would leave cores idle."""
+    """Processes for decoding and for trainings that run at the same time; trainings that would leave cores idle in a
+    second round all run at once."""
     stages_at_once: int | None = Field(None, ge=1, le=16)
     """Most stages that run at the same time, if they do not depend on each other, only one of them with a model; None:
     as many as the machine has cores and memory for."""

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 from one_state import one_state, pytest_fixture_setup  # noqa: F401  (found here by pytest)
-from order import place, shuffled
+from order import ByServer, place, shuffled
 
 if TYPE_CHECKING:
     from once import EmptyDatabase, Shelf, Worlds
@@ -30,6 +30,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: place(item.path.relative_to(here).as_posix()))
         return
     items[:] = [items[n] for n in shuffled([str(item.path) for item in items], seed)]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServer:
+    """Share the tests out over processes."""
+    return ByServer(config, log)
 
 
 @pytest.fixture

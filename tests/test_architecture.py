@@ -113,7 +113,7 @@ BUDGETS = {
     "schemas": (3200, 3800, "settings of events, planners and latents are records of their own"),
     "store": (1600, 2600, "object stores, locks and the inventory of hashes"),
     "engine": (2400, 3100, "reasons of staleness by setting, file and take; groups on other machines"),
-    "video": (1100, 1350, "isolated decoders"),
+    "video": (1100, 1500, "isolated decoders; the augmentation of the published probe"),
     "corpora": (4200, 4600, "fields of annotations are still checked by hand"),
     "poses": (2200, 2600, "the sparse reader of Aria files, which is 20 times faster"),
     "encoders": (1800, 1975, "three released layouts of V-JEPA, whole or in shards"),

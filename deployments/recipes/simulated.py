@@ -51,17 +51,12 @@ def small() -> PipelineConfig:
 
 
 def demo_planners() -> PipelineConfig:
-    """The demo, and the planners of other papers on its labels: small ones, of few steps, next to a finished demo.
-
-    Rates and dropouts were chosen on dev takes of a small deterministic world, epochs on dev takes of the demo
-    (docs/decisions/planners.md).
-    """
+    """The demo, and small planners of other papers on its labels, next to a finished demo."""
     return with_small_planners(demo())
 
 
 def with_small_planners(base: PipelineConfig, epochs: tuple[int, int, int] = (20, 6, 25)) -> PipelineConfig:
-    """Return a small experiment with the planners of other papers, as small; `epochs` of SCHEMA, PDPP and
-    ViterbiPlanNet."""
+    """Return a small experiment with small planners of other papers; `epochs`: SCHEMA, PDPP, ViterbiPlanNet."""
     nets = base.planners
     net, flow, soft = nets.schema_net, nets.pdpp, nets.viterbi_plan_net
     return base.replace(
@@ -96,13 +91,12 @@ def with_small_planners(base: PipelineConfig, epochs: tuple[int, int, int] = (20
 
 
 def demo_closed() -> PipelineConfig:
-    """The demo's models on 8 classes of its 16 labels, next to planners that are trained on these; as
-    `atomic_closed`, after a finished demo.
+    """The demo's models on 8 classes of its 16 labels, and planners trained on these; as `atomic_closed`.
 
     These classes merge the alternatives of a step, which head motion tells apart: Oracle need not lie above No-Traj at
     every H (docs/decisions/classes.md).
     """
-    base = with_small_planners(demo(), (12, 5, 12))  # half the actions are learned sooner
+    base = with_small_planners(demo(), (14, 6, 12))  # half the actions are learned sooner
     return base.replace(
         ingest=base.ingest.replace(atomic=base.ingest.atomic.replace(classes=8)),
         planners=base.planners.replace(vocabulary="classes"),

@@ -186,7 +186,7 @@ def test_the_form_shows_groups_descriptions_bounds_and_choices_and_names_the_fie
         "ingest (Optional)",
         "Which takes and descriptions are kept",
         "Where and how a run happens",
-        "run at the same time. Allowed: at least 1, at most 64.",
+        "all run at once. Allowed: at least 1, at most 64.",
         "epic_kitchens",
         "evaluation (Optional)",
     )

@@ -90,7 +90,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
             blocks=1,
             rates=(1e-3,),
             decays=(1e-3,),
-            epochs=2,
+            epochs=1,
             precision="fp32",
             encoder=encoder and tiny.replace(tokens=encoder.tokens, ahead_tubelets=encoder.ahead_tubelets),
         ),
@@ -98,7 +98,7 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
         report=small.report,
         outcome=config.outcome.replace(train=config.outcome.train.replace(epochs=2), probe_heads=4, probe_blocks=1),
         action_token=config.action_token.replace(
-            train=config.action_token.train.replace(epochs=2, batch=32), rates=(1e-3,), epochs=2
+            train=config.action_token.train.replace(epochs=2, batch=32), rates=(1e-3,), epochs=1
         ),
     )
 
