@@ -80,6 +80,7 @@ def check_last_commands(lines: list[str], folder: Path) -> None:
         assert said in done.stdout
 
 
+@pytest.mark.campaign  # two runs of one stage: tests/core/engine/test_two_runs.py
 def test_of_two_runs_on_one_root_and_the_user_s_server_the_second_waits_and_recomputes_nothing(
     corpus: Path, tmp_path: Path, prefect_server: str
 ) -> None:

@@ -25,6 +25,7 @@ STARTED_S, NEWS_S, ENDED_S = 600.0, 120.0, 20.0
 """A start on a machine with ten processes a core took 200 s; a run reports the end of its server in one second."""
 
 
+@pytest.mark.campaign  # a kill
 def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_loses_nothing(
     worlds: Worlds, tmp_path: Path, empty_database: EmptyDatabase
 ) -> None:
