@@ -101,10 +101,11 @@ benchmarks: $(VENV)/installed
 	$(BIN)/python benchmarks/video.py --folder runs/benchmarks
 
 # Needs 24 GiB of memory and 40 GB of disk; SHARE=0.05 is a twentieth of the paper's size.
+# WHOLE=--whole runs the settings of the recipe uncut.
 SHARE ?= 1
 RECIPE ?= atomic
 rehearse: $(VENV)/installed
-	$(BIN)/python benchmarks/rehearse.py --recipe $(RECIPE) --share $(SHARE) --json runs/rehearsal.json --folder runs/rehearsal
+	$(BIN)/python benchmarks/rehearse.py --recipe $(RECIPE) $(WHOLE) --share $(SHARE) --json runs/rehearsal.json --folder runs/rehearsal
 
 # Never touches artifacts.
 clean:

@@ -1,13 +1,14 @@
 """A store of the paper's size through every stage after the features; memory, seconds and rows of each: docs/scale.md.
 
-    python benchmarks/rehearse.py [--recipe atomic] [--share 1] [--folder FOLDER] [--json FILE] [--workers 2]
+    python benchmarks/rehearse.py [--recipe atomic] [--whole] [--share 1] [--folder FOLDER] [--json FILE] [--workers 2]
 
 The output of ingest, trajectories and features is sampled: with real shapes and random content, written by the declared
 stages with another `run`, so that the executor makes keys, shards and manifests. Everything that decides memory or disk
 is real: takes, segments, windows, labels, features, candidates. Trainings last one epoch; models are narrow where their
 width costs only arithmetic. The stages up to the scorer run twice: at the real width of the text space (`wide`), and
 in a narrow one up to the evaluation (`narrow`), which ranks every label at every step of every test window for every
-row. Each stage runs in its own process; memory and disk are those of its run record (engine/needs.py).
+row. With `--whole` every stage after the features runs once, with the recipe's own settings: for recipes that a CPU can
+train (`laptop`). Each stage runs in its own process; memory and disk are those of its run record (engine/needs.py).
 """
 
 import argparse
@@ -177,11 +178,17 @@ def narrow_text(config: PipelineConfig) -> PipelineConfig:
     )
 
 
-def ways_of(config: PipelineConfig) -> dict[str, tuple[PipelineConfig, list[str]]]:
-    """Return settings and stages of the sampled store, the wide way, and the narrow way with all other stages."""
-    names, wide, narrow = list(stages_of(config)), wide_text(config), narrow_text(config)
+def ways_of(config: PipelineConfig, whole: bool = False) -> dict[str, tuple[PipelineConfig, list[str]]]:
+    """Return settings and stages of the sampled store and of the ways after it: one with the recipe's own settings if
+    it is the whole, else the wide way and the narrow way with all other stages."""
+    names = list(stages_of(config))
+    store = [name for name in names if name in SAMPLED]
+    if whole:
+        config = config.replace(report=config.report.replace(frames=False))
+        return {"store": (config, store), "whole": (config, [name for name in names if name not in SAMPLED])}
+    wide, narrow = wide_text(config), narrow_text(config)
     return {
-        "store": (wide, [name for name in names if name in SAMPLED]),
+        "store": (wide, store),
         "wide": (wide, [name for name in names if name in WIDE]),
         "narrow": (narrow, [name for name in names if name not in SAMPLED]),
     }
@@ -233,25 +240,26 @@ def as_child(request: Path) -> None:
     Path(job["answer"]).write_text(json.dumps(took), encoding="utf-8")
 
 
-def rehearse(config: PipelineConfig, sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
-    """Sample the store, then run both ways concurrently, each in its own root.
+def rehearse(ways: Mapping[str, Any], sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
+    """Sample the store, then run the other ways concurrently, each in its own root.
 
     Raises:
         StageFailed: a stage ended with an error; the other way still runs to its end.
     """
-    ways = ways_of(config)
 
     def follow(way: str, root: Path) -> list[Measured]:
         settings, stages = ways[way]
         return [run_stage(way, stage, settings, root, sizes, workers) for stage in stages]
 
-    root, other = folder / "wide" / "root", folder / "narrow" / "root"
-    stored = follow("store", root)
-    shutil.rmtree(other, ignore_errors=True)
-    shutil.copytree(root / ARTIFACTS, other / ARTIFACTS, copy_function=os.link)
-    with ThreadPoolExecutor() as both:
-        wide, narrow = both.submit(follow, "wide", root), both.submit(follow, "narrow", other)
-    return [*stored, *wide.result(), *narrow.result()]
+    first, *others = (way for way in ways if way != "store")
+    roots = {way: folder / way / "root" for way in (first, *others)}
+    measured = follow("store", roots[first])
+    for way in others:
+        shutil.rmtree(roots[way], ignore_errors=True)
+        shutil.copytree(roots[first] / ARTIFACTS, roots[way] / ARTIFACTS, copy_function=os.link)
+    with ThreadPoolExecutor() as concurrent:
+        runs = [concurrent.submit(follow, way, root) for way, root in roots.items()]
+    return measured + [cost for run in runs for cost in run.result()]
 
 
 def table(measured: Sequence[Measured]) -> str:
@@ -273,6 +281,7 @@ def table(measured: Sequence[Measured]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--recipe", default="atomic", choices=sorted(RECIPES))
+    parser.add_argument("--whole", action="store_true", help="run the recipe's own settings once, every epoch of them")
     parser.add_argument("--share", type=float, default=1.0, help="of the paper's takes, segments and labels")
     parser.add_argument("--folder", type=Path, help="folder of the store; default: a temporary one")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
@@ -282,9 +291,11 @@ def main() -> None:
     if options.child:
         as_child(options.child)
         return
-    folder, sizes = options.folder or Path(tempfile.mkdtemp(prefix="rehearse-")), PAPER.scaled(options.share)
+    config, folder = recipe(options.recipe), options.folder or Path(tempfile.mkdtemp(prefix="rehearse-"))
+    dev_share = config.ingest.dev_share if options.whole else PAPER.dev_share
+    sizes = replace(PAPER, dev_share=dev_share).scaled(options.share)
     try:
-        measured = rehearse(recipe(options.recipe), sizes, folder, options.workers)
+        measured = rehearse(ways_of(config, options.whole), sizes, folder, options.workers)
     except StageFailed as error:
         sys.exit(str(error))
     finally:
