@@ -1,7 +1,6 @@
 """Commands on finished runs: `compare`, `export` and `paper`; `convert` reads files that authors released."""
 
 import math
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -12,10 +11,9 @@ from rich.markup import escape
 
 from deployments.cli.tables import say, show, table_of
 from schemas.annotation import SIMULATED
-from trajpilot_core.engine.settings import recall_run
 from trajpilot_core.errors import InputError
-from trajpilot_core.export.tables import TableFormat, default_tables, export_tables
-from trajpilot_core.opened import OpenRun, open_run
+from trajpilot_core.exported import TableFormat, default_tables, export_tables
+from trajpilot_core.opened import open_run
 from trajpilot_core.stages import STAGES
 
 if TYPE_CHECKING:
@@ -28,13 +26,6 @@ Tables = Annotated[
     list[str], typer.Option("--table", help="Table to export (repeatable); default: results, ids and rejects.")
 ]
 Formats = Annotated[list[str], typer.Option("--format", help="parquet or csv (repeatable); default: both.")]
-Rerun = Annotated[
-    bool, typer.Option("--rerun", help="Write a window as .rrd for rerun instead of tables (pip install '.\\[viz]').")
-]
-Data = Annotated[str, typer.Option("--data", help="Folder of the corpus, for frames; default: that of the last run.")]
-Windows = Annotated[
-    list[str], typer.Option("--window", help="Window for --rerun (repeatable): an id from the table outcomes.")
-]
 Roots = Annotated[
     list[str], typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable).")
 ]
@@ -62,19 +53,13 @@ def export(
     out: Out = Path("export"),
     table: Tables = [],  # noqa: B006
     formats: Formats = [],  # noqa: B006
-    rerun: Rerun = False,
-    window: Windows = [],  # noqa: B006
-    data: Data = "",
 ) -> None:
-    """Write tables and predictions of a finished run as Parquet and CSV, or some of its windows as rerun recordings."""
+    """Write tables and predictions of a finished run as Parquet and CSV."""
     known = get_args(TableFormat)
     wrong = [name for name in formats if name not in known]
     if wrong:
         raise InputError(f"--format {wrong[0]}: no such format; choose from {', '.join(known)}")
     run, console = open_run(root), Console()
-    if rerun or window:
-        write_recordings(run, window, data, out, console)
-        return
     chosen: list[TableFormat] = [name for name in known if not formats or name in formats]
     exported = export_tables(run, table or default_tables(run), chosen, out)
     if exported.warning:
@@ -82,26 +67,6 @@ def export(
     for entry in exported.tables:
         say(console, f"{entry.name}: {entry.rows:,} rows of {entry.stage}: {', '.join(entry.files)}")
     say(console, f"{out}: {len(exported.tables)} tables, described in export.json")
-
-
-def write_recordings(run: OpenRun, windows: list[str], data: str, out: Path, console: Console) -> None:
-    """Write a recording of each window, by default of one, and print how to open it."""
-    from trajpilot_core.export.window import SUFFIX, first_window, sdk, shown_window, write_recording
-
-    sdk()
-    last = recall_run(run.root)
-    videos = data or (last.data_root if last else "")
-    if run.warning:
-        say(console, run.warning)
-    for name in windows or [first_window(run)]:
-        shown = shown_window(run, name)
-        target = out / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}{SUFFIX}"
-        missing = write_recording(shown, videos, run.warning, target, run.root)
-        kinds = ", ".join(trajectory.kind for trajectory in shown.trajectories) or "none"
-        say(console, f"{target}: window {name}; trajectories: {kinds}")
-        for sentence in missing:
-            say(console, sentence)
-    say(console, f"open it with `rerun {out}/*{SUFFIX}`")
 
 
 def paper(

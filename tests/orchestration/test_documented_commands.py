@@ -11,7 +11,6 @@ from checkout import CHECKOUT
 from pydantic import BaseModel
 from rich.errors import MarkupError
 from rich.markup import render
-from typer.testing import CliRunner
 
 from deployments.cli.main import app
 from deployments.recipes import RECIPES
@@ -116,7 +115,3 @@ def test_no_help_text_loses_a_word_to_markup() -> None:
 
 def test_brackets_that_markup_would_swallow_are_seen() -> None:
     assert all(lost(text) for text in ("pip install '.[viz]'", "a [bold]b", "ends in [/x]"))
-
-
-def test_the_extra_that_rerun_needs_is_printed() -> None:
-    assert "'.[viz]'" in CliRunner().invoke(app, ["export", "--help"]).output.replace("│", "")
