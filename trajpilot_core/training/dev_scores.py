@@ -13,6 +13,8 @@ from trajpilot_core.memory import in_parts
 from trajpilot_core.models.ranking import ranks_of
 
 ROWS_PER_CALL = 2048
+MOST_SAMPLED = 2048
+"""Fitted rows of a group that are scored next to dev, at most: enough for a curve (a standard error of one point)."""
 SampledGroup = TypeVar("SampledGroup")
 
 
@@ -89,7 +91,7 @@ def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels:
 def train_sample(
     n_fitted: Mapping[SampledGroup, int], n_dev: Mapping[SampledGroup, int], seed: int
 ) -> dict[SampledGroup, Tensor]:
-    """Sample the fitted rows that are scored: per group at most as many as dev has, so that scoring costs no more.
+    """Sample the fitted rows that are scored: per group at most as many as dev has, and at most `MOST_SAMPLED`.
 
     A separate generator samples, so that no random state changes and the training is the same as without the measure.
 
@@ -104,7 +106,7 @@ def train_sample(
     generator = torch.Generator().manual_seed(seed)
     sample = {}
     for group, n in n_fitted.items():
-        rows = torch.randperm(n, generator=generator)[: n_dev.get(group, 0)]
+        rows = torch.randperm(n, generator=generator)[: min(n_dev.get(group, 0), MOST_SAMPLED)]
         if len(rows):
             sample[group] = rows.sort().values
     return sample

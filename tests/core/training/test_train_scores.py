@@ -43,7 +43,7 @@ from trajpilot_core.stages import predictor as predictor_stage
 from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training import fit_alignment, fit_event, fit_latent, fit_probe, scorer_fit
 from trajpilot_core.training import fit_predictor as predictor_module
-from trajpilot_core.training.dev_scores import mid_accuracy, sampled_fit, train_sample
+from trajpilot_core.training.dev_scores import MOST_SAMPLED, mid_accuracy, sampled_fit, train_sample
 from trajpilot_core.training.fit_predictor import measurer, new_predictor
 from trajpilot_core.training.jobs import Task, Train, TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
@@ -54,12 +54,12 @@ SHORT = TrainConfig(epochs=3, patience=None, batch=32, lr=3e-3, precision="fp32"
 Fitted = tuple[dict[str, Tensor], list[CurvePoint]]
 
 
-def test_the_sample_is_as_large_as_dev_at_most_and_the_same_every_time() -> None:
-    fitted, dev = {3: 1000, 4: 20, 5: 70}, {3: 40, 4: 50, 6: 9}
+def test_the_sample_is_as_large_as_dev_at_most_bounded_and_the_same_every_time() -> None:
+    fitted, dev = {3: 1000, 4: 20, 5: 70, 7: 9000}, {3: 40, 4: 50, 6: 9, 7: 5000}
     before = torch.get_rng_state()
     sample = train_sample(fitted, dev, seed=1)
     assert torch.equal(before, torch.get_rng_state())
-    assert {h: len(rows) for h, rows in sample.items()} == {3: 40, 4: 20}
+    assert {h: len(rows) for h, rows in sample.items()} == {3: 40, 4: 20, 7: MOST_SAMPLED}
     for h, rows in sample.items():
         assert rows.tolist() == sorted(set(rows.tolist()))
         assert 0 <= int(rows[0]) <= int(rows[-1]) < fitted[h]
