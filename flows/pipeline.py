@@ -23,7 +23,7 @@ from trajpilot_core.engine.order import stages_at_once, startable, upstream
 from trajpilot_core.engine.planning.watch import noticed
 from trajpilot_core.errors import StagesFailedError, TrajPilotError
 from trajpilot_core.runtime import Threads
-from trajpilot_core.stages import EVERY_STAGE, STAGES, selected
+from trajpilot_core.stages import EVERY_STAGE, selected, stages_of
 
 LOG = logging.getLogger("trajpilot")
 States = dict[str, State[ArtifactRef]]
@@ -145,7 +145,7 @@ def watch(config: PipelineConfig, run: RunOptions) -> tuple[str, ...]:
 
     Changes are emitted as an event; its automation runs the pipeline.
     """
-    news = noticed(STAGES, config, run)
+    news = noticed(stages_of(config), config, run)
     if news:
         announce_change(run.data_root, news)
     return news

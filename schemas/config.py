@@ -154,8 +154,8 @@ class EvaluationConfig(Record):
     """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     plugin_metrics: tuple[PluginName, ...] = ()
     """Further metrics, each `plugin:NAME` of an installed package (docs/plugins.md)."""
-    brought: tuple[str, ...] = ()
-    """Entries with predictions that other stages of the run made. Set by the pipeline."""
+    further: tuple[str, ...] = ()
+    """Entries of the optional stages of the run. Set by the pipeline."""
     windows_per_horizon: int | None = None
     """Size of the subset of windows that vision-language models answer, on which every row is scored. Set by the
     pipeline."""
@@ -198,7 +198,7 @@ class ReportConfig(Record):
     plugin_metrics: tuple[PluginName, ...] = ()
     """Metrics from plugins; set by the pipeline."""
     further: tuple[str, ...] = ()
-    """Stages that only some runs have, whose rejects and curves are also shown; set by the pipeline."""
+    """Optional stages of the run, whose rejects and curves are also shown; set by the pipeline."""
     windows_per_horizon: int | None = None
     """Test windows of each horizon that were scored; None: all. Set by the pipeline."""
 

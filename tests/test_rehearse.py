@@ -28,8 +28,7 @@ def test_a_hundredth_of_the_paper_runs_to_the_report_and_its_figures_are_written
     found = json.loads(figures.read_text())
     assert {one["stage"] for one in found["measured"]} == set(STAGES)
     assert found["sizes"]["segments"] == round(0.01 * PAPER.segments)
-    costs = {one["stage"]: one["peak_bytes"] for one in found["measured"]}
-    assert {stage for stage, peak in costs.items() if peak < 2**24} == {"planners", "probe"}, "nothing to compute"
+    assert all(one["peak_bytes"] > 2**24 for one in found["measured"])
     rows = {(one["way"], one["stage"]): one["rows"] for one in found["measured"]}
     assert rows["store", "ingest"] == rows["store", "features"] == found["sizes"]["segments"]
     assert "| narrow | evaluation |" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
 from trajpilot_core.exported import TableFormat, default_tables, export_tables
 from trajpilot_core.opened import open_run
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import EVERY_STAGE
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.comparison import InputDifference
@@ -134,11 +134,11 @@ def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:
     wrong = [name for name in metric if name not in with_ceiling()]
     if wrong:
         raise InputError(f"--metric {wrong[0]}: no such metric; choose from {', '.join(with_ceiling())} (no plugins)")
-    sides = [comparing.open_side(name, STAGES) for name in (first, second)]
+    sides = [comparing.open_side(name, EVERY_STAGE) for name in (first, second)]
     console = Console()
     if any(SIMULATED in comparing.corpora_of(side) for side in sides):
         console.print("These runs use a SIMULATED world; their numbers say nothing about real data.")
-    settings = comparing.settings(sides[0], sides[1], STAGES)
+    settings = comparing.settings(sides[0], sides[1], EVERY_STAGE)
     table = table_of(console, ("setting", "first", "second"), "settings that differ")
     for name, values in settings.items():
         table.add_row(escape(name), *map(escape, values))

@@ -177,8 +177,9 @@ def total(rows: list[planning.PlanRow], root: str) -> str:
         return "nothing to compute"
     known = {row.stage: row.needs for row in todo if row.needs is not None}
     unknown = ", ".join(row.stage for row in todo if row.needs is None)
-    needs = sum_of(known, all(row.bound == "exactly" for row in todo)) if known else "unknown"
-    text = f"total: {needs}" + (f"; unknown for {unknown} (first run, or waits for a stage)" if unknown else "")
+    text = "total: " + (sum_of(known, all(row.bound == "exactly" for row in todo)) if known else "unknown: a first run")
+    if known and unknown:
+        text += f"; unknown for {unknown} (first run, or waits for a stage)"
     free = [] if "://" in root else [f"{disk(shutil.disk_usage(existing_folder(Path(root))).free)} of disk"]
     memory = free_memory()
     free += [] if memory is None else [f"{disk(memory)} of memory"]

@@ -21,7 +21,7 @@ def table_of(console: Console, columns: Sequence[str], title: str | None = None)
 
 
 def show(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
-    """Print rows whose last cell is free text; on narrow terminals the texts are printed below the table.
+    """Print rows whose last cell is free text; on narrow terminals each text is printed once, below the table.
 
     Args:
         console: where to print.
@@ -34,9 +34,12 @@ def show(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]
     for *cells, text in rows:
         table.add_row(*cells, *([escape(text)] if fits else []))
     console.print(table)
+    below: dict[str, list[str]] = {}
     for name, *_, text in [] if fits else rows:
         if text:
-            say(console, f"{name}: {text}")
+            below.setdefault(text, []).append(name)
+    for text, names in below.items():
+        say(console, f"{', '.join(names)}: {text}")
 
 
 def say(console: Console, text: str) -> None:

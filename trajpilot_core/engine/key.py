@@ -159,7 +159,7 @@ def _check_sources(stage: AnyStage, sources: tuple[Source, ...]) -> None:
         raise StoreError(f"stage {stage.name} is not sharded but names the shard {names[0]!r}; set Stage.shard_by")
     if stage.shard_by is None and len(names) > 1:
         raise StoreError(f"stage {stage.name} is not sharded but has {len(names)} sources; join them")
-    if stage.shard_by is not None and not names and not stage.may_be_empty:
+    if stage.shard_by is not None and not names:
         raise InputError(f"stage {stage.name} has no input: no {stage.shard_by} is left; see ingest.rejects")
 
 

@@ -211,8 +211,6 @@ class Stage(Generic[Config]):
     written (`Work.trained`), and answer and score with their models."""
     outside_shards: tuple[str, ...] = ()
     """Settings that enter no shard key because the list of shards and their sources already reflect them."""
-    may_be_empty: bool = False
-    """For a stage that concludes: its settings may yield no shards at all; then it only concludes."""
     completed: Callable[[PipelineConfig], Config] | None = None
     """(all settings) -> its own, where some follow from those of other stages; None: they are used unchanged."""
     narrowed: Callable[[PipelineConfig], tuple[str, ...] | None] | None = None

@@ -102,8 +102,8 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     """Predict every test window with every row and every seed.
 
     Args:
-        inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank, descriptions,
-            folds, e_tau, predictors, scorers, planner_models.
+        inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank,
+            folds, e_tau, predictors, scorers, and the entries that `config.further` names.
         config: vocabulary, shuffles, their seed, pool sizes of the headroom table, joint decoding.
         progress: called with (done, total, what) after every horizon.
 
@@ -122,11 +122,13 @@ def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress:
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
     figures = RowFigures()
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
-    planners = open_planners(inputs, data, chains_of(data)[0], device)
+    has_planners = "planner_models" in config.further
+    planners = open_planners(inputs, data, chains_of(data)[0], device) if has_planners else None
     is_masked = planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
     coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
     ours = predict_rows(data.to(device), files, scorers, config, "test", device, progress, planners, figures)
-    others = (with_these_answers(brought(inputs, entry), entry, data) for entry in config.brought)
+    entries = [entry for entry in config.further if entry in {row.predictions for row in METHODS}]
+    others = (with_these_answers(brought(inputs, entry), entry, data) for entry in entries)
     tables = itertools.chain(on_one_thread(ours, device), others)
     n_in = n_out + sum(row.n_units for row in rejects)
     return RowsResult(tables, figures, coverage, rejects, n_in, n_out)

@@ -159,8 +159,6 @@ def verdict(found: ActionResults) -> str:
         row: value_cell([one for one in found.scores if (one.space, one.subset, one.metric, one.row) == (*place, row)])
         for row in ORDER
     }
-    if not found.scores:
-        return ""
     where = "In this simulated world" if found.simulated else "On the videos that were scored"
     text = (
         f"{where}, the {NAMES['probe']} reaches {of_row['probe']} % of {DECIDES} (class-mean recall of the best five); "
@@ -203,7 +201,7 @@ def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
     trials = sorted({one.trial for one in found.scores if one.trial})
     return [
         f"{found.takes.num_rows:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
-        f"seeds {', '.join(map(str, seeds)) or 'none'}; chosen on dev: {'; '.join(trials) or 'nothing was trained'}",
+        f"seeds {', '.join(map(str, seeds)) or 'none'}; chosen on dev: {'; '.join(trials)}",
         NOT_RUN
         if found.tokens is None
         else f"fine-tuned with a token, all rows equally long, chosen on dev: {'; '.join(found.tokens.chosen())}",

@@ -42,11 +42,11 @@ REPORTED: tuple[AnyStage, ...] = (
     alignment.STAGE,
     predictor.STAGE,
     scorer.STAGE,
-    planners.STAGE,
-    probe.STAGE,
     evaluation.STAGE,
 )
-"""All stages of planning except the report, which shows the rejects of each."""
+"""The stages of planning that every run has except the report, which shows the rejects of each."""
+OPTIONAL: tuple[AnyStage, ...] = (planners.STAGE, latent.STAGE, latent_plans.STAGE, vlm.STAGE, vlm_rows.STAGE)
+"""Stages of planning that run before the evaluation where settings enable them (`evaluation.further`)."""
 OF_EVENTS: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
@@ -79,21 +79,17 @@ OF_TOKENS: tuple[AnyStage, ...] = (
     action_token.STAGE,
 )
 """The same, with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
-OF_LATENTS: tuple[AnyStage, ...] = (latent.STAGE, latent_plans.STAGE)
-"""Additional stages before the evaluation of a run that plans in latents (LatentConfig.is_asked)."""
-OF_VLM: tuple[AnyStage, ...] = (vlm.STAGE, vlm_rows.STAGE)
-"""The same for a run with rows of vision-language models (VlmConfig)."""
 APART: tuple[AnyStage, ...] = (
     outcome.STAGE,
     trajectories.SECOND,
     pose_sources.STAGE,
+    probe.STAGE,
     action_token.STAGE,
-    *OF_LATENTS,
-    *OF_VLM,
+    *OPTIONAL,
 )
 """Stages that a default run of planning does not have."""
 STAGES: dict[str, AnyStage] = {
-    stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED, (*OF_LATENTS, *OF_VLM)))
+    stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED, (*OPTIONAL, probe.STAGE)))
 }
 """Stages of a default run of planning."""
 EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
@@ -111,12 +107,8 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
         return {stage.name: stage for stage in (*alone, STAGES["report"])}
     if config.vlm.rows:
         vlm.refuse_settings(config)
-    optional = ((config.latent.is_asked, OF_LATENTS), (config.vlm.rows, OF_VLM))
-    more = tuple(stage for is_enabled, stages in optional if is_enabled for stage in stages)
-    if more:
-        before = [stage for stage in REPORTED if stage is not evaluation.STAGE]
-        return {stage.name: stage for stage in (*before, *more, evaluation.STAGE, STAGES["report"])}
-    return dict(STAGES)
+    more = [stage for stage in OPTIONAL if stage.name in evaluation.further(config)]
+    return {stage.name: stage for stage in (*REPORTED[:-1], *more, evaluation.STAGE, STAGES["report"])}
 
 
 def selected(run: RunOptions, config: PipelineConfig) -> list[str]:

@@ -43,38 +43,57 @@ READS = (
     "e_tau",
     "predictors",
     "scorers",
-    "planner_models",
-    "descriptions",
     "alignment_curves",
     "predictor_curves",
     "scorer_curves",
     "scorer_choices",
-    "planners_curves",
 )
-OF_LATENTS = ("latent_models", "latent_predictions", "latent_checks")
-"""Additional reads of a run that plans in the space of the video encoder."""
+FURTHER: Mapping[str, tuple[str, ...]] = {
+    "planners": ("planner_models", "planners_curves", "descriptions"),
+    "latent": ("latent_models",),
+    "latent_plans": ("latent_predictions", "latent_checks"),
+    "vlm_rows": (vlm_rows.ENTRY,),
+}
+"""Optional stage of planning -> additional reads of a run that has it."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that note the takes they were fitted on."""
-VERSION = 10  # raise when the numbers that this stage writes change
+VERSION = 11  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> EvaluationConfig:
     """Return the settings of the evaluation, completed from those of other stages."""
-    vlm = config.vlm
-    brought = (*(OF_LATENTS[1:2] if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if vlm.rows else ()))
+    vlm, anticipates = config.vlm, config.predictor.anticipates
     subset = {"windows_per_horizon": vlm.windows_per_horizon, "subset_seed": vlm.seed} if vlm.rows else {}
-    return config.evaluation.replace(anticipates=config.predictor.anticipates, brought=brought, **subset)
+    return config.evaluation.replace(anticipates=anticipates, further=further_reads(config), **subset)
+
+
+def further(config: PipelineConfig) -> tuple[str, ...]:
+    """Return the names of the optional stages of planning that the settings enable."""
+    latent, vlm = config.latent.is_asked, bool(config.vlm.rows)
+    enabled = {
+        "planners": bool(config.planners.methods),
+        "latent": latent,
+        "latent_plans": latent,
+        "vlm": vlm,
+        "vlm_rows": vlm,
+    }
+    return tuple(name for name, is_enabled in enabled.items() if is_enabled)
+
+
+def further_reads(config: PipelineConfig) -> tuple[str, ...]:
+    """Return the entries of optional stages that are read in addition."""
+    return tuple(entry for name in further(config) for entry in FURTHER.get(name, ()))
 
 
 def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return the reads where further stages answer rows; None: the default."""
-    more = (*(OF_LATENTS if config.latent.is_asked else ()), *((vlm_rows.ENTRY,) if config.vlm.rows else ()))
+    """Return the reads where optional stages train or answer rows; None: the default."""
+    more = further_reads(config)
     return (*READS, *more) if more else None
 
 
 def plans_in_latents(cfg: EvaluationConfig) -> bool:
     """Return whether the run has rows that plan in the space of the video encoder."""
-    return OF_LATENTS[1] in cfg.brought
+    return "latent_checks" in cfg.further
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
@@ -211,7 +230,7 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
         own = [row for row in scored if (row.model, row.seed) == (model, seed)]
         decided = [row for row in choices if (row.model, row.seed) == (model, seed)]
         judged.append((model, seed, judge_scorer(model, decided, own, cfg)))
-    planning = rows_of(CurvePoint, inputs.table("planners_curves"))
+    planning = rows_of(CurvePoint, inputs.table("planners_curves")) if "planners_curves" in cfg.further else []
     planners = sorted({(row.model.removeprefix("final/").rpartition("_h")[0], row.seed) for row in planning})
     judged += [(f"final/{name}", seed, judge_planner(curve + planning, name, seed)) for name, seed in planners]
     return [found.replace(check=f"trained: {model}, seed {seed}") for model, seed, found in judged]
@@ -219,7 +238,7 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
 
 def fitted_entries(inputs: Inputs, cfg: EvaluationConfig) -> tuple[str, ...]:
     """Return the entries of models that must note the takes they were fitted on."""
-    optional = ("planner_models", *(OF_LATENTS[:1] if plans_in_latents(cfg) else ()))
+    optional = [name for name in ("planner_models", "latent_models") if name in cfg.further]
     return (*FITTED, *(name for name in optional if inputs.models(name).keys))
 
 

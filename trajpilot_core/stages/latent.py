@@ -23,9 +23,7 @@ VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def trainings(inputs: Inputs, cfg: LatentConfig) -> Trainings:
-    """Return every variant and seed; none where latent planning is off."""
-    if not cfg.is_asked:
-        return {}
+    """Return every variant and seed."""
     chain = chains_in(folds_of(inputs))[0]
     return {model_key(chain, seed, name): (chain, seed, name) for seed in cfg.seeds for name in LATENT_VARIANTS}
 
@@ -37,12 +35,12 @@ def completed(config: PipelineConfig) -> LatentConfig:
         InputError: they contradict the other settings.
     """
     own = config.latent
-    if own.is_asked and config.evaluation.vocabulary == "classes":
+    if config.evaluation.vocabulary == "classes":
         raise InputError(
             "latent.is_asked with evaluation.vocabulary=classes: the classifier of latents predicts labels; set "
             "evaluation.vocabulary=labels"
         )
-    if own.is_asked and own.target == "temporal" and config.features.tokens != "temporal":
+    if own.target == "temporal" and config.features.tokens != "temporal":
         raise InputError(
             "latent.target=temporal, but features have one vector per segment; set features.tokens=temporal or "
             "latent.target=pooled"
@@ -98,5 +96,4 @@ STAGE = trained_stage(
     completed=completed,
     lowers=("latent.train.batch",),
     outside_shards=PLANS_ALONE,
-    may_be_empty=True,
 )

@@ -26,9 +26,7 @@ TAKES_GIVE = ("segments", "windows", "features", "motions")
 
 
 def trainings(inputs: Inputs, cfg: PlannersConfig) -> Trainings:
-    """Return every method, horizon and seed; none where no method is enabled."""
-    if not cfg.methods:
-        return {}
+    """Return every method, horizon and seed."""
     chain = chains_in(folds_of(inputs))[0]
     variants = [f"{method}_h{horizon}" for method in cfg.methods for horizon in horizons_in(inputs)]
     return {model_key(chain, seed, variant): (chain, seed, variant) for seed in cfg.seeds for variant in variants}
@@ -114,5 +112,4 @@ STAGE = trained_stage(
     summary="Trains planners of other papers on closed vocabularies (SCHEMA, PDPP, ViterbiPlanNet)",
     lowers=tuple(f"planners.{name}.train.batch" for name in ("schema_net", "pdpp", "viterbi_plan_net")),
     outside_shards=("seeds", "methods", "has_ddpm_row", "samplings"),
-    may_be_empty=True,
 )

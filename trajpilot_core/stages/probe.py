@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of, table_of
-from schemas.base import Record
 from schemas.config import PipelineConfig
 from schemas.events import ProbeAnswer, ProbeConfig, ProbeScore
 from schemas.results import CurvePoint, Judgement
@@ -30,12 +29,7 @@ if TYPE_CHECKING:
     from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY, VARIANT, FLOOR = "probe_models", "probe", "majority"
-TABLES: dict[str, type[Record]] = {
-    "probe_curves": CurvePoint,
-    "probe_scores": ProbeScore,
-    "probe_answers": ProbeAnswer,
-    "probe_checks": Judgement,
-}
+TABLES = ("probe_curves", "probe_scores", "probe_answers", "probe_checks")
 READS = ("segments", "details", "features")
 PROTOCOL_GAP_S = 1.0
 """Protocol of the corpus: the clip ends this long before the action starts."""
@@ -43,8 +37,8 @@ VERSION = 2  # raise when the numbers that this stage writes change
 
 
 def trainings(cfg: ProbeConfig) -> dict[str, int]:
-    """Return training -> seed; none where there is no probe."""
-    return {} if cfg.tokens is None else {model_key(FINAL, seed, VARIANT): seed for seed in cfg.seeds}
+    """Return training -> seed."""
+    return {model_key(FINAL, seed, VARIANT): seed for seed in cfg.seeds}
 
 
 def completed(config: PipelineConfig) -> ProbeConfig:
@@ -57,8 +51,10 @@ def sources(inputs: Inputs, cfg: ProbeConfig, data_root: str) -> list[Source]:
     """Return one source per seed: all clips, since the stage also answers the tested ones; with `full` their videos.
 
     Raises:
-        InputError: every patch is enabled in a run without videos or encoder.
+        InputError: the settings have no probe, or enable every patch in a run without videos or encoder.
     """
+    if cfg.tokens is None:
+        raise InputError("a corpus without plans is scored by the probe: set probe.tokens=temporal, or full")
     facts = {name: part_of(inputs, name) for name in READS}
     files: tuple[str, ...] = ()
     if cfg.encoder is not None:
@@ -221,10 +217,7 @@ def answer_table(answered: "AnsweredRow", data: "ClipData", rows: Codes) -> pa.T
 
 
 def conclude(work: Work[ProbeConfig]) -> None:
-    """Write the settings of the probes, and empty tables where there is none; rows are clips with features."""
-    if work.config.tokens is None:
-        for name, record in TABLES.items():
-            work.sink.table(name, table_of(record, []))
+    """Write the settings of the probes; rows are clips with features."""
     work.sink.models(ENTRY, {"config": work.config.model_dump_json()})
     n_clips = work.inputs.table("features", ["segment_id"]).num_rows
     work.sink.count(n_clips, n_clips)
@@ -247,5 +240,4 @@ STAGE = Stage(
     completed=completed,
     narrowed=reads,
     outside_shards=("seeds", "clips_at_once"),
-    may_be_empty=True,
 )

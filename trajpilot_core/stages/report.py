@@ -8,6 +8,7 @@ from schemas.training import ClassHeadSettings
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
+from trajpilot_core.stages.evaluation import further
 
 VERSION = 12  # raise when what this stage writes changes
 READS = (
@@ -40,14 +41,6 @@ TOKENS = ("token_scores", "token_contrasts", "token_checks", "token_curves", "to
 OF_ANSWERS = ("vlm_counts", "endpoint_cache")
 """Shown entries of vision-language models, where a run has them."""
 TOKEN_STAGES = ("ingest", "trajectories", "features", "probe")
-
-
-def further(config: PipelineConfig) -> tuple[str, ...]:
-    """Return the names of the optional stages of planning that the settings enable."""
-    return (
-        *(("latent", "latent_plans") if config.latent.is_asked else ()),
-        *(("vlm", "vlm_rows") if config.vlm.rows else ()),
-    )
 
 
 def narrowed(
@@ -114,7 +107,7 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage], others: Sequence[A
     Args:
         work: the stage's work.
         stages: stages with rejects and outputs to count.
-        others: optional stages to count, if the run has them.
+        others: stages to count if the run has them.
     """
     from trajpilot_core.methods.plugged import listed
     from trajpilot_core.report.action_page import build_alone
@@ -122,7 +115,7 @@ def run(work: Work[ReportConfig], stages: Sequence[AnyStage], others: Sequence[A
 
     if not plans_of(work.config):
         shown = TOKEN_STAGES if work.config.has_token else ALONE_STAGES
-        alone = [stage for stage in stages if stage.name in shown]
+        alone = [stage for stage in (*stages, *others) if stage.name in shown]
         for name, content in build_alone(work.inputs, work.config, alone).items():
             work.sink.document(name, content)
         n_scores = work.inputs.table("probe_scores", ("row",)).num_rows

@@ -81,9 +81,7 @@ def sources_of_trainings(trained: TrainedStage[Config], inputs: Inputs, cfg: Con
 
 
 def conclude_windows(trained: TrainedStage[Config], work: Work[Config]) -> None:
-    """Write the settings of the models, and an empty table of curves where there is no training; rows are windows."""
-    if not work.trained:
-        work.sink.table(trained.curves, table_of(CurvePoint, []))
+    """Write the settings of the models; rows are windows."""
     work.sink.models(trained.entry, {"config": work.config.model_dump_json()})
     n_windows = work.inputs.table("windows", ["horizon"]).num_rows
     work.sink.count(n_windows, n_windows)

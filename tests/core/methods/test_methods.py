@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from planning_fixture import ALIGNMENT, SCORER, World, model_files, models_of, planning_data
+from planning_fixture import ALIGNMENT, SCORER, World, model_files, planning_data
 from planning_world import Memory, ModelsEntry
 from pretend_device import pretend_cuda
 from rows_fixture import CONFIG, SEEDS, chosen, predicted, quiet, scorers_of, view_of
@@ -265,7 +265,6 @@ def held(data, files, scorers, lost=()) -> Memory:
         "e_tau": files.e_tau,
         "predictors": files.predictors,
         "scorers": scorers,
-        "planner_models": models_of({}, {}),
     }
     entries = {name: ModelsEntry({key: one.read(key) for key in one.keys}, one.about) for name, one in models.items()}
     return Memory(tables, entries)

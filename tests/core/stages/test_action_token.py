@@ -32,7 +32,8 @@ from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.report.action_page import build_alone
-from trajpilot_core.stages import STAGES, action_token
+from trajpilot_core.stages import EVERY_STAGE as STAGES
+from trajpilot_core.stages import action_token
 from trajpilot_core.stages.report import TOKEN_STAGES
 from trajpilot_core.stages.token_parts import TokenRun
 from trajpilot_core.stages.trajectories import spans_of

@@ -25,7 +25,7 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
 from trajpilot_core.report.tables.anticipation import anticipation_tables, shares_table
 from trajpilot_core.report.tables.results import results_of
-from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
+from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
 from trajpilot_core.studies.paper_tables.labels.scored import CHALLENGE
@@ -163,7 +163,7 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, pl
             ("ek100", f"{s}{row}") for row in EK100 for s in ("", CHALLENGE)
         }
     elif name == "atomic_anticipation":
-        side = open_side(str(root), STAGES)
+        side = open_side(str(root), EVERY_STAGE)
         metrics, judgements = (side.table("evaluation", name) for name in ("metrics", "judgements"))
         results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
         assert {table.id for table in anticipation_tables(results)} == ANTICIPATION

@@ -9,7 +9,6 @@ import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.config import EvaluationConfig
-from schemas.planners import PlannersConfig
 from schemas.training import (
     GOAL_DROPOUT,
     AlignmentConfig,
@@ -53,7 +52,6 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
     run_stage(STAGES["alignment"], ALIGN, memory, folder / "alignment")
     run_stage(STAGES["predictor"], PREDICT.replace(twin_goal_dropout=GOAL_DROPOUT), memory, folder / "predictor")
     run_stage(STAGES["scorer"], SCORE, memory, folder / "scorer")
-    run_stage(STAGES["planners"], PlannersConfig(), memory, folder / "planners")
     return memory
 
 

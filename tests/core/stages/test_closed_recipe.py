@@ -14,7 +14,7 @@ from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.stage import AnyStage, Work
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import stages_of
 from trajpilot_core.stages.report import completed
 
 
@@ -35,18 +35,20 @@ def pretended(stage: AnyStage) -> AnyStage:
     return replace(stage, run=run, sources=None, shard_by=None, conclude=None, video_s=None)
 
 
-STAGES_HERE = {name: pretended(stage) for name, stage in STAGES.items()}
+def stages_here(config: PipelineConfig) -> dict[str, AnyStage]:
+    return {name: pretended(stage) for name, stage in stages_of(config).items()}
 
 
 def planned(config: PipelineConfig, run: RunOptions) -> dict[str, PlanRow]:
-    return {row.stage: row for row in plan(STAGES_HERE, config, run)}
+    return {row.stage: row for row in plan(stages_here(config), config, run)}
 
 
 def test_the_other_vocabulary_under_the_same_root_reuses_every_stage_up_to_the_evaluation(tmp_path: Path) -> None:
     first, second = "atomic", "atomic_closed"
     run = RunOptions(root=str(tmp_path / "root"), data_root=str(tmp_path), device="cpu", workers=1)
-    for stage in STAGES_HERE.values():
-        execute(stage, recipe(first), run, STAGES_HERE)
+    stages = stages_here(recipe(first))
+    for stage in stages.values():
+        execute(stage, recipe(first), run, stages)
     assert {row.state for row in planned(recipe(first), run).values()} == {"fresh"}
     other = recipe(second).replace(text_bank=recipe(first).text_bank)  # descriptions leave the bank's vectors alone
     found = planned(other, run)

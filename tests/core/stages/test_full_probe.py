@@ -24,7 +24,8 @@ from trajpilot_core.encoders.video.frozen_vjepa import normalised
 from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.models.attentive_probe import AttentiveProbe
-from trajpilot_core.stages import STAGES, action_token, probe
+from trajpilot_core.stages import EVERY_STAGE as STAGES
+from trajpilot_core.stages import action_token, probe
 from trajpilot_core.stages.full_probe import stream_of
 from trajpilot_core.training import clip_stream, fit_full_probe
 from trajpilot_core.training.clip_stream import (

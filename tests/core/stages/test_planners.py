@@ -28,8 +28,8 @@ from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.planner_models import open_planners, planner_rows
 from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs
 from trajpilot_core.models.planners.temporal_unet import TemporalUnet
-from trajpilot_core.stages import STAGES
-from trajpilot_core.stages.evaluation import trained
+from trajpilot_core.stages import EVERY_STAGE as STAGES
+from trajpilot_core.stages.evaluation import FURTHER, trained
 from trajpilot_core.training.convergence import judge_planner
 
 SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=24, dev=4, test=4, max_horizon=3, segments=6)
@@ -37,6 +37,7 @@ TRAIN = TrainConfig(epochs=4, patience=None, lr=3e-3, batch=32, precision="fp32"
 ALIGN = AlignmentConfig(width=16, layers=1, heads=2, hidden=16, folds=1, seeds=(0,), train=TRAIN)
 PREDICT = PredictorConfig(width=16, layers=1, heads=2, hidden=16, queries=2, train=TRAIN)
 SCORE = ScorerConfig(candidates=4, prefetch=6, width=16, heads=2, layers=1, ablations=(), train=TRAIN.replace(epochs=2))
+EVALUATION = EvaluationConfig(shuffles=2, headroom_pools=(1,), further=FURTHER["planners"])
 PAPERS = PlannersConfig()
 CFG = PAPERS.replace(
     methods=PLANNERS,
@@ -73,7 +74,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Memory:
 @pytest.fixture(scope="module")
 def evaluated(memory: Memory) -> tuple[pa.Table, RowsResult]:
     """The predictions, and what is complete once they were read."""
-    found = predict_all(memory, EvaluationConfig(shuffles=2, headroom_pools=(1,)), "cpu", no_progress)
+    found = predict_all(memory, EVALUATION, "cpu", no_progress)
     return pa.concat_tables(list(found.predictions)), found
 
 
@@ -220,7 +221,7 @@ def test_the_learning_rate_that_dev_prefers_is_kept_and_all_curves_are(memory: M
 
 
 def test_a_planner_is_judged_against_the_floors_of_its_own_horizon(memory: Memory) -> None:
-    checks = {one.check: one for one in trained(memory, EvaluationConfig())}
+    checks = {one.check: one for one in trained(memory, EVALUATION)}
     assert {f"trained: final/{method}, seed 0" for method in PLANNERS} <= set(checks)
     flat = [
         CurvePoint(model="final/schema_h3", seed=0, epoch=e, split="dev", quantity="Mid mAcc", value=0.2)
@@ -236,13 +237,7 @@ def test_a_planner_is_judged_against_the_floors_of_its_own_horizon(memory: Memor
     assert judge_planner(flat + low, "schema", 0).verdict == "holds"
 
 
-def test_without_planners_the_stage_is_empty_and_without_descriptions_it_says_what_to_set(
-    memory: Memory, tmp_path: Path
-) -> None:
-    none = Memory(tables=dict(memory.tables), entries=dict(memory.entries))
-    run_stage(STAGES["planners"], PlannersConfig(), none, tmp_path / "none")
-    assert none.models("planner_models").keys == ()
-    assert none.table("planners_curves").num_rows == 0
+def test_without_descriptions_the_stage_says_what_to_set(memory: Memory, tmp_path: Path) -> None:
     bare = Memory(tables=dict(memory.tables), entries=dict(memory.entries))
     bare.table("descriptions", memory.table("descriptions").slice(0, 0))
     with pytest.raises(InputError, match=r"set text_bank\.descriptions to template"):

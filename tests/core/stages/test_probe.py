@@ -134,10 +134,9 @@ def test_segments_without_verbs_are_refused(tmp_path: Path) -> None:
         probed(other, tmp_path)
 
 
-def test_without_a_probe_the_stage_leaves_empty_tables(tmp_path: Path) -> None:
-    off = probed(kitchens(), tmp_path, ProbeConfig())
-    assert off.tables["probe_scores"].num_rows == off.tables["probe_curves"].num_rows == 0
-    assert off.counts == (372, 372)
+def test_settings_without_a_probe_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"set probe\.tokens=temporal"):
+        probed(kitchens(), tmp_path, ProbeConfig())
 
 
 def test_the_published_grid_has_twenty_trials_and_the_rate_ends_at_zero() -> None:

@@ -11,16 +11,14 @@ from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.arrow import rows_of
 from schemas.config import EvaluationConfig
-from schemas.planners import PlannersConfig
 from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
-from trajpilot_core.stages import alignment, evaluation, planners, predictor, scorer
+from trajpilot_core.stages import alignment, evaluation, predictor, scorer
 
 STAGES = {
     alignment.STAGE: ALIGNMENT,
     predictor.STAGE: PREDICTOR,
     scorer.STAGE: SCORER,
-    planners.STAGE: PlannersConfig(),
     evaluation.STAGE: EvaluationConfig(bootstrap=100, shuffles=2),
 }
 
