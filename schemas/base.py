@@ -66,6 +66,11 @@ class Record(BaseModel):
         """Return a validated copy with `changes` (pydantic's own model_copy does not validate)."""
         return type(self).model_validate({**self.model_dump(), **changes})
 
+    @classmethod
+    def completing(cls, base: "Record", **more: object) -> Self:
+        """Return a record with the values of `base`, whose fields it has, and with `more`."""
+        return cls.model_validate({**base.model_dump(), **more})
+
     def values(self, *, only_set: bool = False) -> dict[str, Any]:
         """Return the fields, nested records as dictionaries, including those that `content` may omit.
 

@@ -148,19 +148,23 @@ class EvaluationConfig(Record):
     headroom_pools: tuple[int, ...] = (1, 5, 16, 64)
     """Pool sizes of the headroom table. Source: paper, appendix on headroom."""
     joint: JointDecodingConfig = JointDecodingConfig()
-    anticipates: bool = False
-    """The run has rows without a goal, with ceilings for the steps after Start. Set by the pipeline."""
     plugin_rows: tuple[PluginName, ...] = ()
     """Further rows of the tables, each `plugin:NAME` of an installed package (docs/plugins.md)."""
     plugin_metrics: tuple[PluginName, ...] = ()
     """Further metrics, each `plugin:NAME` of an installed package (docs/plugins.md)."""
+
+
+class CompletedEvaluation(EvaluationConfig):
+    """With what follows from the settings of other stages."""
+
+    anticipates: bool = False
+    """The run has rows without a goal, with ceilings for the steps after Start."""
     further: tuple[str, ...] = ()
-    """Entries of the optional stages of the run. Set by the pipeline."""
+    """Entries of the optional stages of the run."""
     windows_per_horizon: int | None = None
-    """Size of the subset of windows that vision-language models answer, on which every row is scored. Set by the
-    pipeline."""
+    """Size of the subset of windows that vision-language models answer, on which every row is scored."""
     subset_seed: int = 7
-    """Samples that subset. Set by the pipeline."""
+    """Samples that subset."""
 
 
 class ReportConfig(Record):
@@ -174,33 +178,37 @@ class ReportConfig(Record):
     """Show frames of the videos; switch it off for a report that is shared."""
     seed: int = 0
     """Seed of the gallery's sample."""
+
+
+class CompletedReport(ReportConfig):
+    """With the facts about the run."""
+
     config_digest: str | None = None
-    """Digest of the configuration of the whole run, printed in the header; set by the pipeline."""
+    """Digest of the configuration of the whole run, printed in the header."""
     corpus: CorpusName | PluginName | None = None
-    """Reader of the takes, shown in the header; it decides whether published numbers may be shown. Set by the
-    pipeline."""
+    """Reader of the takes, shown in the header; it decides whether published numbers may be shown."""
     is_closed: bool = False
-    """Answers are classes, not labels; set by the pipeline."""
+    """Answers are classes, not labels."""
     heads: ClassHeadSettings | None = None
-    """How class heads rank labels; None: they are ranked by their texts. Set by the pipeline."""
+    """How class heads rank labels; None: they are ranked by their texts."""
     alignment_from: OtherRun | None = None
-    """Source of E_tau; None: trained in this run. Set by the pipeline."""
+    """Source of E_tau; None: trained in this run."""
     has_token: bool = False
-    """The report has rows with TrajPilot's token next to the visual probe; set by the pipeline."""
+    """The report has rows with TrajPilot's token next to the visual probe."""
     has_every_patch: bool = False
-    """The visual probe read every patch of a clip, not averages over tubelets; set by the pipeline."""
+    """The visual probe read every patch of a clip, not averages over tubelets."""
     predictor_from: OtherRun | None = None
-    """Source of the initial weights of the predictors; None: random. Set by the pipeline."""
+    """Source of the initial weights of the predictors; None: random."""
     released: ReleasedName | None = None
-    """Released features that the run uses; None: videos were encoded. Set by the pipeline."""
+    """Released features that the run uses; None: videos were encoded."""
     plugin_rows: tuple[PluginName, ...] = ()
-    """Rows of the tables from plugins; set by the pipeline."""
+    """Rows of the tables from plugins."""
     plugin_metrics: tuple[PluginName, ...] = ()
-    """Metrics from plugins; set by the pipeline."""
+    """Metrics from plugins."""
     further: tuple[str, ...] = ()
-    """Optional stages of the run, whose rejects and curves are also shown; set by the pipeline."""
+    """Optional stages of the run, whose rejects and curves are also shown."""
     windows_per_horizon: int | None = None
-    """Test windows of each horizon that were scored; None: all. Set by the pipeline."""
+    """Test windows of each horizon that were scored; None: all."""
 
 
 class PipelineConfig(Record):

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from schemas.base import Record
 from schemas.features import FeatureConfig
-from schemas.training import PredictorConfig, ScorerConfig, TrainConfig, WithScorer
+from schemas.training import PredictorConfig, ScorerConfig, TrainConfig
 
 ProbeTokens = Literal["temporal", "full"]
 
@@ -132,7 +132,7 @@ TOKENS_READ: tuple[TokenRow, ...] = ("no_traj", "scorer", "oracle")
 """Rows whose token is TrajPilot's prediction for the clip, as in the paper."""
 
 
-class ActionTokenConfig(WithScorer):
+class ActionTokenConfig(Record):
     """A predictor in event form, a scorer of retrieved head motion, and probes that read one additional token. Source:
     docs/decisions/epic-token.md."""
 
@@ -157,17 +157,21 @@ class ActionTokenConfig(WithScorer):
     """Arithmetic of the fine-tuning; auto as in the other trainings."""
     shuffle_seed: int = 0
     """Samples the other clip of the shuffled row."""
-    predictor: PredictorConfig | None = None
-    """Sizes of the predictor, and the weights of another run that initialise it; set by the pipeline."""
-    scorer: ScorerConfig | None = None
-    """Retrieval and the scorer; set by the pipeline."""
-    probe: ProbeConfig | None = None
-    """Settings of the stage probe, whose selected probe initialises every row; set by the pipeline."""
+
+
+class CompletedActionToken(ActionTokenConfig):
+    """With the settings of other stages that it uses."""
+
+    predictor: PredictorConfig = PredictorConfig()
+    """Sizes of the predictor, and the weights of another run that initialise it."""
+    scorer: ScorerConfig = ScorerConfig()
+    """Retrieval and the scorer."""
+    probe: ProbeConfig = ProbeConfig()
+    """Settings of the stage probe, whose selected probe initialises every row."""
 
     @property
     def tuned(self) -> ProbeConfig:
         """Settings of fine-tuning as a `ProbeConfig`."""
-        assert self.probe is not None
         return self.probe.replace(rates=self.rates, decays=self.decays, epochs=self.epochs, precision=self.precision)
 
 
@@ -202,7 +206,7 @@ OutcomeMetric = Literal["accuracy", "balanced", "made", "missed", "auc"]
 """Accuracy, balanced accuracy, recall of made and of missed shots, area under the ROC curve."""
 
 
-class OutcomeConfig(WithScorer):
+class OutcomeConfig(Record):
     """Made or missed: a head on the causal predictor, and a scorer of retrieved head motion. Source: paper, appendix on
     basketball; D 39, D 43."""
 
@@ -216,16 +220,21 @@ class OutcomeConfig(WithScorer):
     """Self-attention blocks before its query reads the tokens. Source: V-JEPA 2; the paper states none."""
     shuffle_seed: int = 0
     """Seed of the permutation of candidates' head motion in the control row."""
-    bootstrap: int = Field(10_000, ge=100)
-    """Resamples of takes; set by the pipeline, as for every evaluation."""
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    """Level of all intervals; set by the pipeline."""
+
+
+class CompletedOutcome(OutcomeConfig):
+    """With the settings of other stages that it uses."""
+
+    bootstrap: int = 10_000
+    """Resamples of takes, as for every evaluation."""
+    confidence: float = 0.95
+    """Level of all intervals."""
     seed: int = 0
-    """Seed of the resamples; set by the pipeline."""
-    predictor: PredictorConfig | None = None
-    """Sizes of the predictor, and the weights of another run that initialise it; set by the pipeline."""
-    scorer: ScorerConfig | None = None
-    """Retrieval and the scorer; set by the pipeline."""
+    """Seed of the resamples."""
+    predictor: PredictorConfig = PredictorConfig()
+    """Sizes of the predictor, and the weights of another run that initialise it."""
+    scorer: ScorerConfig = ScorerConfig()
+    """Retrieval and the scorer."""
 
 
 class ShotAnswer(Record):

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from schemas.base import Record
 from schemas.places import Place
-from schemas.training import ClosedDecodingConfig, Precision, PredictorConfig, WithPredictor
+from schemas.training import ClosedDecodingConfig, Precision, PredictorConfig
 
 PoseSourceName = Literal["aria", "pi3", "odometry"]
 VideoSourceName = Literal["pi3", "odometry"]
@@ -74,7 +74,7 @@ POSE_METRICS: tuple[PoseMetric, ...] = ("mid", "full")
 """Both, in the order of the table."""
 
 
-class PoseSourcesConfig(WithPredictor):
+class PoseSourcesConfig(Record):
     """Predictors trained on one source of head motion and tested on another. Source: paper, its section on RGB-only
     poses."""
 
@@ -82,16 +82,21 @@ class PoseSourcesConfig(WithPredictor):
     """Compute this table and nothing else of planning: `video_motions` selects the second source."""
     margin: float = Field(2.0, gt=0)
     """Margin in points within which poses from video count as equally good. Source: docs/decisions/poses.md."""
-    predictor: PredictorConfig | None = None
-    """Settings of the predictor of every row; set by the pipeline."""
-    decoding: ClosedDecodingConfig | None = None
-    """Decoding of class heads; set by the pipeline."""
-    bootstrap: int = Field(10_000, ge=100)
-    """Resamples of takes; set by the pipeline, as for every evaluation."""
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    """Level of the intervals; set by the pipeline."""
+
+
+class CompletedPoseSources(PoseSourcesConfig):
+    """With the settings of other stages that it uses."""
+
+    predictor: PredictorConfig = PredictorConfig()
+    """Of every row."""
+    decoding: ClosedDecodingConfig = ClosedDecodingConfig()
+    """Of class heads."""
+    bootstrap: int = 10_000
+    """Resamples of takes, as for every evaluation."""
+    confidence: float = 0.95
+    """Level of the intervals."""
     seed: int = 0
-    """Seed of the resamples; set by the pipeline."""
+    """Seed of the resamples."""
 
 
 class PoseScore(Record):

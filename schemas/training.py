@@ -4,7 +4,7 @@ Sources: as in `schemas/config.py`; for decoding the paper's table closed_vocab_
 docs/decisions/paper-gaps.md.
 """
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -236,32 +236,3 @@ class ScorerConfig(Record):
     """Fit one more scorer per seed, which is given no goal, on the goal-dropout twins (D 33); it needs
     predictor.anticipates."""
     train: TrainConfig = TrainConfig(epochs=30, patience=6)
-
-
-class WithPredictor(Record):
-    """Settings of a stage that trains predictors of its own as those of the main experiment are.
-
-    It has no field, so that those of such settings keep their order, and their content its bytes.
-    """
-
-    if TYPE_CHECKING:
-        predictor: PredictorConfig | None
-
-    @property
-    def net(self) -> PredictorConfig:
-        """Settings of the predictor, which the pipeline has set."""
-        assert self.predictor is not None
-        return self.predictor
-
-
-class WithScorer(WithPredictor):
-    """Settings of a stage that ranks candidates by a scorer of its own, too."""
-
-    if TYPE_CHECKING:
-        scorer: ScorerConfig | None
-
-    @property
-    def ranking(self) -> ScorerConfig:
-        """Settings of retrieval and scorer, which the pipeline has set."""
-        assert self.scorer is not None
-        return self.scorer

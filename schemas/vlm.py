@@ -4,7 +4,7 @@ Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
 import re
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -97,20 +97,25 @@ class VlmConfig(Record):
     """Folder of answers, named by the digest of their requests. A request with an answer in it is not sent again."""
     decode_timeout_s: float = Field(120.0, gt=0)
     """A take whose decoder does not respond for longer is rejected."""
-    corpus: str = ""
-    """Reader of the takes; set by the pipeline."""
-    anticipates: bool = False
-    """Also request each row without a goal; set by the pipeline."""
-    text: TextConfig = TextConfig()
-    """Text encoder of the bank and of labels outside it; set by the pipeline."""
-    seeds: tuple[int, ...] = (0,)
-    """Seeds of the run's other rows: an answer at temperature 0 is used for each of them. Set by the pipeline."""
 
     @model_validator(mode="after")
-    def _no_row_twice(self) -> "VlmConfig":
+    def _no_row_twice(self) -> Self:
         if len(set(self.rows)) != len(self.rows):
             raise ValueError(f"a row is named twice in {', '.join(self.rows)}")
         return self
+
+
+class CompletedVlm(VlmConfig):
+    """With what follows from the settings of other stages."""
+
+    corpus: str = ""
+    """Reader of the takes."""
+    anticipates: bool = False
+    """Also request each row without a goal."""
+    text: TextConfig = TextConfig()
+    """Text encoder of the bank and of labels outside it."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds of the run's other rows: an answer at temperature 0 is used for each of them."""
 
 
 class VlmPart(Record):

@@ -8,7 +8,7 @@ import typer
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
 from deployments.cli.options import Device, File, Root, Set, check_corpus, located, run_options
 from schemas.config import PipelineConfig, RunOptions
-from schemas.vlm import VlmConfig
+from schemas.vlm import CompletedVlm
 from trajpilot_core.engine.execution.reuse import scratch_folder
 from trajpilot_core.engine.key import resolve_stage
 from trajpilot_core.engine.resolve import resolve_device
@@ -94,7 +94,7 @@ def export_sft(
     typer.echo(f"with LLaMA-Factory, on four GPUs: FORCE_TORCHRUN=1 llamafactory-cli train {out / TRAINER}")
 
 
-def work_of(config: PipelineConfig, options: RunOptions) -> Work[VlmConfig]:
+def work_of(config: PipelineConfig, options: RunOptions) -> Work[CompletedVlm]:
     """Return the whole work of the stage `vlm`, finished or not; nothing is written to the store.
 
     Raises:
@@ -106,7 +106,7 @@ def work_of(config: PipelineConfig, options: RunOptions) -> Work[VlmConfig]:
     stages = stages_of(config)
     resolved = resolve_stage(open_folder(options.root, options.protocols), stages["vlm"], config, options, stages)
     cfg = resolved.config
-    assert isinstance(cfg, VlmConfig)
+    assert isinstance(cfg, CompletedVlm)
     scratch = scratch_folder(options, "vlm-requests")
     scratch.mkdir(parents=True, exist_ok=True)
     runtime = Runtime(options.data_root, resolve_device(options.device), options.workers, scratch)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
-from schemas.events import ActionTokenConfig, OutcomeConfig, ProbeConfig
+from schemas.events import CompletedActionToken, CompletedOutcome, ProbeConfig
 from schemas.latent import LatentConfig
 from schemas.places import OtherRun, device_fault
-from schemas.poses import Pi3Config, PoseSourcesConfig, TrajectoryConfig
+from schemas.poses import CompletedPoseSources, Pi3Config, TrajectoryConfig
 from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.engine.stage import Config, Stage
 from trajpilot_core.errors import InputError, StoreError
@@ -42,7 +42,7 @@ BF16_FROM = (8, 0)
 """Compute capability from which a GPU multiplies bf16 natively (Ampere); older ones emulate it."""
 FAST_BF16 = ("amx_bf16",)
 """CPU flags with which bf16 is faster for our models (avx512_bf16 alone is half as fast as fp32 at width 128)."""
-COMPLETED = (OutcomeConfig, PoseSourcesConfig, ActionTokenConfig, LatentConfig, ProbeConfig)
+COMPLETED = (CompletedOutcome, CompletedPoseSources, CompletedActionToken, LatentConfig, ProbeConfig)
 """Settings of stages that train although their settings are completed from those of other stages."""
 log = logging.getLogger("trajpilot")
 
@@ -150,11 +150,11 @@ def resolve_precision(config: Config, device: str) -> Config:
         config = config.replace(train=resolve_precision(train, device))
     if isinstance(config, TrajectoryConfig) and "pi3" in config.sources():
         config = config.replace(pi3=resolve_precision(config.pi3, device))
-    if isinstance(config, PoseSourcesConfig) and config.predictor is not None:
+    if isinstance(config, CompletedPoseSources):
         config = config.replace(predictor=resolve_precision(config.predictor, device))
-    if isinstance(config, OutcomeConfig) and config.scorer is not None:
+    if isinstance(config, CompletedOutcome):
         config = config.replace(scorer=resolve_precision(config.scorer, device))
-    if isinstance(config, ActionTokenConfig) and config.scorer is not None:
+    if isinstance(config, CompletedActionToken):
         config = config.replace(scorer=resolve_precision(config.scorer, device))
     if isinstance(config, ProbeConfig) and config.encoder is not None:
         config = config.replace(encoder=resolve_precision(config.encoder, device))

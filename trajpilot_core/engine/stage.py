@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -187,7 +187,7 @@ class Stage(Generic[Config]):
     writes: tuple[str, ...]
     """Entries that it commits; a stage sharded by take writes exactly one table. For a stage whose shards are trainings
     the first is the entry of their models."""
-    config: type[Config]
+    config: type[Record]
     """Its settings: the type of exactly one field of PipelineConfig. Stages may share one."""
     run: Callable[[Work[Config]], None]
     version: int
@@ -212,7 +212,7 @@ class Stage(Generic[Config]):
     outside_shards: tuple[str, ...] = ()
     """Settings that enter no shard key because the list of shards and their sources already reflect them."""
     completed: Callable[[PipelineConfig], Config] | None = None
-    """(all settings) -> its own, where some follow from those of other stages; None: they are used unchanged."""
+    """(all settings) -> its own with what follows from those of other stages; None: they are used unchanged."""
     narrowed: Callable[[PipelineConfig], tuple[str, ...] | None] | None = None
     """(all settings) -> entries to read instead of `reads`; None: `reads`."""
     lowers: tuple[str, ...] = ()
@@ -236,7 +236,7 @@ class Stage(Generic[Config]):
         """Return the settings of this stage out of those of the pipeline."""
         own = getattr(config, self.section)
         assert isinstance(own, self.config)
-        return own
+        return cast(Config, own)
 
     def under(self, config: PipelineConfig) -> "Stage[Config]":
         """Return the stage with the reads that apply under the settings of a run."""

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.poses import POSE_METRICS, PoseScore, PoseSourcesConfig
+from schemas.poses import POSE_METRICS, CompletedPoseSources, PoseScore
 from schemas.results import Judgement
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.planning import PlanningData
@@ -102,7 +102,7 @@ def tested_takes(data: PlanningData) -> Codes:
 
 
 def scores_of(
-    scores: Mapping[tuple[str, int], Array], sources: Sequence[str], take_N: Codes, cfg: PoseSourcesConfig
+    scores: Mapping[tuple[str, int], Array], sources: Sequence[str], take_N: Codes, cfg: CompletedPoseSources
 ) -> list[PoseScore]:
     """Return every row, and its difference to the row of its comparison, for each seed and the mean over the seeds.
 
@@ -125,7 +125,7 @@ def scores_of(
     return found
 
 
-def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: PoseSourcesConfig) -> list[PoseScore]:
+def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: CompletedPoseSources) -> list[PoseScore]:
     """Return both metrics of (N, 2) values per window, with intervals over takes; `where`: other fields of a score."""
     points_N2 = 100 * values_N2
     low, high, n_takes = ends_of_means(points_N2, take_N, cfg)
@@ -146,7 +146,7 @@ def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: P
 
 
 def judge_poses(
-    scores: Sequence[PoseScore], cfg: PoseSourcesConfig, trained: Sequence[Judgement] = ()
+    scores: Sequence[PoseScore], cfg: CompletedPoseSources, trained: Sequence[Judgement] = ()
 ) -> list[Judgement]:
     """Judge the paper's claim: poses from video are as good if trained on, and a mismatch costs accuracy.
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from schemas.arrow import arrow_schema
-from schemas.config import EvaluationConfig
+from schemas.config import CompletedEvaluation
 from schemas.rejects import Reject
 from schemas.results import DecodingChoice, Headroom, MaskCoverage, Prediction, SamplingScore, ShuffleScore
 from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
@@ -98,7 +98,7 @@ class RowsResult(NamedTuple):
     """Test windows, before and after those rejects."""
 
 
-def predict_all(inputs: Inputs, config: EvaluationConfig, device: str, progress: Progress) -> RowsResult:
+def predict_all(inputs: Inputs, config: CompletedEvaluation, device: str, progress: Progress) -> RowsResult:
     """Predict every test window with every row and every seed.
 
     Args:
@@ -193,7 +193,7 @@ def predict_rows(
     data: PlanningData,
     files: ModelFiles,
     scorers: Models,
-    config: EvaluationConfig,
+    config: CompletedEvaluation,
     split: str,
     device: str,
     progress: Progress,
@@ -275,7 +275,7 @@ def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> 
 
 
 def predict_parts(
-    view: ChainView, models: RowModels, bank: Bank, rows: Tensor, seed: int, config: EvaluationConfig
+    view: ChainView, models: RowModels, bank: Bank, rows: Tensor, seed: int, config: CompletedEvaluation
 ) -> Iterator[tuple[list[pa.Table], dict[int, PoolSums]]]:
     """Yield predictions on `rows` (long of shape (N,)) and pool size -> sums, in parts that fit the memory."""
     horizon, ready = bank.horizon, models.ready

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.events import OutcomeConfig, OutcomeRow
+from schemas.events import CompletedOutcome, OutcomeRow
 from trajpilot_core.data.events import BEFORE, DURING
 from trajpilot_core.data.shots import Shots
 from trajpilot_core.models.events import MADE, ShotProbe
@@ -35,7 +35,7 @@ class OutcomeModels:
     """Models of the chain `final`."""
     scorer: GateThenRankScorer
     decision: ScorerDecision
-    cfg: OutcomeConfig
+    cfg: CompletedOutcome
     probe: ShotProbe | None = None
     """None where features have one vector per clip."""
 
@@ -122,7 +122,7 @@ def permuted(bank: Tensor, n_shots: int, seed: int) -> Tensor:
 
 def knn_outcome(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
     """Answer shots `rows`, shape (n,), by the outcomes of the retrieved training shots alone."""
-    found = find_events(models.chain, shots, rows, models.cfg.ranking.candidates)
+    found = find_events(models.chain, shots, rows, models.cfg.scorer.candidates)
     return SaidOfShots(vote(shots.made, found, models.decision.knn_temperature))
 
 

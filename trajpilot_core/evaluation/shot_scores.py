@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.events import OutcomeConfig, OutcomeRow, ShotAnswer, ShotContrast, ShotScore
+from schemas.events import CompletedOutcome, OutcomeRow, ShotAnswer, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array
 from trajpilot_core.data.cross_fitting import noted_fitted
@@ -89,7 +89,7 @@ def mcnemar(only_one: int, only_other: int) -> float:
     return min(1.0, 2 * tail)
 
 
-def scores_of(answers: Sequence[ShotAnswer], cfg: OutcomeConfig) -> list[ShotScore]:
+def scores_of(answers: Sequence[ShotAnswer], cfg: CompletedOutcome) -> list[ShotScore]:
     """Return every metric of every row, seed by seed and in the mean over the seeds."""
     scores = []
     for row, row_answers in by_row(answers).items():
@@ -103,7 +103,7 @@ def scores_of(answers: Sequence[ShotAnswer], cfg: OutcomeConfig) -> list[ShotSco
 
 
 def _score(
-    row: OutcomeRow, metric: ShotMetric, answers: RowAnswers, at: int | None, draws: Array, cfg: OutcomeConfig
+    row: OutcomeRow, metric: ShotMetric, answers: RowAnswers, at: int | None, draws: Array, cfg: CompletedOutcome
 ) -> ShotScore:
     """Return one figure with its resampled values (B,): of the seed at place `at`, or the mean over all seeds."""
     made, once = answers.made, np.ones((1, len(answers.made)))
@@ -127,7 +127,7 @@ def _score(
     )
 
 
-def contrasts_of(answers: Sequence[ShotAnswer], cfg: OutcomeConfig) -> list[ShotContrast]:
+def contrasts_of(answers: Sequence[ShotAnswer], cfg: CompletedOutcome) -> list[ShotContrast]:
     """Return every row against No-Traj, and further contrasts, on the same shots."""
     rows = by_row(answers)
     pairs = [(row, REFERENCE) for row in rows if row != REFERENCE and REFERENCE in rows]
@@ -136,7 +136,7 @@ def contrasts_of(answers: Sequence[ShotAnswer], cfg: OutcomeConfig) -> list[Shot
 
 
 def _contrast(
-    row: OutcomeRow, against: OutcomeRow, rows: Mapping[OutcomeRow, RowAnswers], cfg: OutcomeConfig
+    row: OutcomeRow, against: OutcomeRow, rows: Mapping[OutcomeRow, RowAnswers], cfg: CompletedOutcome
 ) -> list[ShotContrast]:
     one, other = rows[row], rows[against]
     if one.shots != other.shots or one.seeds != other.seeds:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.events import ActionTokenConfig, TokenRow
+from schemas.events import CompletedActionToken, TokenRow
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_events import ActionEvents
 from trajpilot_core.data.events import BEFORE, DURING
@@ -38,7 +38,7 @@ class TokenMaker(NamedTuple):
     chain: EventChain
     scorer: GateThenRankScorer
     decision: ScorerDecision
-    cfg: ActionTokenConfig
+    cfg: CompletedActionToken
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from statistics import mean
 
 import numpy as np
 
-from schemas.events import TOKEN_CONTROLS, TOKENS_READ, ActionTokenConfig, TokenContrast, TokenRow
+from schemas.events import TOKEN_CONTROLS, TOKENS_READ, CompletedActionToken, TokenContrast, TokenRow
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.action_scores import BOOTSTRAP_SEED, AnsweredRow, TestedClips, resampled_means
@@ -34,7 +34,9 @@ PAIRS_OF_ROWS: tuple[tuple[TokenRow, TokenRow], ...] = (
 """(row, against) of every difference."""
 
 
-def contrasts_of(answered: Sequence[AnsweredRow], tested: TestedClips, cfg: ActionTokenConfig) -> list[TokenContrast]:
+def contrasts_of(
+    answered: Sequence[AnsweredRow], tested: TestedClips, cfg: CompletedActionToken
+) -> list[TokenContrast]:
     """Return the differences of every metric on every tested clip, means over the seeds, with paired intervals."""
     weights = draw_weights(int(tested.take.max()) + 1, cfg.tuned.bootstrap, BOOTSTRAP_SEED)
     contrasts = []
@@ -71,7 +73,7 @@ def _contrast(
     names: tuple[TokenRow, TokenRow],
     metric: ActionMetric,
     tested: TestedClips,
-    cfg: ActionTokenConfig,
+    cfg: CompletedActionToken,
 ) -> TokenContrast:
     ends = ends_of((row[1] - against[1])[:, None], len(np.unique(tested.take)), cfg.tuned.confidence)
     return TokenContrast(

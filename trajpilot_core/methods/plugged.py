@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from schemas.config import EvaluationConfig, ReportConfig
+from schemas.config import CompletedReport, EvaluationConfig
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Method
@@ -22,7 +22,7 @@ _IN_USE: Counter[str] = Counter()
 
 
 @contextmanager
-def listed(config: EvaluationConfig | ReportConfig) -> Iterator[None]:
+def listed(config: EvaluationConfig | CompletedReport) -> Iterator[None]:
     """List the rows and metrics of the plugins that settings name, after the built-in ones, for a block.
 
     Raises:

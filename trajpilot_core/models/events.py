@@ -7,7 +7,7 @@ Shapes: B events, N tokens of the probe, C tokens of a clip, D feature width, E 
 import torch
 from torch import Tensor, nn
 
-from schemas.events import TOKENS_READ, OutcomeConfig, TokenRow
+from schemas.events import TOKENS_READ, CompletedOutcome, TokenRow
 from schemas.training import PredictorConfig
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.attentive_probe import INIT_STD, AttentivePooler, AttentiveProbe, ProbeShape, initialise
@@ -68,7 +68,7 @@ class ShotProbe(nn.Module):
     feature_mean: Tensor
     feature_scale: Tensor
 
-    def __init__(self, cfg: OutcomeConfig, width: int) -> None:
+    def __init__(self, cfg: CompletedOutcome, width: int) -> None:
         super().__init__()
         shape = ProbeShape(width, verbs=0, nouns=0, actions=2, heads=cfg.probe_heads, blocks=cfg.probe_blocks)
         self.register_buffer("feature_mean", torch.zeros(width))

@@ -12,7 +12,7 @@ from typing import Any, cast
 from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.artifacts import Manifest
-from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig
+from schemas.config import CompletedEvaluation, EvaluationConfig, FeatureConfig, IngestConfig
 from schemas.poses import TrajectoryConfig
 from schemas.results import Judgement
 from trajpilot_core.engine.key import producers, resolve_inputs
@@ -27,7 +27,7 @@ from trajpilot_core.store.reading import StageInputs, read_entry_table, refuse_m
 
 TABLES = ("takes", "segments", "scenario_labels", "labels", "windows", "motions", "features", "text_bank", "folds")
 MODELS = ("e_tau", "predictors", "scorers")
-READER = Stage(
+READER = Stage[EvaluationConfig](
     name="predict",
     reads=(*TABLES, *MODELS),
     writes=(),
@@ -62,7 +62,7 @@ class TrainedRoot:
     def plugin_rows(self) -> tuple[str, ...]:
         """Return the rows of plugins in the evaluation of the run, by its manifest."""
         evaluation = current_manifest(self.folder, "evaluation")
-        return () if evaluation is None else EvaluationConfig.model_validate(evaluation.config).plugin_rows
+        return () if evaluation is None else CompletedEvaluation.model_validate(evaluation.config).plugin_rows
 
     def rows(self, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return columns of one of the tables as rows."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from schemas.events import ProbeScore
 from schemas.features import ReleasedName, released_note
 from schemas.results import CurvePoint, Judgement
@@ -102,7 +102,7 @@ def learned_rows(scores: Sequence[ProbeScore], tokens: TokenResults | None) -> l
     return judged + ([] if tokens is None else judge_actions([*tokens.scores, *floor], [*TOKEN_NAMES], FLOOR))
 
 
-def build_alone(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage]) -> dict[str, bytes]:
+def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]) -> dict[str, bytes]:
     """Return the documents of the report by name.
 
     Args:
@@ -175,7 +175,7 @@ def warnings(found: ActionResults, released: ReleasedName | None) -> tuple[str, 
     )
 
 
-def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: ReportConfig) -> TablePage:
+def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: CompletedReport) -> TablePage:
     """Return the page; published figures are shown only next to encoded features of recorded clips."""
     warned = warnings(found, cfg.released)
     published = () if warned else published_tables()
@@ -192,7 +192,7 @@ def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: ReportC
     return TablePage(title, banner, sections, facts(found, cfg), verdict(found), found.simulated)
 
 
-def facts(found: ActionResults, cfg: ReportConfig) -> list[str]:
+def facts(found: ActionResults, cfg: CompletedReport) -> list[str]:
     """Return the lines below the title."""
     splits = found.segments["split"].to_pylist()
     counted = ", ".join(f"{splits.count(split):,} {split}" for split in ("train", "dev", "test"))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pydantic import JsonValue
 
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.videos import NO_VIDEO
 from trajpilot_core.engine.progress import CountedSteps
@@ -57,7 +57,7 @@ class Report:
     n_examples: int
 
 
-def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
+def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
     """Build all documents; `runtime`: the folder of the videos, and the number of decoders."""
     steps = CountedSteps(runtime.progress, after=3)
     steps.begin("reading the tables")
@@ -103,7 +103,7 @@ def build(inputs: Inputs, cfg: ReportConfig, stages: Sequence[AnyStage], runtime
     return Report(documents, rejects, len(shown))
 
 
-def _verdict(loaded: Loaded, results: Results, cfg: ReportConfig, bounds: Ceilings) -> DerivedVerdict:
+def _verdict(loaded: Loaded, results: Results, cfg: CompletedReport, bounds: Ceilings) -> DerivedVerdict:
     """Derive the first sentence of the page, failed checks included."""
     return verdict_of(
         results,
@@ -116,7 +116,7 @@ def _verdict(loaded: Loaded, results: Results, cfg: ReportConfig, bounds: Ceilin
 
 
 def _pictures(
-    shown: Sequence[Example], files: Mapping[str, str], cfg: ReportConfig, runtime: Runtime
+    shown: Sequence[Example], files: Mapping[str, str], cfg: CompletedReport, runtime: Runtime
 ) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
     """Decode the frames of the gallery's windows and of the retrieved ones, one job per video."""
     times: dict[str, set[float]] = {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from schemas.features import released_note
 from schemas.results import Judgement
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
@@ -16,7 +16,7 @@ FEW_TAKES = 40
 """Below this number of takes, intervals over takes are too narrow. Source: docs/decisions/metrics.md."""
 
 
-def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: ReportConfig) -> list[str]:
+def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedReport) -> list[str]:
     """Return the sentences that this run's data call for.
 
     Args:
@@ -79,7 +79,7 @@ def _world(simulated: bool) -> str:
     return "The numbers apply to the released split that was scored and to the takes whose files were on disk."
 
 
-def _origins(cfg: ReportConfig) -> list[str]:
+def _origins(cfg: CompletedReport) -> list[str]:
     """State which models come from another run; empty where none does."""
     taken = {"E_tau": cfg.alignment_from, "the initial weights of the predictors": cfg.predictor_from}
     parts = [f"{what} from {run.place} (sha256 {run.sha256[:12]})" for what, run in taken.items() if run is not None]
@@ -88,7 +88,7 @@ def _origins(cfg: ReportConfig) -> list[str]:
     return [f"Models of another run: {' and '.join(parts)}. Its training data counts as training data here."]
 
 
-def _released(cfg: ReportConfig) -> list[str]:
+def _released(cfg: CompletedReport) -> list[str]:
     """State the limits of features that a corpus released; empty where videos were encoded."""
     if cfg.released is None:
         return []

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from schemas.features import released_note
 from schemas.results import (
     Ceiling,
@@ -126,7 +126,7 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
     )
 
 
-def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
+def corpus_title(loaded: Loaded, cfg: CompletedReport) -> str:
     """Name the corpus; a simulated one is never named like the real one."""
     names = ", ".join(sorted({m.corpus for m in loaded.metrics}))
     title = spec_of(cfg.corpus).title if cfg.corpus else names
@@ -135,7 +135,7 @@ def corpus_title(loaded: Loaded, cfg: ReportConfig) -> str:
     return f"a simulated world in the file layout of {title}" if loaded.simulated else title
 
 
-def caption(loaded: Loaded, cfg: ReportConfig) -> str:
+def caption(loaded: Loaded, cfg: CompletedReport) -> str:
     """Return the caption of every LaTeX table: what was measured on what."""
     takes = max((m.n_takes for m in loaded.metrics), default=0)
     where = corpus_title(loaded, cfg)
@@ -146,7 +146,7 @@ def caption(loaded: Loaded, cfg: ReportConfig) -> str:
     return f"{where}; {takes} test takes; 95 % intervals over takes; ED in steps, all else in percent"
 
 
-def facts(loaded: Loaded, results: Results, cfg: ReportConfig) -> list[tuple[str, str]]:
+def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[tuple[str, str]]:
     """Return what ran on what: the header of the page."""
     windows, takes = loaded.scored
     n = cfg.windows_per_horizon

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.events import OutcomeConfig, OutcomeMetric, ShotContrast, ShotScore
+from schemas.events import CompletedOutcome, OutcomeMetric, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.evaluation.shot_rows import METHODS, MODELS, SHOT_NAMES, not_run
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
@@ -43,7 +43,7 @@ class OutcomeResults:
     curves: Sequence[CurvePoint]
     facts: Sequence[str]
     is_simulated: bool
-    cfg: OutcomeConfig
+    cfg: CompletedOutcome
 
     def of(self, row: str, metric: str, seed: int | None) -> ShotScore | None:
         """Return one figure; None where there is none."""

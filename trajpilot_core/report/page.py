@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from schemas.results import Judgement
 from trajpilot_core.methods import examined, method
 from trajpilot_core.report import health
@@ -61,7 +61,7 @@ class Page:
 
     loaded: Loaded
     results: Results
-    cfg: ReportConfig
+    cfg: CompletedReport
     title: str
     facts: Sequence[tuple[str, str]]
     verdict: DerivedVerdict

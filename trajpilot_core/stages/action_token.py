@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from schemas.arrow import rows_of, table_of
 from schemas.base import Record
 from schemas.config import PipelineConfig
-from schemas.events import TOKEN_ROWS, ActionTokenConfig, ProbeAnswer, ProbeScore, TokenContrast
+from schemas.events import TOKEN_ROWS, ActionTokenConfig, CompletedActionToken, ProbeAnswer, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, chains_in, folds_of, model_key, part_of, seeds_of
 from trajpilot_core.engine.progress import portion
@@ -48,13 +48,15 @@ READS = (
 VERSION = 3  # raise when the numbers that this stage writes change
 
 
-def completed(config: PipelineConfig) -> ActionTokenConfig:
+def completed(config: PipelineConfig) -> CompletedActionToken:
     """Return the settings of the stage with those of predictor, scorer and probe that it uses."""
     scorer = config.scorer.replace(ablations=())
-    return config.action_token.replace(predictor=config.predictor, scorer=scorer, probe=probe.completed(config))
+    return CompletedActionToken.completing(
+        config.action_token, predictor=config.predictor, scorer=scorer, probe=probe.completed(config)
+    )
 
 
-def trainings(inputs: Inputs, cfg: ActionTokenConfig) -> Trainings:
+def trainings(inputs: Inputs, cfg: CompletedActionToken) -> Trainings:
     """Return the predictors of every chain and seed, on which the rest of the stage depends.
 
     Raises:
@@ -70,10 +72,10 @@ def trainings(inputs: Inputs, cfg: ActionTokenConfig) -> Trainings:
     }
 
 
-def facts(inputs: Inputs, cfg: ActionTokenConfig, known: Trainings) -> dict[str, Facts]:
+def facts(inputs: Inputs, cfg: CompletedActionToken, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: all clips, the E_tau of its chain and seed, and the initial weights."""
     shared = {name: part_of(inputs, name) for name in READS if name not in ("e_tau", probe.ENTRY)}
-    return event_facts(inputs, cfg.net, known, shared)
+    return event_facts(inputs, cfg.predictor, known, shared)
 
 
 def seeds_to_run(inputs: Inputs) -> list[int]:
@@ -92,7 +94,7 @@ def seeds_to_run(inputs: Inputs) -> list[int]:
     return both
 
 
-def fits(work: Work[ActionTokenConfig], wanted: Trainings) -> Fits:
+def fits(work: Work[CompletedActionToken], wanted: Trainings) -> Fits:
     """Prepare the predictors of chains and seeds."""
     from trajpilot_core.stages.token_parts import loaded, predictor_jobs
     from trajpilot_core.training.fit_event import train_action
@@ -103,7 +105,7 @@ def fits(work: Work[ActionTokenConfig], wanted: Trainings) -> Fits:
     return Fits(jobs, train_action, lambda job: fitted_takes(job, this.events.take, this.events.take_ids))
 
 
-def conclude(work: Work[ActionTokenConfig]) -> None:
+def conclude(work: Work[CompletedActionToken]) -> None:
     """Fit the scorers, fine-tune a probe per row and seed, answer the tested clips and score the answers."""
     from trajpilot_core.stages.event_run import seed_models
     from trajpilot_core.stages.full_probe import PatchProbes
@@ -114,13 +116,13 @@ def conclude(work: Work[ActionTokenConfig]) -> None:
     curve = [row for one in work.trained.values() for row in rows_of(CurvePoint, one.table("token_curves"))]
     patches = PatchProbes(work.inputs, work.runtime, this.data, cfg) if cfg.tuned.tokens == "full" else None
     tuned_epochs = cfg.epochs * (1 if patches else len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays))
-    steps = [cfg.ranking.train.epochs, tuned_epochs] * len(seeds)
+    steps = [cfg.scorer.train.epochs, tuned_epochs] * len(seeds)
     total, found, of_scorers = sum(steps), [], list[CurvePoint]()
     for at, seed in enumerate(seeds):
         before = sum(steps[: 2 * at])
         with one_thread(work.runtime.device):
             models = seed_models(this, seed, portion(work.runtime.progress, before, total))
-        own = portion(work.runtime.progress, before + cfg.ranking.train.epochs, total)
+        own = portion(work.runtime.progress, before + cfg.scorer.train.epochs, total)
         with one_thread(work.runtime.device):
             found.append(tune_seed(this, seed, models, patches, replace(work.runtime, progress=own)))
         of_scorers += models.curve
@@ -129,7 +131,7 @@ def conclude(work: Work[ActionTokenConfig]) -> None:
 
 
 def write_results(
-    work: Work[ActionTokenConfig],
+    work: Work[CompletedActionToken],
     found: "list[TunedSeed]",
     curves: tuple[list[CurvePoint], list[CurvePoint]],
     events: "ActionEvents",

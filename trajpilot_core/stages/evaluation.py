@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.arrow import rows_of, table_of
-from schemas.config import EvaluationConfig, PipelineConfig
+from schemas.config import CompletedEvaluation, EvaluationConfig, PipelineConfig
 from schemas.results import (
     CurvePoint,
     DecodingChoice,
@@ -60,11 +60,13 @@ FITTED = ("e_tau", "predictors")
 VERSION = 11  # raise when the numbers that this stage writes change
 
 
-def completed(config: PipelineConfig) -> EvaluationConfig:
+def completed(config: PipelineConfig) -> CompletedEvaluation:
     """Return the settings of the evaluation, completed from those of other stages."""
     vlm, anticipates = config.vlm, config.predictor.anticipates
     subset = {"windows_per_horizon": vlm.windows_per_horizon, "subset_seed": vlm.seed} if vlm.rows else {}
-    return config.evaluation.replace(anticipates=anticipates, further=further_reads(config), **subset)
+    return CompletedEvaluation.completing(
+        config.evaluation, anticipates=anticipates, further=further_reads(config), **subset
+    )
 
 
 def further(config: PipelineConfig) -> tuple[str, ...]:
@@ -91,17 +93,17 @@ def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
     return (*READS, *more) if more else None
 
 
-def plans_in_latents(cfg: EvaluationConfig) -> bool:
+def plans_in_latents(cfg: CompletedEvaluation) -> bool:
     """Return whether the run has rows that plan in the space of the video encoder."""
     return "latent_checks" in cfg.further
 
 
-def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:
+def sources(inputs: Inputs, config: CompletedEvaluation, data_root: str) -> list[Source]:
     """Return the file that describes a simulated corpus; its absence in a recorded one is an input too."""
     return [Source("", files=("world.json",))]
 
 
-def run(work: Work[EvaluationConfig]) -> None:
+def run(work: Work[CompletedEvaluation]) -> None:
     """Score every row on the test windows, including those of plugins."""
     from trajpilot_core.methods.plugged import listed
 
@@ -109,7 +111,7 @@ def run(work: Work[EvaluationConfig]) -> None:
         evaluate(work)
 
 
-def evaluate(work: Work[EvaluationConfig]) -> None:
+def evaluate(work: Work[CompletedEvaluation]) -> None:
     """Score the listed rows; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.data.chains import predictor_config
     from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
@@ -167,7 +169,7 @@ def evaluate(work: Work[EvaluationConfig]) -> None:
     work.sink.table("outcomes", outcome_table(predictions))
 
 
-def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "ExactCeilings | str | None":
+def what_is_known(work: Work[CompletedEvaluation], predictions: "Predictions") -> "ExactCeilings | str | None":
     """Return the exact ceilings of the predicted windows; None for a recorded corpus.
 
     For a simulated corpus without an exact ceiling, return the reason.
@@ -189,7 +191,7 @@ def what_is_known(work: Work[EvaluationConfig], predictions: "Predictions") -> "
     return known_of_predictions(world, predictions, segments, windows, classes)
 
 
-def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: EvaluationConfig) -> list[Metric]:
+def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: CompletedEvaluation) -> list[Metric]:
     """Score every row with intervals over takes, and over captures where a capture has several takes.
 
     Args:
@@ -206,7 +208,7 @@ def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: E
     return rows if by_capture is None else rows + metric_rows(predictions, corpus, by_capture, cfg)
 
 
-def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
+def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     """Judge predictors of every chain, scorers and planners of every seed (D 51).
 
     The checks are called `trained: <chain>/<model>, seed N`.
@@ -236,7 +238,7 @@ def trained(inputs: Inputs, cfg: EvaluationConfig) -> list[Judgement]:
     return [found.replace(check=f"trained: {model}, seed {seed}") for model, seed, found in judged]
 
 
-def fitted_entries(inputs: Inputs, cfg: EvaluationConfig) -> tuple[str, ...]:
+def fitted_entries(inputs: Inputs, cfg: CompletedEvaluation) -> tuple[str, ...]:
     """Return the entries of models that must note the takes they were fitted on."""
     optional = [name for name in ("planner_models", "latent_models") if name in cfg.further]
     return (*FITTED, *(name for name in optional if inputs.models(name).keys))

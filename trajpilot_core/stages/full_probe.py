@@ -11,7 +11,7 @@ from torch import Tensor
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.events import ActionTokenConfig, ProbeConfig, TokenRow
+from schemas.events import CompletedActionToken, ProbeConfig, TokenRow
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_clips import ClipData, load_clips
 from trajpilot_core.data.cross_fitting import FINAL
@@ -86,7 +86,7 @@ def stream_of(inputs: Inputs, runtime: Runtime, data: ClipData, encoder: FrozenV
 class PatchProbes:
     """Probes with TrajPilot's token next to every patch: how a seed's rows are fine-tuned, and what they answer."""
 
-    def __init__(self, inputs: Inputs, runtime: Runtime, data: ClipData, cfg: ActionTokenConfig) -> None:
+    def __init__(self, inputs: Inputs, runtime: Runtime, data: ClipData, cfg: CompletedActionToken) -> None:
         encoder = cfg.tuned.encoder
         assert encoder is not None
         self.cfg, self.runtime = cfg, runtime

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.events import OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
+from schemas.events import CompletedOutcome, OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, chains_in, folds_of, model_key, part_of, seeds_of, variants_of
 from trajpilot_core.engine.progress import CountedSteps
@@ -34,14 +34,14 @@ RESULTS = (
 VERSION = 6  # raise when the numbers that this stage writes change
 
 
-def completed(config: PipelineConfig) -> OutcomeConfig:
+def completed(config: PipelineConfig) -> CompletedOutcome:
     """Return the settings of the stage with those of predictor, scorer and evaluation that it uses."""
     scorer = config.scorer.replace(ablations=())
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
-    return config.outcome.replace(predictor=config.predictor, scorer=scorer, **measured)
+    return CompletedOutcome.completing(config.outcome, predictor=config.predictor, scorer=scorer, **measured)
 
 
-def trainings(inputs: Inputs, cfg: OutcomeConfig) -> Trainings:
+def trainings(inputs: Inputs, cfg: CompletedOutcome) -> Trainings:
     """Return the predictors of every chain and seed; features with tokens add a probe to the final chain."""
     tokens = int((inputs.table("features", ["segment_id"]).schema.metadata or {}).get(b"tokens", b"1"))
     return {
@@ -52,13 +52,13 @@ def trainings(inputs: Inputs, cfg: OutcomeConfig) -> Trainings:
     }
 
 
-def facts(inputs: Inputs, cfg: OutcomeConfig, known: Trainings) -> dict[str, Facts]:
+def facts(inputs: Inputs, cfg: CompletedOutcome, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: all shots, the E_tau of its chain and seed, and the initial weights."""
     shared = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
-    return event_facts(inputs, cfg.net, known, shared, unmasked=(PROBE,))
+    return event_facts(inputs, cfg.predictor, known, shared, unmasked=(PROBE,))
 
 
-def fits(work: Work[OutcomeConfig], wanted: Trainings) -> Fits:
+def fits(work: Work[CompletedOutcome], wanted: Trainings) -> Fits:
     """Prepare the predictors and probes of chains and seeds."""
     from trajpilot_core.data.shots import load_shots
     from trajpilot_core.stages.event_run import event_jobs
@@ -71,7 +71,7 @@ def fits(work: Work[OutcomeConfig], wanted: Trainings) -> Fits:
     return Fits(jobs, train_shot_model, lambda job: fitted_takes(job, shots.take, shots.take_ids))
 
 
-def conclude(work: Work[OutcomeConfig]) -> None:
+def conclude(work: Work[CompletedOutcome]) -> None:
     """Fit the scorers, answer the test shots, score the answers; write tables and pages."""
     from trajpilot_core.data.shots import load_shots
     from trajpilot_core.evaluation.shot_scores import fitted_judgements, trained_judgements
@@ -106,7 +106,7 @@ def conclude(work: Work[OutcomeConfig]) -> None:
 
 
 def write_results(
-    work: Work[OutcomeConfig],
+    work: Work[CompletedOutcome],
     answers: list[ShotAnswer],
     curves: list[CurvePoint],
     judged: list[Judgement],
@@ -133,7 +133,7 @@ def write_results(
         f"shots: {counts}; takes: {', '.join(f'{len(captures)} {name}' for name, captures in kinds.items())}",
         f"{shared or 'no'} captures have both test takes and other takes"
         + (", so a model may have seen their wearer and room" if shared else ""),
-        origin_of_models(work.inputs.models("e_tau").about, work.config.net, "the captions of this corpus"),
+        origin_of_models(work.inputs.models("e_tau").about, work.config.predictor, "the captions of this corpus"),
     ]
     is_simulated = SIMULATED in {row["corpus"] for row in takes}
     results = OutcomeResults(scores, contrasts, judged, curves, facts, is_simulated, work.config)

@@ -5,7 +5,7 @@ Source: docs/decisions/outcome.md.
 
 from dataclasses import dataclass
 
-from schemas.events import OutcomeConfig, ShotAnswer
+from schemas.events import CompletedOutcome, ShotAnswer
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.chains import frozen
 from trajpilot_core.data.cross_fitting import FINAL, Chain, model_key, variants_of
@@ -24,7 +24,7 @@ from trajpilot_core.training.fit_event import OutcomeTask, new_outcome_predictor
 class ShotRun(EventRun[Shots, OutcomeTask]):
     """Inputs of every part of the stage."""
 
-    work: Work[OutcomeConfig]
+    work: Work[CompletedOutcome]
 
     ENTRY = ENTRY
     RIGHT = "accuracy"

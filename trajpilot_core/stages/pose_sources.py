@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.poses import POSE_MODELS, PoseScore, PoseSourcesConfig
+from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, PoseSourcesConfig
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, chains_in, folds_of, model_key, part_of, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
@@ -48,14 +48,16 @@ RESULTS = ("pose_scores", "pose_judgements", "pose_sources.html", "pose_sources.
 VERSION = 4  # raise when the numbers that this stage writes change
 
 
-def completed(config: PipelineConfig) -> PoseSourcesConfig:
+def completed(config: PipelineConfig) -> CompletedPoseSources:
     """Return the settings of the stage with those of predictor, decoding and evaluation that it uses."""
     measured = {name: getattr(config.evaluation, name) for name in ("bootstrap", "confidence", "seed")}
     predictor = config.predictor.replace(twin_goal_dropout=None)
-    return config.pose_sources.replace(predictor=predictor, decoding=config.scorer.decoding, **measured)
+    return CompletedPoseSources.completing(
+        config.pose_sources, predictor=predictor, decoding=config.scorer.decoding, **measured
+    )
 
 
-def trainings(inputs: Inputs, cfg: PoseSourcesConfig) -> Trainings:
+def trainings(inputs: Inputs, cfg: CompletedPoseSources) -> Trainings:
     """Return each of `POSE_MODELS` of every seed."""
     return {
         model_key(FINAL, seed, model): (FINAL, seed, model)
@@ -64,7 +66,7 @@ def trainings(inputs: Inputs, cfg: PoseSourcesConfig) -> Trainings:
     }
 
 
-def facts(inputs: Inputs, cfg: PoseSourcesConfig, known: Trainings) -> dict[str, Facts]:
+def facts(inputs: Inputs, cfg: CompletedPoseSources, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: all windows and both motions, since lengths of the second follow the first.
 
     Raises:
@@ -75,7 +77,7 @@ def facts(inputs: Inputs, cfg: PoseSourcesConfig, known: Trainings) -> dict[str,
     chain = chains_in(fold_of)[0]
     first_of = {name: model_key(chain, seed, variant_of(model)) for name, (_, seed, model) in known.items()}
     wanted = {first_of[name]: (chain, seed, variant_of(model)) for name, (_, seed, model) in known.items()}
-    initial = initial_weights(inputs, cfg.net, wanted, fold_of)
+    initial = initial_weights(inputs, cfg.predictor, wanted, fold_of)
     return {
         name: {**shared, "e_tau": e_tau[model_key(FINAL, seed, E_TAU)], **initial.get(first_of[name], {})}
         for name, (_, seed, _) in known.items()
@@ -87,7 +89,7 @@ def variant_of(model: str) -> str:
     return "no_traj" if model == "none" else "traj"
 
 
-def fits(work: Work[PoseSourcesConfig], wanted: Trainings) -> Fits:
+def fits(work: Work[CompletedPoseSources], wanted: Trainings) -> Fits:
     """Prepare the predictors of each source, mixture and seed."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
@@ -100,10 +102,10 @@ def fits(work: Work[PoseSourcesConfig], wanted: Trainings) -> Fits:
         tasks = tasks_of(work, motions.data, chain, seed, latents_of(work, motions, chain, seed))
         names = {model: model_key(FINAL, seed, model) for model in models}
         jobs |= {name: job_of(work, name, (seed, model), tasks[model]) for model, name in names.items()}
-    return Fits(jobs, train_predictor, lambda job: {"config": work.config.net.model_dump_json()})
+    return Fits(jobs, train_predictor, lambda job: {"config": work.config.predictor.model_dump_json()})
 
 
-def conclude(work: Work[PoseSourcesConfig]) -> None:
+def conclude(work: Work[CompletedPoseSources]) -> None:
     """Test each predictor with the sources of its rows, score and judge; write tables and pages."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
@@ -141,7 +143,9 @@ def sources_of(inputs: Inputs) -> tuple[str, str]:
     return first, second
 
 
-def judge_model(work: Work[PoseSourcesConfig], model: str, named: str, seed: int, task: "PredictorTask") -> Judgement:
+def judge_model(
+    work: Work[CompletedPoseSources], model: str, named: str, seed: int, task: "PredictorTask"
+) -> Judgement:
     """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors on the windows of `task`.
 
     Args:
@@ -162,7 +166,7 @@ def judge_model(work: Work[PoseSourcesConfig], model: str, named: str, seed: int
     return judge_scores(f"{TRAINED}{named}, seed {seed}", [scores[epoch] for epoch in sorted(scores)], complete(floors))
 
 
-def latents_of(work: Work[PoseSourcesConfig], found: "TwoMotions", chain: Chain, seed: int) -> "dict[str, Tensor]":
+def latents_of(work: Work[CompletedPoseSources], found: "TwoMotions", chain: Chain, seed: int) -> "dict[str, Tensor]":
     """Return source -> (S, E) embeddings of its head motion by the one E_tau, on the CPU."""
     from trajpilot_core.data.chains import load_e_tau, trajectory_latents
 
@@ -172,13 +176,13 @@ def latents_of(work: Work[PoseSourcesConfig], found: "TwoMotions", chain: Chain,
 
 
 def tasks_of(
-    work: Work[PoseSourcesConfig], data: "PlanningData", chain: Chain, seed: int, latents: "Mapping[str, Tensor]"
+    work: Work[CompletedPoseSources], data: "PlanningData", chain: Chain, seed: int, latents: "Mapping[str, Tensor]"
 ) -> "dict[str, PredictorTask]":
     """Return the tensors of each predictor of a seed (`POSE_MODELS`)."""
     from trajpilot_core.training.initial_weights import places_for
 
     files = make_task(data, work.inputs.models("e_tau"), chain, seed, work.runtime.device)
-    files = replace(files, max_horizon=places_for(files.max_horizon, work.config.net))
+    files = replace(files, max_horizon=places_for(files.max_horizon, work.config.predictor))
     video = replace(files, latents=latents["by_rule"])
     both = union(files, latents["by_rule"])
     return {"files": files, "video": video, "both": both, "both_equal": both, "none": files}
@@ -199,7 +203,7 @@ def union(task: "PredictorTask", latents_SE: "Tensor") -> "PredictorTask":
     )
 
 
-def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: "PredictorTask") -> "TrainingJob":
+def job_of(work: Work[CompletedPoseSources], name: str, of: tuple[int, str], task: "PredictorTask") -> "TrainingJob":
     """Write the tensors of a predictor to scratch, and return its training.
 
     The mixture has twice the windows and so twice the steps per epoch; `both_equal` has half the epochs.
@@ -213,7 +217,7 @@ def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: 
     from trajpilot_core.training.jobs import TrainingJob, put_task
 
     seed, model = of
-    cfg, folder = work.config.net, work.runtime.scratch / "pose-sources" / f"s{seed}" / model
+    cfg, folder = work.config.predictor, work.runtime.scratch / "pose-sources" / f"s{seed}" / model
     put_task(folder, folder, task)
     if model == "both_equal":
         cfg = cfg.replace(train=cfg.train.replace(epochs=max(1, cfg.train.epochs // 2)))
@@ -230,20 +234,20 @@ def job_of(work: Work[PoseSourcesConfig], name: str, of: tuple[int, str], task: 
     )
 
 
-def fitted(work: Work[PoseSourcesConfig], name: str, task: "PredictorTask") -> "CausalPredictor":
+def fitted(work: Work[CompletedPoseSources], name: str, task: "PredictorTask") -> "CausalPredictor":
     """Build the frozen predictor of a finished training."""
     import torch
 
     from trajpilot_core.training.fit_predictor import new_predictor
 
-    model = new_predictor(task, work.config.net)
+    model = new_predictor(task, work.config.predictor)
     weights = work.trained[name].models(ENTRY).read(name)
     model.load_state_dict({key: torch.tensor(value) for key, value in weights.items()}, strict=True)
     return model.to(work.runtime.device).eval().requires_grad_(False)
 
 
 def ask(
-    work: Work[PoseSourcesConfig],
+    work: Work[CompletedPoseSources],
     data: "PlanningData",
     chain: Chain,
     models: "Mapping[str, CausalPredictor]",
@@ -257,7 +261,7 @@ def ask(
     from trajpilot_core.retrieval.bank import readout_of
 
     device = work.runtime.device
-    is_closed, decoding = work.config.net.head == "classes", work.config.decoding
+    is_closed, decoding = work.config.predictor.head == "classes", work.config.decoding
     assert decoding is not None
     data = (closed(data, work.inputs) if is_closed else data).to(device)
     found = {}
@@ -269,7 +273,7 @@ def ask(
 
 
 def write_results(
-    work: Work[PoseSourcesConfig],
+    work: Work[CompletedPoseSources],
     scores: "Mapping[tuple[str, int], Array]",
     sources: tuple[str, str],
     found: "TwoMotions",
@@ -286,10 +290,10 @@ def write_results(
         f"head motion of the stage trajectories: {first}; of video_motions: {second}",
         f"windows excluded because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
         f"median step of {first}, to which the scale rule scales the others: {found.step_m:.4f} m",
-        origin_of_models(work.inputs.models("e_tau").about, work.config.net, f"{first} of this run"),
+        origin_of_models(work.inputs.models("e_tau").about, work.config.predictor, f"{first} of this run"),
     ]
     takes = work.inputs.table("takes", ["corpus"])["corpus"].to_pylist()
-    is_closed = work.config.net.head == "classes"
+    is_closed = work.config.predictor.head == "classes"
     results = PoseResults(table, judged, facts, is_simulated=SIMULATED in takes, is_closed=is_closed)
     work.sink.table("pose_scores", table_of(PoseScore, table))
     work.sink.table("pose_judgements", table_of(Judgement, judged))

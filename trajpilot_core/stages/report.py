@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from schemas.config import PipelineConfig, ReportConfig
+from schemas.config import CompletedReport, PipelineConfig, ReportConfig
 from schemas.training import ClassHeadSettings
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
@@ -61,13 +61,14 @@ def narrowed(
     return (*ALONE, *tokens, *(rejects_entry(name) for name in stages))
 
 
-def completed(config: PipelineConfig) -> ReportConfig:
+def completed(config: PipelineConfig) -> CompletedReport:
     """Return the settings of the report with the facts about the run: digest, corpus, vocabulary, other runs."""
     predictor, scorer = config.predictor, config.scorer
     heads = ClassHeadSettings(
         bridge_weight=predictor.bridge_weight, decoding=scorer.decoding, candidates=scorer.candidates
     )
-    return config.report.replace(
+    return CompletedReport.completing(
+        config.report,
         config_digest=config.digest(),
         corpus=config.ingest.corpus,
         is_closed=config.evaluation.vocabulary == "classes",
@@ -84,7 +85,7 @@ def completed(config: PipelineConfig) -> ReportConfig:
     )
 
 
-def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
+def sources(inputs: Inputs, cfg: CompletedReport, data_root: str) -> list[Source]:
     """Return the videos whose frames the gallery shows."""
     from trajpilot_core.methods.plugged import listed
     from trajpilot_core.report.gallery.windows import draw_gallery, video_files
@@ -96,12 +97,12 @@ def sources(inputs: Inputs, cfg: ReportConfig, data_root: str) -> list[Source]:
         return [Source("", tuple(sorted(file for file in shown if file)))]
 
 
-def plans_of(cfg: ReportConfig) -> bool:
+def plans_of(cfg: CompletedReport) -> bool:
     """Return whether the corpus of the run has plans."""
     return cfg.corpus is None or spec_of(cfg.corpus).has_plans
 
 
-def run(work: Work[ReportConfig], stages: Sequence[AnyStage], others: Sequence[AnyStage]) -> None:
+def run(work: Work[CompletedReport], stages: Sequence[AnyStage], others: Sequence[AnyStage]) -> None:
     """Build the report; see `trajpilot_core.report` for the parts.
 
     Args:
@@ -137,7 +138,7 @@ def entries_of(stage: AnyStage) -> tuple[str, ...]:
     return (*counted, *shown, rejects_entry(stage.name))
 
 
-def report_on(stages: Sequence[AnyStage], others: Sequence[AnyStage] = ()) -> Stage[ReportConfig]:
+def report_on(stages: Sequence[AnyStage], others: Sequence[AnyStage] = ()) -> Stage[CompletedReport]:
     """Declare the report on these earlier stages, and on others where the settings enable them."""
     measured = [entry for stage in stages if stage.name == "diagnostics" for entry in stage.writes]
     reads = tuple(dict.fromkeys((*READS, *measured, *(entry for stage in stages for entry in entries_of(stage)))))

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from schemas.events import ActionTokenConfig, TokenRow
+from schemas.events import CompletedActionToken, TokenRow
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_clips import ClipData
@@ -50,7 +50,7 @@ from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors, 
 class TokenRun(EventRun[ActionEvents, ActionTask]):
     """Inputs of every part of the stage."""
 
-    work: Work[ActionTokenConfig]
+    work: Work[CompletedActionToken]
     data: ClipData
 
     ENTRY = ENTRY
@@ -88,7 +88,7 @@ class TokenRun(EventRun[ActionEvents, ActionTask]):
         return [self.events.take_ids[at] for at in torch.unique(self.events.take[rows.cpu()]).tolist()]
 
 
-def loaded(work: Work[ActionTokenConfig]) -> TokenRun:
+def loaded(work: Work[CompletedActionToken]) -> TokenRun:
     """Load the clips of a run, as events and as clips."""
     return TokenRun(work, *load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s or 0.0))
 

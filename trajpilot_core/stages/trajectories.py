@@ -120,7 +120,7 @@ def second_sources(inputs: Inputs, cfg: VideoMotionsConfig, data_root: str) -> l
     return sources(inputs, cfg, data_root)
 
 
-SECOND = Stage(
+SECOND = Stage[VideoMotionsConfig](
     name="video_motions",
     reads=("takes", "segments"),
     writes=("video_motions",),

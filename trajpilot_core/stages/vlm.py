@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from schemas.arrow import table_of
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.vlm import VlmAnswer, VlmConfig, VlmReply, VlmRequest
+from schemas.vlm import CompletedVlm, VlmAnswer, VlmConfig, VlmReply, VlmRequest
 from trajpilot_core.corpora.records.contents import covered_s
 from trajpilot_core.data.cross_fitting import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
@@ -34,9 +34,10 @@ PART_BYTES = 500 * 10**6
 """Size after which a new file of requests begins."""
 
 
-def completed(config: PipelineConfig) -> VlmConfig:
+def completed(config: PipelineConfig) -> CompletedVlm:
     """Return the settings, completed from those of other stages; stub answers carry no model's name."""
-    own = config.vlm.replace(
+    own = CompletedVlm.completing(
+        config.vlm,
         corpus=config.ingest.corpus,
         anticipates=config.predictor.anticipates,
         text=config.text_bank,
@@ -45,7 +46,7 @@ def completed(config: PipelineConfig) -> VlmConfig:
     return own.replace(model=STUB, filler=STUB, adapter=None) if own.backend == "stub" else own
 
 
-def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
+def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
     """Return one source per test take with windows to query: its video, windows and texts.
 
     Raises:
@@ -83,7 +84,7 @@ def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
     return found
 
 
-def run(work: Work[VlmConfig]) -> None:
+def run(work: Work[CompletedVlm]) -> None:
     """Query one take after the other; a shard is committed as soon as its take is answered.
 
     Raises:
@@ -126,7 +127,7 @@ def rounds(
         yield second_round(asking, take, recognised(first, replies, bank))
 
 
-def asking_of(inputs: Inputs, cfg: VlmConfig) -> "Asking":
+def asking_of(inputs: Inputs, cfg: CompletedVlm) -> "Asking":
     """Read the material that all requests of a run share."""
     from trajpilot_core.vlm.material import load_material
     from trajpilot_core.vlm.requests import Asking
@@ -134,7 +135,7 @@ def asking_of(inputs: Inputs, cfg: VlmConfig) -> "Asking":
     return Asking(cfg, load_prompts(cfg.prompts), load_material(inputs))
 
 
-def take_of(source: Source, work: Work[VlmConfig]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
+def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mapping[str, Any], tuple[Reject, ...]]":
     """Decode the frames of one take; return its queries, images and rejects."""
     from trajpilot_core.vlm.material import AskedWindow, take_frames
     from trajpilot_core.vlm.take import TakeToAsk
@@ -207,7 +208,7 @@ class Written(NamedTuple):
     """Takes with further requests that depend on the answers to these."""
 
 
-def missing(work: Work[VlmConfig]) -> "Iterator[tuple[list[VlmRequest], Mapping[str, Image], bool]]":
+def missing(work: Work[CompletedVlm]) -> "Iterator[tuple[list[VlmRequest], Mapping[str, Image], bool]]":
     """Yield per take the requests without an answer, their frames, and whether further requests depend on them.
 
     Raises:
@@ -234,7 +235,7 @@ def missing(work: Work[VlmConfig]) -> "Iterator[tuple[list[VlmRequest], Mapping[
                 break
 
 
-def write_requests(work: Work[VlmConfig], out: Path, part_bytes: int = PART_BYTES) -> Written:
+def write_requests(work: Work[CompletedVlm], out: Path, part_bytes: int = PART_BYTES) -> Written:
     """Write requests without an answer as OpenAI JSONL, one folder per model, in parts.
 
     Raises:
@@ -277,7 +278,7 @@ def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[
 
     Args:
         paths: JSONL files as `vllm run-batch` writes them.
-        answers_folder: VlmConfig.answers.
+        answers_folder: CompletedVlm.answers.
 
     Returns:
         Numbers of new and known answers, and the faults of the other lines.

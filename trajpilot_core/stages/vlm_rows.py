@@ -3,7 +3,7 @@
 from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.results import Prediction
-from schemas.vlm import EndpointScore, VlmAnswer, VlmConfig, VlmCount, VlmServer
+from schemas.vlm import CompletedVlm, EndpointScore, VlmAnswer, VlmConfig, VlmCount, VlmServer
 from trajpilot_core.encoders.text.registry import encoder_files
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.stages import vlm
@@ -12,17 +12,17 @@ ENTRY = "vlm_predictions"
 VERSION = 2  # raise when the numbers that this stage writes change
 
 
-def completed(config: PipelineConfig) -> VlmConfig:
+def completed(config: PipelineConfig) -> CompletedVlm:
     """Return the settings of the stage `vlm` without its server, which has no effect here."""
     return vlm.completed(config).replace(server=VlmServer())
 
 
-def sources(inputs: Inputs, cfg: VlmConfig, data_root: str) -> list[Source]:
+def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
     """Return the local files of the text encoder, which maps answers outside the bank."""
     return [Source("", encoder_files(cfg.text))]
 
 
-def run(work: Work[VlmConfig]) -> None:
+def run(work: Work[CompletedVlm]) -> None:
     """Parse every answer, map its labels to the bank, and write predictions, counts and the recogniser's table."""
     from trajpilot_core.vlm.parsing import load_projection
     from trajpilot_core.vlm.score import Truth, counts_of, endpoint_scores, predictions_of_answers, read_answers

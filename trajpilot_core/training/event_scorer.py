@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from schemas.events import ActionTokenConfig, OutcomeConfig
+from schemas.events import CompletedActionToken, CompletedOutcome
 from schemas.training import ScorerConfig
 from trajpilot_core.data.action_events import ActionEvents
 from trajpilot_core.data.events import BEFORE, DURING, Events
@@ -65,7 +65,7 @@ class Target:
         return outputs.log_softmax(-1) if self.is_logits else outputs
 
 
-def shot_target(shots: Shots, cfg: OutcomeConfig, embed: int) -> Target:
+def shot_target(shots: Shots, cfg: CompletedOutcome, embed: int) -> Target:
     """Return the outcome of shots as the target; `embed` is the text width of E_tau."""
 
     def score(log_p: Tensor, truth: Tensor) -> Utility:
@@ -74,17 +74,17 @@ def shot_target(shots: Shots, cfg: OutcomeConfig, embed: int) -> Target:
         return Utility(cfg.utility[0] * likely + cfg.utility[1] * right, right)
 
     def right_votes(found: FoundEvents, rows: Tensor) -> Tensor:
-        votes = [(vote(shots.made, found, t) >= 0.5) == shots.made[rows] for t in cfg.ranking.temperatures]
+        votes = [(vote(shots.made, found, t) >= 0.5) == shots.made[rows] for t in cfg.scorer.temperatures]
         return torch.stack([one.float() for one in votes], dim=1)
 
     shape = ScorerShape(shots.context.shape[2] + 2 * embed, embed, 1, CLASSES)
     texts = torch.eye(CLASSES, embed, device=shots.context.device)
     return Target(
-        shots.made.long(), texts, shape, score, cfg.ranking, SHOTS_AT_ONCE, is_logits=True, right_votes=right_votes
+        shots.made.long(), texts, shape, score, cfg.scorer, SHOTS_AT_ONCE, is_logits=True, right_votes=right_votes
     )
 
 
-def action_target(events: ActionEvents, cfg: ActionTokenConfig) -> Target:
+def action_target(events: ActionEvents, cfg: CompletedActionToken) -> Target:
     """Return the text of actions as the target."""
 
     def score(predicted: Tensor, truth: Tensor) -> Utility:
@@ -103,7 +103,7 @@ def action_target(events: ActionEvents, cfg: ActionTokenConfig) -> Target:
 
     embed = events.bank.shape[1]
     shape = ScorerShape(events.context.shape[2] + embed, embed, 1, ends=1)
-    return Target(events.labels, events.bank, shape, score, cfg.ranking, ACTIONS_AT_ONCE)
+    return Target(events.labels, events.bank, shape, score, cfg.scorer, ACTIONS_AT_ONCE)
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.events import ActionTokenConfig, OutcomeConfig
+from schemas.events import CompletedActionToken, CompletedOutcome
 from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import TWIN
 from trajpilot_core.models.events import EVENT, MADE, ActionPredictor, OutcomePredictor, ShotProbe
@@ -138,11 +138,11 @@ class ActionTask(EventTask):
 
 def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant that the job names and leave it in the job's checkpoint."""
-    cfg = ActionTokenConfig.model_validate_json(job.config)
+    cfg = CompletedActionToken.model_validate_json(job.config)
     task = ActionTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = new_action_predictor(task, cfg).to(job.device)
-    start_backbone(model.backbone, cfg.net, job)
+    start_backbone(model.backbone, cfg.predictor, job)
 
     def right(rows: Tensor) -> Tensor:
         """Return (B,) bool: the action's text is the nearest one."""
@@ -155,25 +155,27 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
     fit_event(job, task, cfg.train, model, loss, right, "action", epoch_done)
 
 
-def new_action_predictor(task: ActionTask, cfg: ActionTokenConfig) -> ActionPredictor:
+def new_action_predictor(task: ActionTask, cfg: CompletedActionToken) -> ActionPredictor:
     """Build a model from the global random state, with the feature scale of the fitted takes."""
-    model = ActionPredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
+    model = ActionPredictor(cfg.predictor.replace(head="open"), task.shape(cfg.predictor))
     task.standardise(model.backbone, task.context)
     return model
 
 
-def action_loss(model: ActionPredictor, task: ActionTask, cfg: ActionTokenConfig, variant: str, rows: Tensor) -> Tensor:
+def action_loss(
+    model: ActionPredictor, task: ActionTask, cfg: CompletedActionToken, variant: str, rows: Tensor
+) -> Tensor:
     """Return L_pred of the actions `rows` (B,), long, a scalar, with dropout of trajectories (D 13).
 
     The segment before an action has no label and the Goal is masked, so only the Mid is a target.
     """
-    latents_B2E = task.dropped(rows, variant, cfg.net)
+    latents_B2E = task.dropped(rows, variant, cfg.predictor)
     predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]
     target_BE = task.bank[ids_B]
     temperature = clamp_temperature(model.backbone.log_temperature)
     pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature, len(task.bank))
     cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
-    loss: Tensor = cfg.net.cosine_weights[1] * cosine + cfg.net.infonce_weight * pooled
+    loss: Tensor = cfg.predictor.cosine_weights[1] * cosine + cfg.predictor.infonce_weight * pooled
     return loss
 
 
@@ -191,19 +193,19 @@ class OutcomeTask(EventTask):
 
 def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fit the variant or the probe that the job names and leave it in the job's checkpoint."""
-    cfg = OutcomeConfig.model_validate_json(job.config)
+    cfg = CompletedOutcome.model_validate_json(job.config)
     task = OutcomeTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = (new_shot_probe if job.variant == PROBE else new_outcome_predictor)(task, cfg).to(job.device)
     if isinstance(model, OutcomePredictor):
-        start_backbone(model.backbone, cfg.net, job)
+        start_backbone(model.backbone, cfg.predictor, job)
 
     def logits(rows: Tensor, *, is_step: bool) -> Tensor:
         """Return (B, 2) logits; a training step has dropout of trajectories (D 13)."""
         if job.variant == PROBE:
             logits_B2: Tensor = model(task.tokens[rows])
             return logits_B2
-        latents_B2E = task.dropped(rows, job.variant, cfg.net) if is_step else task.given(rows, job.variant)
+        latents_B2E = task.dropped(rows, job.variant, cfg.predictor) if is_step else task.given(rows, job.variant)
         logits_B2 = model(task.context[rows], latents_B2E)
         return logits_B2
 
@@ -216,14 +218,14 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
     fit_event(job, task, cfg.train, model, loss, right, "accuracy", epoch_done, keeps_last=True)
 
 
-def new_outcome_predictor(task: OutcomeTask, cfg: OutcomeConfig) -> OutcomePredictor:
+def new_outcome_predictor(task: OutcomeTask, cfg: CompletedOutcome) -> OutcomePredictor:
     """Build a model from the global random state, with the feature scale of the fitted takes."""
-    model = OutcomePredictor(cfg.net.replace(head="open"), task.shape(cfg.net))
+    model = OutcomePredictor(cfg.predictor.replace(head="open"), task.shape(cfg.predictor))
     task.standardise(model.backbone, task.context)
     return model
 
 
-def new_shot_probe(task: OutcomeTask, cfg: OutcomeConfig) -> ShotProbe:
+def new_shot_probe(task: OutcomeTask, cfg: CompletedOutcome) -> ShotProbe:
     """Build a probe from the global random state, with the feature scale of the fitted takes."""
     model = ShotProbe(cfg, task.tokens.shape[2])
     task.standardise(model, task.tokens)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from schemas.events import TOKEN_ROWS, ActionTokenConfig, ProbeConfig, TokenRow
+from schemas.events import TOKEN_ROWS, CompletedActionToken, ProbeConfig, TokenRow
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.arrays import Codes
@@ -294,7 +294,7 @@ def token_row(variant: str) -> TokenRow:
     return next(row for row in TOKEN_ROWS if row == variant)
 
 
-def new_token_probe(row: TokenRow, task: TokenTask, cfg: ActionTokenConfig) -> TokenProbe:
+def new_token_probe(row: TokenRow, task: TokenTask, cfg: CompletedActionToken) -> TokenProbe:
     """Build the model of a row from the global random state, and load the weights of the visual probe."""
     model = TokenProbe(row, task.shape(cfg.tuned), task.token.shape[1])
     model.probe.load_state_dict(task.begun)
@@ -303,13 +303,13 @@ def new_token_probe(row: TokenRow, task: TokenTask, cfg: ActionTokenConfig) -> T
 
 def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fine-tune every trial of the row that the job names; each writes its own checkpoint."""
-    cfg = ActionTokenConfig.model_validate_json(job.config)
+    cfg = CompletedActionToken.model_validate_json(job.config)
     task, row = TokenTask.unpacked(job_tensors(job)), token_row(job.variant)
     fit_grid(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
 
 
 def load_token_probe(
-    row: TokenRow, chosen: ChosenProbe, task: TokenTask, cfg: ActionTokenConfig, device: str
+    row: TokenRow, chosen: ChosenProbe, task: TokenTask, cfg: CompletedActionToken, device: str
 ) -> TokenProbe:
     """Return the chosen model of a row in evaluation mode."""
     with seeded(0):  # its weights are replaced

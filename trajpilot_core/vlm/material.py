@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.vlm import VlmConfig
+from schemas.vlm import CompletedVlm
 from trajpilot_core.arrays import Image
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.store.corpus_files import open_corpus
@@ -181,7 +181,12 @@ def digest_of(frame: Image) -> str:
 
 
 def take_frames(
-    video: str, fps: float, segments: Sequence[tuple[str, float, float]], cfg: VlmConfig, data_root: str, scratch: Path
+    video: str,
+    fps: float,
+    segments: Sequence[tuple[str, float, float]],
+    cfg: CompletedVlm,
+    data_root: str,
+    scratch: Path,
 ) -> TakeFrames:
     """Decode the frames of segments of one take in a child process.
 

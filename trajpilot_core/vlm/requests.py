@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.base import canonical_json
-from schemas.vlm import Question, Section, VlmConfig, VlmMessage, VlmPart, VlmRequest
+from schemas.vlm import CompletedVlm, Question, Section, VlmMessage, VlmPart, VlmRequest
 from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.material import AskedWindow, PromptMaterial
 
@@ -76,7 +76,7 @@ def load_prompts(folder: str | None) -> Prompts:
 class Asking:
     """What all requests of a run share."""
 
-    config: VlmConfig
+    config: CompletedVlm
     prompts: Prompts
     material: PromptMaterial
 

@@ -15,7 +15,7 @@ import yaml
 from pydantic import JsonValue
 
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.vlm import VlmConfig, VlmRequest
+from schemas.vlm import CompletedVlm, VlmRequest
 from trajpilot_core.arrays import Image
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
@@ -42,7 +42,7 @@ class Exported(NamedTuple):
     rejects: list[Reject]
 
 
-def trainer_config(cfg: VlmConfig, out: Path) -> dict[str, JsonValue]:
+def trainer_config(cfg: CompletedVlm, out: Path) -> dict[str, JsonValue]:
     """Return the configuration of LLaMA-Factory with the paper's values; what the paper does not state is its default.
 
     On four GPUs (`FORCE_TORCHRUN=1`) a step has the paper's 16 segments.
@@ -104,7 +104,7 @@ def check_training(request: VlmRequest, answer: str, take: Mapping[str, Any], as
         raise LeakError(f"the example {own[0]!r} is of no other scenario than {take['scenario']!r}")
 
 
-def write_training(work: Work[VlmConfig], out: Path) -> Exported:
+def write_training(work: Work[CompletedVlm], out: Path) -> Exported:
     """Write a conversation for each training segment, take by take; takes that are there already are kept.
 
     Raises:
@@ -126,7 +126,7 @@ def write_training(work: Work[VlmConfig], out: Path) -> Exported:
     return exported
 
 
-def training_segments(work: Work[VlmConfig]) -> dict[str, list[dict[str, Any]]]:
+def training_segments(work: Work[CompletedVlm]) -> dict[str, list[dict[str, Any]]]:
     """Return training take -> its segments in order of their ids, each with the text of its label."""
     named = {row["label_id"]: row["label"] for row in work.inputs.table("labels", ["label_id", "label"]).to_pylist()}
     train = {row["take_id"] for row in work.inputs.table("takes").to_pylist() if row["split"] == "train"}
@@ -140,7 +140,7 @@ def training_segments(work: Work[VlmConfig]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def start(out: Path, note: dict[str, Any], cfg: VlmConfig) -> None:
+def start(out: Path, note: dict[str, Any], cfg: CompletedVlm) -> None:
     """Write what describes an export, or check that the folder has the same one."""
     (out / SEGMENTS).mkdir(parents=True, exist_ok=True)
     text, known = json.dumps(note, sort_keys=True, indent=1), out / NOTE
@@ -155,7 +155,7 @@ def start(out: Path, note: dict[str, Any], cfg: VlmConfig) -> None:
 
 
 def write_take(
-    work: Work[VlmConfig], asking: Asking, take: Mapping[str, Any], segments: list[dict[str, Any]], part: Path
+    work: Work[CompletedVlm], asking: Asking, take: Mapping[str, Any], segments: list[dict[str, Any]], part: Path
 ) -> None:
     """Decode the frames of one take and write them, then its conversations at once."""
     out, lines = part.parents[1], []

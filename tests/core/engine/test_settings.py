@@ -1,10 +1,14 @@
 """Every setting is listed with its default, what is allowed and what a change makes stale."""
 
+import pytest
+
+from deployments.cli.options import change
 from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
 from trajpilot_core.engine.order import upstream
 from trajpilot_core.engine.planning.staleness import flat
 from trajpilot_core.engine.settings import ListedSetting, made_stale, settings_of
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE, STAGES
 
 
@@ -25,6 +29,13 @@ def test_every_group_makes_a_stage_stale_and_those_of_planning_alone_would_not_s
     assert [one.path for one in by_path().values() if not one.stages] == []
     assert by_path()["outcome.train.lr"].stages == ("outcome",)
     assert made_stale("outcome", STAGES) == ()
+
+
+def test_what_follows_from_other_settings_is_no_setting() -> None:
+    derived = {"evaluation.further", "report.corpus", "vlm.seeds", "outcome.predictor.width", "pose_sources.seed"}
+    assert not derived & set(by_path())
+    with pytest.raises(InputError, match="further"):
+        change(PipelineConfig(), ['evaluation.further=["planner_models"]'])
 
 
 def test_the_main_experiment_differs_in_nothing_from_the_defaults_and_another_in_what_it_states() -> None:

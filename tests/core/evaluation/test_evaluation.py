@@ -10,7 +10,7 @@ import pytest
 from synthetic_results import Kept, Tables, choices, curves, fitted, headroom, rejects
 
 from schemas.arrow import rows_of, table_of
-from schemas.config import EvaluationConfig
+from schemas.config import CompletedEvaluation
 from schemas.rejects import RejectCode, reject
 from schemas.results import CurvePoint, GateRow, Headroom, Judgement, Metric, Outcome, Prediction, ScorerChoice
 from schemas.training import PredictorConfig
@@ -35,7 +35,7 @@ from trajpilot_core.evaluation.tables import (
 )
 from trajpilot_core.stages import evaluation as stage
 
-CFG = EvaluationConfig(bootstrap=300)
+CFG = CompletedEvaluation(bootstrap=300)
 
 
 def get(metrics: list[Metric], **wanted: object) -> Metric:

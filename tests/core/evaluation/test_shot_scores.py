@@ -6,13 +6,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from schemas.events import OutcomeConfig, OutcomeRow, ShotAnswer
+from schemas.events import CompletedOutcome, OutcomeRow, ShotAnswer
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.shot_scores import contrasts_of, mcnemar, scores_of, wilson
 from trajpilot_core.metrics.shots import SHOT_METRICS, auc
 from trajpilot_core.report.outcome_page import PUBLISHED_P
 
-CFG = OutcomeConfig(bootstrap=500)
+CFG = CompletedOutcome(bootstrap=500)
 
 
 def answers(row: OutcomeRow, right: list[bool], seed: int = 0, takes: int = 8) -> list[ShotAnswer]:

@@ -14,7 +14,7 @@ from synthetic_results import Kept, Tables, built, report_inputs
 from toy_method import METHOD, listed
 
 from schemas.arrow import rows_of, table_of
-from schemas.config import EvaluationConfig, ReportConfig
+from schemas.config import CompletedReport, EvaluationConfig
 from schemas.results import Metric
 from trajpilot_core.errors import MethodError
 from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores
@@ -30,7 +30,7 @@ from trajpilot_core.report.drawing.svg_grid import style
 from trajpilot_core.report.gallery.classes import draw
 from trajpilot_core.stages.evaluation import score
 
-CFG = ReportConfig(frames=False)
+CFG = CompletedReport(frames=False)
 KNOWN = {"no_traj": 11.0, "endpoint_traj": 22.0, "oracle": 33.0}
 """Made-up exact ceiling of every window."""
 

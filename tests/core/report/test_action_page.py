@@ -11,7 +11,7 @@ import pytest
 from epic_probe_fixture import SMALL, Kitchens, kitchens, probed
 
 from schemas.arrow import rows_of, table_of
-from schemas.config import PipelineConfig, ReportConfig, RunOptions
+from schemas.config import CompletedReport, PipelineConfig, RunOptions
 from schemas.events import ProbeConfig, ProbeScore
 from schemas.features import released_note
 from schemas.rejects import Reject
@@ -26,7 +26,7 @@ from trajpilot_core.report.ui.summary import summary
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 ALONE = [STAGES[name] for name in ("ingest", "features", "probe")]
-CFG = ReportConfig(corpus="epic_kitchens")
+CFG = CompletedReport(corpus="epic_kitchens")
 
 
 @pytest.fixture(scope="module")

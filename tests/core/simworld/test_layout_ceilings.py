@@ -13,7 +13,7 @@ from layouts_fixture import small_world
 from planning_world import Memory
 from right_predictions import right_predictions
 
-from schemas.config import EvaluationConfig, IngestConfig
+from schemas.config import CompletedEvaluation, IngestConfig
 from schemas.corpora import EgoPerConfig, GoalStepConfig, KeystepConfig
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.records.splits import dev_captures
@@ -166,7 +166,9 @@ def test_the_evaluation_finds_the_world_in_its_layout_and_says_where_it_has_no_c
         (folder / "world.json").write_text(json.dumps({"config": config.model_dump(mode="json")}))
         windows = tables.windows.filter(pc.equal(tables.windows["split"], "test"))
         memory = Memory({"segments": tables.segments, "windows": windows})
-        work = SimpleNamespace(inputs=memory, config=EvaluationConfig(), runtime=SimpleNamespace(data_root=str(folder)))
+        work = SimpleNamespace(
+            inputs=memory, config=CompletedEvaluation(), runtime=SimpleNamespace(data_root=str(folder))
+        )
         known = what_is_known(work, right_predictions(tables.segments, windows))
         if layout == "keystep":
             assert isinstance(known, ExactCeilings)

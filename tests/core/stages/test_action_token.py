@@ -14,8 +14,8 @@ from epic_probe_fixture import SMALL, VIDEOS, Kitchens
 from planning_world import run_stage
 
 from schemas.arrow import rows_of, table_of
-from schemas.config import ReportConfig
-from schemas.events import TOKEN_CONTROLS, TOKEN_ROWS, ActionTokenConfig, ProbeAnswer, ProbeScore, TokenContrast
+from schemas.config import CompletedReport
+from schemas.events import TOKEN_CONTROLS, TOKEN_ROWS, CompletedActionToken, ProbeAnswer, ProbeScore, TokenContrast
 from schemas.poses import TrajectoryConfig
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
@@ -150,10 +150,10 @@ def some_models(events: ActionEvents) -> token_rows.TokenModels:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         width = events.tokens.shape[2]
-        nets = [ActionPredictor(CFG.net, PredictorShape(width, 1, TEXT, 3)).eval() for _ in range(2)]
+        nets = [ActionPredictor(CFG.predictor, PredictorShape(width, 1, TEXT, 3)).eval() for _ in range(2)]
         shape = ProbeShape(width, 4, 5, 20, heads=4, blocks=1)
         probes = {row: TokenProbe(row, shape, TEXT).eval() for row in TOKEN_ROWS}
-        scorer = GateThenRankScorer(CFG.ranking, action_target(events, CFG).shape).eval()
+        scorer = GateThenRankScorer(CFG.scorer, action_target(events, CFG).shape).eval()
     e_tau = load_e_tau(token_kitchens().models("e_tau"), FINAL, 0, "cpu")
     decision = ScorerDecision(
         threshold=0.0, knn_temperature=1, pool_temperature=1, n_queries=0, n_dev=0, gate_positive_share=0, dev={}
@@ -234,7 +234,7 @@ def test_motions_cover_the_segment_the_action_or_the_gap_between_them() -> None:
 def test_predictors_that_workers_share_give_the_rows_of_one_process(memory: Kitchens, tmp_path: Path) -> None:
     stage = action_token.STAGE
 
-    def each_alone(work: Work[ActionTokenConfig]) -> None:
+    def each_alone(work: Work[CompletedActionToken]) -> None:
         for source in work.pending:
             stage.run(replace(work, pending=(source,)))
 
@@ -262,7 +262,7 @@ def test_what_only_the_fine_tuning_reads_trains_no_predictor(memory: Kitchens) -
     with pytest.raises(InputError, match="without a probe"):
         action_token.STAGE.sources(memory, CFG.replace(probe=SMALL.replace(tokens=None)), "")
     names = {"utility", "rates", "decays", "epochs", "precision", "shuffle_seed", "scorer", "probe"}
-    assert set(action_token.STAGE.outside_shards) == names <= set(ActionTokenConfig.model_fields)
+    assert set(action_token.STAGE.outside_shards) == names <= set(CompletedActionToken.model_fields)
     for source in action_token.STAGE.sources(memory, CFG, ""):
         assert "probe_models" not in source.facts
         assert source.facts["e_tau"] == memory.parts("e_tau")[f"{source.shard.rpartition('/')[0]}/e_tau"]
@@ -275,7 +275,7 @@ def test_the_page_has_the_rows_their_differences_and_the_checks(memory: Kitchens
     takes = memory.tables["takes"]
     simulated = takes.append_column("corpus", pa.array(["simulated"] * takes.num_rows))
     memory.tables["takes"] = simulated
-    found = build_alone(memory, ReportConfig(corpus="epic_kitchens", has_token=True), alone)
+    found = build_alone(memory, CompletedReport(corpus="epic_kitchens", has_token=True), alone)
     page, written = found["report.html"].decode(), json.loads(found["report.json"])
     assert all(name in page for name in TOKEN_NAMES.values())
     assert "SIMULATED" in page
@@ -287,7 +287,7 @@ def test_the_page_has_the_rows_their_differences_and_the_checks(memory: Kitchens
         "Differences on the same clips",
     ]
     assert {"token", "length", "control"} <= {one["check"].split(":")[0] for one in written["judgements"]}
-    without = build_alone(memory, ReportConfig(corpus="epic_kitchens"), alone)["report.html"].decode()
+    without = build_alone(memory, CompletedReport(corpus="epic_kitchens"), alone)["report.html"].decode()
     assert "not run: TrajPilot’s token" in without
 
 

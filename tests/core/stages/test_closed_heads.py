@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
-from schemas.config import EvaluationConfig
+from schemas.config import CompletedEvaluation
 from schemas.training import (
     GOAL_DROPOUT,
     AlignmentConfig,
@@ -39,7 +39,7 @@ SCORE = ScorerConfig(
     decoding=DECODING,
     train=TRAIN.replace(epochs=3),
 )
-EVALUATE = EvaluationConfig(shuffles=2, headroom_pools=(1, 4))
+EVALUATE = CompletedEvaluation(shuffles=2, headroom_pools=(1, 4))
 DROPOUT = {"no_traj_goal_dropout": "final/no_traj_goal_dropout", "oracle_goal_dropout": "final/traj_goal_dropout"}
 """Row of a goal-dropout twin -> its model."""
 

@@ -13,7 +13,7 @@ import pytest
 from planning_world import Memory, WorldSize, planning_world, run_stage
 from torch import Tensor
 
-from schemas.config import EvaluationConfig
+from schemas.config import CompletedEvaluation
 from schemas.planners import PLANNERS, PlannersConfig, PlannerTraining
 from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
@@ -37,7 +37,7 @@ TRAIN = TrainConfig(epochs=4, patience=None, lr=3e-3, batch=32, precision="fp32"
 ALIGN = AlignmentConfig(width=16, layers=1, heads=2, hidden=16, folds=1, seeds=(0,), train=TRAIN)
 PREDICT = PredictorConfig(width=16, layers=1, heads=2, hidden=16, queries=2, train=TRAIN)
 SCORE = ScorerConfig(candidates=4, prefetch=6, width=16, heads=2, layers=1, ablations=(), train=TRAIN.replace(epochs=2))
-EVALUATION = EvaluationConfig(shuffles=2, headroom_pools=(1,), further=FURTHER["planners"])
+EVALUATION = CompletedEvaluation(shuffles=2, headroom_pools=(1,), further=FURTHER["planners"])
 PAPERS = PlannersConfig()
 CFG = PAPERS.replace(
     methods=PLANNERS,

@@ -26,11 +26,11 @@ from video_fixture import write_video
 
 from schemas.arrow import rows_of
 from schemas.config import (
-    EvaluationConfig,
+    CompletedEvaluation,
+    CompletedReport,
     FeatureConfig,
     IngestConfig,
     PipelineConfig,
-    ReportConfig,
     RunOptions,
     TextConfig,
 )
@@ -98,7 +98,7 @@ class Held(NamedTuple):
 CONFIG = PipelineConfig().replace(
     ingest=IngestConfig(corpus="plugin:table", dev_min=1), text_bank=TextConfig(encoder="plugin:letters")
 )
-ROWS = EvaluationConfig(
+ROWS = CompletedEvaluation(
     bootstrap=100, shuffles=2, plugin_rows=("plugin:most_frequent",), plugin_metrics=("plugin:first_middle",)
 )
 
@@ -207,7 +207,7 @@ def test_a_row_and_a_metric_are_scored_and_leave_the_lists_again(toys: None, tmp
     assert all(of["most_frequent", *key[1:]] == of[key] for key in same)
     assert (list(METHODS), dict(METRICS)) == before
     scores = memory.tables["take_scores"]
-    paired = pair(scores, scores, EvaluationConfig(bootstrap=100))
+    paired = pair(scores, scores, CompletedEvaluation(bootstrap=100))
     assert "most_frequent" in {one.variant for one in paired.metrics}, "`compare` needs no plugin to pair its row"
 
 
@@ -242,7 +242,7 @@ def test_a_prediction_knows_which_rows_of_plugins_it_does_not_ask(monkeypatch: p
 
 
 def test_the_report_shows_the_row_and_the_metric_of_plugins(toys: None) -> None:
-    tables, cfg = corpus(n_train=6, n_test=8, n_segments=9), ReportConfig(frames=False)
+    tables, cfg = corpus(n_train=6, n_test=8, n_segments=9), CompletedReport(frames=False)
     named = cfg.replace(plugin_rows=ROWS.plugin_rows, plugin_metrics=ROWS.plugin_metrics)
     with listed(named):
         predicted = predictions(tables, {**SKILL, "most_frequent": 0.3})

@@ -15,7 +15,7 @@ from deployments.cli import poses
 from schemas.annotation import SIMULATED, motions_schema
 from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
-from schemas.poses import POSE_MODELS, PoseScore, PoseSourcesConfig, VideoMotionsConfig
+from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, VideoMotionsConfig
 from schemas.results import Judgement
 from schemas.training import AlignmentConfig, ClosedDecodingConfig, PredictorConfig, TrainConfig
 from trajpilot_core.data.two_motions import common
@@ -33,7 +33,7 @@ from trajpilot_core.studies.pose_accuracy import distributions
 
 TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
 ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN.replace(epochs=12))
-CFG = PoseSourcesConfig(
+CFG = CompletedPoseSources(
     is_asked=True,
     bootstrap=500,
     predictor=PredictorConfig(
@@ -72,7 +72,7 @@ def turned(motions: np.ndarray) -> np.ndarray:
     return np.concatenate([9 * motions[..., :3] @ turn.T, motions[..., 3:] @ turn.T], axis=-1)
 
 
-def table_of_rows(world: Memory, change: object, folder: Path, cfg: PoseSourcesConfig = CFG) -> dict[str, PoseScore]:
+def table_of_rows(world: Memory, change: object, folder: Path, cfg: CompletedPoseSources = CFG) -> dict[str, PoseScore]:
     """Run the stage with these motions from video; return the differences of the middles, mean over the seeds."""
     world.tables["video_motions"] = from_video(world, change)
     run_stage(EVERY_STAGE["pose_sources"], cfg, world, folder)
@@ -275,11 +275,11 @@ def pose_bytes(memory: Memory) -> dict[str, object]:
     return {**tables, **digests, **memory.documents}
 
 
-def one_by_one(world: Memory, folder: Path, cfg: PoseSourcesConfig) -> None:
+def one_by_one(world: Memory, folder: Path, cfg: CompletedPoseSources) -> None:
     """Run the stage as workers that share its trainings do: each knows one."""
     stage = pose_sources.STAGE
 
-    def run(work: Work[PoseSourcesConfig]) -> None:
+    def run(work: Work[CompletedPoseSources]) -> None:
         for source in work.pending:
             stage.run(dataclasses.replace(work, pending=(source,)))
 
@@ -312,4 +312,4 @@ def test_a_training_reads_its_own_seed_s_encoder_and_neither_margin_nor_interval
     assert {source.shard for source in found} == {f"final/s0/{name}" for name in POSE_MODELS}
     assert found[0].facts["e_tau"] == world.parts("e_tau")["final/s0/e_tau"]
     names = {"margin", "decoding", "bootstrap", "confidence", "seed"}
-    assert set(pose_sources.STAGE.outside_shards) == names <= set(PoseSourcesConfig.model_fields)
+    assert set(pose_sources.STAGE.outside_shards) == names <= set(CompletedPoseSources.model_fields)

@@ -10,7 +10,7 @@ from planning_fixture import ALIGNMENT, PREDICTOR, SCORER
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.arrow import rows_of
-from schemas.config import EvaluationConfig
+from schemas.config import CompletedEvaluation
 from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.stages import alignment, evaluation, predictor, scorer
@@ -19,7 +19,7 @@ STAGES = {
     alignment.STAGE: ALIGNMENT,
     predictor.STAGE: PREDICTOR,
     scorer.STAGE: SCORER,
-    evaluation.STAGE: EvaluationConfig(bootstrap=100, shuffles=2),
+    evaluation.STAGE: CompletedEvaluation(bootstrap=100, shuffles=2),
 }
 
 
@@ -31,7 +31,7 @@ def world(train: int, dev: int, test: int) -> Memory:
     return memory
 
 
-def run_all(memory: Memory, scratch: Path, folds: int = 1, evaluated: EvaluationConfig | None = None) -> None:
+def run_all(memory: Memory, scratch: Path, folds: int = 1, evaluated: CompletedEvaluation | None = None) -> None:
     """Run the stages up to the first that refuses, whose name the error then carries."""
     for stage, config in (STAGES | ({evaluation.STAGE: evaluated} if evaluated else {})).items():
         settings = config.replace(folds=folds) if stage is alignment.STAGE else config

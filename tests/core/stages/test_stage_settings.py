@@ -39,10 +39,10 @@ def taken_settings(stage: AnyStage) -> Iterator[tuple[str, object]]:
 
 
 def disagreements(stage: AnyStage) -> list[str]:
-    return [
-        name
-        for name, taken in taken_settings(stage)
-        if not (isinstance(taken, type) and issubclass(stage.config, taken))
+    given = stage.config if stage.completed is None else inspect.signature(stage.completed).return_annotation
+    found = [] if issubclass(given, stage.config) else ["completed"]
+    return found + [
+        name for name, taken in taken_settings(stage) if not (isinstance(taken, type) and issubclass(given, taken))
     ]
 
 
@@ -59,7 +59,8 @@ def test_a_stage_whose_functions_take_other_settings_is_seen() -> None:
 
     assert disagreements(replace(text_bank.STAGE, run=run)) == ["run"]
     assert disagreements(replace(text_bank.STAGE, sources=sources, uses_gpu=on_gpu)) == ["sources"]
-    assert disagreements(replace(latent.STAGE, config=FeatureConfig)) == ["trainings", "facts", "fits"]
+    assert disagreements(replace(latent.STAGE, config=FeatureConfig)) == ["completed"]
+    assert disagreements(replace(latent.STAGE, config=FeatureConfig, completed=None)) == ["trainings", "facts", "fits"]
 
 
 def test_settings_that_are_no_field_of_the_pipeline_are_refused() -> None:

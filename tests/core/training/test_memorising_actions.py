@@ -8,7 +8,7 @@ from action_token_fixture import CFG
 from torch import Tensor
 from trainings_fixture import EMBED, FEATURES, LABELS, LEARNED, N, drawn, ended, job_of, noise, units, values
 
-from schemas.events import ActionTokenConfig, TokenRow
+from schemas.events import CompletedActionToken, TokenRow
 from schemas.results import CurvePoint
 from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe
@@ -23,7 +23,7 @@ SHORT = 10
 """Epochs of one that learns what shows."""
 LEARNING = CFG.replace(
     train=CFG.train.replace(epochs=LONG, lr=5e-3, weight_decay=0.0, patience=None),
-    predictor=CFG.net.replace(trajectory_dropout=0.0),
+    predictor=CFG.predictor.replace(trajectory_dropout=0.0),
     rates=(2e-2,),
     decays=(0.0,),
     epochs=LONG,
@@ -50,7 +50,9 @@ def action_task(n_fit: int, n_dev: int, *, is_clear: bool) -> ActionTask:
     return ActionTask(context.half(), latents, rows[:n_fit], rows[n_fit:], labels, bank)
 
 
-def fit_action(task: ActionTask, variant: str, folder: Path, config: ActionTokenConfig = LEARNING) -> list[CurvePoint]:
+def fit_action(
+    task: ActionTask, variant: str, folder: Path, config: CompletedActionToken = LEARNING
+) -> list[CurvePoint]:
     put_task(folder, folder, task)
     return ended(job_of(folder, variant, config), train_action)[1]
 
@@ -91,7 +93,7 @@ def token_task(n_fit: int, n_dev: int, *, told: bool) -> TokenTask:
     return TokenTask(**vars(clips), token=token.half(), begun=begun)
 
 
-def fit_token(task: TokenTask, row: TokenRow, folder: Path, config: ActionTokenConfig = LEARNING) -> list[float]:
+def fit_token(task: TokenTask, row: TokenRow, folder: Path, config: CompletedActionToken = LEARNING) -> list[float]:
     put_task(folder, folder, task)
     job = job_of(folder, row, config)
     train_token_probe(job, lambda epoch, epochs, line: None)

@@ -8,13 +8,13 @@ import torch
 from shots_fixture import CFG
 from trainings_fixture import EMBED, LEARNED, N, drawn, ended, job_of, noise, units, values
 
-from schemas.events import OutcomeConfig
+from schemas.events import CompletedOutcome
 from trajpilot_core.training.fit_event import PROBE, OutcomeTask, train_shot_model
 from trajpilot_core.training.jobs import put_task
 
 LEARNING = CFG.replace(
     train=CFG.train.replace(epochs=40, lr=5e-3, weight_decay=0.0),
-    predictor=CFG.net.replace(trajectory_dropout=0.0, dropout=0.0),
+    predictor=CFG.predictor.replace(trajectory_dropout=0.0, dropout=0.0),
 )
 FEW = LEARNING.replace(train=LEARNING.train.replace(epochs=10))
 FEATURES = 32
@@ -37,7 +37,7 @@ def shots(n_fit: int, n_dev: int, *, is_clear: bool) -> OutcomeTask:
 
 
 def accuracies(
-    task: OutcomeTask, variant: str, folder: Path, config: OutcomeConfig = LEARNING
+    task: OutcomeTask, variant: str, folder: Path, config: CompletedOutcome = LEARNING
 ) -> tuple[list[float], list[float]]:
     put_task(folder, folder, task)
     curve = ended(job_of(folder, variant, config), train_shot_model)[1]

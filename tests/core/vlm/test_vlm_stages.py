@@ -11,7 +11,7 @@ from vlm_fixture import TUNED, FakeClient, ask, knows_all, made_up_frames, setti
 
 from deployments.recipes import recipe
 from schemas.arrow import rows_of
-from schemas.config import EvaluationConfig, PipelineConfig
+from schemas.config import CompletedEvaluation, EvaluationConfig, PipelineConfig
 from schemas.vlm import FAILED, EndpointScore, VlmCount
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError
@@ -249,7 +249,7 @@ def test_runs_that_ask_for_none_have_neither_stage_nor_another_key() -> None:
     base = PipelineConfig()
     assert "vlm" not in stages_of(base)
     own = evaluation.completed(base)
-    assert own.content() == base.evaluation.content()
+    assert own == CompletedEvaluation.completing(base.evaluation)
     assert evaluation.STAGE.under(base).reads == evaluation.STAGE.reads
     asking = recipe("vlm_zero_shot")
     names = list(stages_of(asking))

@@ -8,7 +8,7 @@ overall rows are means over all windows (docs/decisions/anticipation.md). Other 
 
 from collections.abc import Sequence
 
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from schemas.results import Ceiling
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.evaluation.paper_claims import reached_shares
@@ -102,7 +102,7 @@ def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = fro
     )
 
 
-def closed_tables(results: Results, cfg: ReportConfig, n_labels: int) -> list[GroupedTable[ResultCell]]:
+def closed_tables(results: Results, cfg: CompletedReport, n_labels: int) -> list[GroupedTable[ResultCell]]:
     """Return the paper's tables of a closed vocabulary; none for an open one.
 
     Args:
@@ -123,7 +123,7 @@ def closed_tables(results: Results, cfg: ReportConfig, n_labels: int) -> list[Gr
     return [table for table in tables if table.groups]
 
 
-def settings_table(cfg: ReportConfig, n_labels: int, *, is_simulated: bool) -> Table | None:
+def settings_table(cfg: CompletedReport, n_labels: int, *, is_simulated: bool) -> Table | None:
     """Return the hyperparameters of a run with class heads, with the paper's on a recorded corpus; else None."""
     if cfg.heads is None or cfg.corpus is None:
         return None

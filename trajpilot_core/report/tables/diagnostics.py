@@ -7,7 +7,7 @@ appendix on vision-language baselines; docs/decisions/vlm.md.
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from schemas.results import PairDistance, ProgressShare
 from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, RANDOM, SAME_ACTION
@@ -41,7 +41,7 @@ SEGMENTS = ": segments"
 
 
 def diagnostics_tables(
-    pairs: Sequence[PairDistance], shares: Sequence[ProgressShare], cfg: ReportConfig, *, is_recorded: bool
+    pairs: Sequence[PairDistance], shares: Sequence[ProgressShare], cfg: CompletedReport, *, is_recorded: bool
 ) -> list[Table]:
     """Return the tables of geometry and goal progress; none where the stage measured nothing.
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from schemas.results import GateRow, Headroom
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.methods import METHODS, examined, method
@@ -43,7 +43,7 @@ class PublishedComparison:
     """Our interval excludes the published value."""
 
 
-def published_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
+def published_for(results: Results, cfg: CompletedReport) -> PublishedTable | None:
     """Return what the paper prints of the corpus and vocabulary of a run, of the rows that this project has too.
 
     None for a simulated corpus, another one, another vocabulary, or released features, which are not the paper's.
@@ -52,7 +52,7 @@ def published_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
     return None if corpus is None else _of_rows(published_of(corpus, is_closed=cfg.is_closed))
 
 
-def anticipation_for(results: Results, cfg: ReportConfig) -> PublishedTable | None:
+def anticipation_for(results: Results, cfg: CompletedReport) -> PublishedTable | None:
     """Return what the paper prints of anticipation and goal dropout.
 
     None where no row of the run anticipates, and as in `published_for`.
@@ -63,7 +63,7 @@ def anticipation_for(results: Results, cfg: ReportConfig) -> PublishedTable | No
     return _of_rows(published_anticipation(corpus, is_closed=cfg.is_closed))
 
 
-def _recorded(results: Results, cfg: ReportConfig) -> str | None:
+def _recorded(results: Results, cfg: CompletedReport) -> str | None:
     """Return the corpus of the run if all takes are its recordings and videos were encoded; else None."""
     if cfg.corpus is None or cfg.released is not None:
         return None
@@ -115,7 +115,7 @@ ORACLE = {"M@1": "oracle_m1", "MSeq": "oracle_mseq"}
 
 
 def pool_comparisons(
-    gate: Sequence[GateRow], headroom: Sequence[Headroom], cfg: ReportConfig, *, is_recorded: bool
+    gate: Sequence[GateRow], headroom: Sequence[Headroom], cfg: CompletedReport, *, is_recorded: bool
 ) -> list[PublishedComparison]:
     """Compare the published numbers of gate and pool with the means over our seeds, where the run has them."""
     if not is_recorded or cfg.corpus != ATOMIC_CORPUS or cfg.is_closed:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.artifacts import Manifest
-from schemas.config import EvaluationConfig, IngestConfig
+from schemas.config import CompletedEvaluation, IngestConfig
 from schemas.results import Judgement, Metric
 from schemas.training import PredictorConfig, ScorerConfig
 from trajpilot_core.engine.settings import recall_run
@@ -57,7 +57,7 @@ def read_run(root: str) -> PaperRun:
             side.folder, "paper", {n: (s, e) for s, one in side.outputs.items() for n, e in one.entries.items()}
         ),
         recall_run(side.folder.url),
-        None if EVALUATION not in side.outputs else EvaluationConfig.model_validate(side.outputs[EVALUATION].config),
+        None if EVALUATION not in side.outputs else CompletedEvaluation.model_validate(side.outputs[EVALUATION].config),
         is_last="@" not in root,
     )
 
@@ -110,7 +110,7 @@ def _dataset(side: Side, is_classes: bool) -> str:
     """Return the name of a run's benchmark in the paper's tables; other runs are named by corpus and vocabulary."""
     corpus = IngestConfig.model_validate(side.outputs[INGEST].config).corpus
     evaluation = side.outputs.get(EVALUATION)
-    answers = "labels" if evaluation is None else EvaluationConfig.model_validate(evaluation.config).vocabulary
+    answers = "labels" if evaluation is None else CompletedEvaluation.model_validate(evaluation.config).vocabulary
     if is_classes:
         return BENCHMARKS.get(corpus, f"{corpus} ranked by class heads")
     if answers == "classes":

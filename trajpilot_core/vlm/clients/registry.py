@@ -16,7 +16,7 @@ from typing import Protocol
 import httpx
 from pydantic import SecretStr
 
-from schemas.vlm import VlmConfig, VlmReply, VlmRequest, VlmServer
+from schemas.vlm import CompletedVlm, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.material import PromptMaterial
@@ -44,7 +44,7 @@ class Client(Protocol):
         ...
 
 
-def client_of(cfg: VlmConfig, material: PromptMaterial) -> Client:
+def client_of(cfg: CompletedVlm, material: PromptMaterial) -> Client:
     """Return the client of these settings. Raises InputError if they do not allow sending frames to the server."""
     if cfg.backend == "http":
         from trajpilot_core.vlm.clients.http import HttpClient

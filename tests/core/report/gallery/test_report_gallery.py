@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 from synthetic_results import Kept, Tables, built
 
-from schemas.config import ReportConfig
+from schemas.config import CompletedReport
 from trajpilot_core.report.gallery.classes import ALL_WRONG, CLASSES, HELPED, HURT, draw
 from trajpilot_core.report.gallery.pictures import Path as HeadPath
 from trajpilot_core.report.gallery.pictures import integrate, three_views
@@ -27,7 +27,7 @@ from trajpilot_core.report.gallery.windows import (
 )
 from trajpilot_core.stages import report as stage
 
-CFG = ReportConfig()
+CFG = CompletedReport()
 
 
 def video(path: Path, n_frames: int) -> None:
