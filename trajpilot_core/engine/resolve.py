@@ -11,7 +11,6 @@ from pathlib import Path
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from schemas.events import CompletedActionToken, CompletedOutcome, ProbeConfig
-from schemas.latent import LatentConfig
 from schemas.places import OtherRun, device_fault
 from schemas.poses import CompletedPoseSources, Pi3Config, TrajectoryConfig
 from schemas.training import PredictorConfig, TrainConfig
@@ -42,8 +41,6 @@ BF16_FROM = (8, 0)
 """Compute capability from which a GPU multiplies bf16 natively (Ampere); older ones emulate it."""
 FAST_BF16 = ("amx_bf16",)
 """CPU flags with which bf16 is faster for our models (avx512_bf16 alone is half as fast as fp32 at width 128)."""
-COMPLETED = (CompletedOutcome, CompletedPoseSources, CompletedActionToken, LatentConfig, ProbeConfig)
-"""Settings of stages that train although their settings are completed from those of other stages."""
 log = logging.getLogger("trajpilot")
 
 
@@ -171,8 +168,6 @@ def resolve_precision(config: Config, device: str) -> Config:
 def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
     """Return the settings of a stage with everything `auto` resolved."""
     own = with_versions(stage.settings(config) if stage.completed is None else stage.completed(config))
-    if stage.completed is not None and not isinstance(own, COMPLETED):
-        return own  # the models it uses are trained by other stages
     return resolve_precision(own, resolve_device(run.device))
 
 

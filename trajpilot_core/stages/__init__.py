@@ -65,7 +65,7 @@ OF_POSES: tuple[AnyStage, ...] = (
     alignment.STAGE,
     pose_sources.STAGE,
 )
-"""The stages of the table of pose sources (CompletedPoseSources.is_asked); the last writes its own pages."""
+"""The stages of the table of pose sources (PoseSourcesConfig.is_asked); the last writes its own pages."""
 OF_ACTIONS: tuple[AnyStage, ...] = (ingest.STAGE, features.STAGE, probe.STAGE)
 """The stages of a corpus without plans (CorpusSpec.has_plans), before its report."""
 OF_TOKENS: tuple[AnyStage, ...] = (
@@ -78,7 +78,7 @@ OF_TOKENS: tuple[AnyStage, ...] = (
     probe.STAGE,
     action_token.STAGE,
 )
-"""The same, with TrajPilot's token in the probe (CompletedActionToken.is_asked)."""
+"""The same, with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
 APART: tuple[AnyStage, ...] = (
     outcome.STAGE,
     trajectories.SECOND,

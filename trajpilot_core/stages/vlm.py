@@ -278,7 +278,7 @@ def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[
 
     Args:
         paths: JSONL files as `vllm run-batch` writes them.
-        answers_folder: CompletedVlm.answers.
+        answers_folder: VlmConfig.answers.
 
     Returns:
         Numbers of new and known answers, and the faults of the other lines.
