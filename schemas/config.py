@@ -22,7 +22,14 @@ from schemas.latent import LatentConfig
 from schemas.places import DeviceName, OtherRun, Place, PluginName
 from schemas.planners import PlannersConfig
 from schemas.poses import PoseSourcesConfig, TrajectoryConfig, VideoMotionsConfig
-from schemas.training import AlignmentConfig, ClassHeadSettings, JointDecodingConfig, PredictorConfig, ScorerConfig
+from schemas.training import (
+    AlignmentConfig,
+    ClassHeadSettings,
+    IntervalConfig,
+    JointDecodingConfig,
+    PredictorConfig,
+    ScorerConfig,
+)
 from schemas.vlm import VlmConfig
 
 RecipeName = Literal[
@@ -114,7 +121,7 @@ class IngestConfig(Record):
     epic_kitchens: EpicConfig = EpicConfig()
 
 
-class DiagnosticsConfig(Record):
+class DiagnosticsConfig(IntervalConfig):
     """Distances between features, and approach to the goal. Source of all: docs/decisions/diagnostics.md."""
 
     pairs: int = Field(20_000, ge=1)
@@ -125,24 +132,14 @@ class DiagnosticsConfig(Record):
     """Training windows sampled per horizon for the approach to the goal. Source: paper, its appendix."""
     bootstrap: int = Field(2_000, ge=100)
     """Resamples of takes."""
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    """Level of the intervals."""
-    seed: int = 0
-    """Seed of the samples and the resamples."""
 
 
-class EvaluationConfig(Record):
+class EvaluationConfig(IntervalConfig):
     """Rows, metrics and intervals."""
 
     vocabulary: Literal["labels", "classes"] = "labels"
     """What an answer is: a label, or a class of labels (ingest's table `label_classes`), which has the score of its
     nearest label; nothing is retrained. Source: paper, 4.1; docs/decisions/classes.md."""
-    bootstrap: int = Field(10_000, ge=100)
-    """Resamples of takes."""
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    """Level of the intervals."""
-    seed: int = 0
-    """Seed of the bootstrap and of the shuffles."""
     shuffles: int = Field(20, ge=1)
     """Derangements for the shuffled row (D 40)."""
     headroom_pools: tuple[int, ...] = (1, 5, 16, 64)

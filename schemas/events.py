@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from schemas.base import Record
 from schemas.features import FeatureConfig
-from schemas.training import PredictorConfig, ScorerConfig, TrainConfig
+from schemas.training import IntervalConfig, PredictorConfig, ScorerConfig, TrainConfig
 
 ProbeTokens = Literal["temporal", "full"]
 
@@ -222,15 +222,9 @@ class OutcomeConfig(Record):
     """Seed of the permutation of candidates' head motion in the control row."""
 
 
-class CompletedOutcome(OutcomeConfig):
+class CompletedOutcome(OutcomeConfig, IntervalConfig):
     """With the settings of other stages that it uses."""
 
-    bootstrap: int = 10_000
-    """Resamples of takes, as for every evaluation."""
-    confidence: float = 0.95
-    """Level of all intervals."""
-    seed: int = 0
-    """Seed of the resamples."""
     predictor: PredictorConfig = PredictorConfig()
     """Sizes of the predictor, and the weights of another run that initialise it."""
     scorer: ScorerConfig = ScorerConfig()

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from schemas.base import Record
-from schemas.training import TrainConfig
+from schemas.training import IntervalConfig, TrainConfig
 
 LatentVariant = Literal[
     "next_none", "next_text", "next_trajectory", "next_both", "plan_none", "plan_trajectory", "latent_head"
@@ -49,7 +49,7 @@ class SearchConfig(Record):
     """Share of the variance of training head motion kept by the search directions."""
 
 
-class LatentConfig(Record):
+class LatentConfig(IntervalConfig):
     """Predictors of latents, their classifier, the search, and the measurements of its energy. Source:
     docs/decisions/latent-planning.md."""
 
@@ -84,10 +84,6 @@ class LatentConfig(Record):
     """Training windows per horizon for the correlation of energy and accuracy. Source: paper, its appendix."""
     bootstrap: int = Field(2_000, ge=100)
     """Resamples of takes."""
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    """Level of the intervals."""
-    seed: int = 0
-    """Seed of shuffles, random trajectories, search noise and resamples."""
 
 
 class ConditionScore(Record):

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from schemas.base import Record
 from schemas.places import Place
-from schemas.training import ClosedDecodingConfig, Precision, PredictorConfig
+from schemas.training import ClosedDecodingConfig, IntervalConfig, Precision, PredictorConfig
 
 PoseSourceName = Literal["aria", "pi3", "odometry"]
 VideoSourceName = Literal["pi3", "odometry"]
@@ -84,19 +84,13 @@ class PoseSourcesConfig(Record):
     """Margin in points within which poses from video count as equally good. Source: docs/decisions/poses.md."""
 
 
-class CompletedPoseSources(PoseSourcesConfig):
+class CompletedPoseSources(PoseSourcesConfig, IntervalConfig):
     """With the settings of other stages that it uses."""
 
     predictor: PredictorConfig = PredictorConfig()
     """Of every row."""
     decoding: ClosedDecodingConfig = ClosedDecodingConfig()
     """Of class heads."""
-    bootstrap: int = 10_000
-    """Resamples of takes, as for every evaluation."""
-    confidence: float = 0.95
-    """Level of the intervals."""
-    seed: int = 0
-    """Seed of the resamples."""
 
 
 class PoseScore(Record):

@@ -15,6 +15,17 @@ GOAL_DROPOUT = 0.5
 """Probability that the goal of a sample is masked, where there is goal dropout. Source: paper, p_goal; D 16."""
 
 
+class IntervalConfig(Record):
+    """Intervals over takes, which are resampled."""
+
+    bootstrap: int = Field(10_000, ge=100)
+    """Resamples of takes."""
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    """Level of the intervals."""
+    seed: int = 0
+    """Seed of the resamples and of whatever else the stage samples."""
+
+
 class ClosedDecodingConfig(Record):
     """A sequence scores sum log softmax(logits / temperature) + weight sum log P(label | label before it)."""
 

@@ -6,32 +6,17 @@ docs/decisions/metrics.md.
 
 import math
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from schemas.training import IntervalConfig
 from trajpilot_core.arrays import Array, Codes
 
 MIN_CLUSTERS = 6
 """Below this many clusters no interval is given: with 2, 3, 4 and 5 clusters the nominal 95 % interval covers 55, 72,
 89 and 92 % of the time, from 6 on 93 to 94 %. Measured: docs/decisions/metrics.md."""
-
-
-class BootstrapConfig(Protocol):
-    """Settings of the bootstrap; every configuration with intervals has them."""
-
-    @property
-    def bootstrap(self) -> int:
-        """Number of draws."""
-
-    @property
-    def confidence(self) -> float:
-        """Nominal level."""
-
-    @property
-    def seed(self) -> int:
-        """Seed of the draws."""
 
 
 class Ends(NamedTuple):
@@ -130,7 +115,7 @@ def ends_of(draws_BM: Array, n_takes: int, confidence: float) -> Ends:
     return Ends(low[0], high[0], n_takes)
 
 
-def ends_of_means(values_NM: Array, takes_N: Codes, cfg: BootstrapConfig) -> Ends:
+def ends_of_means(values_NM: Array, takes_N: Codes, cfg: IntervalConfig) -> Ends:
     """Return the ends of the intervals over takes of the means of N values."""
     _, take = np.unique(takes_N, return_inverse=True)
     n_takes = int(take.max()) + 1
