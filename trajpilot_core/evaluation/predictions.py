@@ -128,7 +128,7 @@ def predict_all(inputs: Inputs, config: CompletedEvaluation, device: str, progre
     coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
     ours = predict_rows(data.to(device), files, scorers, config, "test", device, progress, planners, figures)
     entries = [entry for entry in config.further if entry in {row.predictions for row in METHODS}]
-    others = (with_these_answers(brought(inputs, entry), entry, data) for entry in entries)
+    others = (with_these_answers(stored_predictions(inputs, entry), entry, data) for entry in entries)
     tables = itertools.chain(on_one_thread(ours, device), others)
     n_in = n_out + sum(row.n_units for row in rejects)
     return RowsResult(tables, figures, coverage, rejects, n_in, n_out)
@@ -144,7 +144,7 @@ def on_one_thread(tables: Iterator[pa.Table], device: str) -> Iterator[pa.Table]
         yield table
 
 
-def brought(inputs: Inputs, entry: str) -> pa.Table:
+def stored_predictions(inputs: Inputs, entry: str) -> pa.Table:
     """Return the predictions of the rows that another stage answered.
 
     Raises:

@@ -13,7 +13,7 @@ from schemas.arrow import arrow_schema
 from schemas.results import Prediction
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
-from trajpilot_core.evaluation.predictions import brought
+from trajpilot_core.evaluation.predictions import stored_predictions
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
@@ -141,11 +141,11 @@ def test_predictions_of_another_stage_are_those_of_its_declared_row(made):
     renamed = own.set_column(place, own.schema.field(place), pa.array(["toy"] * own.num_rows, pa.string()))
     elsewhere = replace(TOY, answer=None, predictions="toy_predictions")
     with with_method(elsewhere):
-        assert brought(Entries(renamed), "toy_predictions").schema == arrow_schema(Prediction)
+        assert stored_predictions(Entries(renamed), "toy_predictions").schema == arrow_schema(Prediction)
         with pytest.raises(EvaluationError, match="contains predictions of no_traj, but it is declared for toy"):
-            brought(Entries(own), "toy_predictions")
+            stored_predictions(Entries(own), "toy_predictions")
         with pytest.raises(EvaluationError, match="has the columns window_id"):
-            brought(Entries(own.select(["window_id"])), "toy_predictions")
+            stored_predictions(Entries(own.select(["window_id"])), "toy_predictions")
 
 
 def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> None:
