@@ -85,9 +85,9 @@ def require_server(url: str, login: str | None, *, has_key: bool) -> None:
 def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> HealthFinding:
     """Check the login; the password itself is never shown."""
     if answer.status == 401:
-        found = "it rejects this login" if login else "it needs one, and none is set"
+        problem = "it rejects this login" if login else "it needs one, and none is set"
         todo = "set PREFECT_API_AUTH_STRING to the server's PREFECT_SERVER_API_AUTH_STRING"
-        return HealthFinding("login", "accepted", found, "bad", todo)
+        return HealthFinding("login", "accepted", problem, "bad", todo)
     if answer.status != 200:
         return HealthFinding("login", "accepted", f"HTTP {answer.status}", "bad", "see the log of the server")
     if has_key and login:
@@ -105,10 +105,10 @@ def _pool(url: str, login: str | None, pool: str) -> HealthFinding:
     if answer.status == 404:
         return HealthFinding(what, expected, "absent", "note", command("deploy"))
     online = sum(worker.get("status") == "ONLINE" for worker in _rows(answer))
-    found = f"{online} workers online" if answer.status == 200 else f"HTTP {answer.status}"
+    state = f"{online} workers online" if answer.status == 200 else f"HTTP {answer.status}"
     if online:
-        return HealthFinding(what, expected, found, "ok")
-    return HealthFinding(what, expected, found, "note", command("worker", "start", "--pool", pool, program="prefect"))
+        return HealthFinding(what, expected, state, "ok")
+    return HealthFinding(what, expected, state, "note", command("worker", "start", "--pool", pool, program="prefect"))
 
 
 def _deployments(url: str, login: str | None) -> HealthFinding:
@@ -116,8 +116,8 @@ def _deployments(url: str, login: str | None) -> HealthFinding:
     names = {row.get("name") for row in _rows(request(f"{url}/deployments/filter", login, {}))}
     if "full-pipeline" in names:
         return HealthFinding("deployments", "full-pipeline", f"{len(names)} deployments", "ok")
-    found = f"{len(names)} deployments, none of that name"
-    return HealthFinding("deployments", "full-pipeline", found, "note", command("deploy"))
+    state = f"{len(names)} deployments, none of that name"
+    return HealthFinding("deployments", "full-pipeline", state, "note", command("deploy"))
 
 
 def _rows(answer: Answer) -> list[dict[str, Any]]:

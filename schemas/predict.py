@@ -23,10 +23,10 @@ def read_interval(text: str) -> tuple[float, float]:
     Raises:
         ValueError: the text is not such an interval.
     """
-    found = re.match(INTERVAL, text)
-    if found is None:
+    match = re.match(INTERVAL, text)
+    if match is None:
         raise ValueError(f"{text!r} is no interval; write start and end in seconds of video, such as 12.0-15.5")
-    return float(found[1]), float(found[2])
+    return float(match[1]), float(match[2])
 
 
 def _interval(text: str) -> str:

@@ -155,9 +155,9 @@ class Board:
     def look(self) -> None:
         """Query the state of the open runs."""
         open_ = {row.run_id: row for row in self.rows if row.is_open and row.run_id is not None and not row.here}
-        found = self.runs.look([run_id for run_id in open_ if run_id is not None])
+        states = self.runs.look([run_id for run_id in open_ if run_id is not None])
         for run_id, row in open_.items():
-            row.seen = found[run_id] if run_id in found else Seen("ended", "Deleted", "the run was deleted")
+            row.seen = states[run_id] if run_id in states else Seen("ended", "Deleted", "the run was deleted")
             row.seconds = row.seen.seconds
             if row.seen.stage == "ended":
                 self.judge(row, f"{row.seen.name}: {row.seen.message}")

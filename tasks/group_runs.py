@@ -123,11 +123,11 @@ class DeployedRuns:
 
     def look(self, ids: Sequence[UUID]) -> dict[UUID, Seen]:
         """Read the states of runs, page by page; deleted ones are missing."""
-        found: dict[UUID, Seen] = {}
+        states: dict[UUID, Seen] = {}
         for at in range(0, len(ids), PAGE):
             chosen = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[at : at + PAGE])))
-            found |= {r.id: seen(r) for r in self.client.read_flow_runs(flow_run_filter=chosen, limit=PAGE)}
-        return found
+            states |= {r.id: seen(r) for r in self.client.read_flow_runs(flow_run_filter=chosen, limit=PAGE)}
+        return states
 
     def take_back(self, run_id: UUID) -> bool:
         """Cancel a run that no worker has begun; False where one has.

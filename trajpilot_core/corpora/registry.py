@@ -36,10 +36,10 @@ def spec_of(corpus: str) -> CorpusSpec:
 
 def corpus_of_layout(layout: str) -> CorpusSpec:
     """Return the corpus that a simulated world of a layout is read as. Raises NotBuiltError: no corpus has it."""
-    found = next((spec for spec in CORPORA.values() if spec.layout == layout), None)
-    if found is None:
+    of_layout = next((spec for spec in CORPORA.values() if spec.layout == layout), None)
+    if of_layout is None:
         raise NotBuiltError(f"no corpus has the layout {layout}; there are {', '.join(layouts())}")
-    return found
+    return of_layout
 
 
 def layouts() -> list[str]:

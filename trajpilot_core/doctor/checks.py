@@ -76,12 +76,12 @@ def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]
     bad = []
     for one in needed:
         try:
-            found = metadata.version(one.name)
+            version = metadata.version(one.name)
         except metadata.PackageNotFoundError:
-            found = "absent"
-        if found == "absent" or not one.specifier.contains(found.split("+")[0], prereleases=True):
+            version = "absent"
+        if version == "absent" or not one.specifier.contains(version.split("+")[0], prereleases=True):
             expected, todo = str(one.specifier) or "installed", "pip install -r requirements.lock"
-            bad.append(HealthFinding(f"package {one.name}", expected, found, "bad", todo))
+            bad.append(HealthFinding(f"package {one.name}", expected, version, "bad", todo))
     return bad or [HealthFinding("packages", f"{len(needed)} as declared", "all installed", "ok")]
 
 
@@ -138,22 +138,22 @@ def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> li
         kinds["gpu"] = gpu_memory(device)
     if "://" not in root:
         kinds["disk"] = shutil.disk_usage(existing_folder(Path(root))).free
-    return [_compared(kind, needs, found, root) for kind, found in kinds.items()]
+    return [_compared(kind, needs, available, root) for kind, available in kinds.items()]
 
 
-def _compared(kind: str, needs: Mapping[str, Needs | None], found: int | None, root: str) -> HealthFinding:
+def _compared(kind: str, needs: Mapping[str, Needs | None], available: int | None, root: str) -> HealthFinding:
     took: dict[str, int] = {name: getattr(one, kind) or 0 for name, one in needs.items() if one is not None}
     most, n_unknown = max(took, key=lambda name: took[name], default=None), len(needs) - len(took)
     unknown = f"first run: unknown for {n_unknown} of {len(needs)}" if took else "first run: unknown"
     known = [] if most is None else [f"{size_text(took[most])} for {most}, by its last run"]
     what, expected = {"gpu": "GPU memory"}.get(kind, kind), "; ".join([*known, *([unknown] if n_unknown else [])])
-    if found is None:
+    if available is None:
         return HealthFinding(what, expected, "unknown on this system", "note")
-    if most is None or took[most] <= found:
-        return HealthFinding(what, expected, f"{size_text(found)} free", "ok")
+    if most is None or took[most] <= available:
+        return HealthFinding(what, expected, f"{size_text(available)} free", "ok")
     todo = f"free some, `{command('gc', '--root', shown(Path(root)))}` for one, or choose another --root"
     todo = todo if kind == "disk" else advice(EVERY_STAGE[most])
-    return HealthFinding(what, expected, f"{size_text(found)} free", "note", todo)
+    return HealthFinding(what, expected, f"{size_text(available)} free", "note", todo)
 
 
 def gpu_memory(device: str) -> int | None:
@@ -164,8 +164,8 @@ def gpu_memory(device: str) -> int | None:
     """
     listed = asked_driver("memory.total", ",nounits")
     number = gpu_number(device)
-    found = listed[number] if number < len(listed) else ""
-    return int(found) << 20 if found.isdigit() else None
+    line = listed[number] if number < len(listed) else ""
+    return int(line) << 20 if line.isdigit() else None
 
 
 def check_root(address: str) -> list[HealthFinding]:
@@ -179,10 +179,10 @@ def check_root(address: str) -> list[HealthFinding]:
     root, place = Path(address), existing_folder(Path(address))
     try:
         with tempfile.TemporaryFile(dir=place):
-            found = [HealthFinding("root", f"{place} is writable", "yes", "ok")]
+            findings = [HealthFinding("root", f"{place} is writable", "yes", "ok")]
     except OSError as error:
         return [HealthFinding("root", f"{place} is writable", str(error.strerror), "bad", "fix its permissions")]
-    return [*found, *(_holder(root) if root.exists() else [])]
+    return [*findings, *(_holder(root) if root.exists() else [])]
 
 
 def _holder(root: Path) -> Iterator[HealthFinding]:
@@ -218,21 +218,21 @@ def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFin
     needed = [path for path in listed.files if path not in {*videos, *download.dispensable}]
     n_takes = len(videos) if listed.n_takes is None else listed.n_takes
     absent = [path for path in needed if not folders.is_there(path)]
-    found = [_share("annotations", len(needed), absent, "download them; ingest needs all of them", is_needed=True)]
+    findings = [_share("annotations", len(needed), absent, "download them; ingest needs all of them", is_needed=True)]
     if n_takes and not videos:
         by_metadata = f"{n_takes:,} takes by their metadata alone"
-        found.append(HealthFinding("videos", "none (ingest.video=none)", by_metadata, "ok"))
+        findings.append(HealthFinding("videos", "none (ingest.video=none)", by_metadata, "ok"))
     else:
         absent = [path for path in videos if not folders.is_there(path)]
-        found.append(_share("videos", len(videos), absent, "download them; ingest rejects takes without a video"))
+        findings.append(_share("videos", len(videos), absent, "download them; ingest rejects takes without a video"))
     if download.pose_file is not None:
         poses = sum(path.endswith(download.pose_file) for path in listed.present)
         todo = "takes without one are used without a trajectory"
-        found.append(_share("pose files", n_takes, [""] * (n_takes - poses), todo))
+        findings.append(_share("pose files", n_takes, [""] * (n_takes - poses), todo))
     if listed.leftovers:
         named = f"{len(listed.leftovers):,}: {', '.join(listed.leftovers[:NAMED])}"
-        found.append(HealthFinding("leftovers", "none", named, "note", "download them again"))
-    return found
+        findings.append(HealthFinding("leftovers", "none", named, "note", "download them again"))
+    return findings
 
 
 def _share(what: str, expected: int, missing: Sequence[str], todo: str, *, is_needed: bool = False) -> HealthFinding:

@@ -47,7 +47,7 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     has_second = config.pose_sources.is_asked or config.action_token.is_asked
     motions += [config.video_motions] if "video_motions" in stages and has_second else []
     weights = dict.fromkeys(one.pi3 for one in motions if "pi3" in one.sources())
-    found = [finding for cfg in weights for finding in check_pose_weights(cfg)]
+    findings = [finding for cfg in weights for finding in check_pose_weights(cfg)]
     wanted = [f"poses of {name}" for one in motions for name in one.sources() if name != "aria"]
     wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
     if config.ingest.video == "none" and wanted:
@@ -56,17 +56,17 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
             "trajectories.source=aria (on EPIC-KITCHENS-100, which has no poses, action_token.is_asked=false)"
         )
         read = f"read for {', '.join(wanted)}"
-        found.append(HealthFinding("videos", "none (ingest.video=none)", read, "bad", todo))
+        findings.append(HealthFinding("videos", "none (ingest.video=none)", read, "bad", todo))
     if "features" in stages and config.features.source == "released":
-        found.append(check_released(config))
+        findings.append(check_released(config))
     elif "features" in stages and video_encoder_spec(config.features).has_weights:
-        found.append(check_video_weights(config.features))
+        findings.append(check_video_weights(config.features))
     probe = config.probe.encoder if config.probe.tokens == "full" and "probe" in stages else None
     if probe is not None and video_encoder_spec(probe).has_weights:
-        found.append(check_video_weights(probe, "probe.encoder"))
+        findings.append(check_video_weights(probe, "probe.encoder"))
     if "text_bank" in stages and text_encoder_spec(config.text_bank).needs_model:
-        found.append(check_text_weights(config.text_bank))
-    return found
+        findings.append(check_text_weights(config.text_bank))
+    return findings
 
 
 def check_released(config: PipelineConfig) -> HealthFinding:
@@ -89,29 +89,31 @@ def check_released_files(config: PipelineConfig, data_root: str) -> list[HealthF
     todo = f"fetch them: {released.fetch.replace('ROOT', data_root)}"
     try:
         corpus = open_corpus(data_root)
-        found = sum(name.endswith(released.suffix) for place in released.folders for name in file_names(corpus, place))
+        n_files = sum(
+            name.endswith(released.suffix) for place in released.folders for name in file_names(corpus, place)
+        )
     except (InputError, StoreError, OSError) as error:
         return [HealthFinding(what, expected, str(error), "bad", todo)]
-    return [HealthFinding(what, expected, f"{found:,}", "ok" if found else "bad", "" if found else todo)]
+    return [HealthFinding(what, expected, f"{n_files:,}", "ok" if n_files else "bad", "" if n_files else todo)]
 
 
 def check_pose_weights(cfg: Pi3Config) -> list[HealthFinding]:
     """Check for the package pi3 and its weights; a hub is not queried."""
     instead = "or choose trajectories.source=odometry"
-    found = []
+    findings = []
     if importlib.util.find_spec("pi3") is None:
-        found.append(HealthFinding("package pi3", "installed", "not installed", "bad", f"{INSTALL}, {instead}"))
+        findings.append(HealthFinding("package pi3", "installed", "not installed", "bad", f"{INSTALL}, {instead}"))
     what, expected = "weights of trajectories", cfg.model
     path, hub = local_weights(cfg), cfg.hub or HUBS[cfg.model]
     if path is None and cfg.revision is not None:
-        return [*found, HealthFinding(what, expected, f"{hub} at {cfg.revision}: not checked before a run", "note")]
+        return [*findings, HealthFinding(what, expected, f"{hub} at {cfg.revision}: not checked before a run", "note")]
     if path is None:
         todo = f"set trajectories.pi3.weights to a folder with {WEIGHTS_FILE} of {hub} (docs/models.md), {instead}"
-        return [*found, HealthFinding(what, expected, "not set", "bad", todo)]
+        return [*findings, HealthFinding(what, expected, "not set", "bad", todo)]
     if not path.is_file():
         todo = f"file not found; download {WEIGHTS_FILE} of {hub}"
-        return [*found, HealthFinding(what, expected, str(path), "bad", todo)]
-    return [*found, _whole(what, expected, path, cfg.weights_sha256, "trajectories.pi3.weights_sha256")]
+        return [*findings, HealthFinding(what, expected, str(path), "bad", todo)]
+    return [*findings, _whole(what, expected, path, cfg.weights_sha256, "trajectories.pi3.weights_sha256")]
 
 
 def check_video_weights(cfg: FeatureConfig, setting: str = "features") -> HealthFinding:
@@ -231,11 +233,11 @@ def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -
     stages = stages_of(config)
     outputs = current_manifests(open_folder(run.root, run.protocols), stages)
     wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
-    found = check_weights(config, wanted)
-    found += check_released_files(config, run.data_root) if "features" in wanted else []
-    if not any(one.verdict == "bad" for one in found):
-        found += try_encoders(config, run.device, wanted)
-    return found
+    findings = check_weights(config, wanted)
+    findings += check_released_files(config, run.data_root) if "features" in wanted else []
+    if not any(one.verdict == "bad" for one in findings):
+        findings += try_encoders(config, run.device, wanted)
+    return findings
 
 
 def is_made(name: str, outputs: Mapping[str, Manifest | None], config: PipelineConfig, run: RunOptions) -> bool:
@@ -246,13 +248,13 @@ def is_made(name: str, outputs: Mapping[str, Manifest | None], config: PipelineC
 
 def try_encoders(config: PipelineConfig, device: str, names: Collection[str]) -> list[HealthFinding]:
     """Load each encoder of some stages that has weights, and encode one clip or one sentence with it."""
-    found = []
+    findings = []
     has_video = video_encoder_spec(config.features).has_weights or config.features.checkpoint is not None
     if "features" in names and has_video and config.features.source == "encoded":
-        found.append(try_video(config.features, resolve_device(device)))
+        findings.append(try_video(config.features, resolve_device(device)))
     if "text_bank" in names and text_encoder_spec(config.text_bank).needs_model:
-        found.append(try_text(config.text_bank, resolve_device(device)))
-    return found
+        findings.append(try_text(config.text_bank, resolve_device(device)))
+    return findings
 
 
 def try_video(cfg: FeatureConfig, device: str) -> HealthFinding:

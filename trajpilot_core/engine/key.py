@@ -74,13 +74,13 @@ def producers(stages: Mapping[str, AnyStage]) -> dict[str, str]:
     Raises:
         StoreError: two stages declare one entry.
     """
-    found: dict[str, str] = {}
+    writers: dict[str, str] = {}
     for stage in stages.values():
         for name in (*stage.writes, rejects_entry(stage.name)):
-            if name in found:
-                raise StoreError(f"{name!r} is written by {found[name]} and by {stage.name}; rename one of them")
-            found[name] = stage.name
-    return found
+            if name in writers:
+                raise StoreError(f"{name!r} is written by {writers[name]} and by {stage.name}; rename one of them")
+            writers[name] = stage.name
+    return writers
 
 
 def resolve_inputs(
@@ -137,8 +137,8 @@ def resolve_stage(
     check_other_runs(stage.section, own, run.protocols)
     inputs = resolve_inputs(folder, stage, stages, currents)
     root = "" if stage.pure_sources else run.data_root
-    found = stage.sources(inputs, own, root) if stage.sources is not None else []
-    sources = tuple(sorted(found, key=lambda source: source.shard))
+    listed = stage.sources(inputs, own, root) if stage.sources is not None else []
+    sources = tuple(sorted(listed, key=lambda source: source.shard))
     _check_sources(stage, sources)
     return ResolvedStage(stage, own, inputs, sources)
 

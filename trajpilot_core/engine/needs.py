@@ -43,8 +43,8 @@ def last_note(folder: Folder, stage: str) -> tuple[str, RunRecord] | None:
 
 def rows_read(reads: Iterable[str], entries: Mapping[str, Entry]) -> int | None:
     """Return the rows of the entries that a stage reads; None where one does not exist."""
-    found = [entries[name].rows if name in entries else None for name in reads]
-    return None if None in found else sum(n for n in found if n is not None)
+    rows = [entries[name].rows if name in entries else None for name in reads]
+    return None if None in rows else sum(n for n in rows if n is not None)
 
 
 def expected(folder: Folder, stage: AnyStage, rows: int | None = None, units: int | None = None) -> Needs | None:

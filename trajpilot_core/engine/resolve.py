@@ -97,9 +97,9 @@ def _torch_has_cuda() -> bool:
 
 
 def _torch_has(platform: str) -> bool:
-    found = importlib.util.find_spec("torch")
+    spec = importlib.util.find_spec("torch")
     library = f"lib/libtorch_{platform}.so"
-    return found is not None and found.origin is not None and (Path(found.origin).parent / library).exists()
+    return spec is not None and spec.origin is not None and (Path(spec.origin).parent / library).exists()
 
 
 def _driver_devices() -> tuple[tuple[int, int], ...]:

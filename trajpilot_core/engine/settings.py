@@ -54,14 +54,14 @@ def settings_of(config: PipelineConfig, stages: Mapping[str, AnyStage]) -> list[
         stages: all stages by name, to find what a group makes stale.
     """
     defaults = values_of(PipelineConfig())
-    found = []
+    listed = []
     for group in PipelineConfig.model_fields:
         stale = made_stale(group, stages)
         for path, record, name, value in leaves(getattr(config, group), group):
             about = " ".join((type(record).model_fields[name].description or "").split())
             allowed = in_words(properties(type(record))[name], name)
-            found.append(ListedSetting(path, value, defaults.get(path), allowed, about, stale))
-    return found
+            listed.append(ListedSetting(path, value, defaults.get(path), allowed, about, stale))
+    return listed
 
 
 def values_of(config: PipelineConfig) -> dict[str, JsonValue]:
@@ -116,11 +116,11 @@ def kind_of(schema: dict[str, Any]) -> str:
 def made_stale(group: str, stages: Mapping[str, AnyStage]) -> tuple[str, ...]:
     """Return the stages that use a group of settings and every stage downstream, in order."""
     writer = producers(stages)
-    found = {name for name, stage in stages.items() if stage.section == group}
+    stale = {name for name, stage in stages.items() if stage.section == group}
     for name, stage in stages.items():
-        if any(writer.get(entry) in found for entry in stage.reads):
-            found.add(name)
-    return tuple(name for name in stages if name in found)
+        if any(writer.get(entry) in stale for entry in stage.reads):
+            stale.add(name)
+    return tuple(name for name in stages if name in stale)
 
 
 class LastRun(Record):

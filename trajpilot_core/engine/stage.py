@@ -263,5 +263,5 @@ AnyStage: TypeAlias = Stage[Any]
 
 def settings_field(record: type[Record]) -> str | None:
     """Return the name of the only field of PipelineConfig with this type; None where there is not exactly one."""
-    found = [name for name, field in PipelineConfig.model_fields.items() if field.annotation is record]
-    return found[0] if len(found) == 1 else None
+    names = [name for name, field in PipelineConfig.model_fields.items() if field.annotation is record]
+    return names[0] if len(names) == 1 else None

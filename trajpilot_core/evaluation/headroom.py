@@ -31,7 +31,7 @@ POOL_COSINES = ("endpoint_cosine", "best_mid_cosine")
 PERCENT = ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq")
 
 
-def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, pool: int, seed: int) -> PoolSums:
+def pool_sums(view: ChainView, bank: Bank, candidates: Candidates, queries: Queries, pool: int, seed: int) -> PoolSums:
     """Return sums over B windows of the quantities of `Headroom` for the first `pool` candidates.
 
     A window without a candidate counts as wrong in the shares and is ignored in the two cosines of the pool.
@@ -39,19 +39,19 @@ def pool_sums(view: ChainView, bank: Bank, found: Candidates, queries: Queries, 
     Args:
         bank: of the windows' horizon; the random pool is sampled from it with replacement, by `seed`.
     """
-    labels_BM = truth_of(view.data, found.segments)
-    mids_BPM = found.pool[:, :pool, 1:-1]
-    valid_BP = found.valid[:, :pool]
+    labels_BM = truth_of(view.data, candidates.segments)
+    mids_BPM = candidates.pool[:, :pool, 1:-1]
+    valid_BP = candidates.valid[:, :pool]
     some_B = valid_BP.any(1)
     same_BPM = (view.data.labels[mids_BPM] == labels_BM[:, None]) & valid_BP[:, :, None]
     any_BPMM = (view.data.labels[mids_BPM][..., None] == labels_BM[:, None, None]) & valid_BP[:, :, None, None]
     generator = torch.Generator().manual_seed(seed)
     random_entry = torch.randint(len(bank.take), (len(labels_BM), pool), generator=generator).to(labels_BM.device)
-    random_cosine = torch.einsum("bd,bpd->bp", found.key, bank.key[random_entry])
+    random_cosine = torch.einsum("bd,bpd->bp", candidates.key, bank.key[random_entry])
     best_B = queries.utility[:, :pool].argmax(dim=1, keepdim=True)
-    own_BME = view.latents[found.segments[:, 1:-1]]
+    own_BME = view.latents[candidates.segments[:, 1:-1]]
     random_mids = bank.segments[random_entry][:, :, 1:-1]
-    cosine = found.cosine[:, :pool].masked_fill(~valid_BP, 0).sum(1) / valid_BP.sum(1).clamp_min(1)
+    cosine = candidates.cosine[:, :pool].masked_fill(~valid_BP, 0).sum(1) / valid_BP.sum(1).clamp_min(1)
     oracle_m1 = queries.m1.gather(1, best_B)[:, 0].where(some_B, 0.0)
     sums = {
         "same_step_recall": same_BPM.any(1).float().mean(1),

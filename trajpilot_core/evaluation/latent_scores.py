@@ -132,13 +132,13 @@ def energy_rows(
     generator = torch.Generator().manual_seed(1_000_003 * cfg.seed + horizon)
     sampled = torch.randperm(n, generator=generator)[: cfg.correlation_windows].sort().values.to(bank.segments.device)
     strangers = random_entries(bank, bank.take[sampled], cfg.seed + horizon).clamp_min(0)
-    found: dict[tuple[str, str, str], list[Tensor]] = {}
+    energies: dict[tuple[str, str, str], list[Tensor]] = {}
     spreads: dict[str, list[Tensor]] = {}
     for rows, others in zip(torch.split(sampled, ROLLED_AT_ONCE), torch.split(strangers, ROLLED_AT_ONCE), strict=True):
         windows = latent_windows(models, data, bank.segments[rows])
         for motion, followed in (("bank", bank.segments[others]), ("own", bank.segments[rows])):
             for key, value in energies_and_accuracy(windows, followed).items():
-                found.setdefault((motion, *key), []).append(value)
+                energies.setdefault((motion, *key), []).append(value)
         several = bank.segments[torch.stack([strangers.roll(k)[: len(rows)] for k in range(8)], 1)]
         for name in (*ENERGIES, "goal_step_seen"):
             energy_BS = windows.energy(windows.motions_of(several), name)
@@ -146,7 +146,7 @@ def energy_rows(
     common = {"seed": models.seed, "horizon": horizon, "n_windows": len(sampled)}
     means = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}
     varied = [EnergySpread.model_validate(common | {"energy": name, "spread": mean}) for name, mean in means.items()]
-    return correlations(found, models.seed, horizon), varied
+    return correlations(energies, models.seed, horizon), varied
 
 
 def relative_spread(windows: LatentWindows, energy_BS: Tensor) -> Tensor:
@@ -162,19 +162,19 @@ def energies_and_accuracy(windows: LatentWindows, followed_BH: Tensor) -> dict[t
     truth = windows.data.labels[windows.segments[:, 1:-1]]
     right = (windows.models.head(plan).argmax(-1) == truth).double().mean(1)
     goal_step = windows.roll_out(motion, sees_goal=False, with_goal=True)[:, 0, -1]
-    found = {("right", ""): right}
+    energies = {("right", ""): right}
     for name, latent in (("last_mid", plan[:, -1]), ("goal_step", goal_step)):
-        found[name, "l1"] = l1_between(latent, windows.goal).double()
-        found[name, "cosine"] = 1 - torch.cosine_similarity(latent.flatten(1), windows.goal.flatten(1)).double()
-    return found
+        energies[name, "l1"] = l1_between(latent, windows.goal).double()
+        energies[name, "cosine"] = 1 - torch.cosine_similarity(latent.flatten(1), windows.goal.flatten(1)).double()
+    return energies
 
 
 def correlations(
-    found: Mapping[tuple[str, str, str], Sequence[Tensor]], seed: int, horizon: int
+    energies: Mapping[tuple[str, str, str], Sequence[Tensor]], seed: int, horizon: int
 ) -> list[EnergyCorrelation]:
     """Return Pearson's correlation of each energy with the accuracy of the same plans."""
     rows = []
-    values = {key: torch.cat(list(parts)).cpu().numpy() for key, parts in found.items()}
+    values = {key: torch.cat(list(parts)).cpu().numpy() for key, parts in energies.items()}
     for (motion, name, distance), energy in values.items():
         if name == "right":
             continue

@@ -88,8 +88,8 @@ def window_scores(
         for rows, takes in zip(*parts_of, strict=True):
             ends = (data.features[rows[:, at]] for at in (0, -1))
             plan = readout.plan(model, model(*ends, variant_latents(latents_SE[rows], variant), horizon))
-            found = readout.ranked(plan, takes, 1)
-            decoded = found.ids[..., 0] if found.decoded is None else found.decoded
+            ranked = readout.ranked(plan, takes, 1)
+            decoded = ranked.ids[..., 0] if ranked.decoded is None else ranked.decoded
             right = (decoded == data.labels[rows]).double()
             parts.append(torch.stack([right[:, 1:-1].mean(1), right.mean(1)], dim=1).cpu().numpy())
     return np.concatenate(parts)
@@ -112,7 +112,7 @@ def scores_of(
         cfg: draws, level and seed of the bootstrap.
     """
     seeds = sorted({seed for _, seed in scores})
-    found = []
+    made = []
     for row in pose_rows(sources):
         for against in dict.fromkeys((None, row.against)):
             by_seed = {
@@ -121,8 +121,8 @@ def scores_of(
             every: list[tuple[int | None, Array]] = [*by_seed.items(), (None, np.mean(list(by_seed.values()), axis=0))]
             for seed, values_N2 in every:
                 where = {"sources": sources, "row": row.name, "against": against, "seed": seed}
-                found += _scores(where, values_N2, take_N, cfg)
-    return found
+                made += _scores(where, values_N2, take_N, cfg)
+    return made
 
 
 def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: CompletedPoseSources) -> list[PoseScore]:
@@ -159,22 +159,22 @@ def judge_poses(
     if not scores:
         return []
     rows, (first, second, *_) = pose_rows(scores[0].sources), trained_on(scores[0].sources).values()
-    found = {one.row: one for one in scores if (one.against, one.seed, one.metric) == (rows.same.name, None, "mid")}
+    means = {one.row: one for one in scores if (one.against, one.seed, one.metric) == (rows.same.name, None, "mid")}
     judged: list[Judgement] = []
     models: dict[str, tuple[str, ...]] = {}
-    if rows.video.name in found:
-        one = found[rows.video.name]
+    if rows.video.name in means:
+        one = means[rows.video.name]
         inside, outside = -cfg.margin <= one.low and one.high <= cfg.margin, one.high < -cfg.margin
         detail = f"{words(one)} points of the middles; as well means within {cfg.margin:g}"
         check = f"claim: poses from video serve as well where they were trained on ({one.row})"
         judged.append(_judged(check, inside, outside, detail))
         models[check] = (first, second)
     for row in (rows.raw.name, rows.rule.name):
-        if row in found:
-            one = found[row]
+        if row in means:
+            one = means[row]
             check = f"claim: a mismatch costs accuracy ({row})"
             judged.append(_judged(check, one.high < 0, one.low > 0, f"{words(one)} points of the middles"))
-    return [_withheld(one, models.get(one.check, (first,)), trained, found.get(NONE)) for one in judged]
+    return [_withheld(one, models.get(one.check, (first,)), trained, means.get(NONE)) for one in judged]
 
 
 def _withheld(

@@ -284,13 +284,13 @@ def predict_parts(
     strangers = derangement(len(bank.take), 1_000_003 * config.seed + horizon)
     for part, donors_BM in zip(batches(rows, WINDOWS_AT_ONCE), batches(donors, WINDOWS_AT_ONCE), strict=True):
         batch = batch_of(view, bank, models, part, strangers, donors_BM)
-        found, queries = batch.candidates().found, batch.candidates().queries
+        candidates, queries = batch.candidates().found, batch.candidates().queries
         pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]
         draw = 1_000_003 * config.seed + int(part[0])
         answers = {row.id: row.answer(batch) for row in METHODS if row.answer is not None}
         known = [(id_, answer) for id_, answer in answers.items() if answer is not None]
         tables = [prediction_table(id_, answer, view.data, windows, part, seed) for id_, answer in known]
-        yield tables, {pool: pool_sums(view, bank, found, queries, pool, draw) for pool in pools}
+        yield tables, {pool: pool_sums(view, bank, candidates, queries, pool, draw) for pool in pools}
 
 
 def prediction_table(

@@ -122,8 +122,8 @@ def permuted(bank: Tensor, n_shots: int, seed: int) -> Tensor:
 
 def knn_outcome(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:
     """Answer shots `rows`, shape (n,), by the outcomes of the retrieved training shots alone."""
-    found = find_events(models.chain, shots, rows, models.cfg.scorer.candidates)
-    return SaidOfShots(vote(shots.made, found, models.decision.knn_temperature))
+    neighbours = find_events(models.chain, shots, rows, models.cfg.scorer.candidates)
+    return SaidOfShots(vote(shots.made, neighbours, models.decision.knn_temperature))
 
 
 def majority(models: OutcomeModels, shots: Shots, rows: Tensor) -> SaidOfShots:

@@ -156,10 +156,10 @@ def retrieve(
         donors: (B, M) long, see `WindowBatch`.
         sequences: for the chain, the view's seed and the horizon; None: no row that needs them answers.
     """
-    found = find_candidates(view, bank, rows, scorers.config)
-    queries = queries_of(view, found, scorers.config)
-    retrieved = Retrieved(found, queries, permuted(view, bank, found, strangers))
-    return WindowBatch(view, found.segments, scorers, retrieved, donors, sequences)
+    candidates = find_candidates(view, bank, rows, scorers.config)
+    queries = queries_of(view, candidates, scorers.config)
+    retrieved = Retrieved(candidates, queries, permuted(view, bank, candidates, strangers))
+    return WindowBatch(view, candidates.segments, scorers, retrieved, donors, sequences)
 
 
 def load_anticipation(
@@ -182,6 +182,6 @@ def retrieved_by_start(models: Anticipation | None, rows: Tensor) -> Anticipatio
     """Return the models with what is retrieved for windows (B,), long, of the bank's horizon."""
     if models is None or models.scorer is None or models.bank is None:
         return models
-    found = find_candidates(models.view, models.bank, rows, models.config)
-    queries = queries_of(models.view, found, models.config, with_truth=False)
-    return replace(models, found=found, queries=queries)
+    candidates = find_candidates(models.view, models.bank, rows, models.config)
+    queries = queries_of(models.view, candidates, models.config, with_truth=False)
+    return replace(models, found=candidates, queries=queries)

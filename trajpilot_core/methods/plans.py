@@ -33,10 +33,10 @@ def own_plan(view: ChainView, model: CausalPredictor, segments_BH: Tensor, with_
     return view.readout.plan(model, predicted)
 
 
-def with_ends(found: Candidates, plan_BMP: Tensor) -> Tensor:
+def with_ends(candidates: Candidates, plan_BMP: Tensor) -> Tensor:
     """Put (B, M, P) middles between the ends that traj predicts; the whole fallback where there is no candidate."""
-    whole = torch.cat([found.ends[:, :1], plan_BMP, found.ends[:, 1:]], dim=1)
-    return torch.where(found.valid.any(1)[:, None, None], whole, found.fallback)
+    whole = torch.cat([candidates.ends[:, :1], plan_BMP, candidates.ends[:, 1:]], dim=1)
+    return torch.where(candidates.valid.any(1)[:, None, None], whole, candidates.fallback)
 
 
 def shuffled_plan(view: ChainView, segments_BH: Tensor, donors_BM: Tensor) -> Tensor:

@@ -20,9 +20,9 @@ def nearest_answer(batch: "WindowBatch") -> Answers:
     """Predict with the motion of the first candidate."""
     from trajpilot_core.methods.plans import rank_plan, with_ends
 
-    found = batch.candidates().found
-    answers = rank_plan(with_ends(found, found.plans[:, 0]), batch.view, batch.segments)
-    return replace(answers, window=found.window[:, 0])
+    candidates = batch.candidates().found
+    answers = rank_plan(with_ends(candidates, candidates.plans[:, 0]), batch.view, batch.segments)
+    return replace(answers, window=candidates.window[:, 0])
 
 
 def mean_plan(batch: "WindowBatch") -> "Tensor":
@@ -30,8 +30,8 @@ def mean_plan(batch: "WindowBatch") -> "Tensor":
     from trajpilot_core.methods.plans import with_ends
     from trajpilot_core.retrieval.candidates import pool_mean
 
-    found, temperature = batch.candidates().found, batch.ready().paper.decision.pool_temperature
-    return with_ends(found, pool_mean(found, temperature, batch.view.readout))
+    candidates, temperature = batch.candidates().found, batch.ready().paper.decision.pool_temperature
+    return with_ends(candidates, pool_mean(candidates, temperature, batch.view.readout))
 
 
 def votes(batch: "WindowBatch") -> "Tensor":

@@ -21,7 +21,7 @@ DECIDE_BATCH = 512
 GATE = Gate("a retrieved trajectory was trusted")
 
 
-def scorer_answers(view: "ChainView", found: "Candidates", queries: "Queries", ready: "ReadyScorer") -> Answers:
+def scorer_answers(view: "ChainView", candidates: "Candidates", queries: "Queries", ready: "ReadyScorer") -> Answers:
     """Answer with the highest-ranked candidate where the gate opens, else with the fallback."""
     import torch
 
@@ -30,11 +30,11 @@ def scorer_answers(view: "ChainView", found: "Candidates", queries: "Queries", r
 
     gate, choice = decide(ready.scorer, queries, DECIDE_BATCH)
     threshold = ready.decision.threshold
-    opened = (gate >= threshold) & found.valid.any(1)
+    opened = (gate >= threshold) & candidates.valid.any(1)
     here = torch.arange(len(choice), device=choice.device)
-    candidate = with_ends(found, found.plans[here, choice])
-    answers = rank_plan(torch.where(opened[:, None, None], candidate, found.fallback), view, found.segments)
-    window = torch.where(opened, found.window[here, choice], -1)
+    candidate = with_ends(candidates, candidates.plans[here, choice])
+    answers = rank_plan(torch.where(opened[:, None, None], candidate, candidates.fallback), view, candidates.segments)
+    window = torch.where(opened, candidates.window[here, choice], -1)
     return replace(answers, gate=gate, opened=opened, threshold=threshold, window=window)
 
 

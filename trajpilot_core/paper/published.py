@@ -159,7 +159,7 @@ def _ours(name: str) -> str:
 def published_actions() -> dict[str, dict[str, float]]:
     """Return row -> our metric -> percentage, of the paper's table of anticipation on EPIC-KITCHENS-100."""
     names = {"verb_R@5": "Verb", "noun_R@5": "Noun", "action_R@5": "Action", "action_accuracy": "Action Acc."}
-    found: dict[str, dict[str, float]] = {}
+    values: dict[str, dict[str, float]] = {}
     for row in table_rows("ek100"):
-        found.setdefault(row["row"], {})[names[row["metric"]]] = float(row["value"])
-    return found
+        values.setdefault(row["row"], {})[names[row["metric"]]] = float(row["value"])
+    return values

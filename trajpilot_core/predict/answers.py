@@ -117,13 +117,13 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
         view = with_query(chain.view, clips, horizon, take_id)
         windows = view.data.windows[horizon]
         if clips.motions is None:
-            batch, found = WindowBatch(view, windows.segments[-1:]), None
+            batch, candidates = WindowBatch(view, windows.segments[-1:]), None
         else:
             bank = build_bank(chain.view, horizon, chain.scorers.config.key)
             row = torch.tensor([len(windows.window_ids) - 1], device=view.data.features.device)
             batch = retrieve(view, bank, row, chain.scorers, derangement(len(bank.take), horizon))
-            found = batch.candidates().found
-        return Given(chain.seed, view, answers_of(batch, moving=clips.motions is not None), found)
+            candidates = batch.candidates().found
+        return Given(chain.seed, view, answers_of(batch, moving=clips.motions is not None), candidates)
 
 
 def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:

@@ -48,10 +48,10 @@ def texts_of(root: TrainedRoot) -> Texts:
     )
 
 
-def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, found: Found, given: Given, encoder: str) -> Plan:
+def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, motion: Found, given: Given, encoder: str) -> Plan:
     """Return the whole record; No-Traj decides where the head motion is of a kind that nobody chose (`Found`)."""
     texts, corpora = texts_of(root), {take.corpus for take in root.takes}
-    rows = plan_rows(given, texts, root.undertrained(given.seed), REFERENCE if found.is_unasked_mixture else None)
+    rows = plan_rows(given, texts, root.undertrained(given.seed), REFERENCE if motion.is_unasked_mixture else None)
     shown = 0 if given.found is None else min(NEAREST, int(given.found.valid[0].sum()))
     return Plan(
         format=FORMAT,
@@ -65,10 +65,10 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, found: Found,
         seed=given.seed,
         horizon=query.horizon,
         own_take=own_take(footage, texts),
-        motion=found.moved.motion if found.moved else None,
+        motion=motion.moved.motion if motion.moved else None,
         encoder=encoder,
         keys={stage: manifest.key for stage, manifest in root.manifests.items()},
-        notes=notes(query, root, footage, found, any(row.undertrained for row in rows)),
+        notes=notes(query, root, footage, motion, any(row.undertrained for row in rows)),
         rows=rows,
         nearest=tuple(retrieved(place, given, texts) for place in range(shown)),
     )
@@ -130,9 +130,9 @@ def _steps(answers: Answers, given: Given, texts: Texts) -> tuple[PlanStep, ...]
 
 def retrieved(place: int, given: Given, texts: Texts) -> Retrieved:
     """Return the candidate at a place of the retrieved pool."""
-    found, data = given.found, given.view.data
-    assert found is not None
-    windows, row = data.windows[found.horizon], int(found.window[0, place])
+    candidates, data = given.found, given.view.data
+    assert candidates is not None
+    windows, row = data.windows[candidates.horizon], int(candidates.window[0, place])
     take = texts.takes[data.take_ids[int(windows.take[row])]]
     segments = [texts.segments[data.segment_ids[i]] for i in windows.segments[row].tolist()]
     return Retrieved(
@@ -140,7 +140,7 @@ def retrieved(place: int, given: Given, texts: Texts) -> Retrieved:
         take_id=take.take_id,
         take=take.name,
         split=take.split,
-        cosine=float(found.cosine[0, place]),
+        cosine=float(candidates.cosine[0, place]),
         labels=tuple(texts.label(row["label_id"]) for row in segments),
         spans_s=tuple((row["start_s"], row["end_s"]) for row in segments),
     )
@@ -170,15 +170,15 @@ def own_take(footage: Footage, texts: Texts) -> OwnTake | None:
     )
 
 
-def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, found: Found, weak: bool) -> tuple[str, ...]:
+def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found, weak: bool) -> tuple[str, ...]:
     """Return what a reader must know before trusting the plan."""
     lines = [f"Rows of plugins do not answer: {', '.join(root.plugin_rows)}."] if root.plugin_rows else []
-    if found.moved is None:
-        lines.append(f"No head motion, so only No-Traj answers: {'; '.join(found.notes)}.")
+    if poses.moved is None:
+        lines.append(f"No head motion, so only No-Traj answers: {'; '.join(poses.notes)}.")
     else:
-        motion = found.moved.motion
-        lines += [f"{note}." for note in found.notes]
-        if found.is_unasked_mixture:
+        motion = poses.moved.motion
+        lines += [f"{note}." for note in poses.notes]
+        if poses.is_unasked_mixture:
             lines.append(f"So No-Traj decides; --poses {motion.source} lets the other rows decide.")
         if query.trajectory is not None and query.trajectory_offset_s is not None:
             lines.append(f"Without a timesync file: {motion.clock}. A wrong offset makes the Endpoint rows worse.")

@@ -108,7 +108,7 @@ def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]
     Args:
         inputs: the entries that the stage reads of a corpus without plans.
     """
-    found = ActionResults(
+    results = ActionResults(
         rows_of(ProbeScore, inputs.table("probe_scores")),
         rows_of(Judgement, inputs.table("probe_checks")),
         rows_of(CurvePoint, inputs.table("probe_curves")),
@@ -119,16 +119,16 @@ def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]
     )
     title = spec_of(cfg.corpus).title if cfg.corpus else "a corpus"
     title = f"{title}, released features {cfg.released}" if cfg.released else title
-    where = f"a simulated world in the file layout of {title}" if found.simulated else title
-    weak, classes = found.undertrained, classes_of(inputs.models("probe_models").about)
-    tables = [*result_tables(found.scores, classes, weak), *token_tables(found.tokens, classes, weak)]
-    notes = warnings(found, cfg.released)
-    document = page(f"TrajPilot on {where}", found, tables, cfg)
-    contrasts = {"contrasts": json_report.records(found.tokens.contrasts)} if found.tokens is not None else {}
+    where = f"a simulated world in the file layout of {title}" if results.simulated else title
+    weak, classes = results.undertrained, classes_of(inputs.models("probe_models").about)
+    tables = [*result_tables(results.scores, classes, weak), *token_tables(results.tokens, classes, weak)]
+    notes = warnings(results, cfg.released)
+    document = page(f"TrajPilot on {where}", results, tables, cfg)
+    contrasts = {"contrasts": json_report.records(results.tokens.contrasts)} if results.tokens is not None else {}
     content = document.json(
         format=json_report.FORMAT,
-        scores=json_report.records([*found.scores, *(found.tokens.scores if found.tokens else ())]),
-        judgements=json_report.records(found.judgements),
+        scores=json_report.records([*results.scores, *(results.tokens.scores if results.tokens else ())]),
+        judgements=json_report.records(results.judgements),
         tables=[table.json() for table in tables],
         **contrasts,
     )
@@ -139,10 +139,10 @@ def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]
     }
 
 
-def verdict(found: ActionResults) -> str:
+def verdict(results: ActionResults) -> str:
     """Return what a retrieved trajectory adds to the probe; without tokens, how far the probe gets."""
-    weak, below = found.undertrained, below_floors(found.judgements)
-    pairs = () if found.tokens is None else found.tokens.contrasts
+    weak, below = results.undertrained, below_floors(results.judgements)
+    pairs = () if results.tokens is None else results.tokens.contrasts
     gain = next((one for one in pairs if (one.row, one.against, one.metric) == ("scorer", "no_traj", DECIDES)), None)
     if gain is not None:
         rows = (gain.against, gain.row)
@@ -152,59 +152,61 @@ def verdict(found: ActionResults) -> str:
             (gain.difference, gain.low, gain.high),
             [TOKEN_NAMES[row] for row in rows if row in weak],
             [TOKEN_NAMES[row] for row in rows if row in below],
-            is_simulated=found.simulated,
+            is_simulated=results.simulated,
         )
     place = ("challenge", "overall", DECIDES)
     of_row = {
-        row: value_cell([one for one in found.scores if (one.space, one.subset, one.metric, one.row) == (*place, row)])
+        row: value_cell(
+            [one for one in results.scores if (one.space, one.subset, one.metric, one.row) == (*place, row)]
+        )
         for row in ORDER
     }
-    where = "In this simulated world" if found.simulated else "On the videos that were scored"
+    where = "In this simulated world" if results.simulated else "On the videos that were scored"
     text = (
         f"{where}, the {NAMES['probe']} reaches {of_row['probe']} % of {DECIDES} (class-mean recall of the best five); "
         f"answering the {NAMES[FLOOR]} reaches {of_row[FLOOR]} %."
     )
-    return f"{too_small(['the ' + NAMES['probe']])} {text}" if found.simulated and "probe" in below else text
+    return f"{too_small(['the ' + NAMES['probe']])} {text}" if results.simulated and "probe" in below else text
 
 
-def warnings(found: ActionResults, released: ReleasedName | None) -> tuple[str, ...]:
+def warnings(results: ActionResults, released: ReleasedName | None) -> tuple[str, ...]:
     """Return the notices above the figures; empty for recorded clips that were encoded."""
     return (
-        *((WARNING,) if found.simulated else ()),
+        *((WARNING,) if results.simulated else ()),
         *((f"{released}: {released_note(released)}",) if released else ()),
     )
 
 
-def page(title: str, found: ActionResults, tables: Sequence[Table], cfg: CompletedReport) -> TablePage:
+def page(title: str, results: ActionResults, tables: Sequence[Table], cfg: CompletedReport) -> TablePage:
     """Return the page; published figures are shown only next to encoded features of recorded clips."""
-    warned = warnings(found, cfg.released)
+    warned = warnings(results, cfg.released)
     published = () if warned else published_tables()
-    trained = [("probe", found.curves), *(found.tokens.trainings() if found.tokens is not None else ())]
+    trained = [("probe", results.curves), *(results.tokens.trainings() if results.tokens is not None else ())]
     drawn = training_charts([(name, curves) for name, curves in trained if curves])
     protocol = ROWS if cfg.released else EVERY_PATCH if cfg.has_every_patch else TEMPORAL
     sections = [
         Section("results", "What follows a clip", (*tables, *published), text=protocol),
-        Section("checks", "Checks", (checks_table(found.judgements),)),
+        Section("checks", "Checks", (checks_table(results.judgements),)),
         Section("training", "Training", charts=tuple(drawn)),
-        Section("health", "Data health", (health.problems(found.rejects),)),
+        Section("health", "Data health", (health.problems(results.rejects),)),
     ]
     banner = "; ".join(warned) or protocol
-    return TablePage(title, banner, sections, facts(found, cfg), verdict(found), found.simulated)
+    return TablePage(title, banner, sections, facts(results, cfg), verdict(results), results.simulated)
 
 
-def facts(found: ActionResults, cfg: CompletedReport) -> list[str]:
+def facts(results: ActionResults, cfg: CompletedReport) -> list[str]:
     """Return the lines below the title."""
-    splits = found.segments["split"].to_pylist()
+    splits = results.segments["split"].to_pylist()
     counted = ", ".join(f"{splits.count(split):,} {split}" for split in ("train", "dev", "test"))
-    lost = sum(health.lost_units(found.rejects).values())
-    seeds = sorted({one.seed for one in found.scores})
-    trials = sorted({one.trial for one in found.scores if one.trial})
+    lost = sum(health.lost_units(results.rejects).values())
+    seeds = sorted({one.seed for one in results.scores})
+    trials = sorted({one.trial for one in results.scores if one.trial})
     return [
-        f"{found.takes.num_rows:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
+        f"{results.takes.num_rows:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
         f"seeds {', '.join(map(str, seeds)) or 'none'}; chosen on dev: {'; '.join(trials)}",
         NOT_RUN
-        if found.tokens is None
-        else f"fine-tuned with a token, all rows equally long, chosen on dev: {'; '.join(found.tokens.chosen())}",
+        if results.tokens is None
+        else f"fine-tuned with a token, all rows equally long, chosen on dev: {'; '.join(results.tokens.chosen())}",
         f"configuration {cfg.config_digest[:16]}" if cfg.config_digest else "configuration not given",
     ]
 
@@ -241,7 +243,7 @@ def published_tables() -> tuple[Table, ...]:
     values = published_actions()
     metrics = list(EPIC_METRICS)[:4]
     rows = tuple(
-        (row, *(Value(found[name], digits=2) if name in found else "–" for name in metrics))
-        for row, found in values.items()
+        (row, *(Value(numbers[name], digits=2) if name in numbers else "–" for name in metrics))
+        for row, numbers in values.items()
     )
     return (Table("Published (arXiv 2605.20388, EPIC-KITCHENS-100), another protocol", ("row", *metrics), rows),)

@@ -26,9 +26,11 @@ def problems(rejects: Mapping[str, pa.Table]) -> Table:
     for stage, table in rejects.items():
         groups = []
         for code in sorted(pc.unique(table["code"]).to_pylist()):
-            found = table.filter(pc.equal(table["code"], code))
-            groups.append((-_units(found), -found.num_rows, code, found))
-        rows += [_problem(stage, RejectCode(code), found) for *_, code, found in sorted(groups, key=lambda g: g[:3])]
+            of_code = table.filter(pc.equal(table["code"], code))
+            groups.append((-_units(of_code), -of_code.num_rows, code, of_code))
+        rows += [
+            _problem(stage, RejectCode(code), of_code) for *_, code, of_code in sorted(groups, key=lambda g: g[:3])
+        ]
     header = ("stage", "code", "severity", "meaning", "what to do", "found", "rows lost", "takes", "examples")
     return Table("Problems with the input", header, tuple(rows))
 
@@ -58,8 +60,8 @@ def lost_units(rejects: Mapping[str, pa.Table]) -> dict[str, int]:
         is_window = pc.equal(table["code"], RejectCode.WINDOW_INCOMPLETE.value)
         fresh = 0
         for row in table.filter(is_window).select(("detail", "n_units")).to_pylist():
-            found = WINDOW.match(row["detail"])
-            name = found[1] if found else row["detail"]
+            match = WINDOW.match(row["detail"])
+            name = match[1] if match else row["detail"]
             fresh += 0 if name in seen else row["n_units"]
             seen.add(name)
         lost[stage] = fresh + _units(table.filter(pc.invert(is_window)))
@@ -97,8 +99,8 @@ def counts(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> Table:
 
 def _count(what: str, table: pa.Table) -> tuple[Cell, ...]:
     """Count the rows of a table by split."""
-    found = {row["values"]: row["counts"] for row in pc.value_counts(table["split"]).to_pylist()}
-    return (what, *(f"{n:,}" for n in (*(found.get(split, 0) for split in SPLITS), table.num_rows)))
+    counts = {row["values"]: row["counts"] for row in pc.value_counts(table["split"]).to_pylist()}
+    return (what, *(f"{n:,}" for n in (*(counts.get(split, 0) for split in SPLITS), table.num_rows)))
 
 
 def unseen_share(labels: pa.Table) -> float:

@@ -65,10 +65,10 @@ def script_json(value: JsonValue) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the libraries that affect the numbers; missing ones are left out."""
-    found = {}
+    installed = {}
     for name in PACKAGES:
         try:
-            found[name] = metadata.version(name)
+            installed[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return installed

@@ -107,8 +107,8 @@ def main_table(results: OutcomeResults) -> Table:
     weak = results.undertrained
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
-        found = [results.of(one.id, metric, None) for metric in SHOT_METRICS]
-        cells = tuple(NOTHING if score is None else value_of(score) for score in found)
+        scores = [results.of(one.id, metric, None) for metric in SHOT_METRICS]
+        cells = tuple(NOTHING if score is None else value_of(score) for score in scores)
         lines.append((marked(one.name, one.id, weak), one.given, *cells))
     note = "; ".join([*not_run(one.row for one in results.scores), *([LEGEND] if weak else [])])
     return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), tuple(lines), note)
@@ -138,11 +138,11 @@ def seed_table(results: OutcomeResults) -> Table:
     lines: list[tuple[Cell, ...]] = []
     for one in METHODS:
         for seed in sorted({score.seed for score in results.scores if score.seed is not None}):
-            found = {metric: results.of(one.id, metric, seed) for metric in SHOT_METRICS}
-            if found["accuracy"] is None:
+            scores = {metric: results.of(one.id, metric, seed) for metric in SHOT_METRICS}
+            if scores["accuracy"] is None:
                 continue
             cells = tuple(
-                "" if score is None else counted(score) for name, score in found.items() if name != "balanced"
+                "" if score is None else counted(score) for name, score in scores.items() if name != "balanced"
             )
             lines.append((marked(one.name, one.id, weak), str(seed), *cells))
     header = tuple(name for metric, name in HEADERS.items() if metric != "balanced")

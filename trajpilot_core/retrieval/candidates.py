@@ -87,9 +87,9 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     predicted_BHE = torch.cat([none_0HE, *(no_traj_plans(view, part) for part in batches(segments_BH))])
     keys = endpoint_keys(view, segments_BH, config.key, predicted_BHE)
     fallback = view.readout.plan(view.models.no_traj, predicted_BHE)
-    found = retrieve(bank, keys, take, person_codes(view.data)[take], config)
-    valid = found.index >= 0
-    entry = found.index.clamp_min(0)
+    retrieved = retrieve(bank, keys, take, person_codes(view.data)[take], config)
+    valid = retrieved.index >= 0
+    entry = retrieved.index.clamp_min(0)
     some = len(bank.take) > 0
     pool_BKH = bank.segments[entry] if some else segments_BH[:, None].expand(*entry.shape, -1)
     window_BK = (bank.window[entry] if some else entry).masked_fill(~valid, -1)
@@ -98,11 +98,21 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
         ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
     plans = plans * valid[:, :, None, None]
     return Candidates(
-        bank.horizon, segments_BH, take, keys, fallback, ends, plans, pool_BKH, window_BK, found.cosine, motion=pool_BKH
+        bank.horizon,
+        segments_BH,
+        take,
+        keys,
+        fallback,
+        ends,
+        plans,
+        pool_BKH,
+        window_BK,
+        retrieved.cosine,
+        motion=pool_BKH,
     )
 
 
-def permuted(view: ChainView, bank: Bank, found: Candidates, donors_N: Tensor) -> Candidates:
+def permuted(view: ChainView, bank: Bank, candidates: Candidates, donors_N: Tensor) -> Candidates:
     """Give every candidate the middle trajectories of another bank window, and roll out again.
 
     Labels, cosines and windows are kept, so the parts of a candidate that a scorer reads no longer match.
@@ -111,15 +121,15 @@ def permuted(view: ChainView, bank: Bank, found: Candidates, donors_N: Tensor) -
         donors_N: long, shape (N,), for each entry the one whose trajectories it gets, -1 for none.
     """
     if not len(bank.take):
-        return found
-    entry_BK = torch.searchsorted(bank.window, found.window.clamp_min(0)).clamp_max(len(bank.take) - 1)
+        return candidates
+    entry_BK = torch.searchsorted(bank.window, candidates.window.clamp_min(0)).clamp_max(len(bank.take) - 1)
     donor_BK = donors_N.to(entry_BK.device)[entry_BK]
     motion_BKH = bank.segments[donor_BK.clamp_min(0)]
-    given_BK11 = (found.valid & (donor_BK >= 0))[:, :, None, None]
+    given_BK11 = (candidates.valid & (donor_BK >= 0))[:, :, None, None]
     mids_BKME = view.latents[motion_BKH[:, :, 1:-1]] * given_BK11
     with many_plans(view):
-        ends, plans = roll_out(view.models.traj, view, found.segments, mids_BKME)
-    return replace(found, ends=ends, plans=plans * found.valid[:, :, None, None], motion=motion_BKH)
+        ends, plans = roll_out(view.models.traj, view, candidates.segments, mids_BKME)
+    return replace(candidates, ends=ends, plans=plans * candidates.valid[:, :, None, None], motion=motion_BKH)
 
 
 @torch.inference_mode()
@@ -166,10 +176,10 @@ def scores_of(
         ends_B2P: Start and Goal of the plans.
         weights: of the agreement (mean cosine, or log probability), R@1, R@5 and the exact sequence.
     """
-    found = readout.against(ends_B2P, mids_BKMP, truth_BM, take_B)
+    scores = readout.against(ends_B2P, mids_BKMP, truth_BM, take_B)
     agreement = readout.agreement(mids_BKMP, truth_BM)
-    m1, m5 = (part.float().mean(-1) for part in (found.right, found.rank < 5))
-    exact = found.right.all(-1).float()
+    m1, m5 = (part.float().mean(-1) for part in (scores.right, scores.rank < 5))
+    exact = scores.right.all(-1).float()
     return PlanScores(weights[0] * agreement + weights[1] * m1 + weights[2] * m5 + weights[3] * exact, m1, exact)
 
 
@@ -189,34 +199,36 @@ def pool_weights(cosine_BK: Tensor, temperature: float) -> Tensor:
     return torch.nan_to_num((cosine_BK / temperature).softmax(dim=1), nan=0.0)
 
 
-def pool_mean(found: Candidates, temperature: float, readout: Readout) -> Tensor:
+def pool_mean(candidates: Candidates, temperature: float, readout: Readout) -> Tensor:
     """Return (B, M, P): the weighted mean of the candidate plans; the fallback where there is none.
 
     Source: docs/decisions/paper-gaps.md (29) and docs/decisions/scorer.md.
     """
-    weights = pool_weights(found.cosine, temperature)
-    mean_BMP = readout.mean(weights, found.plans)
-    some_B11 = found.valid.any(1)[:, None, None]
-    return torch.where(some_B11, mean_BMP, found.fallback[:, 1:-1])
+    weights = pool_weights(candidates.cosine, temperature)
+    mean_BMP = readout.mean(weights, candidates.plans)
+    some_B11 = candidates.valid.any(1)[:, None, None]
+    return torch.where(some_B11, mean_BMP, candidates.fallback[:, 1:-1])
 
 
-def label_votes(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
+def label_votes(candidates: Candidates, data: PlanningData, temperature: float) -> Tensor:
     """Return (B, H, V): for each position, the weight of the candidates that have each label there."""
-    weights = pool_weights(found.cosine, temperature)
-    labels_BHK = data.labels[found.pool].transpose(1, 2)
+    weights = pool_weights(candidates.cosine, temperature)
+    labels_BHK = data.labels[candidates.pool].transpose(1, 2)
     votes = weights.new_zeros(*labels_BHK.shape[:2], len(data.bank))
     return votes.scatter_add_(2, labels_BHK, weights[:, None].expand_as(labels_BHK).contiguous())
 
 
-def vote_m1(found: Candidates, data: PlanningData, temperature: float) -> Tensor:
+def vote_m1(candidates: Candidates, data: PlanningData, temperature: float) -> Tensor:
     """Return (B,) M@1 of kNN-labels."""
-    truth_BM = truth_of(data, found.segments)
-    votes_BMV = label_votes(found, data, temperature)[:, 1:-1]
+    truth_BM = truth_of(data, candidates.segments)
+    votes_BMV = label_votes(candidates, data, temperature)[:, 1:-1]
     return (ranks_of(votes_BMV.flatten(0, 1), truth_BM.flatten()) == 0).float().view(truth_BM.shape).mean(1)
 
 
-def mean_m1(found: Candidates, view: ChainView, temperature: float) -> Tensor:
+def mean_m1(candidates: Candidates, view: ChainView, temperature: float) -> Tensor:
     """Return (B,) M@1 of Pool-Mean."""
-    mean_BKMP = pool_mean(found, temperature, view.readout)[:, None]
-    right_BKM = view.readout.against(found.ends, mean_BKMP, truth_of(view.data, found.segments), found.take).right
+    mean_BKMP = pool_mean(candidates, temperature, view.readout)[:, None]
+    right_BKM = view.readout.against(
+        candidates.ends, mean_BKMP, truth_of(view.data, candidates.segments), candidates.take
+    ).right
     return right_BKM[:, 0].float().mean(1)

@@ -76,20 +76,20 @@ def find_events(chain: EventChain, events: Events, rows: Tensor, candidates: int
         rows: (B,) long, the queries.
         candidates: K; padded where the bank is smaller.
     """
-    found, cosines, key_nW = [], [], keys_of(chain, events, chain.bank)
+    nearest, cosines, key_nW = [], [], keys_of(chain, events, chain.bank)
     for part in torch.split(rows, QUERIES_AT_ONCE):
         same_take_Bn = events.take[part][:, None] == events.take[chain.bank][None]
         cosine_Bn = (keys_of(chain, events, part) @ key_nW.T).masked_fill(same_take_Bn, -torch.inf)
         ranked, order = cosine_Bn.sort(dim=1, descending=True, stable=True)
         cosines.append(ranked[:, :candidates])
-        found.append(chain.bank[order[:, :candidates]])
-    event_BK, cosine_BK = torch.cat(found), torch.cat(cosines)
+        nearest.append(chain.bank[order[:, :candidates]])
+    event_BK, cosine_BK = torch.cat(nearest), torch.cat(cosines)
     missing = candidates - cosine_BK.shape[1]
     cosine_BK = F.pad(cosine_BK, (0, missing), value=-torch.inf)
     return FoundEvents(F.pad(event_BK, (0, missing)).where(cosine_BK > -torch.inf, 0), cosine_BK)
 
 
-def vote(share: Tensor, found: FoundEvents, temperature: float) -> Tensor:
+def vote(share: Tensor, neighbours: FoundEvents, temperature: float) -> Tensor:
     """Return the mean of `share` (N,) over the candidates, weighted by softmax(cos / T), (B,); one half without any."""
-    weights_BK = (found.cosine / temperature).softmax(dim=1).nan_to_num(0.0)
-    return torch.where(found.valid.any(1), (weights_BK * share[found.event]).sum(1), 0.5)
+    weights_BK = (neighbours.cosine / temperature).softmax(dim=1).nan_to_num(0.0)
+    return torch.where(neighbours.valid.any(1), (weights_BK * share[neighbours.event]).sum(1), 0.5)

@@ -227,36 +227,40 @@ def break_annotations(take: TakeTruth, annotations: list[Json], duration_s: floa
         return annotations
     ordered = [sorted(a["descriptions"], key=lambda d: float(d["timestamp"])) for a in annotations]
     return [
-        a | {"descriptions": damage(found, duration_s)} if len(found) > 2 else a
-        for a, found in zip(annotations, ordered, strict=True)
+        a | {"descriptions": damage(descriptions, duration_s)} if len(descriptions) > 2 else a
+        for a, descriptions in zip(annotations, ordered, strict=True)
     ]
 
 
 def at_time(which: int, time: object) -> Callable[[list[Json], float], list[Json]]:
     """Return a damage that replaces the time of description number `which`."""
-    return lambda found, _: replaced(found, which, {"timestamp": time})
+    return lambda descriptions, _: replaced(descriptions, which, {"timestamp": time})
 
 
-def replaced(found: list[Json], which: int, changes: Json) -> list[Json]:
+def replaced(descriptions: list[Json], which: int, changes: Json) -> list[Json]:
     """Return the descriptions with number `which` changed, plainly visible, sure and of the wearer."""
     plain = {"ego_visible": True, "unsure": False, "subject": "C"}
-    target = {k: v for k, v in found[which].items() if k != "narration_subject"} | plain | changes
-    return [*found[: which % len(found)], target, *found[which % len(found) + 1 :]]
+    target = {k: v for k, v in descriptions[which].items() if k != "narration_subject"} | plain | changes
+    return [*descriptions[: which % len(descriptions)], target, *descriptions[which % len(descriptions) + 1 :]]
 
 
-def twins(found: list[Json], _: float) -> list[Json]:
+def twins(descriptions: list[Json], _: float) -> list[Json]:
     """Give two different descriptions one time."""
-    first = replaced(found, 0, {})[0]
-    return [first, first | {"text": "C touches the table."}, *found[1:]]
+    first = replaced(descriptions, 0, {})[0]
+    return [first, first | {"text": "C touches the table."}, *descriptions[1:]]
 
 
 DESCRIPTION_DAMAGE: dict[str, Callable[[list[Json], float], list[Json]]] = {
     "time_nan": at_time(1, float("nan")),
     "time_negative": at_time(0, -3.5),
     "time_text": at_time(1, "12 seconds"),
-    "time_beyond": lambda found, duration_s: replaced(found, -1, {"timestamp": round(duration_s + 6.0, 5)}),
-    "time_at_end": lambda found, duration_s: replaced(found, -1, {"timestamp": round(duration_s - 0.25, 5)}),
+    "time_beyond": lambda descriptions, duration_s: replaced(
+        descriptions, -1, {"timestamp": round(duration_s + 6.0, 5)}
+    ),
+    "time_at_end": lambda descriptions, duration_s: replaced(
+        descriptions, -1, {"timestamp": round(duration_s - 0.25, 5)}
+    ),
     "times_equal": twins,
-    "text_empty": lambda found, _: replaced(found, 1, {"text": "C ."}),
-    "description_malformed": lambda found, _: ["C waits.", {"timestamp": 1.0}, *found],  # type: ignore[list-item]
+    "text_empty": lambda descriptions, _: replaced(descriptions, 1, {"text": "C ."}),
+    "description_malformed": lambda descriptions, _: ["C waits.", {"timestamp": 1.0}, *descriptions],  # type: ignore[list-item]
 }

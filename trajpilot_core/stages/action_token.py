@@ -117,22 +117,22 @@ def conclude(work: Work[CompletedActionToken]) -> None:
     patches = PatchProbes(work.inputs, work.runtime, this.data, cfg) if cfg.tuned.tokens == "full" else None
     tuned_epochs = cfg.epochs * (1 if patches else len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays))
     steps = [cfg.scorer.train.epochs, tuned_epochs] * len(seeds)
-    total, found, of_scorers = sum(steps), [], list[CurvePoint]()
+    total, tuned, of_scorers = sum(steps), [], list[CurvePoint]()
     for at, seed in enumerate(seeds):
         before = sum(steps[: 2 * at])
         with one_thread(work.runtime.device):
             models = seed_models(this, seed, portion(work.runtime.progress, before, total))
         own = portion(work.runtime.progress, before + cfg.scorer.train.epochs, total)
         with one_thread(work.runtime.device):
-            found.append(tune_seed(this, seed, models, patches, replace(work.runtime, progress=own)))
+            tuned.append(tune_seed(this, seed, models, patches, replace(work.runtime, progress=own)))
         of_scorers += models.curve
     with one_thread(work.runtime.device):
-        write_results(work, found, (curve, of_scorers), this.events, this.data)
+        write_results(work, tuned, (curve, of_scorers), this.events, this.data)
 
 
 def write_results(
     work: Work[CompletedActionToken],
-    found: "list[TunedSeed]",
+    tuned: "list[TunedSeed]",
     curves: tuple[list[CurvePoint], list[CurvePoint]],
     events: "ActionEvents",
     data: "ClipData",
@@ -141,7 +141,7 @@ def write_results(
 
     Args:
         work: of the stage.
-        found: answers of the rows of each seed.
+        tuned: answers of the rows of each seed.
         curves: of the predictors, written by their trainings, and of the scorers.
         events: the clips as events.
         data: the clips.
@@ -156,16 +156,16 @@ def write_results(
     rows = data.rows("test")
     takes, numbers = np.unique([data.take_ids[row] for row in rows], return_inverse=True)
     tested = TestedClips(data.clips.of(rows), numbers)
-    answered = [one for seed in found for one in seed.answered]
+    answered = [one for seed in tuned for one in seed.answered]
     contrasts = contrasts_of(answered, tested, work.config)
     learned = [data.take_ids[row] for split in ("train", "dev") for row in data.rows(split)]
-    tuned_curve = [point for seed in found for point in seed.curve]
+    tuned_curve = [point for seed in tuned for point in seed.curve]
     checks = [
         *judge_tokens(contrasts, TOKEN_NAMES),
         check_length(tuned_curve, work.config.epochs),
         check_splits(takes.tolist(), learned).replace(check="leak: no scored video was fine-tuned on"),
         *check_trained([*curves[0], *curves[1]], events.labels[events.rows(DEV)].numpy()),
-        *(check for seed in found for check in seed.checks),
+        *(check for seed in tuned for check in seed.checks),
     ]
     scores = [score for one in answered for score in action_scores(one, tested, work.config.tuned)]
     answer_rows = [row for one in answered for row in probe.answer_table(one, data, rows).to_pylist()]
@@ -179,7 +179,7 @@ def write_results(
     for name, record in TABLES.items():
         work.sink.table(name, table_of(record, tables[name]))
     about = {"config": work.config.model_dump_json()}
-    for one in found:
+    for one in tuned:
         for name, state in one.weights.items():
             tensors = {key: value.cpu().numpy() for key, value in state.items()}
             work.sink.model(ENTRY, model_key(FINAL, one.seed, name), tensors)

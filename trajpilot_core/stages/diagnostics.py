@@ -86,7 +86,7 @@ def windows_of(
         cfg: number of training windows to sample per horizon.
     """
     table = inputs.table("windows", ["split", "horizon", "segment_ids"])
-    found: dict[tuple[str, int], tuple[Codes, Codes]] = {}
+    windows: dict[tuple[str, int], tuple[Codes, Codes]] = {}
     for horizon in sorted(pc.unique(table["horizon"]).to_pylist()):
         for split in SPLITS if horizon >= SHORTEST else ():
             chosen = table.filter(pc.and_(pc.equal(table["horizon"], horizon), pc.equal(table["split"], split)))
@@ -97,8 +97,8 @@ def windows_of(
                 drawn = np.random.default_rng((cfg.seed, horizon)).permutation(len(rows))[: cfg.train_windows]
                 rows = rows[np.sort(drawn)]
             if len(rows):
-                found[split, horizon] = (rows, take[rows[:, 0]])
-    return found
+                windows[split, horizon] = (rows, take[rows[:, 0]])
+    return windows
 
 
 def _codes(names: pa.ChunkedArray) -> Codes:

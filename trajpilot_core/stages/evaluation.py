@@ -235,7 +235,7 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     planning = rows_of(CurvePoint, inputs.table("planners_curves")) if "planners_curves" in cfg.further else []
     planners = sorted({(row.model.removeprefix("final/").rpartition("_h")[0], row.seed) for row in planning})
     judged += [(f"final/{name}", seed, judge_planner(curve + planning, name, seed)) for name, seed in planners]
-    return [found.replace(check=f"trained: {model}, seed {seed}") for model, seed, found in judged]
+    return [judgement.replace(check=f"trained: {model}, seed {seed}") for model, seed, judgement in judged]
 
 
 def fitted_entries(inputs: Inputs, cfg: CompletedEvaluation) -> tuple[str, ...]:

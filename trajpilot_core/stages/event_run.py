@@ -117,7 +117,7 @@ def event_jobs(this: EventRun[E, T], wanted: Trainings) -> list[TrainingJob]:
 def chain_models(this: EventRun[E, T], chain: Chain, seed: int) -> EventChain:
     """Build the frozen models of a chain and seed from its finished trainings."""
     task, device = this.task(chain, seed), this.work.runtime.device
-    found = {
+    models = {
         variant: frozen(
             this.new_predictor(task), this.trained(chain, seed, variant), model_key(chain, seed, variant), device
         )
@@ -125,7 +125,7 @@ def chain_models(this: EventRun[E, T], chain: Chain, seed: int) -> EventChain:
     }
     e_tau, fit = load_e_tau(this.work.inputs.models("e_tau"), chain, seed, device), task.fit.to(device)
     bank = fit[this.here.has_motion[fit, DURING]]
-    return EventChain(e_tau, found["traj"], found["no_traj"], found.get("endpoint_traj"), bank)
+    return EventChain(e_tau, models["traj"], models["no_traj"], models.get("endpoint_traj"), bank)
 
 
 class SeedModels(NamedTuple):

@@ -49,7 +49,7 @@ def run_full(work: Work[ProbeConfig]) -> None:
     task, pending = probe_task(data), [source.shard for source in work.pending]
     fitted, model = np.concatenate([data.rows("train"), data.rows("dev")]), f"{FINAL.name}/{VARIANT}"
     members = [GridProbe(model, trial, lambda: AttentiveProbe(task.shape(cfg))) for trial in grid(cfg)]
-    classes = {part: found.numpy() for part, found in task.classes.items()}
+    classes = {part: codes.numpy() for part, codes in task.classes.items()}
     log.info(
         "probe: all patches of %d clips are encoded again in each of %d epochs (docs/scale.md has the hours on a GPU)",
         len(fitted),

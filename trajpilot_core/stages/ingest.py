@@ -56,16 +56,16 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
     refuse_unstated(spec_of(config.corpus), config)
     dev_of_captures(config.splits_of)
     corpus = open_corpus(data_root)
-    found = spec_of(config.corpus).listing(corpus, config)
+    listing = spec_of(config.corpus).listing(corpus, config)
     table = [config.paraphrase_table] if config.paraphrase_table else []
     facts: dict[str, JsonValue] = {
-        "present": fingerprint(list(found.present)),
-        "n_present": len(found.present),
-        "leftovers": list(found.leftovers),
+        "present": fingerprint(list(listing.present)),
+        "n_present": len(listing.present),
+        "leftovers": list(listing.leftovers),
     }
     if not spec_of(config.corpus).has_plans:
         facts["windows"] = "none"
-    return [Source(shard="", files=tuple(sorted({*found.files, *table})), facts=facts)]
+    return [Source(shard="", files=tuple(sorted({*listing.files, *table})), facts=facts)]
 
 
 def run(work: Work[IngestConfig]) -> None:
@@ -130,10 +130,10 @@ def _cut_all(
     """Determine the length of every candidate's video and cut its points into segments."""
     config = work.config
     without = config.video == "none"
-    found = map(stated_video, reading.candidates) if without else _probed(work, corpus, reading.candidates)
+    candidates = map(stated_video, reading.candidates) if without else _probed(work, corpus, reading.candidates)
     kept: list[CutTake] = []
     rejects: list[Reject] = []
-    for candidate, probe in zip(reading.candidates, found, strict=True):
+    for candidate, probe in zip(reading.candidates, candidates, strict=True):
         cut, lost = _cut(candidate, probe, label_of, config)
         kept += [cut] if cut else []
         rejects += lost

@@ -67,10 +67,10 @@ def conditions(work: Work[LatentConfig], data: "PlanningData") -> list[Condition
     rows: list[ConditionScore] = []
     for split in ("dev", "test"):
         of_split = {h: w.segments[w.split == SPLITS.index(split)] for h, w in data.windows.items()}
-        found = pairs_of(of_split)
-        if len(found) < 2:
+        by_step = pairs_of(of_split)
+        if len(by_step) < 2:
             continue
-        pairs = next_pairs(data, found, split, work.config.seed)
+        pairs = next_pairs(data, by_step, split, work.config.seed)
         distances = {
             seed: condition_distances(load_latents(entry, data, chain, seed, work.runtime.device), data, pairs)
             for seed in seeds_of(entry.keys)
@@ -102,8 +102,8 @@ def plans(
             work.runtime.progress(done, len(seeds) * len(data.windows), f"horizons; seed {seed}, H={horizon}")
             bank = neighbour_bank(data, chain, keys, horizon)
             predicted += answered(models, data, bank, keys, horizon)
-            found = energy_rows(models, data, bank, horizon)
-            correlated, spread, done = [*correlated, *found[0]], [*spread, *found[1]], done + 1
+            energies = energy_rows(models, data, bank, horizon)
+            correlated, spread, done = [*correlated, *energies[0]], [*spread, *energies[1]], done + 1
     return predicted, correlated, spread
 
 
@@ -125,7 +125,7 @@ def answered(
         check_latent_sight(models, data, few, bank, keys, bank.segments[:, 0])
     chance = random_entries(bank, windows.take[rows], 1_000_003 * models.cfg.seed + 1_009 * models.seed + horizon)
     given = answer_windows(models, data, windows.segments[rows], bank, keys, chance)
-    return [prediction_table(id_, found, data, windows, rows, models.seed) for id_, found in given.items()]
+    return [prediction_table(id_, answers, data, windows, rows, models.seed) for id_, answers in given.items()]
 
 
 STAGE = Stage(

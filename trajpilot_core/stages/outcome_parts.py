@@ -61,14 +61,14 @@ def answers_of(models: OutcomeModels, shots: Shots, seed: int) -> list[ShotAnswe
     """Return the answers of every row to every test shot."""
     here = shots.to(str(models.chain.bank.device))
     rows = here.rows(TEST)
-    found = []
+    answers = []
     for one in METHODS:
         answer = one.answer(models, here, rows)
         if answer is None:
             continue
         for at, row in enumerate(rows.tolist()):
             used = -1 if answer.candidate is None else int(answer.candidate[at])
-            found.append(
+            answers.append(
                 ShotAnswer(
                     shot_id=shots.ids[row],
                     take_id=shots.take_ids[int(shots.take[row])],
@@ -81,7 +81,7 @@ def answers_of(models: OutcomeModels, shots: Shots, seed: int) -> list[ShotAnswe
                     candidate=shots.ids[used] if used >= 0 else None,
                 )
             )
-    return found
+    return answers
 
 
 def sight_judgement(models: OutcomeModels, shots: Shots, seed: int) -> Judgement:

@@ -35,11 +35,11 @@ def trainings(inputs: Inputs, cfg: PlannersConfig) -> Trainings:
 def horizons_in(inputs: Inputs) -> list[int]:
     """Return the horizons that have windows both to fit on and in dev, ascending; the others have no planner."""
     windows = inputs.table("windows", ["horizon", "split"])
-    found = [
+    horizons = [
         set(pc.unique(windows.filter(pc.equal(windows["split"], split))["horizon"]).to_pylist())
         for split in ("train", "dev")
     ]
-    return sorted(int(horizon) for horizon in set.intersection(*found))
+    return sorted(int(horizon) for horizon in set.intersection(*horizons))
 
 
 def facts(inputs: Inputs, cfg: PlannersConfig, known: Trainings) -> dict[str, Facts]:

@@ -112,8 +112,8 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
     from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on
     from trajpilot_core.training.loop import one_thread
 
-    found, sources = two_motions(work.inputs, "pose_sources"), sources_of(work.inputs)
-    data, chain = found.data, chains_of(found.data)[0]
+    motions, sources = two_motions(work.inputs, "pose_sources"), sources_of(work.inputs)
+    data, chain = motions.data, chains_of(motions.data)[0]
     seeds = seeds_of(work.inputs.models("e_tau").keys)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
     scores: dict[tuple[str, int], Array] = {}
@@ -121,7 +121,7 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
     with one_thread(work.runtime.device):
         for seed in seeds:
             steps.begin(f"the rows of seed {seed}")
-            latents = latents_of(work, found, chain, seed)
+            latents = latents_of(work, motions, chain, seed)
             tasks = tasks_of(work, data, chain, seed, latents)
             models = {name: fitted(work, model_key(FINAL, seed, name), task) for name, task in tasks.items()}
             scores |= ask(work, data, chain, models, latents, seed, pose_rows(sources))
@@ -131,7 +131,7 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
     n_windows = sum(len(windows.window_ids) for windows in data.windows.values())
     work.sink.count(n_windows + sum(row.n_units for row in data.rejects), n_windows)
     work.sink.models(ENTRY, {})
-    write_results(work, scores, sources, found, trained)
+    write_results(work, scores, sources, motions, trained)
 
 
 def sources_of(inputs: Inputs) -> tuple[str, str]:
@@ -162,16 +162,16 @@ def judge_model(
     curve = rows_of(CurvePoint, work.trained[model_key(FINAL, seed, model)].table(CURVES))
     scores = {row.epoch: row.value for row in curve if (row.split, row.quantity) == ("dev", "M@1") and row.epoch > 0}
     fit, dev = ({h: task.labels[rows] for h, rows in part.items()} for part in (task.fit, task.dev))
-    floors = {name: found["M@1"] for name, found in floor_scores(fit, dev, len(task.bank)).items()}
+    floors = {name: scores["M@1"] for name, scores in floor_scores(fit, dev, len(task.bank)).items()}
     return judge_scores(f"{TRAINED}{named}, seed {seed}", [scores[epoch] for epoch in sorted(scores)], complete(floors))
 
 
-def latents_of(work: Work[CompletedPoseSources], found: "TwoMotions", chain: Chain, seed: int) -> "dict[str, Tensor]":
+def latents_of(work: Work[CompletedPoseSources], sets: "TwoMotions", chain: Chain, seed: int) -> "dict[str, Tensor]":
     """Return source -> (S, E) embeddings of its head motion by the one E_tau, on the CPU."""
     from trajpilot_core.data.chains import load_e_tau, trajectory_latents
 
     encoder = load_e_tau(work.inputs.models("e_tau"), chain, seed, work.runtime.device)
-    motions = {"files": found.data.motions, "raw": found.raw, "by_rule": found.by_rule}
+    motions = {"files": sets.data.motions, "raw": sets.raw, "by_rule": sets.by_rule}
     return {name: trajectory_latents(encoder, one.to(work.runtime.device)).cpu() for name, one in motions.items()}
 
 
@@ -264,32 +264,32 @@ def ask(
     is_closed, decoding = work.config.predictor.head == "classes", work.config.decoding
     assert decoding is not None
     data = (closed(data, work.inputs) if is_closed else data).to(device)
-    found = {}
+    answers = {}
     for row in rows:
         model, variant = models[row.model], variant_of(row.model)
         readout = readout_of(data, chain, model, decoding)
-        found[row.name, seed] = window_scores(model, readout, data, latents[row.asked].to(device), variant)
-    return found
+        answers[row.name, seed] = window_scores(model, readout, data, latents[row.asked].to(device), variant)
+    return answers
 
 
 def write_results(
     work: Work[CompletedPoseSources],
     scores: "Mapping[tuple[str, int], Array]",
     sources: tuple[str, str],
-    found: "TwoMotions",
+    motions: "TwoMotions",
     trained: Sequence[Judgement],
 ) -> None:
     """Score and judge the answers, and write tables and pages."""
     from trajpilot_core.evaluation.pose_rows import judge_poses, scores_of, tested_takes, trained_on
     from trajpilot_core.report.pose_page import PoseResults, documents
 
-    table = scores_of(scores, sources, tested_takes(found.data), work.config)
+    table = scores_of(scores, sources, tested_takes(motions.data), work.config)
     judged = [*judge_poses(table, work.config, trained), *trained]
     first, second, *_ = trained_on(sources).values()
     facts = [
         f"head motion of the stage trajectories: {first}; of video_motions: {second}",
-        f"windows excluded because a source lacks a segment: {sum(row.n_units for row in found.data.rejects)}",
-        f"median step of {first}, to which the scale rule scales the others: {found.step_m:.4f} m",
+        f"windows excluded because a source lacks a segment: {sum(row.n_units for row in motions.data.rejects)}",
+        f"median step of {first}, to which the scale rule scales the others: {motions.step_m:.4f} m",
         origin_of_models(work.inputs.models("e_tau").about, work.config.predictor, f"{first} of this run"),
     ]
     takes = work.inputs.table("takes", ["corpus"])["corpus"].to_pylist()

@@ -124,7 +124,7 @@ def ended(job: "TrainingJob", data: "ClipData", task: "ProbeTask", work: Work[Pr
 
     chosen = choose_probe(job, work.config)
     model = load_probe(chosen, task, work.config, work.runtime.device)
-    classes = {part: found.cpu().numpy() for part, found in task.classes.items()}
+    classes = {part: codes.cpu().numpy() for part, codes in task.classes.items()}
     commit(
         job.key,
         job.seed,
@@ -187,7 +187,7 @@ def commit(
         share.table("probe_scores", table_of(ProbeScore, scores))
         share.table("probe_answers", answer_table(answered[0], data, rows))
         share.table("probe_checks", table_of(Judgement, checks))
-        classes = {part: found.tolist() for part, found in task.classes.items()}  # of each column, by `pair_codes`
+        classes = {part: codes.tolist() for part, codes in task.classes.items()}  # of each column, by `pair_codes`
         share.models(ENTRY, {"classes": json.dumps(classes)})
 
 

@@ -59,7 +59,7 @@ def run(work: Work[FeatureConfig]) -> None:
     for done, source in enumerate(pending):
         segments = cast(SegmentSpans, [tuple(one) for one in cast(list[Any], source.facts["segments"])])
         try:
-            found = segment_vectors(corpus, source, segments, work.config) if segments else []
+            rows = segment_vectors(corpus, source, segments, work.config) if segments else []
         except TakeFault as fault:
             lost = reject(
                 STAGE_NAME,
@@ -72,7 +72,7 @@ def run(work: Work[FeatureConfig]) -> None:
             empty = shard_table(source.shard, [], [], work.config)
             work.sink.shard(source.shard, empty, [lost], len(segments))
             continue
-        table, rejects = finite_shard(source.shard, segments, found, work.config)
+        table, rejects = finite_shard(source.shard, segments, rows, work.config)
         work.sink.shard(source.shard, table, rejects, len(segments))
         work.runtime.progress(done, len(pending), "takes; released features, nothing is encoded")
 
@@ -114,12 +114,12 @@ def first_there(corpus: Corpus, paths: tuple[str, ...]) -> tuple[str, bytes]:
 
 
 def finite_shard(
-    take: str, segments: SegmentSpans, found: "list[SegmentRows | None]", cfg: FeatureConfig
+    take: str, segments: SegmentSpans, of_segments: "list[SegmentRows | None]", cfg: FeatureConfig
 ) -> tuple[pa.Table, list[Reject]]:
     """Return the features of a take, and a reject for each segment without a row or with values beyond float16."""
     kept: list[tuple[str, SegmentRows]] = []
     rejects = []
-    for (segment, start_s, end_s), rows in zip(segments, found, strict=True):
+    for (segment, start_s, end_s), rows in zip(segments, of_segments, strict=True):
         if rows is None:
             detail = f"no row of the file lies inside {start_s:.2f} to {end_s:.2f} s; one is {_row_s(cfg):.2f} s long"
             rejects.append(reject(STAGE_NAME, RejectCode.FEATURES_OUTSIDE, take, detail, segment=segment))
@@ -139,18 +139,18 @@ def _row_s(cfg: FeatureConfig) -> float:
     return clock.window / clock.rate_hz
 
 
-def shard_table(take: str, ids: list[str], found: "list[SegmentRows]", cfg: FeatureConfig) -> pa.Table:
+def shard_table(take: str, ids: list[str], of_segments: "list[SegmentRows]", cfg: FeatureConfig) -> pa.Table:
     """Return the features table of one take; `frame_times_s` has start and end of each averaged row."""
     tokens = n_tokens(cfg)
     width = tokens * RELEASED[cfg.released].width
     schema = released_features_schema(width, tokens)
-    flat = np.concatenate([rows.vector for rows in found]) if found else np.empty(0, np.float32)
+    flat = np.concatenate([rows.vector for rows in of_segments]) if of_segments else np.empty(0, np.float32)
     columns = {
         "segment_id": ids,
         "take_id": [take] * len(ids),
         "encoder": [f"released:{cfg.released}"] * len(ids),
-        "frame_times_s": [rows.spans_s.ravel().tolist() for rows in found],
-        "overhang_s": [rows.overhang_s for rows in found],
+        "frame_times_s": [rows.spans_s.ravel().tolist() for rows in of_segments],
+        "overhang_s": [rows.overhang_s for rows in of_segments],
     }
     arrays = [pa.array(columns[name], schema.field(name).type) for name in columns]
     arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(flat.astype(np.float16), pa.float16()), width))

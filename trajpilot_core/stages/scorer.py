@@ -58,10 +58,10 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
         return Source(name, facts={**every, **own})
 
     seeds = seeds_of(models["e_tau"])
-    found = [source(training_of(seed), seed, are_twins=False) for seed in seeds]
+    listed = [source(training_of(seed), seed, are_twins=False) for seed in seeds]
     if cfg.anticipates:
-        found += [source(training_without_goal(seed), seed, are_twins=True) for seed in seeds]
-    return found
+        listed += [source(training_without_goal(seed), seed, are_twins=True) for seed in seeds]
+    return listed
 
 
 def check_twins(config: ScorerConfig, predictors: "Models") -> None:

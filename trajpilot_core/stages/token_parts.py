@@ -125,9 +125,9 @@ def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
 
     A training clip gets the token of a chain that has not seen its video, a dev clip that of `final`.
     """
-    found = {chain: this.held_out(chain) for chain in this.chains}
+    held_out = {chain: this.held_out(chain) for chain in this.chains}
     final = final_of(this.chains)
-    return {**found, final: torch.cat([found[final], this.events.rows(DEV)])}
+    return {**held_out, final: torch.cat([held_out[final], this.events.rows(DEV)])}
 
 
 def maker_of(this: TokenRun, models: SeedModels, chain: Chain) -> TokenMaker:
@@ -164,7 +164,7 @@ def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, Tensor, dict[str, 
         this.events.tokens[rows],
         columns_of(this.events, classes)[rows],
         this.events.split[rows] == DEV,
-        {part: torch.from_numpy(found) for part, found in classes.items()},
+        {part: torch.from_numpy(codes) for part, codes in classes.items()},
     )
     begun = models.read(model_key(FINAL, seed, probe.VARIANT))
     return task, rows, {name: torch.tensor(value) for name, value in begun.items()}
@@ -185,7 +185,7 @@ def tune_seed(this: TokenRun, seed: int, made: SeedModels, patches: PatchProbes 
     """
     clips, numbers, begun = probe_task(this, seed)
     tokens = {one.id: tokens_of(this, made, one.id) for one in METHODS}
-    classes = {part: found.numpy() for part, found in clips.classes.items()}
+    classes = {part: codes.numpy() for part, codes in clips.classes.items()}
 
     def read(probes: Sequence[TokenProbe], rows: Tensor, given: Sequence[Tensor]) -> list[dict[ActionPart, Codes]]:
         """Return the ranked classes of each probe."""
@@ -202,8 +202,8 @@ def tune_seed(this: TokenRun, seed: int, made: SeedModels, patches: PatchProbes 
     models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, read)
     rows = this.here.rows(TEST)
     check_sight(METHODS, models, this.here, rows)
-    found = answer(models, this.here, rows)
-    answered = [AnsweredRow(row, seed, one.trial.name, found[row].rankings) for row, (_, one) in chosen.items()]
+    by_row = answer(models, this.here, rows)
+    answered = [AnsweredRow(row, seed, one.trial.name, by_row[row].rankings) for row, (_, one) in chosen.items()]
     return TunedSeed(
         seed,
         answered,

@@ -42,14 +42,14 @@ def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
     names = ENDS[cfg.span]
     rows = inputs.table("details", ["segment_id", *names]).to_pylist()
     ends = {row["segment_id"]: tuple(row[name] for name in names) for row in rows}
-    found = [ends.get(one, (None, None)) for one in segments["segment_id"].to_pylist()]
-    if any(end is None for both in found for end in both):
+    spans = [ends.get(one, (None, None)) for one in segments["segment_id"].to_pylist()]
+    if any(end is None for both in spans for end in both):
         raise InputError(
             f"trajectories.span={cfg.span} needs segments that each precede an action, as with "
             "ingest.corpus=epic_kitchens and ingest.epic_kitchens.segment=observed; otherwise set span=segment"
         )
     for at, name in enumerate(("start_s", "end_s")):
-        column = pa.array([both[at] for both in found], pa.float64())
+        column = pa.array([both[at] for both in spans], pa.float64())
         segments = segments.set_column(segments.schema.get_field_index(name), name, column)
     return segments
 

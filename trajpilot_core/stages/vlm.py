@@ -67,7 +67,7 @@ def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
         "text bank": part_of(inputs, "text_bank"),
     }
     files = encoder_files(cfg.text)
-    found = []
+    listed = []
     for take in inputs.table("takes", ["take_id", "video", "fps", "scenario"]).to_pylist():
         windows = windows_of_take.get(take["take_id"], [])
         if not windows:
@@ -80,8 +80,8 @@ def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
             "segments": [spans[one] for one in ends],
             "windows": [[one.window_id, one.horizon, list(one.segment_ids)] for one in windows],
         }
-        found.append(Source(take["take_id"], (take["video"], *files), facts))
-    return found
+        listed.append(Source(take["take_id"], (take["video"], *files), facts))
+    return listed
 
 
 def run(work: Work[CompletedVlm]) -> None:
@@ -227,7 +227,7 @@ def missing(work: Work[CompletedVlm]) -> "Iterator[tuple[list[VlmRequest], Mappi
         for number, units in enumerate(rounds(asking, take, bank, replies)):
             wanted = {one.request.digest(): one.request for one in units}
             open_ = answers.missing(wanted)
-            replies |= {digest: found for digest in wanted if (found := answers.get(digest)) is not None}
+            replies |= {digest: reply for digest in wanted if (reply := answers.get(digest)) is not None}
             more = number == 0 and "qwen_sft_llm" in cfg.rows and bool(open_)
             if open_:
                 yield [wanted[digest] for digest in open_], images, more
@@ -287,9 +287,9 @@ def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[
 
     answers, n_new, n_known, faults = AnswerFolder(answers_folder), 0, 0, []
     for path in paths:
-        found, wrong = replies_in(read_text(path).split("\n"), path.name)
+        replies, wrong = replies_in(read_text(path).split("\n"), path.name)
         faults += wrong
-        for reply in found:
+        for reply in replies:
             known: Any = answers.get(reply.request) is not None
             n_known += known
             n_new += not known

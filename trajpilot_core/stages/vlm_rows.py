@@ -35,11 +35,11 @@ def run(work: Work[CompletedVlm]) -> None:
         dict(zip(segments["segment_id"].to_pylist(), segments["label_id"].to_pylist(), strict=True)),
         dict(zip(windows["window_id"].to_pylist(), windows["segment_ids"].to_pylist(), strict=True)),
     )
-    found = read_answers(answers, bank)
-    predicted = list(predictions_of_answers(found, truth, bank, work.config.seeds))
+    parsed = read_answers(answers, bank)
+    predicted = list(predictions_of_answers(parsed, truth, bank, work.config.seeds))
     work.sink.table(ENTRY, table_of(Prediction, predicted))
-    work.sink.table("vlm_counts", table_of(VlmCount, counts_of(found, bank)))
-    work.sink.table("endpoint_cache", table_of(EndpointScore, endpoint_scores(found, truth, bank)))
+    work.sink.table("vlm_counts", table_of(VlmCount, counts_of(parsed, bank)))
+    work.sink.table("endpoint_cache", table_of(EndpointScore, endpoint_scores(parsed, truth, bank)))
     work.sink.count(len(answers), len(answers))
 
 

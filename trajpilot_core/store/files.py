@@ -162,10 +162,10 @@ class LocalFolder:
         target = self.local(path)
         with naming_failures("list", target):
             try:
-                found = [entry.name for entry in target.iterdir()]
+                entries = [entry.name for entry in target.iterdir()]
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        return sorted(name for name in found if not name.startswith("."))
+        return sorted(name for name in entries if not name.startswith("."))
 
 
 def _has_link(root: str, path: str) -> bool:

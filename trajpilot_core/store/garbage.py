@@ -89,7 +89,7 @@ def find_garbage(root: str, min_age_h: float) -> Garbage:
     if not isinstance(folder, LocalFolder):
         raise StoreError(f"{root} is not a folder of this machine; use a lifecycle rule of the store, or copy it here")
     place, (used, damaged) = Path(folder.url), paths_in_use(folder)
-    found: dict[str, list[tuple[bool, str, os.stat_result]]] = {}
+    unused: dict[str, list[tuple[bool, str, os.stat_result]]] = {}
     left: list[str] = []
     for group, file in _files(folder, set(damaged)):
         path, is_temporary = str(file.relative_to(place)), file.name.startswith(TEMPORARY)
@@ -100,7 +100,7 @@ def find_garbage(root: str, min_age_h: float) -> Garbage:
             left.append(path)
             continue
         with contextlib.suppress(FileNotFoundError):  # a stage is running
-            found.setdefault(group, []).append((file.name not in (MANIFEST, RECORD), path, file.lstat()))
+            unused.setdefault(group, []).append((file.name not in (MANIFEST, RECORD), path, file.lstat()))
     groups = [
         GarbageGroup(
             name,
@@ -108,7 +108,7 @@ def find_garbage(root: str, min_age_h: float) -> Garbage:
             sum(s.st_size for *_, s in files),
             max(s.st_mtime for *_, s in files),
         )
-        for name, files in ((name, sorted(files, key=lambda file: file[:2])) for name, files in sorted(found.items()))
+        for name, files in ((name, sorted(files, key=lambda file: file[:2])) for name, files in sorted(unused.items()))
     ]
     limit_s = time.time() - 3600 * min_age_h
     old, young = (tuple(one for one in groups if (one.written_s <= limit_s) == is_old) for is_old in (True, False))
@@ -122,8 +122,8 @@ def remove_garbage(root: str, min_age_h: float) -> Garbage:
         StoreError: a run or a stage is active below the root, or the root is no folder of this machine.
     """
     with alone(root):
-        found, place = find_garbage(root, min_age_h), Path(open_folder(root).url)
-        for path in (place / name for group in found.groups for name in group.files):
+        garbage, place = find_garbage(root, min_age_h), Path(open_folder(root).url)
+        for path in (place / name for group in garbage.groups for name in group.files):
             with naming_failures("remove", path):
                 path.unlink(missing_ok=True)
             for parent in path.relative_to(place).parents[:-2]:
@@ -132,7 +132,7 @@ def remove_garbage(root: str, min_age_h: float) -> Garbage:
         for empty in sorted((place / SCRATCH).glob("**/"), reverse=True)[:-1]:  # of computations that wrote nothing
             with contextlib.suppress(OSError):
                 empty.rmdir()
-    return found
+    return garbage
 
 
 def paths_in_use(folder: LocalFolder) -> tuple[set[str], dict[str, str]]:
@@ -214,12 +214,12 @@ def verify(root: str, *, repair: bool) -> list[Damage]:
         The damage, in a fixed order. Packs are not checked: they are rebuilt anyway.
     """
     folder = open_folder(root)
-    found = [damage for stage in stages_of(folder) for damage in _verify_stage(folder, stage)]
+    damages = [damage for stage in stages_of(folder) for damage in _verify_stage(folder, stage)]
     if repair:
-        for damage in found:
+        for damage in damages:
             if damage.is_sure:
                 folder.remove(damage.path)
-    return found
+    return damages
 
 
 def _verify_stage(folder: Folder, stage: str) -> Iterator[Damage]:

@@ -128,10 +128,10 @@ class Inventory:
 
 def _look_local(address: str) -> FileState | None:
     try:
-        found = os.stat(address)  # noqa: PTH116 (called for ten thousand files)
+        status = os.stat(address)  # noqa: PTH116 (called for ten thousand files)
     except (OSError, ValueError):
         return None
-    return FileState(found.st_size, found.st_mtime_ns, found.st_ino)
+    return FileState(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def _is_unreadable(address: str) -> bool:
@@ -199,18 +199,18 @@ def digests(
         progress: called with (done, total, what) after every file that had to be read.
     """
     wanted = sorted(set(paths))
-    found = {path: None if rehash else inventory.known(path) for path in wanted}
-    unknown = [path for path, digest in found.items() if digest is None]
+    digest_of = {path: None if rehash else inventory.known(path) for path in wanted}
+    unknown = [path for path, digest in digest_of.items() if digest is None]
     with ThreadPoolExecutor(max_workers=workers) as pool:
         read = zip(unknown, pool.map(lambda p: _read_stable(inventory, p), unknown), strict=True)
         for done, (path, (digest, state)) in enumerate(read, start=1):
-            found[path] = digest
+            digest_of[path] = digest
             progress(done, len(unknown), "input files hashed")
             if state is not None:
                 address = inventory.address(path)
                 inventory.seen[address] = Remembered(state, digest)
                 inventory.learned.add(address)
-    return {path: digest for path, digest in found.items() if digest is not None}
+    return {path: digest for path, digest in digest_of.items() if digest is not None}
 
 
 def _read_stable(inventory: Inventory, path: str) -> tuple[str, FileState | None]:
@@ -263,8 +263,8 @@ def recheck(inventory: Inventory) -> dict[str, str]:
 
     Other bytes with the same size and time are damage that metadata cannot show.
     """
-    found = {address: _changed(inventory, address, seen) for address, seen in sorted(inventory.seen.items())}
-    return {address: wrong for address, wrong in found.items() if wrong is not None}
+    changes = {address: _changed(inventory, address, seen) for address, seen in sorted(inventory.seen.items())}
+    return {address: wrong for address, wrong in changes.items() if wrong is not None}
 
 
 def _changed(inventory: Inventory, address: str, seen: Remembered) -> str | None:

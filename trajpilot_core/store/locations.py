@@ -44,17 +44,17 @@ def parse_location(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Lo
     if not url or "::" in url:
         raise StoreError(f"{url!r} is not an address: it is empty, or chains addresses with '::'; give a folder")
     check_path_text(url)
-    found = PROTOCOL.match(url)
-    protocol = found.group(1).lower() if found else "file"
+    match = PROTOCOL.match(url)
+    protocol = match.group(1).lower() if match else "file"
     if protocol not in allowed:
         raise StoreError(f"{url!r} has the protocol {protocol!r}; allowed are {', '.join(allowed)}")
-    rest = url[found.end() :] if found else url
-    if found and not rest.startswith("//"):
+    rest = url[match.end() :] if match else url
+    if match and not rest.startswith("//"):
         raise StoreError(f"{url!r} is not an address: '//' must follow {protocol}:")
-    path = rest.removeprefix("//") if found else rest
+    path = rest.removeprefix("//") if match else rest
     if ".." in re.split(r"[/\\]", path):
         raise StoreError(f"{url!r} contains '..'; write the address out")
-    if protocol == "file" and found and not path.startswith("/"):
+    if protocol == "file" and match and not path.startswith("/"):
         raise StoreError(f"{url!r} names a host; a file address begins with file:///")
     trimmed = path.rstrip("/") or path
     if not trimmed.strip("/") and protocol != "file":

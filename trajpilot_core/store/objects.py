@@ -170,12 +170,12 @@ class Objects:
 
     def ls(self, path: str, detail: bool = True) -> list[Any]:
         """Return the objects and folders directly below a prefix."""
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         for page in self._pages(path, Delimiter="/"):
             below = [each["Prefix"].rstrip("/") for each in page.get("CommonPrefixes", [])]
-            found += [{"name": f"{self._split(path)[0]}/{key}", "size": 0, "type": "directory"} for key in below]
-            found += self._files(path, page)
-        return found if detail else [entry["name"] for entry in found]
+            entries += [{"name": f"{self._split(path)[0]}/{key}", "size": 0, "type": "directory"} for key in below]
+            entries += self._files(path, page)
+        return entries if detail else [entry["name"] for entry in entries]
 
     def find(self, path: str, detail: bool = True) -> dict[str, dict[str, Any]]:
         """Return every object below a prefix, by its path."""
@@ -365,10 +365,10 @@ class ObjectFolder:
     def names(self, path: str) -> list[str]:
         """Return the sorted names below a prefix."""
         try:
-            found = self.system.ls(self._at(path), detail=False)
+            paths = self.system.ls(self._at(path), detail=False)
         except FileNotFoundError:
             return []
-        names = {name.rpartition("/")[2] for name in found}
+        names = {name.rpartition("/")[2] for name in paths}
         return sorted(name for name in names if name and not name.startswith("."))
 
     def _put(self, path: str, content: bytes, **condition: str) -> None:

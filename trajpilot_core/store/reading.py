@@ -213,12 +213,12 @@ def keys_of(folder: Folder, stage: str) -> list[str]:
 
 def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:
     """Return (key, run record) of every output of a stage, latest first."""
-    found = []
+    records = []
     for key in keys_of(folder, stage):
         run_record = unless_damaged(read_run_record, folder, stage, key)
         if run_record is not None:
-            found.append((key, run_record))
-    return sorted(found, key=lambda item: item[1].started, reverse=True)
+            records.append((key, run_record))
+    return sorted(records, key=lambda item: item[1].started, reverse=True)
 
 
 def current_manifests(folder: Folder, stages: Iterable[str]) -> dict[str, Manifest | None]:
@@ -255,15 +255,15 @@ def made_from(folder: Folder, manifest: Manifest, writer: Mapping[str, str]) -> 
         manifest: the output.
         writer: entry name -> stage that writes it.
     """
-    found = {manifest.stage: manifest}
+    outputs = {manifest.stage: manifest}
     waiting = [manifest]
     while waiting:
         reader = waiting.pop()
         for name in sorted(reader.inputs):
             stage = writer.get(name)
-            if stage is not None and stage not in found:
+            if stage is not None and stage not in outputs:
                 source = find_manifest(folder, stage, name, reader.inputs[name])
                 if source is not None:
-                    found[stage] = source
+                    outputs[stage] = source
                     waiting.append(source)
-    return found
+    return outputs

@@ -44,8 +44,8 @@ def corpus_errors(
             continue
         motions = np.array(of_take["motions"].to_list()).reshape(-1, MOTIONS, DOF)
         spans_s = list(zip(of_take["start_s"].to_list(), of_take["end_s"].to_list(), strict=True))
-        found = take_errors(data_root, take, spans_s, motions, cfg)
-        pairs = zip(found, of_take["quality"].to_list(), strict=True)
+        per_clip = take_errors(data_root, take, spans_s, motions, cfg)
+        pairs = zip(per_clip, of_take["quality"].to_list(), strict=True)
         errors += [(error, quality) for error, quality in pairs if error is not None]
     return errors
 
@@ -55,7 +55,7 @@ def distributions(errors: Sequence[tuple[ClipError, float]]) -> list[Distributio
     classes = {"all": [error for error, _ in errors]}
     for low, high in pairwise(QUALITY_EDGES):
         classes[f"quality {low:g} to {min(high, 1):g}"] = [error for error, q in errors if low <= q < high]
-    return [_distribution(name, found) for name, found in classes.items() if found]
+    return [_distribution(name, of_class) for name, of_class in classes.items() if of_class]
 
 
 def _distribution(name: str, errors: Sequence[ClipError]) -> Distribution:

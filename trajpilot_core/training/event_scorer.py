@@ -73,8 +73,8 @@ def shot_target(shots: Shots, cfg: CompletedOutcome, embed: int) -> Target:
         right = ((log_p[..., MADE] >= log_p[..., 1 - MADE]).long() == truth).float()  # at one half: made
         return Utility(cfg.utility[0] * likely + cfg.utility[1] * right, right)
 
-    def right_votes(found: FoundEvents, rows: Tensor) -> Tensor:
-        votes = [(vote(shots.made, found, t) >= 0.5) == shots.made[rows] for t in cfg.scorer.temperatures]
+    def right_votes(neighbours: FoundEvents, rows: Tensor) -> Tensor:
+        votes = [(vote(shots.made, neighbours, t) >= 0.5) == shots.made[rows] for t in cfg.scorer.temperatures]
         return torch.stack([one.float() for one in votes], dim=1)
 
     shape = ScorerShape(shots.context.shape[2] + 2 * embed, embed, 1, CLASSES)
@@ -108,7 +108,12 @@ def action_target(events: ActionEvents, cfg: CompletedActionToken) -> Target:
 
 @torch.no_grad()
 def event_queries(
-    chain: EventChain, events: Events, rows: Tensor, found: FoundEvents, target: Target, motion_of: Tensor | None = None
+    chain: EventChain,
+    events: Events,
+    rows: Tensor,
+    neighbours: FoundEvents,
+    target: Target,
+    motion_of: Tensor | None = None,
 ) -> Queries:
     """Turn events and their candidates into queries of the scorer.
 
@@ -116,12 +121,12 @@ def event_queries(
         chain: rolls candidates out.
         events: all events.
         rows: (B,) long, the queries.
-        found: their candidates.
+        neighbours: their candidates.
         target: what is predicted.
         motion_of: (N,) long, event -> the event whose head motion replaces its own (permuted candidates); None: itself.
     """
     start_BE = latents_of(chain.e_tau, events, rows, BEFORE)
-    moved_BK = found.event if motion_of is None else motion_of[found.event]
+    moved_BK = neighbours.event if motion_of is None else motion_of[neighbours.event]
     mids_BKE = latents_of(chain.e_tau, events, moved_BK.flatten(), DURING).view(*moved_BK.shape, -1)
     none_B2E = torch.zeros_like(start_BE)[:, None].expand(-1, 2, -1)
 
@@ -134,10 +139,10 @@ def event_queries(
     fallback_BP = target.predictions(chain.no_traj(events.context[rows], none_B2E))
     seen_BD = chain.traj.backbone.standardise(events.context[rows].mean(1))
     truth_B = target.truth[rows]
-    candidate = target.score(plans_BKP, truth_B[:, None].expand(found.event.shape))
+    candidate = target.score(plans_BKP, truth_B[:, None].expand(neighbours.event.shape))
     fallback = target.score(fallback_BP, truth_B)
-    is_there_BK1 = found.valid[..., None]
-    place_BK1 = 1 + torch.arange(found.event.numel(), device=rows.device).view_as(found.event)[..., None]
+    is_there_BK1 = neighbours.valid[..., None]
+    place_BK1 = 1 + torch.arange(neighbours.event.numel(), device=rows.device).view_as(neighbours.event)[..., None]
     return Queries(
         latents=torch.cat([torch.zeros_like(start_BE[:1]), mids_BKE.flatten(0, 1)]),
         texts=torch.cat([torch.zeros_like(target.texts[:1]), target.texts]),
@@ -145,13 +150,13 @@ def event_queries(
         fallback=fallback_BP[:, None].half(),
         plans=plans_BKP[:, :, None].half(),
         middle=place_BK1 * is_there_BK1,
-        label=(1 + target.truth[found.event][..., None]) * is_there_BK1,
-        valid=found.valid,
+        label=(1 + target.truth[neighbours.event][..., None]) * is_there_BK1,
+        valid=neighbours.valid,
         n_mids=torch.ones_like(rows),
         take=events.take[rows],
-        utility=candidate.utility.masked_fill(~found.valid, -torch.inf),
+        utility=candidate.utility.masked_fill(~neighbours.valid, -torch.inf),
         fallback_utility=fallback.utility,
-        m1=candidate.right.masked_fill(~found.valid, 0.0),
+        m1=candidate.right.masked_fill(~neighbours.valid, 0.0),
         fallback_m1=fallback.right,
     )
 
@@ -230,11 +235,11 @@ def scored(
         target: what is predicted.
         motion_of: as in `event_queries`.
     """
-    found = find_events(chain, events, rows, target.ranking.candidates)
-    queries = event_queries(chain, events, rows, found, target, motion_of)
+    neighbours = find_events(chain, events, rows, target.ranking.candidates)
+    queries = event_queries(chain, events, rows, neighbours, target, motion_of)
     gate_n, choice_n = decide(scorer, queries, target.ranking.train.batch)
     opened_n = gate_n >= decision.threshold
-    moved_nK = found.event if motion_of is None else motion_of[found.event]
+    moved_nK = neighbours.event if motion_of is None else motion_of[neighbours.event]
     each = torch.arange(len(rows), device=rows.device)
     chosen_nP = queries.plans[each, choice_n, 0]
     prediction_nP = torch.where(opened_n[:, None], chosen_nP, queries.fallback[:, 0]).float()

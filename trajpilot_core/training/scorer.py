@@ -78,40 +78,40 @@ def shape_of(view: ChainView) -> ScorerShape:
     return ScorerShape(ends * (view.data.features.shape[2] + width), width, sizes.max_horizon - 2, sizes.classes, ends)
 
 
-def queries_of(view: ChainView, found: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:
+def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *, with_truth: bool = True) -> Queries:
     """Turn the candidates of B windows of one horizon into B queries.
 
     Args:
         view: the chain.
-        found: the candidates.
+        candidates: the candidates.
         config: weights of the utility.
         with_truth: false: the plans are not held against the truth, their scores are NaN. Enough for an answer.
     """
-    data, truth_BM = view.data, truth_of(view.data, found.segments)
+    data, truth_BM = view.data, truth_of(view.data, candidates.segments)
     missing = shape_of(view).max_mids - truth_BM.shape[1]
-    fallback_BMP = found.fallback[:, 1:-1]
-    candidate, own = unknown_scores(found.valid), unknown_scores(found.take)
+    fallback_BMP = candidates.fallback[:, 1:-1]
+    candidate, own = unknown_scores(candidates.valid), unknown_scores(candidates.take)
     if with_truth:
-        known = truth_BM, found.take, config.utility
-        candidate = scores_of(view.readout, found.ends, found.plans, *known)
-        alone = scores_of(view.readout, ends_of(found.fallback), fallback_BMP[:, None], *known)
+        known = truth_BM, candidates.take, config.utility
+        candidate = scores_of(view.readout, candidates.ends, candidates.plans, *known)
+        alone = scores_of(view.readout, ends_of(candidates.fallback), fallback_BMP[:, None], *known)
         own = PlanScores(*(value[:, 0] for value in alone))
-    mids_BKM, motion_BKM = found.pool[:, :, 1:-1], found.motion[:, :, 1:-1]
-    there_BK1 = found.valid[:, :, None].long()
+    mids_BKM, motion_BKM = candidates.pool[:, :, 1:-1], candidates.motion[:, :, 1:-1]
+    there_BK1 = candidates.valid[:, :, None].long()
     return Queries(
         latents=view.latent_table,
         texts=view.label_table,
-        query=_query_vectors(view, found.segments),
+        query=_query_vectors(view, candidates.segments),
         fallback=F.pad(fallback_BMP, (0, 0, 0, missing)).half(),
-        plans=F.pad(found.plans, (0, 0, 0, missing)).half(),
+        plans=F.pad(candidates.plans, (0, 0, 0, missing)).half(),
         middle=F.pad((motion_BKM + 1) * there_BK1, (0, missing)),
         label=F.pad((data.read_labels[mids_BKM] + 1) * there_BK1, (0, missing)),
-        valid=found.valid,
-        n_mids=torch.full_like(found.take, truth_BM.shape[1]),
-        take=found.take,
-        utility=candidate.utility.masked_fill(~found.valid, -torch.inf),
+        valid=candidates.valid,
+        n_mids=torch.full_like(candidates.take, truth_BM.shape[1]),
+        take=candidates.take,
+        utility=candidate.utility.masked_fill(~candidates.valid, -torch.inf),
         fallback_utility=own.utility,
-        m1=candidate.m1.masked_fill(~found.valid, 0.0),
+        m1=candidate.m1.masked_fill(~candidates.valid, 0.0),
         fallback_m1=own.m1,
     )
 
@@ -256,7 +256,7 @@ def decide(
     parts = in_parts(len(every), batch, part, what, "lower scorer.candidates, or choose another device")
     if not parts:
         return queries.query.new_zeros(0), queries.take[:0]
-    gates, choices = (torch.cat(found) for found in zip(*parts, strict=True))
+    gates, choices = (torch.cat(pieces) for pieces in zip(*parts, strict=True))
     return gates.to(queries.take.device), choices.to(queries.take.device)
 
 
@@ -298,8 +298,8 @@ def dev_scores(gate_N: Tensor, choice_N: Tensor, queries: Queries) -> dict[str, 
         choice_N: long, shape (N,), the candidate chosen for each query.
         queries: the N dev queries.
     """
-    found = judged(choice_N, queries, torch.arange(len(queries)))
-    return scores_at(best_threshold(gate_N, found.chosen - found.fallback, found.n_mids), gate_N, found)
+    choices = judged(choice_N, queries, torch.arange(len(queries)))
+    return scores_at(best_threshold(gate_N, choices.chosen - choices.fallback, choices.n_mids), gate_N, choices)
 
 
 class JudgedChoices(NamedTuple):
@@ -321,16 +321,16 @@ def judged(choice_N: Tensor, queries: Queries, rows: Tensor) -> JudgedChoices:
     return JudgedChoices(chosen, fallback, queries.n_mids[rows])
 
 
-def scores_at(threshold: float, gate_N: Tensor, found: JudgedChoices) -> dict[str, float]:
+def scores_at(threshold: float, gate_N: Tensor, choices: JudgedChoices) -> dict[str, float]:
     """Return what `dev_scores` returns, at a given threshold; gate probabilities of shape (n,)."""
     opened = gate_N >= threshold
-    row = plain_mean(torch.where(opened, found.chosen, found.fallback), found.n_mids)
-    always = plain_mean(found.chosen, found.n_mids)
+    row = plain_mean(torch.where(opened, choices.chosen, choices.fallback), choices.n_mids)
+    always = plain_mean(choices.chosen, choices.n_mids)
     return {
         "M@1": row,
-        "fallback M@1": plain_mean(found.fallback, found.n_mids),
+        "fallback M@1": plain_mean(choices.fallback, choices.n_mids),
         "always open M@1": always,
-        "open rate": plain_mean(opened.float(), found.n_mids),
+        "open rate": plain_mean(opened.float(), choices.n_mids),
         "threshold": threshold,
         "selection": row + RANKING_TIE_BREAK * always,
     }

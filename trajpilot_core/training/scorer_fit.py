@@ -218,12 +218,12 @@ def measurer(
     def measure() -> dict[str, float]:
         gate_N, choice_N = decide(scorer, dev, batch)
         of_dev = dev_scores(gate_N, choice_N, dev)
-        found = {f"dev/{name}": value for name, value in of_dev.items()}
+        measured = {f"dev/{name}": value for name, value in of_dev.items()}
         if sample is not None:
             gate_N, choice_N = decide(scorer, train, batch, sample)
             scores = scores_at(of_dev["threshold"], gate_N, judged(choice_N, train, sample))
-            found |= {f"train/{name}": value for name, value in scores.items() if name != "threshold"}
-        return found
+            measured |= {f"train/{name}": value for name, value in scores.items() if name != "threshold"}
+        return measured
 
     return measure
 

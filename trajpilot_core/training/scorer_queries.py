@@ -186,13 +186,13 @@ class QueryCollector:
 
     def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> list[FieldRows]:
         """Make the queries of a part."""
-        found = find_candidates(view, bank, part.rows, self.config)
-        queries = queries_of(view, found, self.config)
+        candidates = find_candidates(view, bank, part.rows, self.config)
+        queries = queries_of(view, candidates, self.config)
         own = {name: getattr(queries, name) for name in ROWS}
         own["middle"] = own["middle"] + self.offset[part.chain] * (own["middle"] > 0)
         if part.split == "dev":
-            own["knn_m1"] = torch.stack([vote_m1(found, view.data, t) for t in self.config.temperatures], 1)
-            own["pool_m1"] = torch.stack([mean_m1(found, view, t) for t in self.config.temperatures], 1)
+            own["knn_m1"] = torch.stack([vote_m1(candidates, view.data, t) for t in self.config.temperatures], 1)
+            own["pool_m1"] = torch.stack([mean_m1(candidates, view, t) for t in self.config.temperatures], 1)
         return [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
 
     def _key(self, part: QueryPart, models: str) -> str:
@@ -213,14 +213,14 @@ class QueryCollector:
 def parts_of(split: str, rows_of: Mapping[str, Mapping[int, Tensor]]) -> list[QueryPart]:
     """Cut windows into parts that fit the memory: chain -> horizon -> (n,) long, rows of its windows."""
     total = sum(len(rows) for by_horizon in rows_of.values() for rows in by_horizon.values())
-    found: list[QueryPart] = []
+    query_parts: list[QueryPart] = []
     first = 0
     for chain, by_horizon in rows_of.items():
         for horizon, rows in by_horizon.items():
             for part in torch.split(rows, WINDOWS_AT_ONCE) if len(rows) else ():
-                found.append(QueryPart(split, len(found), chain, horizon, part, first, total))
+                query_parts.append(QueryPart(split, len(query_parts), chain, horizon, part, first, total))
                 first += len(part)
-    return found
+    return query_parts
 
 
 def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed: int) -> dict[str, dict[int, Tensor]]:
@@ -288,18 +288,18 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
     require_free_space(folder, max(0, need - there), what, remedy)
 
 
-def on_device(found: Collected, device: str) -> Collected:
+def on_device(collected: Collected, device: str) -> Collected:
     """Move all queries to the device where they fit comfortably; else, and on a CPU, they stay mapped."""
-    queries = [one for one in (found.train, found.dev.queries) if one is not None]
+    queries = [one for one in (collected.train, collected.dev.queries) if one is not None]
     values = [getattr(one, name) for one in queries for name in ROWS]
     if not fits(sum(value.nbytes for value in values), free_bytes(device)):
-        return found
+        return collected
 
     def moved(one: Queries) -> Queries:
         return replace(one, **{name: getattr(one, name).to(device) for name in ROWS})
 
     dev = DevSet(
-        None if found.dev.queries is None else moved(found.dev.queries),
-        *(m1_NT.to(device) for m1_NT in (found.dev.knn_m1, found.dev.pool_m1)),
+        None if collected.dev.queries is None else moved(collected.dev.queries),
+        *(m1_NT.to(device) for m1_NT in (collected.dev.knn_m1, collected.dev.pool_m1)),
     )
-    return Collected(None if found.train is None else moved(found.train), dev, found.shape)
+    return Collected(None if collected.train is None else moved(collected.train), dev, collected.shape)

@@ -131,13 +131,13 @@ def training_segments(work: Work[CompletedVlm]) -> dict[str, list[dict[str, Any]
     named = {row["label_id"]: row["label"] for row in work.inputs.table("labels", ["label_id", "label"]).to_pylist()}
     train = {row["take_id"] for row in work.inputs.table("takes").to_pylist() if row["split"] == "train"}
     columns = ["segment_id", "take_id", "start_s", "end_s", "label_id"]
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    segments_of_take: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in sorted(work.inputs.table("segments", columns).to_pylist(), key=lambda row: row["segment_id"]):
         if row["take_id"] in train:
-            found[row["take_id"]].append({**row, "label": named[row["label_id"]]})
-    if not found:
+            segments_of_take[row["take_id"]].append({**row, "label": named[row["label_id"]]})
+    if not segments_of_take:
         raise InputError("no training take has a segment; look at the rejects of ingest")
-    return found
+    return segments_of_take
 
 
 def start(out: Path, note: dict[str, Any], cfg: CompletedVlm) -> None:

@@ -86,13 +86,13 @@ def _execute(
     save_inventory(folder, inventory)
     work = key_stage(resolved, digest_of)
     removed = removed_shards(unless_damaged(current_manifest, folder, stage.name), work)
-    found = usable_manifest(folder, work)
+    usable = usable_manifest(folder, work)
     forced = stage.name in run.force
-    if found is not None and not forced:
-        check_ratio(found, run.max_reject_ratio)
-        point_to(folder, stage.name, found.key)
-        return _outcome(folder, stage, found, work.n_units, 0, removed, clock)
-    unusable = found is None and folder.size(manifest_path(stage.name, work.key)) is not None
+    if usable is not None and not forced:
+        check_ratio(usable, run.max_reject_ratio)
+        point_to(folder, stage.name, usable.key)
+        return _outcome(folder, stage, usable, work.n_units, 0, removed, clock)
+    unusable = usable is None and folder.size(manifest_path(stage.name, work.key)) is not None
     device = resolve_device(run.device) if stage.on_gpu(resolved.config) else "cpu"
     with watched(run, stage.name, device) as peaks:
         done = compute(work, ComputeContext(folder, inventory, digest_of, run, progress, forced, elsewhere))

@@ -177,12 +177,12 @@ def release_heap() -> None:
 
 def family(process: int) -> list[int]:
     """Return a process and its living descendants; it alone where the system does not list them."""
-    found = [process]
-    for one in found:
+    processes = [process]
+    for one in processes:
         with suppress(OSError):  # it has ended
             for listing in Path(f"/proc/{one}/task").glob("*/children"):
-                found += map(int, listing.read_text(encoding="utf-8").split())
-    return found
+                processes += map(int, listing.read_text(encoding="utf-8").split())
+    return processes
 
 
 def anonymous_bytes(process: int) -> int:
@@ -208,11 +208,11 @@ def gpu_peak(device: str, *, reset: bool = False) -> int:
 
 def scratch_bytes(run: RunOptions, stage: str) -> int:
     """Return the bytes on disk of a stage's scratch, including that of interrupted runs."""
-    found = 0
+    total = 0
     with suppress(OSError):  # the disk fails: the stage will say so
         for folder in scratch_folder(run, stage).parent.glob(f"{stage}-*"):
             for place, _, names in os.walk(folder):
                 for name in names:
                     with suppress(OSError):  # removed meanwhile
-                        found += os.lstat(f"{place}/{name}").st_blocks * BLOCK_BYTES
-    return found
+                        total += os.lstat(f"{place}/{name}").st_blocks * BLOCK_BYTES
+    return total

@@ -92,8 +92,8 @@ def _lease(folder: Path) -> FileIO | None:
 def finished_shards(work: KeyedStage, folder: Folder) -> dict[str, ShardRecord]:
     """Return the committed shards of a stage, by name."""
     stage = work.resolved.stage.name
-    found = {shard: usable_shard(folder, stage, key) for shard, key in work.shard_keys.items()}
-    done = {shard: record for shard, record in found.items() if record is not None}
+    usable = {shard: usable_shard(folder, stage, key) for shard, key in work.shard_keys.items()}
+    done = {shard: record for shard, record in usable.items() if record is not None}
     misnamed = _misnamed(work, folder, done)
     return {shard: record for shard, record in done.items() if shard not in misnamed}
 

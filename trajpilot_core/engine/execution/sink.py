@@ -197,12 +197,12 @@ def joined(stage: str, facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
     Raises:
         StoreError: two facts contradict each other.
     """
-    found: dict[str, str] = {}
+    merged: dict[str, str] = {}
     for part in facts:
         for name, value in part.items():
-            if found.setdefault(name, value) != value:
-                raise StoreError(f"stage {stage}: its models disagree on {name!r}: {found[name][:80]}, {value[:80]}")
-    return found
+            if merged.setdefault(name, value) != value:
+                raise StoreError(f"stage {stage}: its models disagree on {name!r}: {merged[name][:80]}, {value[:80]}")
+    return merged
 
 
 def write_rejects(folder: Folder, stage: str, below: str, rejects: Iterable[Reject]) -> FileEntry:
@@ -218,10 +218,10 @@ def write_rejects(folder: Folder, stage: str, below: str, rejects: Iterable[Reje
 
 def count_codes(rejects: Iterable[Reject]) -> dict[str, int]:
     """Return code -> units lost, or rows affected where the code drops none; sorted by code."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for row in rejects:
-        found[row.code.value] += row.n_units if row.severity == "drop" else 1
-    return dict(sorted(found.items()))
+        counts[row.code.value] += row.n_units if row.severity == "drop" else 1
+    return dict(sorted(counts.items()))
 
 
 def check_balance(where: str, n_in: int, n_out: int, rejects: Iterable[Reject]) -> None:

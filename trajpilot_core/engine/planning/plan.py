@@ -252,9 +252,9 @@ def _stale(
 
 def _done(folder: Folder, work: KeyedStage, unread: set[str]) -> tuple[int, int]:
     """Return the number of units that exist already, and the rows that were lost in them."""
-    found = None if unread else usable_manifest(folder, work)
-    if found is not None:
-        return work.n_units, units_lost(found.rejected)
+    manifest = None if unread else usable_manifest(folder, work)
+    if manifest is not None:
+        return work.n_units, units_lost(manifest.rejected)
     if work.resolved.stage.shard_by is None:
         return 0, 0
     touched = {source.shard for source in work.resolved.sources if not unread.isdisjoint(source.files)}

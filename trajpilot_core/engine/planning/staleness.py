@@ -30,13 +30,13 @@ UNREAD = "unread"
 
 def flat(config: Mapping[str, JsonValue], front: str = "") -> dict[str, JsonValue]:
     """Return a nested configuration as dotted name -> value, `train.lr` for example; lists stay whole."""
-    found: dict[str, JsonValue] = {}
+    leaves: dict[str, JsonValue] = {}
     for name, value in config.items():
         if isinstance(value, dict) and value:
-            found |= flat(value, f"{front}{name}.")
+            leaves |= flat(value, f"{front}{name}.")
         else:
-            found[f"{front}{name}"] = value
-    return found
+            leaves[f"{front}{name}"] = value
+    return leaves
 
 
 def changed_settings(before: Mapping[str, JsonValue], now: Mapping[str, JsonValue]) -> dict[str, tuple[str, str]]:
@@ -91,11 +91,11 @@ def takes_of_rows(old: pa.Table, new: pa.Table) -> list[str]:
     if old.column_names != new.column_names:
         return sorted({*old[TAKE].to_pylist(), *new[TAKE].to_pylist()})
     texts = [_texts(table) for table in (old, new)]
-    found: set[str] = set()
+    takes: set[str] = set()
     for table, own, other in ((old, *texts), (new, *texts[::-1])):
         alone = pc.invert(pc.is_in(own, value_set=other))
-        found.update(pc.unique(table[TAKE].filter(alone)).to_pylist())
-    return sorted(found)
+        takes.update(pc.unique(table[TAKE].filter(alone)).to_pylist())
+    return sorted(takes)
 
 
 def _texts(table: pa.Table) -> pa.Array:

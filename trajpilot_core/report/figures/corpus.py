@@ -54,10 +54,10 @@ def corpus(committed: Committed) -> Drawn:
 
 def _counted(table: pa.Table, column: str) -> list[Bar]:
     """Count rows by a column, split by split."""
-    found = Counter(zip(map(str, table[column].to_pylist()), table["split"].to_pylist(), strict=True))
+    counts = Counter(zip(map(str, table[column].to_pylist()), table["split"].to_pylist(), strict=True))
     return [
-        Bar(name, tuple((split, found[name, split]) for split in SPLITS))
-        for name in sorted({name for name, _ in found})
+        Bar(name, tuple((split, counts[name, split]) for split in SPLITS))
+        for name in sorted({name for name, _ in counts})
     ]
 
 

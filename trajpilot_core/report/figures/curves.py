@@ -99,13 +99,13 @@ def _chart(title: str, rows: Sequence[CurvePoint], models: Sequence[DrawnModel],
 
 def _lines(rows: Sequence[CurvePoint], one: DrawnModel, split: str, quantity: str) -> list[Series]:
     """Return a model's line, then the point of the selected epoch; empty where it was not measured."""
-    found = [row for row in rows if (row.model, row.split, row.quantity) == (one.model, split, quantity)]
-    if not found:
+    points = [row for row in rows if (row.model, row.split, row.quantity) == (one.model, split, quantity)]
+    if not points:
         return []
     factor = 1.0 if quantity in (LOSS, L1) else 100.0
     name = f"{one.name}, training takes" if split == "train" and quantity != LOSS else one.name
-    mark = _points([row for row in found if row.epoch == one.kept], factor)
-    line = Series(name, one.style, _points(found, factor), "none", has_band=False)
+    mark = _points([row for row in points if row.epoch == one.kept], factor)
+    line = Series(name, one.style, _points(points, factor), "none", has_band=False)
     return [line, *([Series(f"{name}, selected", one.style, mark, "circle", has_band=False)] if mark else [])]
 
 

@@ -38,8 +38,8 @@ SHOWN = ("M@1", "MSeq")
 
 def series_of(results: Results, variant: str, reference: str | None, metric: str, *, has_band: bool = True) -> Series:
     """Return one row over the horizons; an infinite interval is not drawn."""
-    found = [m for m in results.find({variant}, reference) if m.metric == metric and m.horizon is not None]
-    rising = sorted(found, key=lambda m: m.horizon or 0)
+    metrics = [m for m in results.find({variant}, reference) if m.metric == metric and m.horizon is not None]
+    rising = sorted(metrics, key=lambda m: m.horizon or 0)
     points = tuple(measured(float(m.horizon or 0), m.value, m.low, m.high) for m in rising)
     return Series(row_name(variant), variant, points, mark_of(variant), has_band)
 
@@ -81,8 +81,8 @@ def main_legend(material: Material) -> list[Key]:
 
 def _bounds(ceilings: Sequence[Ceiling], metric: str) -> list[Series]:
     """Return the ceilings of one metric over the horizon, one line per kind of information."""
-    found = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
-    lines = {v: [c for c in found if c.variant == v] for v in INFORMATION}
+    bounds = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
+    lines = {v: [c for c in bounds if c.variant == v] for v in INFORMATION}
     return [
         Series(f"ceiling of {row_name(v)}", v, tuple(Point(float(c.horizon or 0), *[c.ceiling] * 3) for c in line))
         for v, line in lines.items()

@@ -177,14 +177,16 @@ def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
 
 def _retrieved(rows: Mapping[str, Mapping[str, Any]], facts: Facts) -> RetrievedWindow | None:
     """Describe the retrieved window; None where no row followed one, or its segments are not known."""
-    found = followed(rows)
-    window = facts.windows.get(found[0]) if found else None
-    if found is None or window is None or not all(one in facts.segments for one in window["segment_ids"]):
+    followed_window = followed(rows)
+    window = facts.windows.get(followed_window[0]) if followed_window else None
+    if followed_window is None or window is None or not all(one in facts.segments for one in window["segment_ids"]):
         return None
     labels = [facts.segments[one].get("label_id") for one in window["segment_ids"]]
     name = facts.takes.get(window["take_id"], {"name": window["take_id"]})["name"]
     texts = tuple(_label(str(one), facts) for one in labels)
-    return RetrievedWindow(found[1], found[0], window["take_id"], name, _middles(window, facts), texts)
+    return RetrievedWindow(
+        followed_window[1], followed_window[0], window["take_id"], name, _middles(window, facts), texts
+    )
 
 
 def _label(label_id: str, facts: Facts) -> str:
@@ -225,12 +227,12 @@ def _paths(
     paths, scales = [], set()
     for kind, name, window_id in wanted:
         entries = [facts.motions.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]
-        found = [row for row in entries if row is not None]
-        if not found or len(found) < len(entries):
+        known = [row for row in entries if row is not None]
+        if not known or len(known) < len(entries):
             continue
-        motions = np.array([row["motions"] for row in found], dtype=np.float64).reshape(-1, MOTIONS, DOF)
+        motions = np.array([row["motions"] for row in known], dtype=np.float64).reshape(-1, MOTIONS, DOF)
         paths.append(Path(kind, name, integrate(motions)))
-        scales.add(found[0]["scale"])
+        scales.add(known[0]["scale"])
     return tuple(paths), "m" if scales == {"metric"} else "(arbitrary scale)"
 
 
@@ -248,7 +250,9 @@ def video_files(drawn: GalleryWindows, inputs: Inputs) -> dict[str, str]:
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for row in shown:
         rows.setdefault(row["window_id"], {})[row["variant"]] = row
-    candidates = [found[0] for rows_of_window in rows.values() if (found := followed(rows_of_window))]
+    candidates = [
+        followed_window[0] for rows_of_window in rows.values() if (followed_window := followed(rows_of_window))
+    ]
     retrieved = keep(inputs.table("windows", ("window_id", "take_id")), "window_id", candidates)
     wanted = [row["take_id"] for row in (*shown, *retrieved)]
     takes = keep(inputs.table("takes", ("take_id", "video")), "take_id", wanted)

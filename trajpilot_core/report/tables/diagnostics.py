@@ -59,10 +59,10 @@ def diagnostics_tables(
 
 def _geometry(rows: Sequence[PairDistance], published: str) -> Table:
     """Return a line for each kind of pairs, and three quantities for each split."""
-    found: dict[tuple[str, ...], PairDistance] = {(row.pairs, row.split, row.quantity): row for row in rows}
+    by_place: dict[tuple[str, ...], PairDistance] = {(row.pairs, row.split, row.quantity): row for row in rows}
     header = ("pairs of segments", *(name for _ in SPLITS for name in QUANTITIES.values()))
     lines = [
-        (name, *(_value(found.get((kind, split, quantity)), 3) for split in SPLITS for quantity in QUANTITIES))
+        (name, *(_value(by_place.get((kind, split, quantity)), 3) for split in SPLITS for quantity in QUANTITIES))
         for kind, name in PAIRS.items()
     ]
     over = (("", 1), *((title, len(QUANTITIES)) for title in SPLITS.values()))
@@ -72,11 +72,11 @@ def _geometry(rows: Sequence[PairDistance], published: str) -> Table:
 
 def _progress(rows: Sequence[ProgressShare], published: str) -> Table:
     """Return a line for each horizon: both distances for each split, and the share of random orders."""
-    found: dict[tuple[int | str, ...], ProgressShare] = {(row.horizon, row.split, row.space): row for row in rows}
+    by_place: dict[tuple[int | str, ...], ProgressShare] = {(row.horizon, row.split, row.space): row for row in rows}
     header = ("H", *(name for _ in SPLITS for name in SPACES.values()), "random order")
     lines = []
     for horizon, chance in sorted({row.horizon: row.chance for row in rows}.items()):
-        shares = (_value(found.get((horizon, split, space)), 1) for split in SPLITS for space in SPACES)
+        shares = (_value(by_place.get((horizon, split, space)), 1) for split in SPLITS for space in SPACES)
         lines.append((str(horizon), *shares, Value(chance, digits=2)))
     over = (("", 1), *((title, len(SPACES)) for title in SPLITS.values()), ("", 1))
     title = "True plans that come closer to the goal with every middle step, %"

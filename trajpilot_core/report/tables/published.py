@@ -70,19 +70,19 @@ def _recorded(results: Results, cfg: CompletedReport) -> str | None:
     return cfg.corpus if {m.corpus for m in results.metrics} == {spec_of(cfg.corpus).ids} else None
 
 
-def _of_rows(found: PublishedTable | None) -> PublishedTable | None:
+def _of_rows(table: PublishedTable | None) -> PublishedTable | None:
     """Leave out rows that this project lacks."""
-    if found is None:
+    if table is None:
         return None
     ours = {one.id for one in METHODS}
-    return found._replace(values={key: value for key, value in found.values.items() if key[1] in ours})
+    return table._replace(values={key: value for key, value in table.values.items() if key[1] in ours})
 
 
 def comparisons(results: Results, published: PublishedTable | None) -> list[PublishedComparison]:
     """Compare every published value with ours, where the run has one."""
     values = {} if published is None else published.values
-    found = [_comparison(results, *key, value) for key, value in values.items()]
-    return [row for row in found if row is not None]
+    rows = [_comparison(results, *key, value) for key, value in values.items()]
+    return [row for row in rows if row is not None]
 
 
 def _comparison(
@@ -137,28 +137,28 @@ def _gate(rows: Sequence[GateRow]) -> list[PublishedComparison]:
 
 def _pools(rows: Sequence[Headroom]) -> list[PublishedComparison]:
     """Compare the contents of pools of the paper's sizes."""
-    found = []
+    compared = []
     for row in table_rows("retrieval_headroom"):
         pool, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
         field = HEADROOM_FIELDS[row["metric"]]
         ours = [getattr(one, field) for one in rows if (one.pool, one.horizon) == (pool, int(row["horizon"]))]
         if ours:
-            found.append(_compared(row["horizon"], f"pool of {pool}", name, ours, float(row["value"]), digits))
-    return found
+            compared.append(_compared(row["horizon"], f"pool of {pool}", name, ours, float(row["value"]), digits))
+    return compared
 
 
 def _oracle(rows: Sequence[Headroom]) -> list[PublishedComparison]:
     """Compare the best candidate of the largest pool."""
     printed = [row for row in table_rows("text") if row["row"] == "pool_oracle"]
     pool = max((row.pool for row in rows), default=0)
-    found = []
+    compared = []
     for row in printed:
         mine = [one for one in rows if (one.pool, one.horizon) == (pool, int(row["horizon"]))]
         if mine:
             ours = [getattr(one, ORACLE[row["metric"]]) for one in mine]
             name = f"best of a pool of {pool}"
-            found.append(_compared(row["horizon"], name, row["metric"], ours, float(row["value"]), 1))
-    return found
+            compared.append(_compared(row["horizon"], name, row["metric"], ours, float(row["value"]), 1))
+    return compared
 
 
 def _compared(

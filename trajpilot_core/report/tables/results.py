@@ -77,12 +77,12 @@ class Results:
     @functools.cached_property
     def floors(self) -> Mapping[tuple[bool, int | None, str, str], list[float]]:
         """Values of the floors by (no goal is given, horizon, pooling, metric)."""
-        found: dict[tuple[bool, int | None, str, str], list[float]] = {}
+        values: dict[tuple[bool, int | None, str, str], list[float]] = {}
         for m in self.metrics:
             if m.reference is None and m.variant in FLOORS:
                 place = (method(m.variant).anticipates, m.horizon, m.pooling, m.metric)
-                found.setdefault(place, []).append(m.value)
-        return found
+                values.setdefault(place, []).append(m.value)
+        return values
 
     def find(self, variants: set[str], reference: str | None) -> list[Metric]:
         """Return the rows of some variants against one reference."""
@@ -250,7 +250,7 @@ def against(id_: str, title: str, results: Results, one: Method, *, plain: bool)
             for reference, meaning in questions.items()
         ]
 
-    found = (
+    differences = (
         m
         for m in results.metrics
         if m.variant == one.id
@@ -258,7 +258,7 @@ def against(id_: str, title: str, results: Results, one: Method, *, plain: bool)
         and m.metric in open_metrics()
         and (m.pooling == "plain") == plain
     )
-    return grouped(id_, title, open_metrics(), found, rows)
+    return grouped(id_, title, open_metrics(), differences, rows)
 
 
 def absent_rows(results: Results) -> str:

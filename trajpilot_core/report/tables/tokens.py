@@ -90,9 +90,9 @@ def fixed_note(classes: Classes) -> str:
     return note if fixed_metrics(classes) else ""
 
 
-def token_tables(found: TokenResults | None, classes: Classes, weak: frozenset[str] = frozenset()) -> list[Table]:
+def token_tables(results: TokenResults | None, classes: Classes, weak: frozenset[str] = frozenset()) -> list[Table]:
     """Return one table per label space, of all clips, and that of the differences; none without tokens."""
-    if found is None:
+    if results is None:
         return []
     note = (
         "Percent. Every row starts from the visual probe and is fine-tuned for the same number of epochs on the same "
@@ -101,7 +101,7 @@ def token_tables(found: TokenResults | None, classes: Classes, weak: frozenset[s
         "intervals over test videos, for one seed only." + fixed_note(classes)
     )
     by_cell: dict[tuple[str, str, str], list[ProbeScore]] = defaultdict(list)
-    for score in found.scores:
+    for score in results.scores:
         if score.subset == "overall":
             by_cell[score.space, score.row, score.metric].append(score)
     tables = [
@@ -121,7 +121,7 @@ def token_tables(found: TokenResults | None, classes: Classes, weak: frozenset[s
         )
         for space in SPACES
     ]
-    return [*tables, difference_table(found.contrasts, classes)]
+    return [*tables, difference_table(results.contrasts, classes)]
 
 
 def difference_table(contrasts: Sequence[TokenContrast], classes: Classes) -> Table:

@@ -98,13 +98,15 @@ def _actions(committed: Committed) -> tuple[list[Table], list[Judgement]]:
 def _headline(results: Results, shown: Sequence[str]) -> list[str]:
     """Return the rows of the first screen, mean over the horizons."""
     rows = story_of(results.variants()).rows
-    found = build_table("overview", "", results, rows, shown, poolings=("plain",))
-    if not found.groups:
+    overview = build_table("overview", "", results, rows, shown, poolings=("plain",))
+    if not overview.groups:
         return ["No row was scored."]
     meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
-    lines = tuple((row.label, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)) for row in found.groups[0].rows)
+    lines = tuple(
+        (row.label, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)) for row in overview.groups[0].rows
+    )
     table = Table("", ("row", *(f"{name}, %" for name in shown)), lines).markdown().strip()
-    legend = [LEGEND] if any(row.is_undertrained for row in found.groups[0].rows) else []
+    legend = [LEGEND] if any(row.is_undertrained for row in overview.groups[0].rows) else []
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *legend]
 
 
@@ -204,9 +206,9 @@ def _main_rows(committed: Committed) -> Table:
         metric = JUDGED_BY_HEADS if committed.config.predictor.head == "classes" else JUDGED
         story = story_of(results.variants())
         floors = [row for row in FLOORS if method(row).anticipates == method(story.reference).anticipates]
-        found = build_table("main", "", results, (*story.rows, floors[0]), (metric,), poolings=("plain",))
+        overview = build_table("main", "", results, (*story.rows, floors[0]), (metric,), poolings=("plain",))
         rows = tuple(
-            (row.label, f"{row.cells[0].text} {row.cells[0].bracketed}") for g in found.groups for row in g.rows
+            (row.label, f"{row.cells[0].text} {row.cells[0].bracketed}") for g in overview.groups for row in g.rows
         )
     return Table(f"{metric}, %, mean over the horizons, with 95 % intervals over test takes", ("row", metric), rows)
 

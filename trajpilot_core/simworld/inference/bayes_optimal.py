@@ -116,12 +116,12 @@ def decide(
     else:
         mid = decoded(graph, evidence, seen, messages, columns[1:-1], classes)
     proven = np.stack([mid.is_proven, full.is_proven], axis=1)
-    found = Decisions(ranking, chance, mid.labels, mid.probability, full.labels, full.probability, proven)
+    decisions = Decisions(ranking, chance, mid.labels, mid.probability, full.labels, full.probability, proven)
     if has_goal:
-        return found
+        return decisions
     after = decoded(graph, evidence, seen, messages, columns[1:], classes)
     proven = np.concatenate([proven, after.is_proven[:, None]], axis=1)
-    return found._replace(is_proven=proven, after=after.labels, after_chance=after.probability)
+    return decisions._replace(is_proven=proven, after=after.labels, after_chance=after.probability)
 
 
 def decoded(
@@ -154,7 +154,7 @@ def answers(
     graph = graph_of(world)
     wanted = pa.array(sorted({row["take_id"] for row in listed}), pa.string())
     takes = take_steps(world, segments.filter(pc.is_in(segments["take_id"], value_set=wanted)))
-    found = []
+    answered = []
     for first in range(0, len(takes), TAKES_AT_ONCE):
         part = takes[first : first + TAKES_AT_ONCE]
         inside = {take.take_id for take in part}
@@ -164,8 +164,10 @@ def answers(
         truth = truth if codes is None else codes[truth]
         for group in window_groups(part, [listed[i]["segment_ids"] for i in rows]):
             decided = decide_kinds(world, graph, evidence, part, group, kinds, codes)
-            found += [Answered(kind, rows[group.rows], truth[group.segments], best) for kind, best in decided.items()]
-    return found
+            answered += [
+                Answered(kind, rows[group.rows], truth[group.segments], best) for kind, best in decided.items()
+            ]
+    return answered
 
 
 def decide_kinds(
@@ -181,12 +183,12 @@ def decide_kinds(
 
     Arguments as in `answers`; `classes` (V,) as `class_codes` returns them.
     """
-    found: dict[InputKind, Decisions] = {}
+    decisions: dict[InputKind, Decisions] = {}
     for kind in kinds:
         twin = SAME_IN_PIXELS.get(kind)
-        if twin is not None and twin in found:
-            found[kind] = found[twin]
+        if twin is not None and twin in decisions:
+            decisions[kind] = decisions[twin]
         else:
             seen = seen_by(takes, group, kind)
-            found[kind] = decide(graph, evidence, seen, classes, has_goal=kind not in KINDS_WITHOUT_GOAL)
-    return found
+            decisions[kind] = decide(graph, evidence, seen, classes, has_goal=kind not in KINDS_WITHOUT_GOAL)
+    return decisions

@@ -67,8 +67,8 @@ def best_class_sequences(
     classes_TPA = classes.reshape(evidence.weight.shape[2:5])
     labels = problem_of(graph, evidence, seen, messages, distinct.tolist())
     problem = replace(labels, rest=largest_rests(labels, classes_TPA))
-    found = widening(problem, partial(search_classes, classes_TPA=classes_TPA))
-    return found._replace(labels=found.labels[:, column])
+    best = widening(problem, partial(search_classes, classes_TPA=classes_TPA))
+    return best._replace(labels=best.labels[:, column])
 
 
 def weight_of(problem: DecodingProblem, windows: Codes, m: int) -> Array:
@@ -107,8 +107,8 @@ def search_classes(
     """Search with at most `width` prefixes per window and layer, some windows at a time; as `map_decoding.search`."""
     cells = width * math.prod(problem.evidence.weight.shape[2:])
     parts = np.array_split(np.arange(len(known)), max(1, math.ceil(len(known) * cells / CELLS)))
-    found = [_search(windows_of(problem, rows), known[rows], width, classes_TPA) for rows in parts if len(rows)]
-    labels, reached, left = (np.concatenate(column) for column in zip(*found, strict=True))
+    results = [_search(windows_of(problem, rows), known[rows], width, classes_TPA) for rows in parts if len(rows)]
+    labels, reached, left = (np.concatenate(column) for column in zip(*results, strict=True))
     return labels, reached, left
 
 

@@ -87,8 +87,8 @@ def best_sequences(
 ) -> Sequences:
     """Decode jointly the steps at `columns` (M,) of every window, rising; a column that stands twice gets one label."""
     distinct, column = np.unique(columns, return_inverse=True)
-    found = widening(problem_of(graph, evidence, seen, messages, distinct.tolist()), search)
-    return found._replace(labels=found.labels[:, column])
+    best = widening(problem_of(graph, evidence, seen, messages, distinct.tolist()), search)
+    return best._replace(labels=best.labels[:, column])
 
 
 def widening(problem: DecodingProblem, find: SearchAtWidth) -> Sequences:
@@ -99,9 +99,9 @@ def widening(problem: DecodingProblem, find: SearchAtWidth) -> Sequences:
     open_ = np.arange(n)
     for width in WIDTHS:
         part = problem if len(open_) == n else windows_of(problem, open_)
-        found, reached, left = find(part, value[open_], width)
+        best, reached, left = find(part, value[open_], width)
         better = reached > value[open_]
-        labels[open_[better]], value[open_[better]] = found[better], reached[better]
+        labels[open_[better]], value[open_[better]] = best[better], reached[better]
         proven[open_] = left <= value[open_] * (1 + ROUNDING)
         open_ = np.flatnonzero(~proven)
         if not len(open_):
@@ -128,10 +128,10 @@ def problem_of(
 
 def largest_move(message: Array, moves: tuple[Move, ...]) -> Array:
     """Carry a (W, T, P, G) message back over `moves`, with the largest in place of the sum."""
-    found = np.zeros_like(message)
+    largest = np.zeros_like(message)
     for move in moves:
-        np.maximum(found, move.weight * np.roll(message, -move.by, axis=2), out=found)
-    return found
+        np.maximum(largest, move.weight * np.roll(message, -move.by, axis=2), out=largest)
+    return largest
 
 
 def windows_of(problem: DecodingProblem, rows: Codes) -> DecodingProblem:
@@ -212,7 +212,7 @@ def choose(problem: DecodingProblem, moved: Prefixes, m: int, known: Array, widt
     message = moved.message[:, None] * weight
     bound = (message * problem.rest[m][window, task, position][:, None]).sum(axis=-1)
     row, alternative = np.nonzero(bound > known[window][:, None] * (1 + ROUNDING))
-    found = Prefixes(
+    chosen = Prefixes(
         window[row],
         task[row],
         position[row],
@@ -221,7 +221,7 @@ def choose(problem: DecodingProblem, moved: Prefixes, m: int, known: Array, widt
         moved.parent[row],
         alternative,
     )
-    return widest(found, width, left)
+    return widest(chosen, width, left)
 
 
 def widest(prefixes: Prefixes, width: int, left: Array) -> Prefixes:

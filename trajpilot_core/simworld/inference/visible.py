@@ -116,12 +116,12 @@ def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
     steps = steps_of(world)
     placed, names = steps.takes(world), steps.label_ids(world)
     known = set(names)
-    found, wrong, n = [], 0, 0
+    of_takes, wrong, n = [], 0, 0
     for name, rows in _by_take(segments).items():
         if name not in placed:
             raise InputError(f"take {name} is not in the simulated world of world.json; run ingest on this data root")
-        found.append(_take_steps(world.config, placed[name], rows, are_points=steps.are_points))
-        own = [names[placed[name].take.segments[step].label] for step in found[-1].step.tolist()]
+        of_takes.append(_take_steps(world.config, placed[name], rows, are_points=steps.are_points))
+        own = [names[placed[name].take.segments[step].label] for step in of_takes[-1].step.tolist()]
         wrong += sum(row["label_id"] in known - {label} for row, label in zip(rows, own, strict=True))
         n += len(rows)
     if wrong > MISLABELLED * n:
@@ -129,7 +129,7 @@ def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
             f"{wrong} of {n} segments carry another label than their step in the simulated world of world.json; "
             "run ingest on this data root"
         )
-    return found
+    return of_takes
 
 
 def _by_take(segments: pa.Table) -> dict[str, list[dict[str, Any]]]:

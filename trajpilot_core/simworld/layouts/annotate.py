@@ -42,13 +42,13 @@ def annotations_of(world: World, take: TakeTruth, captions: Captions | None = No
     rng = stream(config, "annotators", take.index)
     pool = [f"{int(x):04d}" for x in stream(config, "annotator names").integers(1000, 9999, 12)]
     names = [pool[i] for i in rng.permutation(len(pool))[:3]]
-    found = [annotation(world, take, rng, names[0], captions)]
+    annotations = [annotation(world, take, rng, names[0], captions)]
     if rng.random() < config.second_annotator_share:
-        found.append(annotation(world, take, rng, names[1], captions, skips=SECOND_SKIPS))
+        annotations.append(annotation(world, take, rng, names[1], captions, skips=SECOND_SKIPS))
     if rng.random() < config.rejected_share:
         bad = annotation(world, take, rng, names[2], captions, skips=0.8)
-        found.append(bad | {"rejected": True, "reject_reason": REASONS[int(rng.integers(len(REASONS)))]})
-    return [found[i] for i in rng.permutation(len(found))]
+        annotations.append(bad | {"rejected": True, "reject_reason": REASONS[int(rng.integers(len(REASONS)))]})
+    return [annotations[i] for i in rng.permutation(len(annotations))]
 
 
 def annotation(

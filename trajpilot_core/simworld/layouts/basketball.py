@@ -71,13 +71,13 @@ def shots_of(world: World, take: TakeTruth) -> dict[int, ShotAttempt]:
     rng = stream(world.config, "basketball", take.index)
     draws = rng.random((len(take.segments), 3))
     errors = release_errors(world.config, take.index, len(take.segments))
-    found = {}
+    shots = {}
     for i, segment in enumerate(take.segments):
         if role_of(world, segment.label) == SHOT:
             after = take.segments[i + 1].label if i + 1 < len(take.segments) else None
             goes_in = None if world.config.release is None else is_made(errors[i])
-            found[i] = shot_at(world, i, after, draws[i].tolist(), goes_in)
-    return found
+            shots[i] = shot_at(world, i, after, draws[i].tolist(), goes_in)
+    return shots
 
 
 def shot_at(world: World, step: int, after: int | None, draws: list[float], goes_in: bool | None) -> ShotAttempt:

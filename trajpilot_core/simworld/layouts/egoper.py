@@ -90,16 +90,16 @@ def tiled(world: World, take: TakeTruth) -> list[AnnotatedSpan]:
     rng = stream(world.config, "egoper", take.index)
     duration = round(world.take_duration_s(take), DECIMALS)
     steps = spans_of(take, DECIMALS)
-    found = [AnnotatedSpan(0, 0.0, steps[0].start, is_background=True)]
+    spans = [AnnotatedSpan(0, 0.0, steps[0].start, is_background=True)]
     for i, step in enumerate(steps):
         start, end = float(step.start), float(step.end)
         gap = rng.random() < GAP_SHARE
         cut = round(end - GAP * (end - start), DECIMALS) if gap and i < len(steps) - 1 else end
-        found.append(replace(step, end=cut))
+        spans.append(replace(step, end=cut))
         if cut < end:
-            found.append(AnnotatedSpan(0, cut, end, is_background=True))
-    found.append(AnnotatedSpan(0, steps[-1].end, duration, is_background=True))
-    return with_errors(found, rank_of(world, take)) if has_errors(world, take) else found
+            spans.append(AnnotatedSpan(0, cut, end, is_background=True))
+    spans.append(AnnotatedSpan(0, steps[-1].end, duration, is_background=True))
+    return with_errors(spans, rank_of(world, take)) if has_errors(world, take) else spans
 
 
 def with_errors(spans: list[AnnotatedSpan], rank: int) -> list[AnnotatedSpan]:

@@ -132,13 +132,13 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> bytes:
 
 def tail_of(counts: Counter[int], n_classes: int) -> list[int]:
     """Return the rarest classes that together hold at most `TAIL` of the rows, unseen ones included."""
-    found, held, total = [], 0, sum(counts.values())
+    tail, held, total = [], 0, sum(counts.values())
     for one in sorted(range(n_classes), key=lambda c: (counts[c], c)):
         held += counts[one]
         if held > TAIL * total:
             break
-        found.append(one)
-    return sorted(found)
+        tail.append(one)
+    return sorted(tail)
 
 
 def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:

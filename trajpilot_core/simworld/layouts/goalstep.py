@@ -124,15 +124,15 @@ def label_ids(world: World) -> list[str]:
 
 def placed_takes(world: World) -> dict[str, PlacedTake]:
     """Return the files of all takes by the ids that the reader gives them."""
-    found: dict[str, PlacedTake] = {}
+    placed: dict[str, PlacedTake] = {}
     for take in world.takes:
         entry, uids = entry_uid(world, take), list(video_uids(world, take))
         if len(uids) == 1:
             uids = [entry]
         lengths = [round(n / world.config.fps, 6) for n in parts(world, take)]
         for uid, start_s in zip(uids, accumulate(lengths[:-1], initial=0.0), strict=True):
-            found[take_id(entry, uid)] = PlacedTake(take, start_s)
-    return found
+            placed[take_id(entry, uid)] = PlacedTake(take, start_s)
+    return placed
 
 
 def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeated: bool) -> Json:
@@ -140,15 +140,15 @@ def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeate
     truth = world.labels[span.label]
     thing, relevance = thing_of(truth), [name for name, _ in RELEVANCE]
     times = {"start_time": span.start, "end_time": span.end}
-    found: Json = {**times, "step_category": category(truth), "step_description": step_description(truth)}
-    found |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
-    found["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
-    found["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
+    record: Json = {**times, "step_category": category(truth), "step_description": step_description(truth)}
+    record |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
+    record["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
+    record["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
     divided = rng.random() < 0.5 and isinstance(span.start, float) and isinstance(span.end, float)
-    found["segments"] = substeps(rng, found, thing) if divided else []
+    record["segments"] = substeps(rng, record, thing) if divided else []
     if span.is_nameless:
-        found["step_category"] = ""
-    return {"step_category": found["step_category"]} if span.is_malformed else found
+        record["step_category"] = ""
+    return {"step_category": record["step_category"]} if span.is_malformed else record
 
 
 def substeps(rng: np.random.Generator, parent: Json, thing: str) -> list[Json]:
@@ -185,7 +185,7 @@ def entry(world: World, take: TakeTruth) -> Json:
     if rank_of(world, take) % 4 == 1:
         steps[0], steps[-1] = steps[-1], steps[0]
     goal = world.task_names[take.task]
-    found: Json = {
+    record: Json = {
         "video_uid": entry_uid(world, take),
         "start_time": OFFSET_S,
         "end_time": OFFSET_S + world.take_duration_s(take),
@@ -196,7 +196,7 @@ def entry(world: World, take: TakeTruth) -> Json:
         "is_procedural": True,
         "segments": [] if take.fault == "unlabelled" else steps,
     }
-    return {k: v for k, v in found.items() if k != "segments"} if take.fault == "take_malformed" else found
+    return {k: v for k, v in record.items() if k != "segments"} if take.fault == "take_malformed" else record
 
 
 def rest(world: World) -> NamedFiles:

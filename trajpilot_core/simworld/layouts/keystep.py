@@ -81,7 +81,7 @@ def segment(world: World, take: TakeTruth, span: AnnotatedSpan) -> Json:
     """Return one annotated segment."""
     truth = world.labels[span.label]
     name = "" if span.is_nameless else step_name(truth)
-    found = {
+    record = {
         "start_time": span.start,
         "end_time": span.end,
         "step_id": step_ids(world, take.task)[span.label],
@@ -90,7 +90,7 @@ def segment(world: World, take: TakeTruth, span: AnnotatedSpan) -> Json:
         "step_description": step_description(truth),
         "is_essential": truth.alternative != 1,
     }
-    return {"step_name": name} if span.is_malformed else found
+    return {"step_name": name} if span.is_malformed else record
 
 
 def annotation(world: World, take: TakeTruth) -> Json:

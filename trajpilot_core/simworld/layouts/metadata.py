@@ -112,13 +112,13 @@ def splits_json(world: World, tree: Tree = ATOMIC) -> Json:
 
 def atomic_json(world: World, split: str, tree: Tree = ATOMIC) -> Json:
     """Return atomic_descriptions_<split>.json."""
-    found: dict[str, list[Json]] = {}
+    by_take: dict[str, list[Json]] = {}
     for take in sorted((t for t in world.takes if t.split == split), key=lambda t: t.uid):
         given = annotations_of(world, take, tree.captions)
         annotations = faults.break_annotations(take, given, world.take_duration_s(take))
         if annotations:
-            found[take.uid] = annotations
-    return {"ds": "simulated", "take_cam_id_map": {}, "annotations": found}
+            by_take[take.uid] = annotations
+    return {"ds": "simulated", "take_cam_id_map": {}, "annotations": by_take}
 
 
 def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFiles:

@@ -79,11 +79,11 @@ def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Arra
 def spread(rng: np.random.Generator, n: int, width: int) -> Array:
     """Return far apart unit vectors, shape (n, width): turned axes, their opposites, then best of 64 draws."""
     turned = np.linalg.qr(rng.normal(size=(width, width)))[0]
-    found = [*turned, *(-turned)][:n]
-    while len(found) < n:
+    vectors = [*turned, *(-turned)][:n]
+    while len(vectors) < n:
         draws = unit(rng.normal(size=(64, width)))
-        found.append(draws[np.argmin((draws @ np.array(found).T).max(axis=1))])
-    return np.array(found)
+        vectors.append(draws[np.argmin((draws @ np.array(vectors).T).max(axis=1))])
+    return np.array(vectors)
 
 
 def draw_steps(world: World, rng: np.random.Generator, task: int, intent: int, n: int) -> list[int]:

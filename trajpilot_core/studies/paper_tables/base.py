@@ -170,10 +170,10 @@ class PaperTable:
     def table(self, cells: Sequence[PaperCell]) -> Table:
         """Lay the cells out; cells of other labels only tell whether the runs are simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
-        found = {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in mine}
-        filled = [line for line in self.further if any(at in found for at in self._places(line))]
+        placed = {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in mine}
+        filled = [line for line in self.further if any(at in placed for at in self._places(line))]
         rows = tuple(
-            (*line.heads, *(self._cell(found, line, column) for column in self.columns))
+            (*line.heads, *(self._cell(placed, line, column) for column in self.columns))
             for line in (*self.lines, *filled)
         )
         header = (*self.heads, *(column.head for column in self.columns))
@@ -203,33 +203,33 @@ class PaperTable:
         known = known and (not self.stage or self.stage in STAGES) and (self.built is None or row in self.built)
         return NOTHING if self.cells is not None and known else NOT_BUILT
 
-    def _cell(self, found: PlacedCells, line: Line, column: Column) -> Cell:
+    def _cell(self, placed: PlacedCells, line: Line, column: Column) -> Cell:
         places = _addresses(line, column)
-        if not all(at in found for at in places):
-            return next(self.lacks(at) for at in places if at not in found)
+        if not all(at in placed for at in places):
+            return next(self.lacks(at) for at in places if at not in placed)
         if column.digits is None:
-            return JOINED.join(f"{found[at].value:g}" for at in places)
+            return JOINED.join(f"{placed[at].value:g}" for at in places)
         values = [
             Value(
-                found[at].value,
+                placed[at].value,
                 digits=column.digits,
-                is_best=len(places) == 1 and self._is_best(found, at, column.digits),
-                mark=DAGGER if found[at].is_undertrained else "",
+                is_best=len(places) == 1 and self._is_best(placed, at, column.digits),
+                mark=DAGGER if placed[at].is_undertrained else "",
             )
             for at in places
         ]
         return values[0] if len(values) == 1 else JOINED.join(map(str, values))
 
-    def _is_best(self, found: PlacedCells, at: CellAddress, digits: int) -> bool:
+    def _is_best(self, placed: PlacedCells, at: CellAddress, digits: int) -> bool:
         """Return whether a value is the single best of the rows that count as trained and see no truth, set by code."""
         _, horizon, dataset, metric = at
-        if not self.of_methods or found[at].is_undertrained or method(at[0]).uses_the_truth or at[0] in FLOORS:
+        if not self.of_methods or placed[at].is_undertrained or method(at[0]).uses_the_truth or at[0] in FLOORS:
             return False
         rows = dict.fromkeys(line.row for line in (*self.lines, *self.further) if line.row)
         places = [(row, horizon, dataset, metric) for row in rows]
-        column = [one for one in places if one in found and one != at and not method(one[0]).uses_the_truth]
-        others = [found[one].value for one in column if not found[one].is_undertrained]
-        return bool(column) and is_single_best(found[at].value, others, METRICS[metric].higher_is_better, digits)
+        column = [one for one in places if one in placed and one != at and not method(one[0]).uses_the_truth]
+        others = [placed[one].value for one in column if not placed[one].is_undertrained]
+        return bool(column) and is_single_best(placed[at].value, others, METRICS[metric].higher_is_better, digits)
 
     def _over(self) -> tuple[tuple[str, int], ...]:
         """Return the titles over the columns with the number of columns under each; nothing where there is none."""

@@ -96,14 +96,14 @@ def _whole(root: str) -> Side:
 
 def _joined(folder: Folder, outputs: Mapping[str, Manifest]) -> dict[str, Manifest]:
     """Add the current outputs of the root that were made from the same inputs."""
-    found = dict(outputs)
-    made = {name: entry.fingerprint for one in found.values() for name, entry in one.entries.items()}
+    joined = dict(outputs)
+    made = {name: entry.fingerprint for one in joined.values() for name, entry in one.entries.items()}
     for stage in (name for name in STAGES if name not in outputs):
         manifest = current_manifest(folder, stage)
         if manifest is not None and all(manifest.inputs.get(n) == made.get(n, "") for n in STAGES[stage].reads):
-            found[stage] = manifest
+            joined[stage] = manifest
             made |= {name: entry.fingerprint for name, entry in manifest.entries.items()}
-    return found
+    return joined
 
 
 def _dataset(side: Side, is_classes: bool) -> str:

@@ -80,12 +80,12 @@ def undrawn(figures: Sequence[PaperFigure], captions: Mapping[str, str]) -> list
     Args:
         captions: label -> caption of those that were drawn.
     """
-    found = []
+    missing = []
     for figure in figures:
         if figure.label not in captions:
             lacking = ", ".join(map(printed, figure.unbuilt))
-            found.append(f"{figure.label}: {NOTHING}{f'; {NOT_BUILT}: {lacking}' if lacking else ''}")
-    return found
+            missing.append(f"{figure.label}: {NOTHING}{f'; {NOT_BUILT}: {lacking}' if lacking else ''}")
+    return missing
 
 
 def absences(rows: Iterable[tuple[str, str]]) -> str:

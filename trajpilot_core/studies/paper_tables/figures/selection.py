@@ -73,8 +73,8 @@ def _exactly(windows: tuple[str, ...]) -> GalleryWindows:
 def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:
     """Return row -> window -> whether every middle step is right."""
     right = pc.equal(outcomes["mid_right"], pc.subtract(outcomes["horizon"], 2))
-    found: dict[str, dict[str, bool]] = {one.id: {} for one in METHODS}
+    exact: dict[str, dict[str, bool]] = {one.id: {} for one in METHODS}
     columns = (outcomes["variant"].to_pylist(), outcomes["window_id"].to_pylist(), right.to_pylist())
     for variant, window, is_right in zip(*columns, strict=True):
-        found[variant][window] = is_right
-    return {row: members for row, members in found.items() if members}
+        exact[variant][window] = is_right
+    return {row: members for row, members in exact.items() if members}

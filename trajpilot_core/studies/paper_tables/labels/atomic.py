@@ -46,8 +46,8 @@ def of_atomic(
 ) -> list[PaperCell]:
     """Return the cells that an open-vocabulary run on atomic descriptions fills; none for a sample of windows."""
     is_whole = run.dataset == ATOMIC_CORPUS and not of_a_sample(run)
-    found = measured(run, table, metrics, pooling, rows) if is_whole else []
-    return [cell.replace(dataset="") for cell in found]
+    cells = measured(run, table, metrics, pooling, rows) if is_whole else []
+    return [cell.replace(dataset="") for cell in cells]
 
 
 def per_horizon(label: str, title: str, rows: tuple[str, ...], heads: Mapping[str, str], *recipes: str) -> PaperTable:
