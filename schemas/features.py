@@ -134,9 +134,9 @@ def size_of(name: object) -> object:
     if not isinstance(name, str):
         return name
     known = LETTERS | {f"{letter}/16": model for letter, model in LETTERS.items()}
-    for one in VJEPA_FILES:
-        names = [one.hub, one.file, one.file.rsplit(".", 1)[0], *([one.transformers] if one.transformers else [])]
-        known |= dict.fromkeys(names, one.model)
+    for file in VJEPA_FILES:
+        names = [file.hub, file.file, file.file.rsplit(".", 1)[0], *([file.transformers] if file.transformers else [])]
+        known |= dict.fromkeys(names, file.model)
     return known.get(name, name)
 
 

@@ -76,7 +76,7 @@ def export_tables(run: OpenRun, names: Sequence[str], formats: Sequence[TableFor
     exported = []
     for name in dict.fromkeys(names):
         table = run.table(name)
-        files = tuple(f"{name}.{one}" for one in formats)
+        files = tuple(f"{name}.{suffix}" for suffix in formats)
         for file in files:
             with replaced(out / file) as fresh:
                 write_csv(table, fresh) if file.endswith(".csv") else table.write_parquet(fresh)

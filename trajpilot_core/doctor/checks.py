@@ -72,16 +72,20 @@ def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]
     except metadata.PackageNotFoundError:
         todo = "pip install -e . in the checkout"
         return [HealthFinding("packages", f"{PROJECT} installed", "not installed", "bad", todo)]
-    needed = [one for one in wanted if one.marker is None or one.marker.evaluate({"extra": ""})]
+    needed = [
+        requirement
+        for requirement in wanted
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+    ]
     bad = []
-    for one in needed:
+    for requirement in needed:
         try:
-            version = metadata.version(one.name)
+            version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
             version = "absent"
-        if version == "absent" or not one.specifier.contains(version.split("+")[0], prereleases=True):
-            expected, todo = str(one.specifier) or "installed", "pip install -r requirements.lock"
-            bad.append(HealthFinding(f"package {one.name}", expected, version, "bad", todo))
+        if version == "absent" or not requirement.specifier.contains(version.split("+")[0], prereleases=True):
+            expected, todo = str(requirement.specifier) or "installed", "pip install -r requirements.lock"
+            bad.append(HealthFinding(f"package {requirement.name}", expected, version, "bad", todo))
     return bad or [HealthFinding("packages", f"{len(needed)} as declared", "all installed", "ok")]
 
 
@@ -142,7 +146,9 @@ def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> li
 
 
 def _compared(kind: str, needs: Mapping[str, Needs | None], available: int | None, root: str) -> HealthFinding:
-    took: dict[str, int] = {name: getattr(one, kind) or 0 for name, one in needs.items() if one is not None}
+    took: dict[str, int] = {
+        name: getattr(of_stage, kind) or 0 for name, of_stage in needs.items() if of_stage is not None
+    }
     most, n_unknown = max(took, key=lambda name: took[name], default=None), len(needs) - len(took)
     unknown = f"first run: unknown for {n_unknown} of {len(needs)}" if took else "first run: unknown"
     known = [] if most is None else [f"{size_text(took[most])} for {most}, by its last run"]

@@ -46,9 +46,9 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
     motions = [config.trajectories] if "trajectories" in stages else []
     has_second = config.pose_sources.is_asked or config.action_token.is_asked
     motions += [config.video_motions] if "video_motions" in stages and has_second else []
-    weights = dict.fromkeys(one.pi3 for one in motions if "pi3" in one.sources())
+    weights = dict.fromkeys(cfg.pi3 for cfg in motions if "pi3" in cfg.sources())
     findings = [finding for cfg in weights for finding in check_pose_weights(cfg)]
-    wanted = [f"poses of {name}" for one in motions for name in one.sources() if name != "aria"]
+    wanted = [f"poses of {name}" for cfg in motions for name in cfg.sources() if name != "aria"]
     wanted += ["features.source=encoded"] if "features" in stages and config.features.source == "encoded" else []
     if config.ingest.video == "none" and wanted:
         todo = (
@@ -72,7 +72,7 @@ def check_weights(config: PipelineConfig, stages: Collection[str] = READERS) -> 
 def check_released(config: PipelineConfig) -> HealthFinding:
     """Check whether the corpus publishes the configured features, and whether the run supports them."""
     features, spec = config.features, spec_of(config.ingest.corpus)
-    known = ", ".join(one.name for one in spec.released) or "none"
+    known = ", ".join(released_set.name for released_set in spec.released) or "none"
     if features.released not in known.split(", ") or config.pose_sources.is_asked:
         todo = "set features.source=encoded: shots, pose sources and other corpora do not support released features"
         return HealthFinding("released features", f"read of {spec.title}: {known}", features.released, "bad", todo)
@@ -216,9 +216,11 @@ def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[s
     Raises:
         InputError: lists everything that stops the run, and how to fix it.
     """
-    bad = [one for one in preflight(config, run, names) if one.verdict == "bad"]
+    bad = [finding for finding in preflight(config, run, names) if finding.verdict == "bad"]
     if bad:
-        faults = "; ".join(f"{one.what}: {one.found}, expected {one.expected}; {one.todo}" for one in bad)
+        faults = "; ".join(
+            f"{finding.what}: {finding.found}, expected {finding.expected}; {finding.todo}" for finding in bad
+        )
         raise InputError(f"not started, because the run would fail later: {faults}")
 
 
@@ -235,7 +237,7 @@ def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -
     wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
     findings = check_weights(config, wanted)
     findings += check_released_files(config, run.data_root) if "features" in wanted else []
-    if not any(one.verdict == "bad" for one in findings):
+    if not any(finding.verdict == "bad" for finding in findings):
         findings += try_encoders(config, run.device, wanted)
     return findings
 

@@ -38,7 +38,7 @@ class Needs:
 def last_note(folder: Folder, stage: str) -> tuple[str, RunRecord] | None:
     """Return key and record of the run that computed most units of a stage; None: it never ran."""
     ran = [(key, record) for key, record in run_records_of(folder, stage) if record.computed]
-    return max(ran, key=lambda one: one[1].computed, default=None)
+    return max(ran, key=lambda run: run[1].computed, default=None)
 
 
 def rows_read(reads: Iterable[str], entries: Mapping[str, Entry]) -> int | None:

@@ -105,7 +105,7 @@ def open_side(name: str, stages: Mapping[str, AnyStage]) -> Side:
         if len(keys) != 1:
             raise InputError(
                 f"{name}: {len(keys)} evaluations below {root} match {key!r}, exactly one must; known evaluations: "
-                f"{', '.join(one[:8] for one in known) or 'none'} (`gc` removes outdated ones)"
+                f"{', '.join(key[:8] for key in known) or 'none'} (`gc` removes outdated ones)"
             )
         evaluation = read_manifest(folder, EVALUATION, keys[0])
     else:

@@ -253,8 +253,8 @@ def answer_windows(
     parts = in_parts(len(segments_NH), most, part, what, "lower latent.search.samples, or choose another device")
     return {
         row.id: Answers(
-            torch.cat([one[row.id].ids for one in parts]),
-            torch.cat([one[row.id].scores for one in parts]),
+            torch.cat([part[row.id].ids for part in parts]),
+            torch.cat([part[row.id].scores for part in parts]),
             opened_scores="probability",
         )
         for row in ROWS

@@ -84,7 +84,7 @@ def window_scores(
     parts = [np.zeros((0, 2))]
     for horizon, windows in data.windows.items():
         tested = windows.split == TEST
-        parts_of = [torch.split(one[tested], BATCH) for one in (windows.segments, windows.take)]
+        parts_of = [torch.split(column[tested], BATCH) for column in (windows.segments, windows.take)]
         for rows, takes in zip(*parts_of, strict=True):
             ends = (data.features[rows[:, at]] for at in (0, -1))
             plan = readout.plan(model, model(*ends, variant_latents(latents_SE[rows], variant), horizon))
@@ -159,22 +159,28 @@ def judge_poses(
     if not scores:
         return []
     rows, (first, second, *_) = pose_rows(scores[0].sources), trained_on(scores[0].sources).values()
-    means = {one.row: one for one in scores if (one.against, one.seed, one.metric) == (rows.same.name, None, "mid")}
+    means = {
+        score.row: score
+        for score in scores
+        if (score.against, score.seed, score.metric) == (rows.same.name, None, "mid")
+    }
     judged: list[Judgement] = []
     models: dict[str, tuple[str, ...]] = {}
     if rows.video.name in means:
-        one = means[rows.video.name]
-        inside, outside = -cfg.margin <= one.low and one.high <= cfg.margin, one.high < -cfg.margin
-        detail = f"{words(one)} points of the middles; as well means within {cfg.margin:g}"
-        check = f"claim: poses from video serve as well where they were trained on ({one.row})"
+        video = means[rows.video.name]
+        inside, outside = -cfg.margin <= video.low and video.high <= cfg.margin, video.high < -cfg.margin
+        detail = f"{words(video)} points of the middles; as well means within {cfg.margin:g}"
+        check = f"claim: poses from video serve as well where they were trained on ({video.row})"
         judged.append(_judged(check, inside, outside, detail))
         models[check] = (first, second)
     for row in (rows.raw.name, rows.rule.name):
         if row in means:
-            one = means[row]
+            video = means[row]
             check = f"claim: a mismatch costs accuracy ({row})"
-            judged.append(_judged(check, one.high < 0, one.low > 0, f"{words(one)} points of the middles"))
-    return [_withheld(one, models.get(one.check, (first,)), trained, means.get(NONE)) for one in judged]
+            judged.append(_judged(check, video.high < 0, video.low > 0, f"{words(video)} points of the middles"))
+    return [
+        _withheld(judgement, models.get(judgement.check, (first,)), trained, means.get(NONE)) for judgement in judged
+    ]
 
 
 def _withheld(
@@ -185,16 +191,16 @@ def _withheld(
     weak = [row.check for row in trained if row.verdict != "holds" and row.check.startswith(tuple(names))]
     detail = f"by the intervals: {judged.verdict}; {judged.detail}"
     if weak:
-        which = ", ".join(one.removeprefix(TRAINED) for one in weak)
+        which = ", ".join(check.removeprefix(TRAINED) for check in weak)
         return judged.replace(verdict="undertrained", detail=f"UNDERTRAINED: {which}; {detail}")
     if nothing is not None and not nothing.high < 0:
         return judged.replace(verdict="underpowered", detail=f"without trajectories {words(nothing)}; {detail}")
     return judged
 
 
-def words(one: PoseScore) -> str:
+def words(score: PoseScore) -> str:
     """Print a difference with its interval."""
-    return f"{one.value:+.1f} [{one.low:+.1f}, {one.high:+.1f}]"
+    return f"{score.value:+.1f} [{score.low:+.1f}, {score.high:+.1f}]"
 
 
 def _judged(check: str, holds: bool, fails: bool, detail: str) -> Judgement:

@@ -155,7 +155,7 @@ METHODS: tuple[ShotMethod, ...] = (
     ShotMethod("majority", "majority", "share of made training shots", "nothing", majority),
 )
 """In the order of the table."""
-SHOT_NAMES: Mapping[OutcomeRow, str] = {one.id: one.name for one in METHODS}
+SHOT_NAMES: Mapping[OutcomeRow, str] = {method.id: method.name for method in METHODS}
 """Row -> its printed name, in the order of the table."""
 FLOORS: tuple[OutcomeRow, ...] = ("majority", "knn_outcome")
 MODELS: Mapping[str, tuple[str, ...]] = {

@@ -193,7 +193,9 @@ def trained_judgements(curves: Sequence[CurvePoint], shots: Shots) -> list[Judge
 
 def row_judgements(scores: Sequence[ShotScore]) -> list[Judgement]:
     """Judge every learned row by its accuracy on test, mean over the seeds, against the floors of the table."""
-    means: dict[str, ShotScore] = {one.row: one for one in scores if (one.metric, one.seed) == ("accuracy", None)}
+    means: dict[str, ShotScore] = {
+        score.row: score for score in scores if (score.metric, score.seed) == ("accuracy", None)
+    }
     floors = {SHOT_NAMES[row]: means[row].value for row in FLOORS if row in means}
     lows = {row: means[row].low for row in MODELS if row in means}
     return judge_events(lows, floors, "accuracy on test shots")

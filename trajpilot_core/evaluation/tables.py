@@ -138,7 +138,7 @@ def _contrasts(
             if not is_mean:
                 yield variant, None, (None,), means[variant]
     pairs = [(variant, REFERENCE) for variant in means if variant != REFERENCE]
-    against = [(one.id, other) for one in METHODS for other in one.against if other != REFERENCE]
+    against = [(method.id, other) for method in METHODS for other in method.against if other != REFERENCE]
     for variant, reference in [*pairs, *against]:
         if variant in means and reference in means and same_windows(means[variant], means[reference]):
             yield variant, reference, (None,), difference(means[variant], means[reference])
@@ -297,7 +297,7 @@ def outcome_table(predictions: Predictions) -> pa.Table:
     names = pa.array(predictions.label_ids, pa.string())
     parts = [
         _outcomes(block, predictions, names).cast(schema)
-        for variant in (one.id for one in METHODS if one.in_gallery)
+        for variant in (method.id for method in METHODS if method.in_gallery)
         for block in predictions.of(variant)
         if block.seed == predictions.seeds(variant)[0]
     ]

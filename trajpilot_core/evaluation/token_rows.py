@@ -139,7 +139,7 @@ MODELS: Mapping[str, tuple[str, ...]] = {
     "oracle": ("traj",),
 }
 """Row -> the predictors behind its token; its probe is judged by its level."""
-TOKEN_NAMES: Mapping[str, str] = {one.id: one.name for one in METHODS}
+TOKEN_NAMES: Mapping[str, str] = {method.id: method.name for method in METHODS}
 """Row -> its printed name, in the order of the table."""
 
 
@@ -160,7 +160,7 @@ def answer(
     probes = [models.probes[method.id] for method in methods]
     rankings = models.read(probes, rows, [token.half() for token in tokens])
     answered = map(TokenAnswer, tokens, rankings)
-    return {method.id: one for method, one in zip(methods, answered, strict=True)}
+    return {method.id: answers_of_row for method, answers_of_row in zip(methods, answered, strict=True)}
 
 
 def hidden(events: ActionEvents, rows: Tensor, sees: TokenSight) -> ActionEvents:

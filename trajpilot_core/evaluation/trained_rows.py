@@ -75,7 +75,7 @@ def judge_rows(metrics: Sequence[Metric], metric: str) -> list[Judgement]:
             continue
         known: list[int | None] = [*sorted(horizon for horizon in horizons if horizon is not None)]
         candidates = [_judged(row, at, means, metric) for at in ([None] if None in horizons else known)]
-        judged.append(next((one for one in candidates if one.verdict != "holds"), candidates[0]))
+        judged.append(next((judgement for judgement in candidates if judgement.verdict != "holds"), candidates[0]))
     return judged
 
 

@@ -85,8 +85,8 @@ def percent_auc(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
 
 
 SHOT_METRICS: dict[OutcomeMetric, ShotMetric] = {
-    one.id: one
-    for one in (
+    spec.id: spec
+    for spec in (
         ShotMetric("accuracy", "Outcome Acc.", "shots whose outcome is right", accuracy),
         ShotMetric("balanced", "Balanced Acc.", "mean of both recalls", balanced, is_count=False),
         ShotMetric("made", "Made Rec.", "made shots whose outcome is right", made_recall),

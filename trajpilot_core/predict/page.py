@@ -153,7 +153,7 @@ def render(plan: Plan, scene: Scene) -> bytes:
         + resources.files("trajpilot_core.predict").joinpath("templates/plan.css").read_text(encoding="utf-8"),
         plan=plan,
         scene=scene,
-        rows={one.id: one for one in METHODS},
+        rows={method.id: method for method in METHODS},
         views=three_views(scene.paths, scene.unit),
         data=path_data([scene.paths]),
         role=role,

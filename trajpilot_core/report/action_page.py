@@ -97,7 +97,7 @@ class ActionResults:
 
 def learned_rows(scores: Sequence[ProbeScore], tokens: TokenResults | None) -> list[Judgement]:
     """Judge the probe and the rows with a token against the most frequent answers."""
-    floor = [one for one in scores if one.row == FLOOR]
+    floor = [score for score in scores if score.row == FLOOR]
     judged = judge_actions(scores, [row for row in NAMES if row != FLOOR], FLOOR)
     return judged + ([] if tokens is None else judge_actions([*tokens.scores, *floor], [*TOKEN_NAMES], FLOOR))
 
@@ -143,7 +143,14 @@ def verdict(results: ActionResults) -> str:
     """Return what a retrieved trajectory adds to the probe; without tokens, how far the probe gets."""
     weak, below = results.undertrained, below_floors(results.judgements)
     pairs = () if results.tokens is None else results.tokens.contrasts
-    gain = next((one for one in pairs if (one.row, one.against, one.metric) == ("scorer", "no_traj", DECIDES)), None)
+    gain = next(
+        (
+            contrast
+            for contrast in pairs
+            if (contrast.row, contrast.against, contrast.metric) == ("scorer", "no_traj", DECIDES)
+        ),
+        None,
+    )
     if gain is not None:
         rows = (gain.against, gain.row)
         return comparison(
@@ -157,7 +164,7 @@ def verdict(results: ActionResults) -> str:
     place = ("challenge", "overall", DECIDES)
     of_row = {
         row: value_cell(
-            [one for one in results.scores if (one.space, one.subset, one.metric, one.row) == (*place, row)]
+            [score for score in results.scores if (score.space, score.subset, score.metric, score.row) == (*place, row)]
         )
         for row in ORDER
     }
@@ -199,8 +206,8 @@ def facts(results: ActionResults, cfg: CompletedReport) -> list[str]:
     splits = results.segments["split"].to_pylist()
     counted = ", ".join(f"{splits.count(split):,} {split}" for split in ("train", "dev", "test"))
     lost = sum(health.lost_units(results.rejects).values())
-    seeds = sorted({one.seed for one in results.scores})
-    trials = sorted({one.trial for one in results.scores if one.trial})
+    seeds = sorted({score.seed for score in results.scores})
+    trials = sorted({score.trial for score in results.scores if score.trial})
     return [
         f"{results.takes.num_rows:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
         f"seeds {', '.join(map(str, seeds)) or 'none'}; chosen on dev: {'; '.join(trials)}",
@@ -232,9 +239,9 @@ def result_tables(scores: Sequence[ProbeScore], classes: Classes, weak: frozense
 def _row(
     scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, weak: frozenset[str]
 ) -> tuple[Cell, ...]:
-    of_row = [one for one in scores if (one.space, one.subset, one.row) == (space, subset, row)]
-    cells = [value_cell([one for one in of_row if one.metric == metric]) for metric in EPIC_METRICS]
-    sizes = next((f"{one.n_clips:,}, {one.n_classes:,}" for one in of_row if one.metric == "Action"), "")
+    of_row = [score for score in scores if (score.space, score.subset, score.row) == (space, subset, row)]
+    cells = [value_cell([score for score in of_row if score.metric == metric]) for metric in EPIC_METRICS]
+    sizes = next((f"{score.n_clips:,}, {score.n_classes:,}" for score in of_row if score.metric == "Action"), "")
     return (subset, marked(NAMES[row], row, weak), *cells, sizes)
 
 

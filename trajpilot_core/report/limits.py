@@ -47,7 +47,9 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
         )
     seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
     sentences.append(f"{seeds} trained: the intervals cover the spread over takes, not the spread between trainings.")
-    sentences += _claims([one for one in loaded.judgements if one.check.startswith(("claim: ", "demo: "))])
+    sentences += _claims(
+        [judgement for judgement in loaded.judgements if judgement.check.startswith(("claim: ", "demo: "))]
+    )
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
         sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
@@ -110,8 +112,8 @@ def _claims(judgements: Sequence[Judgement]) -> list[str]:
         "not run": "could not be checked",
     }
     by_reason: dict[tuple[str, str], list[str]] = {}
-    for one in judgements:
-        if one.verdict != "holds":
-            claim = one.check.split(": ", 1)[1]
-            by_reason.setdefault((one.verdict, one.detail), []).append(f"“{claim[0].upper()}{claim[1:]}”")
+    for judgement in judgements:
+        if judgement.verdict != "holds":
+            claim = judgement.check.split(": ", 1)[1]
+            by_reason.setdefault((judgement.verdict, judgement.detail), []).append(f"“{claim[0].upper()}{claim[1:]}”")
     return [f"{'; '.join(claims)}: {how[verdict]}. {detail}." for (verdict, detail), claims in by_reason.items()]

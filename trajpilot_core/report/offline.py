@@ -77,7 +77,9 @@ class TablePage:
 
     def html(self) -> bytes:
         """Render the page; every text is escaped, no request leaves it, and only its own script may run."""
-        shown = [replace(one, tables=tuple(table.said_once() for table in one.tables)) for one in self.sections]
+        shown = [
+            replace(section, tables=tuple(table.said_once() for table in section.tables)) for section in self.sections
+        ]
         return render_offline("document.html.j2", "document.js", document=self, sections=shown)
 
     def json(self, **content: JsonValue) -> bytes:
@@ -99,5 +101,5 @@ def latex_file(tables: Sequence[Table], *notes: str) -> bytes:
 
 def checks_table(judgements: Sequence[Judgement], title: str = "Checks", check: str = "check") -> Table:
     """Return what a stage checked of itself."""
-    rows = tuple((one.check, one.verdict, one.detail) for one in judgements)
+    rows = tuple((judgement.check, judgement.verdict, judgement.detail) for judgement in judgements)
     return Table(title, (check, "verdict", "detail"), rows)

@@ -17,7 +17,7 @@ from trajpilot_core.report.tables.names import LEGEND, marked
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
 from trajpilot_core.report.verdict import below_floors, comparison
 
-HEADERS: Mapping[OutcomeMetric, str] = {one.id: one.name for one in SHOT_METRICS.values()}
+HEADERS: Mapping[OutcomeMetric, str] = {spec.id: spec.name for spec in SHOT_METRICS.values()}
 PUBLISHED = "basketball_shot_outcome"
 PAPERS: Mapping[str, OutcomeMetric] = {
     "accuracy": "accuracy",
@@ -47,7 +47,7 @@ class OutcomeResults:
 
     def of(self, row: str, metric: str, seed: int | None) -> ShotScore | None:
         """Return one figure; None where there is none."""
-        scores = (one for one in self.scores if (one.row, one.metric, one.seed) == (row, metric, seed))
+        scores = (score for score in self.scores if (score.row, score.metric, score.seed) == (row, metric, seed))
         return next(scores, None)
 
     @property
@@ -80,7 +80,7 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
         scores=json_report.records(results.scores),
         contrasts=json_report.records(results.contrasts),
         judgements=json_report.records(results.judgements),
-        not_run=[*not_run(one.row for one in results.scores)],
+        not_run=[*not_run(score.row for score in results.scores)],
         published=[table.json() for table in published],
     )
     return {"outcome.html": document.html(), "outcome.json": content, "outcome.tex": latex_file(tables, note)}
@@ -88,7 +88,11 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
 
 def verdict(results: OutcomeResults) -> str:
     """Return whether the Scorer predicts the outcome better than No-Traj; empty without both rows."""
-    pairs = (one for one in results.contrasts if (one.row, one.against, one.seed) == ("scorer", "no_traj", None))
+    pairs = (
+        contrast
+        for contrast in results.contrasts
+        if (contrast.row, contrast.against, contrast.seed) == ("scorer", "no_traj", None)
+    )
     gain = next(pairs, None)
     if gain is None:
         return ""
@@ -106,11 +110,11 @@ def main_table(results: OutcomeResults) -> Table:
     """Return every metric of every row, mean over the seeds; rows that the run lacks are marked."""
     weak = results.undertrained
     lines: list[tuple[Cell, ...]] = []
-    for one in METHODS:
-        scores = [results.of(one.id, metric, None) for metric in SHOT_METRICS]
+    for method in METHODS:
+        scores = [results.of(method.id, metric, None) for metric in SHOT_METRICS]
         cells = tuple(NOTHING if score is None else value_of(score) for score in scores)
-        lines.append((marked(one.name, one.id, weak), one.given, *cells))
-    note = "; ".join([*not_run(one.row for one in results.scores), *([LEGEND] if weak else [])])
+        lines.append((marked(method.name, method.id, weak), method.given, *cells))
+    note = "; ".join([*not_run(score.row for score in results.scores), *([LEGEND] if weak else [])])
     return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), tuple(lines), note)
 
 
@@ -121,8 +125,8 @@ def value_of(score: ShotScore) -> Value:
 
 def main_text(results: OutcomeResults) -> str:
     """State how to read the table."""
-    n = max((one.n_shots for one in results.scores), default=0)
-    takes = max((one.n_takes for one in results.scores), default=0)
+    n = max((score.n_shots for score in results.scores), default=0)
+    takes = max((score.n_takes for score in results.scores), default=0)
     level = number(100 * results.cfg.confidence, 0)
     return (
         f"{n} test shots of {takes} takes. A shot counts as predicted to go in from a probability of 0.5; AUC needs no "
@@ -136,15 +140,15 @@ def seed_table(results: OutcomeResults) -> Table:
     """Return the counts of each seed with Wilson's intervals."""
     weak = results.undertrained
     lines: list[tuple[Cell, ...]] = []
-    for one in METHODS:
+    for method in METHODS:
         for seed in sorted({score.seed for score in results.scores if score.seed is not None}):
-            scores = {metric: results.of(one.id, metric, seed) for metric in SHOT_METRICS}
+            scores = {metric: results.of(method.id, metric, seed) for metric in SHOT_METRICS}
             if scores["accuracy"] is None:
                 continue
             cells = tuple(
                 "" if score is None else counted(score) for name, score in scores.items() if name != "balanced"
             )
-            lines.append((marked(one.name, one.id, weak), str(seed), *cells))
+            lines.append((marked(method.name, method.id, weak), str(seed), *cells))
     header = tuple(name for metric, name in HEADERS.items() if metric != "balanced")
     note = "Right of all, and Wilson's interval, which treats the shots of one take as independent: it is too narrow."
     return Table("Counts", ("row", "seed", *header), tuple(lines), note)
@@ -160,11 +164,15 @@ def counted(score: ShotScore) -> str:
 def contrast_table(results: OutcomeResults) -> Table:
     """Return the paired differences, and McNemar's exact test of each seed."""
     lines: list[tuple[Cell, ...]] = []
-    for one in results.contrasts:
-        tested = "" if one.p_value is None else f"{one.only_row} : {one.only_against}, p = {one.p_value:.2g}"
-        value = Value(one.difference, one.low, one.high, is_signed=True)
-        seed = "mean" if one.seed is None else str(one.seed)
-        lines.append((f"{SHOT_NAMES[one.row]} − {SHOT_NAMES[one.against]}", seed, value, tested))
+    for contrast in results.contrasts:
+        tested = (
+            ""
+            if contrast.p_value is None
+            else f"{contrast.only_row} : {contrast.only_against}, p = {contrast.p_value:.2g}"
+        )
+        value = Value(contrast.difference, contrast.low, contrast.high, is_signed=True)
+        seed = "mean" if contrast.seed is None else str(contrast.seed)
+        lines.append((f"{SHOT_NAMES[contrast.row]} − {SHOT_NAMES[contrast.against]}", seed, value, tested))
     note = (
         "Points of accuracy, with intervals over takes; then the shots that only the first row has right against those "
         "that only the second has, and McNemar's exact test, which treats shots as independent."

@@ -124,7 +124,9 @@ def render(page: Page) -> bytes:
         views=three_views,
         count=_count,
         ceiling_signs=CEILING_SIGNS,
-        identity=next((one for one in loaded.judgements if one.check.startswith(GATE_IDENTITY)), None),
+        identity=next(
+            (judgement for judgement in loaded.judgements if judgement.check.startswith(GATE_IDENTITY)), None
+        ),
     )
 
 

@@ -35,13 +35,15 @@ class PoseResults:
     def of(self, row: str, against: str | None, seed: int | None, metric: str) -> Cell:
         """Return one figure as a cell."""
         place = (row, against, seed, metric)
-        score = next((one for one in self.scores if (one.row, one.against, one.seed, one.metric) == place), None)
+        score = next(
+            (score for score in self.scores if (score.row, score.against, score.seed, score.metric) == place), None
+        )
         return NOTHING if score is None else Value(score.value, score.low, score.high, is_signed=against is not None)
 
     def is_weak(self, model: str) -> bool:
         """Return whether a predictor, of any seed, does not count as trained."""
         check = f"{TRAINED}{trained_on(self.scores[0].sources)[model]},"
-        return any(one.verdict != "holds" for one in self.judgements if one.check.startswith(check))
+        return any(judgement.verdict != "holds" for judgement in self.judgements if judgement.check.startswith(check))
 
     @property
     def rows(self) -> tuple[PoseRow, ...]:
@@ -62,7 +64,7 @@ def documents(results: PoseResults) -> dict[str, bytes]:
     banner = (
         f"{WARNING}. {NO_DROP}" if results.is_simulated else "All rows use the test windows that both sources cover"
     )
-    claim = next((one for one in results.judgements if not one.check.startswith(TRAINED)), None)
+    claim = next((judgement for judgement in results.judgements if not judgement.check.startswith(TRAINED)), None)
     sections = [
         Section("rows", "Trained on one source, tested with another", tables[:1], text=main_text(results)),
         Section("seeds", "Each seed", tables[1:]),
@@ -106,8 +108,8 @@ def published() -> dict[tuple[str, str], str]:
 
 def main_text(results: PoseResults) -> str:
     """State how to read the table."""
-    n = max((one.n_windows for one in results.scores), default=0)
-    takes = max((one.n_takes for one in results.scores), default=0)
+    n = max((score.n_windows for score in results.scores), default=0)
+    takes = max((score.n_takes for score in results.scores), default=0)
     return (
         f"{n} test windows of {takes} takes, all horizons, every window with the same weight; brackets: intervals over "
         "takes, mean of the seeds. Every row is given the true middle trajectories of the source it is tested with. "
@@ -117,7 +119,7 @@ def main_text(results: PoseResults) -> str:
 
 def seed_table(results: PoseResults) -> Table:
     """Return both metrics of each seed."""
-    seeds = sorted({one.seed for one in results.scores if one.seed is not None})
+    seeds = sorted({score.seed for score in results.scores if score.seed is not None})
     lines = tuple(
         (row.name, str(seed), *(results.of(row.name, None, seed, metric) for metric in POSE_METRICS))
         for row in results.rows

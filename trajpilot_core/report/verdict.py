@@ -67,7 +67,7 @@ def story_of(variants: Collection[str]) -> Story:
     """Return the question of a run that scored these rows."""
     ids = set(variants)
     if latent.CEM.id in ids and latent.NO_TRAJ.id in ids:
-        rows = tuple(one.id for one in latent.ROWS)
+        rows = tuple(row.id for row in latent.ROWS)
         searches = tuple(row for row in rows if not method(row).uses_the_truth and row != latent.NO_TRAJ.id)
         question = "Planning in the encoder’s latent space: does searching for a head motion help?"
         return Story(question, rows, searches, latent.NO_TRAJ.id)
@@ -76,7 +76,7 @@ def story_of(variants: Collection[str]) -> Story:
         question = "Anticipation: only the first clip is given, no goal. Does a retrieved head motion help?"
         return Story(question, rows, (anticipation.SCORER.id, anticipation.ENDPOINT_TRAJ.id), anticipation.NO_TRAJ.id)
     rows = tuple(charted())
-    nets = tuple(one.id for one in planners.PLANNERS if one.id in ids)
+    nets = tuple(row.id for row in planners.PLANNERS if row.id in ids)
     if nets:
         question = (
             "The steps between two clips: how do planners of other papers compare with rows that use head motion?"
@@ -256,11 +256,11 @@ def _rest(gains: Mapping[str, Metric], decisive: str, story: Story, results: Res
         m = trained[row]
         return f"{number(m.value, is_signed=True)} {interval(m.low, m.high, is_signed=True)}"
 
-    def sees_motion_only(one: Method) -> bool:
-        return one.uses_the_truth and one.sees != "truth"
+    def sees_motion_only(row: Method) -> bool:
+        return row.uses_the_truth and row.sees != "truth"
 
     trained = {row: m for row, m in gains.items() if row not in results.undertrained}
-    truth = [one.id for one in METHODS if one.id in trained and one.id in story.rows and sees_motion_only(one)]
+    truth = [row.id for row in METHODS if row.id in trained and row.id in story.rows and sees_motion_only(row)]
     parts = [
         f"the window’s own true motion ({row_name(row)}) changes {row_name(story.reference)} by {signed(row)}"
         for row in truth

@@ -131,12 +131,12 @@ def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) ->
     Raises WorldError: a process died.
     """
     if workers <= 1 or len(arguments) <= 1:
-        for one in arguments:
-            write_take(*one)
+        for argument in arguments:
+            write_take(*argument)
             yield
         return
     with worker_pool(min(workers, len(arguments)), start_drawing) as pool:
-        futures = [pool.submit(write_take, *one) for one in arguments]
+        futures = [pool.submit(write_take, *argument) for argument in arguments]
         try:
             for future in as_completed(futures):
                 future.result()

@@ -113,7 +113,7 @@ def conclude(work: Work[CompletedActionToken]) -> None:
     from trajpilot_core.training.loop import one_thread
 
     cfg, this, seeds = work.config, loaded(work), seeds_to_run(work.inputs)
-    curve = [row for one in work.trained.values() for row in rows_of(CurvePoint, one.table("token_curves"))]
+    curve = [row for written in work.trained.values() for row in rows_of(CurvePoint, written.table("token_curves"))]
     patches = PatchProbes(work.inputs, work.runtime, this.data, cfg) if cfg.tuned.tokens == "full" else None
     tuned_epochs = cfg.epochs * (1 if patches else len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays))
     steps = [cfg.scorer.train.epochs, tuned_epochs] * len(seeds)
@@ -156,7 +156,7 @@ def write_results(
     rows = data.rows("test")
     takes, numbers = np.unique([data.take_ids[row] for row in rows], return_inverse=True)
     tested = TestedClips(data.clips.of(rows), numbers)
-    answered = [one for seed in tuned for one in seed.answered]
+    answered = [row for seed in tuned for row in seed.answered]
     contrasts = contrasts_of(answered, tested, work.config)
     learned = [data.take_ids[row] for split in ("train", "dev") for row in data.rows(split)]
     tuned_curve = [point for seed in tuned for point in seed.curve]
@@ -167,8 +167,8 @@ def write_results(
         *check_trained([*curves[0], *curves[1]], events.labels[events.rows(DEV)].numpy()),
         *(check for seed in tuned for check in seed.checks),
     ]
-    scores = [score for one in answered for score in action_scores(one, tested, work.config.tuned)]
-    answer_rows = [row for one in answered for row in probe.answer_table(one, data, rows).to_pylist()]
+    scores = [score for row in answered for score in action_scores(row, tested, work.config.tuned)]
+    answer_rows = [row for answered_row in answered for row in probe.answer_table(answered_row, data, rows).to_pylist()]
     tables: dict[str, list[Record]] = {
         "token_scores": [*scores],
         "token_contrasts": [*contrasts],
@@ -179,11 +179,11 @@ def write_results(
     for name, record in TABLES.items():
         work.sink.table(name, table_of(record, tables[name]))
     about = {"config": work.config.model_dump_json()}
-    for one in tuned:
-        for name, state in one.weights.items():
+    for tuned_seed in tuned:
+        for name, state in tuned_seed.weights.items():
             tensors = {key: value.cpu().numpy() for key, value in state.items()}
-            work.sink.model(ENTRY, model_key(FINAL, one.seed, name), tensors)
-        about[model_key(FINAL, one.seed, "scorer")] = one.decision
+            work.sink.model(ENTRY, model_key(FINAL, tuned_seed.seed, name), tensors)
+        about[model_key(FINAL, tuned_seed.seed, "scorer")] = tuned_seed.decision
     work.sink.models(ENTRY, about)
     work.sink.count(len(events), len(events))
 

@@ -124,7 +124,10 @@ class PatchProbes:
         how = (folder, runtime.device, progress, runtime.checkpoint_s)
         chosen = fit_side_by_side(members, seed, task, cfg.tuned, stream, *how, keeps_last=True)
         best = {row: chosen[name_of(row)] for row in tokens}
-        return {row: (load_token_probe(row, one, tasks[row], cfg, runtime.device), one) for row, one in best.items()}
+        return {
+            row: (load_token_probe(row, chosen, tasks[row], cfg, runtime.device), chosen)
+            for row, chosen in best.items()
+        }
 
     def read(
         self, probes: Sequence[TokenProbe], rows: Tensor, tokens: Sequence[Tensor], classes: dict[ActionPart, Codes]

@@ -81,8 +81,8 @@ def conclude(work: Work[CompletedOutcome]) -> None:
     shots, rejects = load_shots(work.inputs)
     this, seeds = ShotRun(work, shots), seeds_of(work.inputs.models("e_tau").keys)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
-    curves = [row for one in work.trained.values() for row in rows_of(CurvePoint, one.table("outcome_curves"))]
-    judged = fitted_judgements([one.models(ENTRY).about for one in work.trained.values()], shots)
+    curves = [row for written in work.trained.values() for row in rows_of(CurvePoint, written.table("outcome_curves"))]
+    judged = fitted_judgements([written.models(ENTRY).about for written in work.trained.values()], shots)
     answers: list[ShotAnswer] = []
     of_scorers: list[CurvePoint] = []
     about: dict[str, str] = {"config": work.config.model_dump_json()}

@@ -62,8 +62,8 @@ def answers_of(models: OutcomeModels, shots: Shots, seed: int) -> list[ShotAnswe
     here = shots.to(str(models.chain.bank.device))
     rows = here.rows(TEST)
     answers = []
-    for one in METHODS:
-        answer = one.answer(models, here, rows)
+    for method in METHODS:
+        answer = method.answer(models, here, rows)
         if answer is None:
             continue
         for at, row in enumerate(rows.tolist()):
@@ -72,7 +72,7 @@ def answers_of(models: OutcomeModels, shots: Shots, seed: int) -> list[ShotAnswe
                 ShotAnswer(
                     shot_id=shots.ids[row],
                     take_id=shots.take_ids[int(shots.take[row])],
-                    row=one.id,
+                    row=method.id,
                     seed=seed,
                     p_made=float(answer.p_made[at]),
                     is_made=bool(shots.made[row]),

@@ -172,7 +172,7 @@ def latents_of(work: Work[CompletedPoseSources], sets: "TwoMotions", chain: Chai
 
     encoder = load_e_tau(work.inputs.models("e_tau"), chain, seed, work.runtime.device)
     motions = {"files": sets.data.motions, "raw": sets.raw, "by_rule": sets.by_rule}
-    return {name: trajectory_latents(encoder, one.to(work.runtime.device)).cpu() for name, one in motions.items()}
+    return {name: trajectory_latents(encoder, values.to(work.runtime.device)).cpu() for name, values in motions.items()}
 
 
 def tasks_of(

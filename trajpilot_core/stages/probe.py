@@ -173,8 +173,8 @@ def commit(
         AnsweredRow(VARIANT, seed, chosen.trial.name, rankings),
         AnsweredRow(FLOOR, seed, "", floor_rankings(task, len(rows))),
     ]
-    scores = [one for row in answered for one in action_scores(row, tested, cfg)]
-    own = [one for one in scores if one.row == VARIANT]
+    scores = [score for row in answered for score in action_scores(row, tested, cfg)]
+    own = [score for score in scores if score.row == VARIANT]
     learned = [data.take_ids[row] for split in ("train", "dev") for row in data.rows(split)]
     checks = [
         check_choice(own, chosen.curve, model, seed),

@@ -57,7 +57,7 @@ def run(work: Work[FeatureConfig]) -> None:
     corpus = open_corpus(work.runtime.data_root)
     pending = sorted(work.pending, key=lambda source: source.shard)
     for done, source in enumerate(pending):
-        segments = cast(SegmentSpans, [tuple(one) for one in cast(list[Any], source.facts["segments"])])
+        segments = cast(SegmentSpans, [tuple(span) for span in cast(list[Any], source.facts["segments"])])
         try:
             rows = segment_vectors(corpus, source, segments, work.config) if segments else []
         except TakeFault as fault:
@@ -131,7 +131,7 @@ def finite_shard(
             continue
         detail = f"{n_bad} of {len(rows.vector)} numbers of the released rows are not finite in float16"
         rejects.append(reject(STAGE_NAME, RejectCode.FEATURE_NOT_FINITE, take, detail, segment=segment))
-    return shard_table(take, [one for one, _ in kept], [rows for _, rows in kept], cfg), rejects
+    return shard_table(take, [segment for segment, _ in kept], [rows for _, rows in kept], cfg), rejects
 
 
 def _row_s(cfg: FeatureConfig) -> float:

@@ -137,10 +137,10 @@ def maker_of(this: TokenRun, models: SeedModels, chain: Chain) -> TokenMaker:
 
 def tokens_of(this: TokenRun, models: SeedModels, row: TokenRow) -> Tensor:
     """Return (n, E) float16 on the CPU: the tokens of a row for the clips of `clips_of`, in that order."""
-    one = next(method for method in METHODS if method.id == row)
+    row_method = next(method for method in METHODS if method.id == row)
     device = this.work.runtime.device
     parts = [
-        one.token(maker_of(this, models, chain), this.here, part.to(device)).cpu().half()
+        row_method.token(maker_of(this, models, chain), this.here, part.to(device)).cpu().half()
         for chain, rows in clips_of(this).items()
         for part in of_one_split(this.events, rows)
         if len(part)
@@ -184,7 +184,7 @@ def tune_seed(this: TokenRun, seed: int, made: SeedModels, patches: PatchProbes 
         LeakError: a row sees more than it declares.
     """
     clips, numbers, begun = probe_task(this, seed)
-    tokens = {one.id: tokens_of(this, made, one.id) for one in METHODS}
+    tokens = {method.id: tokens_of(this, made, method.id) for method in METHODS}
     classes = {part: codes.numpy() for part, codes in clips.classes.items()}
 
     def read(probes: Sequence[TokenProbe], rows: Tensor, given: Sequence[Tensor]) -> list[dict[ActionPart, Codes]]:
@@ -203,11 +203,11 @@ def tune_seed(this: TokenRun, seed: int, made: SeedModels, patches: PatchProbes 
     rows = this.here.rows(TEST)
     check_sight(METHODS, models, this.here, rows)
     by_row = answer(models, this.here, rows)
-    answered = [AnsweredRow(row, seed, one.trial.name, by_row[row].rankings) for row, (_, one) in chosen.items()]
+    answered = [AnsweredRow(row, seed, choice.trial.name, by_row[row].rankings) for row, (_, choice) in chosen.items()]
     return TunedSeed(
         seed,
         answered,
-        [point for _, one in chosen.values() for point in one.curve],
+        [point for _, choice in chosen.values() for point in choice.curve],
         seed_checks(this, seed, models),
         weights_of(models),
         maker.decision.model_dump_json(),
@@ -234,8 +234,8 @@ def tuned_on_stored(
     run_jobs(list(jobs.values()), train_token_probe, runtime)
     chosen = {row: choose_probe(job, this.work.config.tuned) for row, job in jobs.items()}
     return {
-        row: (load_token_probe(row, one, tasks[row], this.work.config, runtime.device), one)
-        for row, one in chosen.items()
+        row: (load_token_probe(row, choice, tasks[row], this.work.config, runtime.device), choice)
+        for row, choice in chosen.items()
     }
 
 

@@ -42,7 +42,7 @@ def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
     names = ENDS[cfg.span]
     rows = inputs.table("details", ["segment_id", *names]).to_pylist()
     ends = {row["segment_id"]: tuple(row[name] for name in names) for row in rows}
-    spans = [ends.get(one, (None, None)) for one in segments["segment_id"].to_pylist()]
+    spans = [ends.get(segment, (None, None)) for segment in segments["segment_id"].to_pylist()]
     if any(end is None for both in spans for end in both):
         raise InputError(
             f"trajectories.span={cfg.span} needs segments that each precede an action, as with "

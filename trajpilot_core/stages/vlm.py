@@ -72,13 +72,13 @@ def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
         windows = windows_of_take.get(take["take_id"], [])
         if not windows:
             continue
-        ends = sorted({one for window in windows for one in (window.segment_ids[0], window.segment_ids[-1])})
+        ends = sorted({segment for window in windows for segment in (window.segment_ids[0], window.segment_ids[-1])})
         facts: dict[str, Any] = {
             **shared,
             "fps": take["fps"],
             "scenario": take["scenario"],
-            "segments": [spans[one] for one in ends],
-            "windows": [[one.window_id, one.horizon, list(one.segment_ids)] for one in windows],
+            "segments": [spans[segment] for segment in ends],
+            "windows": [[window.window_id, window.horizon, list(window.segment_ids)] for window in windows],
         }
         listed.append(Source(take["take_id"], (take["video"], *files), facts))
     return listed
@@ -141,16 +141,16 @@ def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mappi
     from trajpilot_core.vlm.take import TakeToAsk
 
     facts = cast(dict[str, Any], source.facts)
-    spans = [(str(one), float(start), float(end)) for one, start, end in facts["segments"]]
+    spans = [(str(segment), float(start), float(end)) for segment, start, end in facts["segments"]]
     frames = take_frames(
         source.files[0], facts["fps"], spans, work.config, work.runtime.data_root, work.runtime.scratch
     )
-    windows = [AskedWindow(one, horizon, tuple(segments)) for one, horizon, segments in facts["windows"]]
+    windows = [AskedWindow(window_id, horizon, tuple(segments)) for window_id, horizon, segments in facts["windows"]]
     text = work.inputs.table("labels", ["label_id", "label"])
     named = dict(zip(text["label_id"].to_pylist(), text["label"].to_pylist(), strict=True))
     segments = work.inputs.table("segments", ["segment_id", "label_id"])
     true = zip(segments["segment_id"].to_pylist(), segments["label_id"].to_pylist(), strict=True)
-    wanted = {one for window in windows for one in window.segment_ids}
+    wanted = {segment for window in windows for segment in window.segment_ids}
     labels = {segment: named[label] for segment, label in true if segment in wanted}
     return TakeToAsk(source.shard, windows, labels, frames.of_segment), frames.images, frames.rejects
 
@@ -225,7 +225,7 @@ def missing(work: Work[CompletedVlm]) -> "Iterator[tuple[list[VlmRequest], Mappi
         take, images, _ = take_of(source, work)
         replies: dict[str, VlmReply] = {}
         for number, units in enumerate(rounds(asking, take, bank, replies)):
-            wanted = {one.request.digest(): one.request for one in units}
+            wanted = {unit.request.digest(): unit.request for unit in units}
             open_ = answers.missing(wanted)
             replies |= {digest: reply for digest in wanted if (reply := answers.get(digest)) is not None}
             more = number == 0 and "qwen_sft_llm" in cfg.rows and bool(open_)

@@ -111,7 +111,9 @@ def find_garbage(root: str, min_age_h: float) -> Garbage:
         for name, files in ((name, sorted(files, key=lambda file: file[:2])) for name, files in sorted(unused.items()))
     ]
     limit_s = time.time() - 3600 * min_age_h
-    old, young = (tuple(one for one in groups if (one.written_s <= limit_s) == is_old) for is_old in (True, False))
+    old, young = (
+        tuple(group for group in groups if (group.written_s <= limit_s) == is_old) for is_old in (True, False)
+    )
     return Garbage(old, young, tuple(sorted(left)), tuple(f"{stage}: {why}" for stage, why in sorted(damaged.items())))
 
 
@@ -158,7 +160,7 @@ def paths_in_use(folder: LocalFolder) -> tuple[set[str], dict[str, str]]:
         for entry, fingerprint in manifest.inputs.items():
             for earlier in outputs.values():  # the first that contains it: the current one, else the latest
                 holders = (m for m in earlier if entry in m.entries and m.entries[entry].fingerprint == fingerprint)
-                waiting += [one for one in (next(holders, None),) if one is not None]
+                waiting += [holder for holder in (next(holders, None),) if holder is not None]
     return used, damaged
 
 
@@ -178,7 +180,9 @@ def _files(folder: LocalFolder, damaged: set[str]) -> Iterator[tuple[str, Path]]
     """Yield (name of the group, path) of every file that may be garbage; links to folders are not followed."""
     root = Path(folder.url)
     places = [(stage, root / stage_folder(stage)) for stage in stages_of(folder) if stage not in damaged]
-    places += [(f"{SCRATCH}/{one.name}", one) for one in (root / SCRATCH).glob("*/") if not one.is_symlink()]
+    places += [
+        (f"{SCRATCH}/{folder.name}", folder) for folder in (root / SCRATCH).glob("*/") if not folder.is_symlink()
+    ]
     for name, place in places:
         yield from ((name, path) for path in place.rglob("*") if path.is_symlink() or not path.is_dir())
     for path in (*root.glob(f"{TEMPORARY}*"), *root.glob(f"reports/{TEMPORARY}*")):

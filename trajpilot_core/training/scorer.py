@@ -139,7 +139,7 @@ def joined(parts: Sequence[Queries]) -> Queries | None:
     for part in parts:
         moved.append(replace(part, middle=torch.where(part.middle > 0, part.middle + first, 0)))
         first += len(part.latents)
-    columns = {one.name: torch.cat([getattr(part, one.name) for part in moved]) for one in fields(Queries)}
+    columns = {field.name: torch.cat([getattr(part, field.name) for part in moved]) for field in fields(Queries)}
     return Queries(**{**columns, "texts": parts[0].texts})
 
 

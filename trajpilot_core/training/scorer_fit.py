@@ -269,7 +269,7 @@ def choices_of(
             is_best=first if some else None,
             chance=chance if some else None,
         )
-        for take, n_mids, gate, opens, some, first, chance in zip(*(one.tolist() for one in columns), strict=True)
+        for take, n_mids, gate, opens, some, first, chance in zip(*(column.tolist() for column in columns), strict=True)
     ]
 
 

@@ -290,13 +290,13 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
 
 def on_device(collected: Collected, device: str) -> Collected:
     """Move all queries to the device where they fit comfortably; else, and on a CPU, they stay mapped."""
-    queries = [one for one in (collected.train, collected.dev.queries) if one is not None]
-    values = [getattr(one, name) for one in queries for name in ROWS]
+    queries = [part for part in (collected.train, collected.dev.queries) if part is not None]
+    values = [getattr(part, name) for part in queries for name in ROWS]
     if not fits(sum(value.nbytes for value in values), free_bytes(device)):
         return collected
 
-    def moved(one: Queries) -> Queries:
-        return replace(one, **{name: getattr(one, name).to(device) for name in ROWS})
+    def moved(part: Queries) -> Queries:
+        return replace(part, **{name: getattr(part, name).to(device) for name in ROWS})
 
     dev = DevSet(
         None if collected.dev.queries is None else moved(collected.dev.queries),

@@ -80,8 +80,8 @@ def file_sha256(path: str) -> str:
     """
     digests = []
     try:
-        for one in checkpoint_files(path):
-            with one.open("rb") as file:
+        for shard in checkpoint_files(path):
+            with shard.open("rb") as file:
                 digests.append(hashlib.file_digest(file, "sha256").hexdigest())
         return digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest()
     except OSError as error:
@@ -97,7 +97,7 @@ def read_checkpoint(path: str) -> dict[str, Any]:
     """
     try:
         if path.endswith((".safetensors", INDEX)):
-            files = [str(one) for one in checkpoint_files(path) if one.suffix == ".safetensors"]
+            files = [str(file) for file in checkpoint_files(path) if file.suffix == ".safetensors"]
             return {name: value for file in files for name, value in load_file(file).items()}
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (UnpicklingError, RuntimeError, EOFError, ValueError, SafetensorError) as error:

@@ -178,9 +178,9 @@ def release_heap() -> None:
 def family(process: int) -> list[int]:
     """Return a process and its living descendants; it alone where the system does not list them."""
     processes = [process]
-    for one in processes:
+    for parent in processes:
         with suppress(OSError):  # it has ended
-            for listing in Path(f"/proc/{one}/task").glob("*/children"):
+            for listing in Path(f"/proc/{parent}/task").glob("*/children"):
                 processes += map(int, listing.read_text(encoding="utf-8").split())
     return processes
 

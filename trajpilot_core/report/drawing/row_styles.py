@@ -26,12 +26,12 @@ LEAST_DISTANCE = 30
 
 def colours() -> dict[str, tuple[str, str]]:
     """Return style of a line -> its colour on white and on black."""
-    return {one.id: (one.style.light, one.style.dark) for one in METHODS} | dict(SPARE)
+    return {method.id: (method.style.light, method.style.dark) for method in METHODS} | dict(SPARE)
 
 
 def mark_of(variant: str) -> str:
     """Return the mark of a row's points; a line without a row has circles."""
-    return next((one.style.mark for one in METHODS if one.id == variant), RowStyle.mark)
+    return next((method.style.mark for method in METHODS if method.id == variant), RowStyle.mark)
 
 
 def page_rules() -> str:
@@ -39,7 +39,7 @@ def page_rules() -> str:
     rules = [
         f":root {{ {_variables('light')} }}",
         f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables('dark')} }} }}",
-        *(f".{one.id}, .k-{one.id} {{ color: var(--{one.id}); }}" for one in METHODS),
+        *(f".{method.id}, .k-{method.id} {{ color: var(--{method.id}); }}" for method in METHODS),
         *(f".{name} {{ color: var(--{name}); }}" for name in SPARE),
         *line_rules(),
     ]
@@ -74,7 +74,7 @@ def _rgb(colour: str) -> tuple[int, ...]:
 
 def answer_rules() -> str:
     """Return the rules of the page of a plan: the edge of the answer has the colour of the row that decides."""
-    answering = [one.id for one in METHODS if one.plans is not None]
+    answering = [method.id for method in METHODS if method.plans is not None]
     rules = (f".answer.r-{row} li {{ border-top-color: var(--{row}); }}" for row in answering)
     return "\n".join(rules) + "\n"
 
@@ -88,11 +88,11 @@ def picture_rules() -> str:
 def line_rules() -> list[str]:
     """Return dashes and widths of the rows' lines, and dashes of horizons; the default style needs none."""
     rules = [f".{name} polyline {{ stroke-dasharray: {dash}; }}" for name, dash in DASHES.items()]
-    for one in METHODS:
-        dash = f"stroke-dasharray: {one.style.dash};" if one.style.dash else ""
-        width = f"stroke-width: {one.style.width};" if one.style.width != RowStyle.width else ""
+    for method in METHODS:
+        dash = f"stroke-dasharray: {method.style.dash};" if method.style.dash else ""
+        width = f"stroke-width: {method.style.width};" if method.style.width != RowStyle.width else ""
         if dash or width:
-            rules.append(f".line.{one.id} polyline {{ {' '.join(filter(None, (dash, width)))} }}")
+            rules.append(f".line.{method.id} polyline {{ {' '.join(filter(None, (dash, width)))} }}")
     return rules
 
 

@@ -79,7 +79,7 @@ def _charts(title: str, rows: Sequence[CurvePoint]) -> list[Chart]:
     models = drawn_models(rows)
     drawn = [_chart(f"{title}: training loss", rows, models, LOSS, "train")]
     for quantity in DEV_QUANTITIES:
-        members = [one for one in models if one.quantity == quantity]
+        members = [model for model in models if model.quantity == quantity]
         if members:
             drawn.append(_chart(f"{title}: dev {WORDS.get(quantity, quantity)}", rows, members, quantity, "dev"))
     return drawn
@@ -87,26 +87,26 @@ def _charts(title: str, rows: Sequence[CurvePoint]) -> list[Chart]:
 
 def _chart(title: str, rows: Sequence[CurvePoint], models: Sequence[DrawnModel], quantity: str, split: str) -> Chart:
     """Draw one quantity over the epochs: a line per model with its selected epoch, thin lines for training takes."""
-    lines = [line for one in models for line in _lines(rows, one, split, quantity)]
-    thin = [line for one in models for line in _lines(rows, one, "train", quantity)[:1]] if split != "train" else []
+    lines = [line for model in models for line in _lines(rows, model, split, quantity)]
+    thin = [line for model in models for line in _lines(rows, model, "train", quantity)[:1]] if split != "train" else []
     caption = title + (THIN if thin else "")
     last = max((int(point.x) for line in (*lines, *thin) for point in line.points), default=1)
     ticks = tuple(float(epoch) for epoch in range(0, last + 1, max(1, round(last / 5))))
     is_share = quantity not in (LOSS, L1)
     axes = Axes(caption, "epoch", f"{quantity}, %" if is_share else quantity, ticks, y_from_zero=is_share)
-    return Chart(caption, line_chart(axes, lines, thin=thin), [one.key for one in models])
+    return Chart(caption, line_chart(axes, lines, thin=thin), [model.key for model in models])
 
 
-def _lines(rows: Sequence[CurvePoint], one: DrawnModel, split: str, quantity: str) -> list[Series]:
+def _lines(rows: Sequence[CurvePoint], model: DrawnModel, split: str, quantity: str) -> list[Series]:
     """Return a model's line, then the point of the selected epoch; empty where it was not measured."""
-    points = [row for row in rows if (row.model, row.split, row.quantity) == (one.model, split, quantity)]
+    points = [row for row in rows if (row.model, row.split, row.quantity) == (model.model, split, quantity)]
     if not points:
         return []
     factor = 1.0 if quantity in (LOSS, L1) else 100.0
-    name = f"{one.name}, training takes" if split == "train" and quantity != LOSS else one.name
-    mark = _points([row for row in points if row.epoch == one.kept], factor)
-    line = Series(name, one.style, _points(points, factor), "none", has_band=False)
-    return [line, *([Series(f"{name}, selected", one.style, mark, "circle", has_band=False)] if mark else [])]
+    name = f"{model.name}, training takes" if split == "train" and quantity != LOSS else model.name
+    mark = _points([row for row in points if row.epoch == model.kept], factor)
+    line = Series(name, model.style, _points(points, factor), "none", has_band=False)
+    return [line, *([Series(f"{name}, selected", model.style, mark, "circle", has_band=False)] if mark else [])]
 
 
 def _points(rows: Sequence[CurvePoint], factor: float) -> tuple[Point, ...]:
@@ -176,8 +176,8 @@ def colour_of(name: str) -> str:
 
     Empty without one.
     """
-    ids = [one.id for one in METHODS if one.id == name]
-    return next(iter((*ids, *(one.id for one in METHODS if one.models == (name,)))), "")
+    ids = [method.id for method in METHODS if method.id == name]
+    return next(iter((*ids, *(method.id for method in METHODS if method.models == (name,)))), "")
 
 
 def _name(model: str) -> str:

@@ -116,11 +116,11 @@ FIGURE = Figure("diagnostics", "Distances between features", stages=("diagnostic
 def shots(committed: Committed) -> Drawn:
     """Draw how many shots each row has right, made and missed ones, a panel for each seed."""
     scores = rows_of(ShotScore, committed.table("outcome", "shot_scores"))
-    counted = {(one.seed, one.row, one.metric): one for one in scores if one.n_right is not None}
+    counted = {(score.seed, score.row, score.metric): score for score in scores if score.n_right is not None}
     if not counted:
         raise NothingToDraw("no shot was answered")
     panels = []
-    for seed in sorted({one.seed for one in counted.values() if one.seed is not None}):
+    for seed in sorted({score.seed for score in counted.values() if score.seed is not None}):
         bars = [
             Bar(name, tuple((style_, counted[seed, row, kind].n_right or 0) for kind, style_ in SHOT_KINDS))
             for row, name in SHOT_NAMES.items()
@@ -128,7 +128,7 @@ def shots(committed: Committed) -> Drawn:
         ]
         panels.append(Panel(f"Right outcomes, seed {seed}", bar_chart(f"Right outcomes, seed {seed}", "shots", bars)))
     keys = [Key(f"{kind} shots", legend_mark(style_, "square")) for kind, style_ in SHOT_KINDS]
-    whole = next(one for one in counted.values() if one.metric == "accuracy")
+    whole = next(score for score in counted.values() if score.metric == "accuracy")
     caption = f"{whole.n_shots} test shots of {whole.n_takes} takes; a row that knows nothing has half of them right."
     return Drawn(sheet(panels, keys, committed.warning()), caption)
 
@@ -140,7 +140,7 @@ def pose_sources(committed: Committed) -> Drawn:
         NothingToDraw: no window was scored.
     """
     scores = rows_of(PoseScore, committed.table("pose_sources", "pose_scores"))
-    means = {(one.row, one.metric): one for one in scores if one.against is None and one.seed is None}
+    means = {(score.row, score.metric): score for score in scores if score.against is None and score.seed is None}
     if not means:
         raise NothingToDraw("no test window was scored")
     names = pose_metric_names(is_closed=committed.config.predictor.head == "classes")
@@ -149,7 +149,7 @@ def pose_sources(committed: Committed) -> Drawn:
             row.name,
             like,
             tuple(
-                measured(APART * at, (one := means[row.name, kind]).value, one.low, one.high, name)
+                measured(APART * at, (score := means[row.name, kind]).value, score.low, score.high, name)
                 for at, (kind, name) in enumerate(zip(POSE_KINDS, names, strict=True))
                 if (row.name, kind) in means
             ),

@@ -99,7 +99,7 @@ def rows_chart(results: Results, shown: Sequence[str], title: str, caption: str)
 
 def control_charts(material: Material) -> list[Chart]:
     """Draw the controls between No-Traj and Oracle."""
-    ends = {one.id for one in METHODS if one.id == REFERENCE or one.sees == "all_motion"}
+    ends = {method.id for method in METHODS if method.id == REFERENCE or method.sees == "all_motion"}
     wanted = {*ends, *with_role("control", "floor")}
     shown = [variant for variant in material.results.variants() if variant in wanted]
     return [rows_chart(material.results, shown, "M@1 of the controls", "M@1 of the controls, No-Traj and Oracle")]

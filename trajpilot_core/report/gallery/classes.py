@@ -61,7 +61,7 @@ def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
     if row is None:
         return GalleryWindows({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
     gained = right[row] - right[REFERENCE]
-    free = [members for one, members in right.items() if not method(one).uses_the_truth]
+    free = [members for row, members in right.items() if not method(row).uses_the_truth]
     inside = {HELPED: gained > 0, HURT: gained < 0, ALL_WRONG: (gained == 0) & (np.stack(free).max(axis=0) == 0)}
     members = {name: ids[inside[name]] for name in CLASSES}
     shares = [cfg.examples // 3 + (i < cfg.examples % 3) for i in range(3)]
@@ -77,18 +77,18 @@ def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
 def _by_row(outcomes: pa.Table) -> tuple[NDArray[np.object_], dict[str, Right]]:
     """Return the sorted windows of No-Traj, and the number of right steps of each row with the same windows."""
     tables = {
-        one.id: outcomes.filter(pc.equal(outcomes["variant"], one.id)).sort_by("window_id")
-        for one in METHODS
-        if one.in_gallery
+        row.id: outcomes.filter(pc.equal(outcomes["variant"], row.id)).sort_by("window_id")
+        for row in METHODS
+        if row.in_gallery
     }
     windows = tables[REFERENCE]["window_id"]
-    right = {one: t["mid_right"].to_numpy() for one, t in tables.items() if len(t) and t["window_id"].equals(windows)}
+    right = {row: t["mid_right"].to_numpy() for row, t in tables.items() if len(t) and t["window_id"].equals(windows)}
     return np.array(windows.to_pylist(), dtype=object), right
 
 
 def _judged_by(right: Mapping[str, Right]) -> str | None:
     """Return the row that is compared with No-Traj, by the rule; None without one."""
-    told = [one.id for one in METHODS if one.in_gallery and one.sees == "all_motion"]
-    candidates = [one for one in dict.fromkeys((examined().id, *told)) if one in right] if REFERENCE in right else []
-    differing = (one for one in candidates if (right[one] != right[REFERENCE]).any())
+    told = [row.id for row in METHODS if row.in_gallery and row.sees == "all_motion"]
+    candidates = [row for row in dict.fromkeys((examined().id, *told)) if row in right] if REFERENCE in right else []
+    differing = (row for row in candidates if (right[row] != right[REFERENCE]).any())
     return next(differing, candidates[0] if candidates else None)

@@ -117,7 +117,7 @@ def best_example(shown: Sequence[Example]) -> int | None:
 
     It is the best of the sampled windows, not of all.
     """
-    gained = [one.gained for one in shown]
+    gained = [example.gained for example in shown]
     return gained.index(max(gained)) if max(gained, default=0) > 0 else None
 
 
@@ -159,8 +159,8 @@ def _title(name: str, decides: Mapping[str, Any], fallback: Mapping[str, Any]) -
 
 def _middles(window: Mapping[str, Any], facts: Facts) -> tuple[float, ...]:
     """Return the middle of every segment of a window, seconds."""
-    entries = [facts.segments[one] for one in window["segment_ids"]]
-    return tuple((one["start_s"] + one["end_s"]) / 2 for one in entries)
+    entries = [facts.segments[segment] for segment in window["segment_ids"]]
+    return tuple((segment["start_s"] + segment["end_s"]) / 2 for segment in entries)
 
 
 def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
@@ -169,9 +169,9 @@ def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
     Args:
         rows: row of the tables -> its outcome on one window, with its `candidate`.
     """
-    for one in sorted((one for one in METHODS if one.follows), key=lambda one: one.gate is None):
-        if one.id in rows and rows[one.id]["candidate"]:
-            return rows[one.id]["candidate"], str(one.follows)
+    for row in sorted((row for row in METHODS if row.follows), key=lambda row: row.gate is None):
+        if row.id in rows and rows[row.id]["candidate"]:
+            return rows[row.id]["candidate"], str(row.follows)
     return None
 
 
@@ -179,11 +179,15 @@ def _retrieved(rows: Mapping[str, Mapping[str, Any]], facts: Facts) -> Retrieved
     """Describe the retrieved window; None where no row followed one, or its segments are not known."""
     followed_window = followed(rows)
     window = facts.windows.get(followed_window[0]) if followed_window else None
-    if followed_window is None or window is None or not all(one in facts.segments for one in window["segment_ids"]):
+    if (
+        followed_window is None
+        or window is None
+        or not all(segment in facts.segments for segment in window["segment_ids"])
+    ):
         return None
-    labels = [facts.segments[one].get("label_id") for one in window["segment_ids"]]
+    labels = [facts.segments[segment].get("label_id") for segment in window["segment_ids"]]
     name = facts.takes.get(window["take_id"], {"name": window["take_id"]})["name"]
-    texts = tuple(_label(str(one), facts) for one in labels)
+    texts = tuple(_label(str(label_id), facts) for label_id in labels)
     return RetrievedWindow(
         followed_window[1], followed_window[0], window["take_id"], name, _middles(window, facts), texts
     )
@@ -220,10 +224,10 @@ def _paths(
 ) -> tuple[tuple[Path, ...], str]:
     """Integrate the middle motions of the window, and of those that rows followed: without a gate, then behind one."""
     wanted = [("true", "true", window["window_id"])]
-    for one in sorted((one for one in METHODS if one.follows), key=lambda one: one.gate is not None):
-        if one.id in rows and rows[one.id]["candidate"]:
-            kind = "nearest" if one.gate is None else "chosen"
-            wanted.append((kind, str(one.follows), rows[one.id]["candidate"]))
+    for row in sorted((row for row in METHODS if row.follows), key=lambda row: row.gate is not None):
+        if row.id in rows and rows[row.id]["candidate"]:
+            kind = "nearest" if row.gate is None else "chosen"
+            wanted.append((kind, str(row.follows), rows[row.id]["candidate"]))
     paths, scales = [], set()
     for kind, name, window_id in wanted:
         entries = [facts.motions.get(s) for s in facts.windows.get(window_id, {"segment_ids": ()})["segment_ids"][1:-1]]

@@ -80,14 +80,14 @@ def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = fro
     """
     lines = [
         (
-            marked(method(one.row).name, one.row, undertrained),
-            Value(one.value),
-            Value(one.floor),
-            Value(one.ceiling),
-            Value(100 * one.share, digits=0),
-            Value(100 * one.required, digits=0),
+            marked(method(share.row).name, share.row, undertrained),
+            Value(share.value),
+            Value(share.floor),
+            Value(share.ceiling),
+            Value(100 * share.share, digits=0),
+            Value(100 * share.required, digits=0),
         )
-        for one in reached_shares(ceilings)
+        for share in reached_shares(ceilings)
     ]
     header = ("row", "M@1, %", "majority", "can be known", "share, %", "asked")
     note = (

@@ -115,24 +115,24 @@ def _reading(counts: Sequence[VlmCount]) -> Table:
     """Return a line for each row and horizon: how many answers and labels were parsed, and how."""
     lines = [
         (
-            _name(one),
-            str(one.horizon),
-            f"{one.n_answers:,}",
-            _share(one.n_failed, one.n_answers),
-            _share(one.n_repaired, one.n_answers),
-            f"{one.n_labels:,}",
-            _share(one.n_exact, one.n_labels),
-            _share(one.n_projected, one.n_labels),
-            _share(one.n_blank, one.n_labels),
+            _name(count),
+            str(count.horizon),
+            f"{count.n_answers:,}",
+            _share(count.n_failed, count.n_answers),
+            _share(count.n_repaired, count.n_answers),
+            f"{count.n_labels:,}",
+            _share(count.n_exact, count.n_labels),
+            _share(count.n_projected, count.n_labels),
+            _share(count.n_blank, count.n_labels),
         )
-        for one in counts
+        for count in counts
     ]
     header = ("row", "H", "answers", "failed", "repaired", "labels", "in the bank", "projected", "left open")
     note = (
         "Percent of the answers and of their labels. Failed: no JSON was found; counted as wrong at every step, never "
         "left out. Repaired: too long or too short, cut or filled. Projected: not in the bank, replaced by the nearest."
     )
-    stub = STUB_NOTE if any(one.is_stub for one in counts) else ""
+    stub = STUB_NOTE if any(count.is_stub for count in counts) else ""
     return Table("How the answers of vision-language models were parsed", header, tuple(lines), note + stub)
 
 
@@ -147,11 +147,11 @@ def _endpoints(rows: Sequence[EndpointScore]) -> Table:
     return Table(title, ("", "count", "percent"), tuple(lines), note + stub)
 
 
-def _name(one: VlmCount) -> str:
+def _name(count: VlmCount) -> str:
     """Return the printed name of a row, or of its queries about single segments; a stub has its own name."""
-    row = one.variant.removesuffix(SEGMENTS)
-    name = row_name(STUB_ROW if one.is_stub and row != one.variant else row)
-    return f"{name}, single segments" if row != one.variant else name
+    row = count.variant.removesuffix(SEGMENTS)
+    name = row_name(STUB_ROW if count.is_stub and row != count.variant else row)
+    return f"{name}, single segments" if row != count.variant else name
 
 
 def _share(part: int, whole: int) -> Value | str:

@@ -38,4 +38,4 @@ def marked(name: str, row: str, undertrained: Collection[str]) -> str:
 
 def row_name(variant: str) -> str:
     """Return the printed name of a row; an unknown id is returned as it is."""
-    return next((one.name for one in METHODS if one.id == variant), variant)
+    return next((method.name for method in METHODS if method.id == variant), variant)

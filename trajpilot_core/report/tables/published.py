@@ -74,7 +74,7 @@ def _of_rows(table: PublishedTable | None) -> PublishedTable | None:
     """Leave out rows that this project lacks."""
     if table is None:
         return None
-    ours = {one.id for one in METHODS}
+    ours = {row.id for row in METHODS}
     return table._replace(values={key: value for key, value in table.values.items() if key[1] in ours})
 
 
@@ -141,7 +141,11 @@ def _pools(rows: Sequence[Headroom]) -> list[PublishedComparison]:
     for row in table_rows("retrieval_headroom"):
         pool, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
         field = HEADROOM_FIELDS[row["metric"]]
-        ours = [getattr(one, field) for one in rows if (one.pool, one.horizon) == (pool, int(row["horizon"]))]
+        ours = [
+            getattr(row_here, field)
+            for row_here in rows
+            if (row_here.pool, row_here.horizon) == (pool, int(row["horizon"]))
+        ]
         if ours:
             compared.append(_compared(row["horizon"], f"pool of {pool}", name, ours, float(row["value"]), digits))
     return compared
@@ -153,9 +157,9 @@ def _oracle(rows: Sequence[Headroom]) -> list[PublishedComparison]:
     pool = max((row.pool for row in rows), default=0)
     compared = []
     for row in printed:
-        mine = [one for one in rows if (one.pool, one.horizon) == (pool, int(row["horizon"]))]
+        mine = [row_here for row_here in rows if (row_here.pool, row_here.horizon) == (pool, int(row["horizon"]))]
         if mine:
-            ours = [getattr(one, ORACLE[row["metric"]]) for one in mine]
+            ours = [getattr(row_here, ORACLE[row["metric"]]) for row_here in mine]
             name = f"best of a pool of {pool}"
             compared.append(_compared(row["horizon"], name, row["metric"], ours, float(row["value"]), 1))
     return compared

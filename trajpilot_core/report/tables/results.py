@@ -103,7 +103,7 @@ class Results:
 
 def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Results:
     """Select the metrics that are printed, and the rows that do not count as trained."""
-    undertrained = undertrained_rows(judgements, {one.id: one.models for one in METHODS})
+    undertrained = undertrained_rows(judgements, {row.id: row.models for row in METHODS})
     kept = tuple(m for m in metrics if m.seed is None and m.cluster == "take")
     return Results(kept, undertrained)
 
@@ -203,7 +203,7 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
         build_table("sequences", "Decoded sequences", results, variants, of_table("sequence")),
     ]
     # differences with a meaning are in the tables of attribution
-    plain = {other for one in METHODS for other, meaning in one.against.items() if not meaning}
+    plain = {other for row in METHODS for other, meaning in row.against.items() if not meaning}
     for reference in in_order(plain - {REFERENCE}):
         title = f"Difference to {row_name(reference)}, paired over takes"
         tables.append(build_table(f"gain-{reference}", title, results, variants, open_metrics(), reference=reference))
@@ -212,30 +212,30 @@ def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
 
 def ablations() -> dict[str, list[str]]:
     """Return row -> its ablations."""
-    whole = dict.fromkeys(one.part_of for one in METHODS if one.part_of)
-    return {id_: [one.id for one in METHODS if one.part_of == id_] for id_ in whole if id_}
+    whole = dict.fromkeys(row.part_of for row in METHODS if row.part_of)
+    return {id_: [row.id for row in METHODS if row.part_of == id_] for id_ in whole if id_}
 
 
 def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     """Return the tables of differences: the plain mean of the horizons, then the rest; empty without the rows."""
     made = []
-    for one in METHODS:
-        title = f"{one.name} minus the rows that show where its gain comes from, paired over takes"
+    for row in METHODS:
+        title = f"{row.name} minus the rows that show where its gain comes from, paired over takes"
         made += [
-            against(f"against-{one.id}", title, results, one, plain=True),
+            against(f"against-{row.id}", title, results, row, plain=True),
             against(
-                f"against-{one.id}-horizons", f"{one.name}: the same differences per horizon", results, one, plain=False
+                f"against-{row.id}-horizons", f"{row.name}: the same differences per horizon", results, row, plain=False
             ),
         ]
     return [table for table in made if table.groups]
 
 
-def against(id_: str, title: str, results: Results, one: Method, *, plain: bool) -> GroupedTable[ResultCell]:
+def against(id_: str, title: str, results: Results, row: Method, *, plain: bool) -> GroupedTable[ResultCell]:
     """Build a table of differences with one row per reference: the plain mean, or everything else.
 
     A difference is undertrained if either side is.
     """
-    questions = {reference: meaning for reference, meaning in one.against.items() if meaning}
+    questions = {reference: meaning for reference, meaning in row.against.items() if meaning}
 
     def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
         by_cell = {(m.reference, m.metric): m for m in group}
@@ -244,7 +244,7 @@ def against(id_: str, title: str, results: Results, one: Method, *, plain: bool)
                 reference,
                 f"minus {row_name(reference)}",
                 tuple(ResultCell(m, is_best=False) for name in open_metrics() if (m := by_cell.get((reference, name)))),
-                bool({reference, one.id} & results.undertrained),
+                bool({reference, row.id} & results.undertrained),
                 meaning,
             )
             for reference, meaning in questions.items()
@@ -253,7 +253,7 @@ def against(id_: str, title: str, results: Results, one: Method, *, plain: bool)
     differences = (
         m
         for m in results.metrics
-        if m.variant == one.id
+        if m.variant == row.id
         and m.reference in questions
         and m.metric in open_metrics()
         and (m.pooling == "plain") == plain
@@ -267,6 +267,6 @@ def absent_rows(results: Results) -> str:
     Rows without a goal are listed only in runs that anticipate.
     """
     scored = set(results.variants())
-    anticipates = any(one.anticipates for one in METHODS if one.id in scored)
-    missing = [one.name for one in METHODS if one.id not in scored and (anticipates or not one.anticipates)]
+    anticipates = any(row.anticipates for row in METHODS if row.id in scored)
+    missing = [row.name for row in METHODS if row.id not in scored and (anticipates or not row.anticipates)]
     return f"{NOTHING}: {'; '.join(missing)}" if missing and scored else ""

@@ -37,7 +37,7 @@ class TokenResults:
 
     def chosen(self) -> list[str]:
         """Return the trial that dev selected for each row."""
-        return sorted({f"{TOKEN_NAMES[one.row]}: {one.trial}" for one in self.scores})
+        return sorted({f"{TOKEN_NAMES[score.row]}: {score.trial}" for score in self.scores})
 
     def trainings(self) -> list[tuple[str, list[CurvePoint]]]:
         """Return (title, curves) of the models that make the token, and of the probes that read it, in chain `final`.
@@ -81,7 +81,7 @@ def metric_columns(classes: Classes) -> tuple[str, ...]:
 
 def fixed_metrics(classes: Classes) -> list[str]:
     """Return the metrics with too few classes to vary, whatever is answered."""
-    return [name for name, one in EPIC_METRICS.items() if one.part in classes and one.is_fixed(classes[one.part])]
+    return [name for name, spec in EPIC_METRICS.items() if spec.part in classes and spec.is_fixed(classes[spec.part])]
 
 
 def fixed_note(classes: Classes) -> str:
@@ -110,11 +110,11 @@ def token_tables(results: TokenResults | None, classes: Classes, weak: frozenset
             ("row", "the token", *metric_columns(classes)),
             tuple(
                 (
-                    marked(one.name, one.id, weak),
-                    one.given,
-                    *(value_cell(by_cell[space, one.id, name]) for name in EPIC_METRICS),
+                    marked(method.name, method.id, weak),
+                    method.given,
+                    *(value_cell(by_cell[space, method.id, name]) for name in EPIC_METRICS),
                 )
-                for one in METHODS
+                for method in METHODS
             ),
             note + (f" {LEGEND}" if weak.intersection(TOKEN_NAMES) else ""),
             rules=(len(TOKEN_CONTROLS), len(METHODS) - 1),
@@ -126,12 +126,12 @@ def token_tables(results: TokenResults | None, classes: Classes, weak: frozenset
 
 def difference_table(contrasts: Sequence[TokenContrast], classes: Classes) -> Table:
     """Return the differences of each pair of rows; the value of a token is the difference to an equally long row."""
-    pairs = list(dict.fromkeys((one.row, one.against) for one in contrasts))
-    of = {(one.row, one.against, one.metric): one for one in contrasts}
+    pairs = list(dict.fromkeys((contrast.row, contrast.against) for contrast in contrasts))
+    of = {(contrast.row, contrast.against, contrast.metric): contrast for contrast in contrasts}
     lines: list[tuple[Cell, ...]] = []
     for row, against in pairs:
         cells = [of[row, against, metric] for metric in EPIC_METRICS]
-        values = [Value(one.difference, one.low, one.high, digits=2) for one in cells]
+        values = [Value(contrast.difference, contrast.low, contrast.high, digits=2) for contrast in cells]
         lines.append((TOKEN_NAMES[row], TOKEN_NAMES[against], *values))
     note = "Points, every tested clip, means over the seeds; intervals are paired, over test videos."
     return Table("Differences on the same clips", ("row", "less", *metric_columns(classes)), tuple(lines), note)
@@ -139,7 +139,7 @@ def difference_table(contrasts: Sequence[TokenContrast], classes: Classes) -> Ta
 
 def value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:
     """Return the mean over the seeds, with its interval where there is one seed."""
-    values = [one.value for one in of_seeds if one.value is not None]
+    values = [score.value for score in of_seeds if score.value is not None]
     if not values:
         return "no clip"
     if len(of_seeds) > 1:

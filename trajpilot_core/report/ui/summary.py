@@ -126,7 +126,7 @@ def _shots(committed: Committed) -> tuple[Table, list[ShotScore], list[Judgement
     """Return the rows of shot outcomes, what they were made from, and whether any does not count as trained."""
     scores = rows_of(ShotScore, committed.table("outcome", "shot_scores"))
     judged = rows_of(Judgement, committed.table("outcome", "outcome_judgements"))
-    means = {(one.row, one.metric): one for one in scores if one.seed is None}
+    means = {(score.row, score.metric): score for score in scores if score.seed is None}
     weak = undertrained_rows(judged, SHOT_MODELS)
     rows = tuple(
         (marked(name, row, weak), *(str(value_of(means[row, metric])) for metric in SHOWN))
@@ -149,8 +149,8 @@ def outcome_summary(committed: Committed, address: str) -> str:
         "### Outcome of test shots, mean of the seeds, with intervals over takes",
         table.markdown().strip(),
         *([LEGEND] if is_weak else []),
-        *not_run(one.row for one in scores),
-        f"{sum(one.verdict == 'holds' for one in judged)} of {len(judged)} checks hold.",
+        *not_run(score.row for score in scores),
+        f"{sum(judgement.verdict == 'holds' for judgement in judged)} of {len(judged)} checks hold.",
     )
 
 

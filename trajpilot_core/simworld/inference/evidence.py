@@ -203,10 +203,10 @@ def moves_between(graph: Graph, evidence: StepEvidence, seen: VisibleSteps, firs
     for step in range(first + 1, last):
         said = evidence.total[seen.kind[:, step], seen.steps[:, step]]
         joined: dict[int, Array] = {}
-        for one in moves:
-            passed = one.weight * np.roll(said, -one.by, axis=2)
+        for first_move in moves:
+            passed = first_move.weight * np.roll(said, -first_move.by, axis=2)
             for other in graph.moves:
-                by = (one.by + other.by) % said.shape[2]
+                by = (first_move.by + other.by) % said.shape[2]
                 joined[by] = joined.get(by, 0.0) + passed * other.weight
         moves = tuple(Move(by, weight) for by, weight in joined.items())
     return moves

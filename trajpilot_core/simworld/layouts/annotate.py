@@ -63,12 +63,12 @@ def annotation(
         late = rng.normal(0.0, config.annotation_jitter_s) if skips else 0.0
         time_s = round(max(0.0, segment.time_s + float(late)), 5)
         text, subject = captions(world, rng, take, i)
-        one = description(text, time_s, subject)
-        one["unsure"] = bool(rng.random() < config.unsure_share)
-        one["ego_visible"] = bool(rng.random() >= config.invisible_share)
-        descriptions.append(one)
+        record = description(text, time_s, subject)
+        record["unsure"] = bool(rng.random() < config.unsure_share)
+        record["ego_visible"] = bool(rng.random() >= config.invisible_share)
+        descriptions.append(record)
         if rng.random() < config.duplicate_share:
-            descriptions.append(dict(one))
+            descriptions.append(dict(record))
         if rng.random() < config.other_share:
             text = OTHER_TEXTS[int(rng.integers(len(OTHER_TEXTS)))] + "."
             descriptions.append(description(text, round(time_s + float(rng.uniform(0.1, 0.6)), 5), "O"))
@@ -107,15 +107,15 @@ def description(text: str, time_s: float, subject: str) -> Json:
     }
 
 
-def with_text_flags(one: Json) -> Json:
+def with_text_flags(description: Json) -> Json:
     """Rewrite a description in the older form: flags as texts 0 and 1, `narration_subject` in place of `subject`."""
     return {
-        "text": one["text"],
-        "timestamp": one["timestamp"],
-        "narration_subject": one["subject"],
-        "ego_visible": "1" if one["ego_visible"] else "0",
+        "text": description["text"],
+        "timestamp": description["timestamp"],
+        "narration_subject": description["subject"],
+        "ego_visible": "1" if description["ego_visible"] else "0",
         "best_exo": None,
-        "unsure": "1" if one["unsure"] else "0",
+        "unsure": "1" if description["unsure"] else "0",
     }
 
 

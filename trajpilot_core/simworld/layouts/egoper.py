@@ -158,7 +158,7 @@ def rest(world: World) -> NamedFiles:
             for name in (split_file(world, take), *(["validation"] if take.fault == "two_splits" else [])):
                 lists[name].append(video_id(world, take))
         for name, ids in lists.items():
-            yield f"{task_folder(world, task)}/{name}.txt", "".join(f"{one}\n" for one in ids).encode()
+            yield f"{task_folder(world, task)}/{name}.txt", "".join(f"{video_id}\n" for video_id in ids).encode()
 
 
 def label_ids(world: World) -> list[str]:

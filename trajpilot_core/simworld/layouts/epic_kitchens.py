@@ -133,11 +133,11 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> bytes:
 def tail_of(counts: Counter[int], n_classes: int) -> list[int]:
     """Return the rarest classes that together hold at most `TAIL` of the rows, unseen ones included."""
     tail, held, total = [], 0, sum(counts.values())
-    for one in sorted(range(n_classes), key=lambda c: (counts[c], c)):
-        held += counts[one]
+    for number in sorted(range(n_classes), key=lambda c: (counts[c], c)):
+        held += counts[number]
         if held > TAIL * total:
             break
-        tail.append(one)
+        tail.append(number)
     return sorted(tail)
 
 
@@ -162,7 +162,7 @@ def rest(world: World) -> NamedFiles:
         "noun": [(noun,) for noun in nouns],
     }
     for kind, listed in known.items():
-        names = [[one.replace(" ", "-") for one in variants] for variants in listed]
+        names = [[name.replace(" ", "-") for name in variants] for variants in listed]
         classes = [[i, variants[0], str(variants), "simulated"] for i, variants in enumerate(names)]
         yield f"EPIC_100_{kind}_classes.csv", table(head, classes)
     seen = [world.labels[s.label] for t in world.takes if t.fault is None and t.split == "train" for s in t.segments]

@@ -179,7 +179,7 @@ def entry(world: World, take: TakeTruth) -> Json:
         steps.append(step(world, rng, span, span.label in seen))
         seen.add(span.label)
     if take.fault is not None:
-        steps = [one | {"is_relevant": "essential"} if "is_relevant" in one else one for one in steps]
+        steps = [step | {"is_relevant": "essential"} if "is_relevant" in step else step for step in steps]
     if rank_of(world, take) == 0:
         steps[1] = {k: v for k, v in steps[1].items() if k not in ("is_continued", "is_procedural", "is_relevant")}
     if rank_of(world, take) % 4 == 1:
@@ -205,7 +205,7 @@ def rest(world: World) -> NamedFiles:
     for take in shuffled(world):
         uids = video_uids(world, take)
         if take.fault not in ("take_unknown", "name_parent", "name_absolute"):
-            videos += [video_record(world, take, *one) for one in zip(uids, parts(world, take), strict=True)]
+            videos += [video_record(world, take, *part) for part in zip(uids, parts(world, take), strict=True)]
         if len(uids) > 1 and take.fault != "group_unknown":
             groups.append(f"simulated\t{list(uids)}")
     about = {"date": "simulated", "version": "v2_1", "description": "Simulated metadata"}

@@ -199,7 +199,7 @@ class PaperTable:
         row, _, _, metric = at
         if (row, metric) in self.void:
             return DASH
-        known = not self.of_methods or (row in {one.id for one in METHODS} and metric in METRICS)
+        known = not self.of_methods or (row in {row_method.id for row_method in METHODS} and metric in METRICS)
         known = known and (not self.stage or self.stage in STAGES) and (self.built is None or row in self.built)
         return NOTHING if self.cells is not None and known else NOT_BUILT
 
@@ -227,8 +227,8 @@ class PaperTable:
             return False
         rows = dict.fromkeys(line.row for line in (*self.lines, *self.further) if line.row)
         places = [(row, horizon, dataset, metric) for row in rows]
-        column = [one for one in places if one in placed and one != at and not method(one[0]).uses_the_truth]
-        others = [placed[one].value for one in column if not placed[one].is_undertrained]
+        column = [place for place in places if place in placed and place != at and not method(place[0]).uses_the_truth]
+        others = [placed[place].value for place in column if not placed[place].is_undertrained]
         return bool(column) and is_single_best(placed[at].value, others, METRICS[metric].higher_is_better, digits)
 
     def _over(self) -> tuple[tuple[str, int], ...]:

@@ -54,7 +54,9 @@ def read_run(root: str) -> PaperRun:
         SIMULATED in corpora_of(side),
         table,
         StageInputs(
-            side.folder, "paper", {n: (s, e) for s, one in side.outputs.items() for n, e in one.entries.items()}
+            side.folder,
+            "paper",
+            {n: (s, e) for s, manifest in side.outputs.items() for n, e in manifest.entries.items()},
         ),
         recall_run(side.folder.url),
         None if EVALUATION not in side.outputs else CompletedEvaluation.model_validate(side.outputs[EVALUATION].config),
@@ -97,7 +99,7 @@ def _whole(root: str) -> Side:
 def _joined(folder: Folder, outputs: Mapping[str, Manifest]) -> dict[str, Manifest]:
     """Add the current outputs of the root that were made from the same inputs."""
     joined = dict(outputs)
-    made = {name: entry.fingerprint for one in joined.values() for name, entry in one.entries.items()}
+    made = {name: entry.fingerprint for manifest in joined.values() for name, entry in manifest.entries.items()}
     for stage in (name for name in STAGES if name not in outputs):
         manifest = current_manifest(folder, stage)
         if manifest is not None and all(manifest.inputs.get(n) == made.get(n, "") for n in STAGES[stage].reads):
@@ -159,18 +161,18 @@ def fill(runs: Sequence[PaperRun]) -> list[Filled]:
         table.label: [Filled(run, cell) for run in runs for cell in (table.cells(run) if table.cells else [])]
         for table in tables
     }
-    able = {one.run.name for some in offered.values() for one in some}
+    able = {offer.run.name for some in offered.values() for offer in some}
     for run in runs:
         if run.name not in able:
             raise InputError(
                 f"{run.name} is a run on {run.dataset} and fills no table of the paper; give roots of {RECIPE_HINT}"
             )
-    return [one for table in tables for one in _chosen(table, offered[table.label])]
+    return [offer for table in tables for offer in _chosen(table, offered[table.label])]
 
 
 def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
     """Return the cells of `fill`."""
-    return [one.cell for one in fill(runs)]
+    return [offer.cell for offer in fill(runs)]
 
 
 def described(run: PaperRun) -> str:
@@ -181,13 +183,13 @@ def described(run: PaperRun) -> str:
 def _chosen(table: PaperTable, offered: Sequence[Filled]) -> list[Filled]:
     """Return one of the numbers that are offered for each cell of a label."""
     chosen: dict[CellAddress, Filled] = {}
-    for one in sorted(offered, key=lambda one: table.rank(one.run)):  # stable: in the order of the roots
-        cell = one.cell
-        first = chosen.setdefault((cell.row, cell.horizon, cell.dataset, cell.metric), one)
-        if first.run is not one.run and table.rank(first.run) == table.rank(one.run):
+    for offer in sorted(offered, key=lambda offer: table.rank(offer.run)):  # stable: in the order of the roots
+        cell = offer.cell
+        first = chosen.setdefault((cell.row, cell.horizon, cell.dataset, cell.metric), offer)
+        if first.run is not offer.run and table.rank(first.run) == table.rank(offer.run):
             recipes = ", ".join(table.recipes)
             raise InputError(
-                f"{described(first.run)} and {described(one.run)} both have a number for {table.label}; leave one out, "
+                f"{described(first.run)} and {described(offer.run)} both have a number for {table.label}; leave one out, "
                 f"or give a root of the first of its recipes ({recipes})"
             )
     return list(chosen.values())

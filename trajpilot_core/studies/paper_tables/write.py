@@ -69,7 +69,7 @@ def write_document(
     """
     lines = [PREAMBLE + r"\begin{document}", rf"\section*{{{latex_text(TITLE)}}}", latex_text(banner)]
     if absent:
-        lines += [r"\paragraph{Figures without a run}\mbox{}\\", *(rf"{latex_text(one)}.\\" for one in absent)]
+        lines += [r"\paragraph{Figures without a run}\mbox{}\\", *(rf"{latex_text(figure)}.\\" for figure in absent)]
     lines.append(r"\clearpage")
     for label, caption in figures.items():
         lines += [
@@ -125,14 +125,18 @@ def plan_of(runs: Sequence[PaperRun]) -> list[PlanLine]:
 
 def _of_table(table: PaperTable, filled: Sequence[Filled], runs: Sequence[PaperRun]) -> list[PlanLine]:
     """Return a line for each recipe of a table, and for each other experiment that fills cells of it."""
-    mine = [one for one in filled if one.cell.table == table.label]
+    mine = [offer for offer in filled if offer.cell.table == table.label]
     places = [at for at in table.addresses() if (at[0], at[3]) not in table.void]
-    titles, rows = {line.row: line.heads[-1] for line in table.lines}, {one.cell.row for one in mine}
+    titles, rows = {line.row: line.heads[-1] for line in table.lines}, {offer.cell.row for offer in mine}
     lacking = {titles.get(row) or printed(row): row not in rows for row, *_ in places}
     missing = "all" if all(lacking.values()) else ", ".join(name for name, is_absent in lacking.items() if is_absent)
     changes = "".join(f" --set {change}" for change in table.changes)
-    in_place = [one for one in mine if (one.cell.row, one.cell.horizon, one.cell.dataset, one.cell.metric) in {*places}]
-    of_experiment = Counter(one.run.experiment for one in in_place)
+    in_place = [
+        offer
+        for offer in mine
+        if (offer.cell.row, offer.cell.horizon, offer.cell.dataset, offer.cell.metric) in {*places}
+    ]
+    of_experiment = Counter(offer.run.experiment for offer in in_place)
     lines: list[PlanLine] = []
     for recipe in dict.fromkeys((*table.recipes, *of_experiment)):
         first = not lines
@@ -152,7 +156,7 @@ def _of_figure(figure: PaperFigure, filled: Sequence[Filled], runs: Sequence[Pap
     """Return the line of a figure: it is drawn from the cells of tables, or from runs of its own recipes."""
     if not figure.tables:
         return PlanLine(figure.label, ", ".join(figure.recipes), _roots(runs, figure.recipes), "", "")
-    known = {one.cell.table for one in filled}
+    known = {offer.cell.table for offer in filled}
     lacking = [label for label in figure.tables if label not in known]
     return PlanLine(figure.label, f"cells of {', '.join(figure.tables)}", "", "", ", ".join(lacking))
 

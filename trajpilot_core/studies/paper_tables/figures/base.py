@@ -106,7 +106,7 @@ def in_font(text: str) -> str:
     from matplotlib import font_manager
 
     known = font_manager.get_font(font_manager.findfont(FONT)).get_charmap()
-    return "".join(one if ord(one) in known or one == "\n" else f"[U+{ord(one):04X}]" for one in text)
+    return "".join(letter if ord(letter) in known or letter == "\n" else f"[U+{ord(letter):04X}]" for letter in text)
 
 
 def write_figures(

@@ -82,7 +82,7 @@ def _is_of(cell: PaperCell, panel: CurvePanel) -> bool:
 
 def style_of(row: str) -> RowStyle:
     """Return how a row of the tables is drawn."""
-    return next((one.style for one in METHODS if one.id == row), RowStyle())
+    return next((method.style for method in METHODS if method.id == row), RowStyle())
 
 
 def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigur
     """Return a figure of panels."""
     tables = tuple(dict.fromkeys(panel.label for panel in panels))
     tabled = {at[0] for label in tables for at in LABELS[label].addresses()}
-    built = tabled | {one.id for one in METHODS}
+    built = tabled | {method.id for method in METHODS}
     unbuilt = dict.fromkeys(row for panel in panels for row in panel.rows if row not in built)
     drawing = partial(draw, panels=panels, caption=caption)
     return PaperFigure(label, drawing, tables, unbuilt=tuple(unbuilt))

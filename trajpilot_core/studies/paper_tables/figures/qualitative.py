@@ -74,14 +74,14 @@ def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportCo
     """Read the data of the selected windows, and decode their frames where that is allowed and possible."""
     facts = load_facts(gallery, inputs)
     shown = examples(gallery, facts)
-    times_s = {one.window_id: _times(one.window_id, facts) for one in shown}
+    times_s = {example.window_id: _times(example.window_id, facts) for example in shown}
     if not cfg.frames:
         return ShownWindows(shown, times_s, {}, "No frame is shown: report.frames is off.")
     if run.last is None or "://" in run.last.data_root:
         return ShownWindows(shown, times_s, {}, "No frame is shown: the corpus is not on this machine.")
     wanted: dict[str, set[float]] = {}
-    for one in shown:
-        wanted.setdefault(one.take_id, set()).update(*times_s[one.window_id])
+    for example in shown:
+        wanted.setdefault(example.take_id, set()).update(*times_s[example.window_id])
     frames, _ = frames_of(wanted, video_files(gallery, inputs), run.last.data_root, SIDE_PX, 1)
     reason = next((frame.reason for frame in frames.values() if frame.uri is None), "")
     return ShownWindows(shown, times_s, frames, f"Missing frames: {reason}." if reason else "")
@@ -91,8 +91,8 @@ def _times(window_id: str, facts: Facts) -> tuple[tuple[float, ...], tuple[float
     """Return the times of the frames of Start and of Goal, seconds."""
     ids = facts.windows[window_id]["segment_ids"]
     start, goal = (
-        tuple(one["start_s"] + share * (one["end_s"] - one["start_s"]) for share in PLACES)
-        for one in (facts.segments[ids[0]], facts.segments[ids[-1]])
+        tuple(segment["start_s"] + share * (segment["end_s"] - segment["start_s"]) for share in PLACES)
+        for segment in (facts.segments[ids[0]], facts.segments[ids[-1]])
     )
     return start, goal
 
@@ -101,18 +101,18 @@ def _laid_out(shown: ShownWindows, warning: str) -> "Drawing":
     """Lay the examples out one below the other."""
     from matplotlib.figure import Figure as Drawing
 
-    lines = [len(one.plans) + 1 for one in shown.examples]
+    lines = [len(example.plans) + 1 for example in shown.examples]
     drawing = Drawing(figsize=(11.0, 0.5 + sum(0.42 * n + 0.75 for n in lines)), layout="constrained")
     drawing.suptitle(warning, fontsize=7, color="#9a2f1f")
     grid = drawing.add_gridspec(
         len(lines), 4, width_ratios=(1.0, 6.2, 1.0, 1.5), height_ratios=[n + 1.5 for n in lines]
     )
-    for at, one in enumerate(shown.examples):
-        start_s, goal_s = shown.times_s[one.window_id]
-        _strip(drawing.add_subplot(grid[at, 0]), "Start", one.truth[0], one.take_id, start_s, shown.frames)
-        _answers(drawing.add_subplot(grid[at, 1]), one)
-        _strip(drawing.add_subplot(grid[at, 2]), "Goal", one.truth[-1], one.take_id, goal_s, shown.frames)
-        _path(drawing.add_subplot(grid[at, 3]), one)
+    for at, example in enumerate(shown.examples):
+        start_s, goal_s = shown.times_s[example.window_id]
+        _strip(drawing.add_subplot(grid[at, 0]), "Start", example.truth[0], example.take_id, start_s, shown.frames)
+        _answers(drawing.add_subplot(grid[at, 1]), example)
+        _strip(drawing.add_subplot(grid[at, 2]), "Goal", example.truth[-1], example.take_id, goal_s, shown.frames)
+        _path(drawing.add_subplot(grid[at, 3]), example)
     return drawing
 
 
@@ -137,12 +137,12 @@ def _decoded(frame: Thumbnail) -> Image | None:
     return None if picture is None else np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), np.uint8)
 
 
-def _answers(axis: "Axes", one: Example) -> None:
+def _answers(axis: "Axes", example: Example) -> None:
     """Draw the middle steps: the truth, then a line for each row; colour and sign of a cell say whether it is right."""
-    truth = tuple(GalleryStep(label, "truth", "") for label in one.truth)
-    lines = [("truth", truth), *((plan.name, plan.steps) for plan in one.plans)]
-    n = one.horizon - 2
-    axis.set_title(f"{one.title} (H={one.horizon}; {one.gate})", fontsize=7)
+    truth = tuple(GalleryStep(label, "truth", "") for label in example.truth)
+    lines = [("truth", truth), *((plan.name, plan.steps) for plan in example.plans)]
+    n = example.horizon - 2
+    axis.set_title(f"{example.title} (H={example.horizon}; {example.gate})", fontsize=7)
     axis.set_axis_off()
     axis.set_xlim(-0.25 * n, n)
     axis.set_ylim(len(lines), 0)
@@ -165,16 +165,16 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(shortened(in_font(text), 3 * width), width)[:3])
 
 
-def _path(axis: "Axes", one: Example) -> None:
+def _path(axis: "Axes", example: Example) -> None:
     """Draw the head's path over the middle steps from above: forward is up; a cross where it begins."""
-    axis.set_title(f"head path, {one.unit}", fontsize=6)
+    axis.set_title(f"head path, {example.unit}", fontsize=6)
     axis.tick_params(labelsize=5)
     axis.set_aspect("equal", adjustable="datalim")
-    for path in one.paths:
+    for path in example.paths:
         forward, left, _ = path.points_m.T
         axis.plot(-left, forward, LINES[path.kind], color="#39424e", linewidth=0.9, label=path.name)
     axis.plot(0, 0, "+", color="#9a2f1f", markersize=6)
-    if one.paths:
+    if example.paths:
         axis.legend(fontsize=5, loc="best")
 
 

@@ -73,7 +73,7 @@ def _exactly(windows: tuple[str, ...]) -> GalleryWindows:
 def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:
     """Return row -> window -> whether every middle step is right."""
     right = pc.equal(outcomes["mid_right"], pc.subtract(outcomes["horizon"], 2))
-    exact: dict[str, dict[str, bool]] = {one.id: {} for one in METHODS}
+    exact: dict[str, dict[str, bool]] = {method.id: {} for method in METHODS}
     columns = (outcomes["variant"].to_pylist(), outcomes["window_id"].to_pylist(), right.to_pylist())
     for variant, window, is_right in zip(*columns, strict=True):
         exact[variant][window] = is_right

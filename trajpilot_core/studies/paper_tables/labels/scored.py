@@ -55,8 +55,8 @@ def of_scores(run: PaperRun, scored: ScoredBy) -> list[PaperCell]:
     cells = []
     for row, its_row in scored.rows.items():
         for metric, its_metric in scored.metrics.items():
-            mine = [one for one in kept if one["row"] == its_row and one["metric"] == its_metric]
-            mine = [one for one in mine if one["value"] is not None]
+            mine = [record for record in kept if record["row"] == its_row and record["metric"] == its_metric]
+            mine = [record for record in mine if record["value"] is not None]
             if mine:
                 cells.append(_cell(run, scored, row, metric, mine))
     return cells
@@ -64,9 +64,9 @@ def of_scores(run: PaperRun, scored: ScoredBy) -> list[PaperCell]:
 
 def _cell(run: PaperRun, scored: ScoredBy, row: str, metric: str, mine: Sequence[Mapping[str, Any]]) -> PaperCell:
     """Return one cell: the row without a seed, or the mean of those that have one."""
-    whole = next((one for one in mine if one["seed"] is None), mine[0] if len(mine) == 1 else None)
+    whole = next((record for record in mine if record["seed"] is None), mine[0] if len(mine) == 1 else None)
     ends = {} if whole is None else {name: whole[name] for name in ("low", "high")}
-    value = mean(one["value"] for one in mine) if whole is None else whole["value"]
+    value = mean(record["value"] for record in mine) if whole is None else whole["value"]
     return plain_cell(run, scored.label, row, metric, value, dataset=scored.dataset, n_takes=mine[0]["n_takes"], **ends)
 
 
