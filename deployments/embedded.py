@@ -64,10 +64,10 @@ def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[H
     finding = _login(url, version, login, has_key=has_key)
     if version.status != 200:
         return [finding]
-    expected, there = f"Prefect {metadata.version('prefect')}", f"{version.body} at {url}"
-    server = HealthFinding("server", expected, there, "ok")
+    expected, actual = f"Prefect {metadata.version('prefect')}", f"{version.body} at {url}"
+    server = HealthFinding("server", expected, actual, "ok")
     if version.body != metadata.version("prefect"):
-        server = HealthFinding("server", expected, there, "note", "use one version on both sides")
+        server = HealthFinding("server", expected, actual, "note", "use one version on both sides")
     return [finding, server, *(_pool(url, login, pool) for pool in POOLS), _deployments(url, login)]
 
 

@@ -22,15 +22,15 @@ def predict_plan(query: PlanQuery, run: RunOptions) -> State[str]:
     from trajpilot_core.predict.run import predict
 
     with StageProgress(STAGE) as progress:
-        made = predict(query, run, progress)
-        progress.ended = f"the plan is at {made.folder}"
-    rows, title = steps_table(made.plan), f"The plan, by {made.plan.decided.name}"
+        plan = predict(query, run, progress)
+        progress.ended = f"the plan is at {plan.folder}"
+    rows, title = steps_table(plan.plan), f"The plan, by {plan.plan.decided.name}"
     shown(title, lambda: create_table_artifact(table=rows, key="predict-plan", description=title), PATIENCE_S)
-    lines = [f"**{WARNING}**"] if made.plan.simulated else []
-    lines += [literal(line) for line in (f"The page: {made.folder}/plan.html", *sentences(made.plan))]
+    lines = [f"**{WARNING}**"] if plan.plan.simulated else []
+    lines += [literal(line) for line in (f"The page: {plan.folder}/plan.html", *sentences(plan.plan))]
     publish_page("predict-summary", "The plan, and where its page is", "\n\n".join(lines) + "\n")
-    log_line(STAGE, f"{made.folder}/plan.html", progress.seconds)
-    return Completed(message=progress.ended, data=made.folder)
+    log_line(STAGE, f"{plan.folder}/plan.html", progress.seconds)
+    return Completed(message=progress.ended, data=plan.folder)
 
 
 def steps_table(plan: Plan) -> list[dict[str, str]]:

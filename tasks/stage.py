@@ -81,17 +81,17 @@ def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> Sta
     return Completed(name=name, message=outcome.message(), data=outcome.message())
 
 
-def show_pictures(made: ArtifactRef, config: PipelineConfig, run: RunOptions) -> None:
+def show_pictures(output: ArtifactRef, config: PipelineConfig, run: RunOptions) -> None:
     """Draw what a stage committed, unless the UI has the picture of just that content."""
     # Imported here because it loads torch, which registering a deployment does not need.
     from trajpilot_core.report.figures import figures_of
     from trajpilot_core.report.ui.gallery import draw
 
     frames = "" if config.report.frames else ", without frames"
-    mark = f"{made.fingerprint[:12]}{frames}"
-    for figure in figures_of(made.stage):
-        if not is_shown(picture_key(made.stage, figure.name), mark):
-            publish_picture(made.stage, draw(made.stage, figure, committed_under(config, run)), mark)
+    mark = f"{output.fingerprint[:12]}{frames}"
+    for figure in figures_of(output.stage):
+        if not is_shown(picture_key(output.stage, figure.name), mark):
+            publish_picture(output.stage, draw(output.stage, figure, committed_under(config, run)), mark)
 
 
 def stage_state(

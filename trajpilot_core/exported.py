@@ -80,12 +80,12 @@ def export_tables(run: OpenRun, names: Sequence[str], formats: Sequence[TableFor
         for file in files:
             with replaced(out / file) as fresh:
                 write_csv(table, fresh) if file.endswith(".csv") else table.write_parquet(fresh)
-        made = run.outputs[stage_of[name]]
+        output = run.outputs[stage_of[name]]
         exported.append(
             ExportedTable(
                 name=name,
-                stage=made.stage,
-                key=made.key,
+                stage=output.stage,
+                key=output.key,
                 rows=table.height,
                 columns=tuple(table.columns),
                 files=files,

@@ -92,14 +92,14 @@ def paper(
             show(Console(), COLUMNS, plan_of(runs), "The paper's labels and the runs that fill them")
             return
         cells = cells_of(runs)
-        made = write_tables(cells, out)
+        files = write_tables(cells, out)
         captions: dict[str, str] = {}
         absent: list[str] = []
         if can_draw():
-            drawn, captions = write_figures(FIGURES, FigureSource(cells, runs, paper_rule), out / "figures")
-            made, absent = [*made, *drawn], undrawn(FIGURES, captions)
-        made = [*made, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
-    typer.echo("\n".join([*map(str, made), *(f"{label}: {text}" for label, text in captions.items()), *absent]))
+            figures, captions = write_figures(FIGURES, FigureSource(cells, runs, paper_rule), out / "figures")
+            files, absent = [*files, *figures], undrawn(FIGURES, captions)
+        files = [*files, write_document(tuple(LABELS), captions, banner(cells), out, absent)]
+    typer.echo("\n".join([*map(str, files), *(f"{label}: {text}" for label, text in captions.items()), *absent]))
     if not can_draw():
         typer.echo(HINT, err=True)
 

@@ -65,7 +65,7 @@ def predict(
     workers: Workers = 2,
 ) -> None:
     """Predict the actions between two clips of a video, with the models that a run trained under --root."""
-    asked = {
+    values = {
         "video": video,
         "start": start,
         "goal": goal,
@@ -83,7 +83,7 @@ def predict(
         "out": out and located(out),
     }
     try:
-        query = PlanQuery.model_validate(asked)
+        query = PlanQuery.model_validate(values)
     except ValidationError as error:
         raise InputError(explain(error)) from None
     address = located(root)

@@ -84,12 +84,12 @@ def export_sft(
     from trajpilot_core.vlm.training import TRAINER, write_training
 
     config, where = asked(root, data and check_corpus(data), recipe, set_, "cpu", config_file)
-    made = write_training(work_of(config, run_options(root=located(root), **where)), out.absolute())
-    for row in made.rejects:
+    exported = write_training(work_of(config, run_options(root=located(root), **where)), out.absolute())
+    for row in exported.rejects:
         typer.echo(f"{row.take}: {row.detail}", err=True)
     typer.echo(
-        f"{made.n_conversations:,} conversations of {made.n_segments:,} training segments, {made.n_bytes / 1e6:,.1f} "
-        f"MB, in {out}"
+        f"{exported.n_conversations:,} conversations of {exported.n_segments:,} training segments, "
+        f"{exported.n_bytes / 1e6:,.1f} MB, in {out}"
     )
     typer.echo(f"with LLaMA-Factory, on four GPUs: FORCE_TORCHRUN=1 llamafactory-cli train {out / TRAINER}")
 

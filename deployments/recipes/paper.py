@@ -85,9 +85,9 @@ def epic_kitchens_patches() -> PipelineConfig:
     """The same with the paper's two encoders: the probe reads every patch of V-JEPA 2 in each epoch, the predictor
     V-JEPA 2.1. Source: paper, appendix; docs/decisions/epic-token.md, docs/scale.md."""
     base = epic_kitchens()
-    own = base.features.replace(model="vit_gigantic", ahead_tubelets=None)
+    features = base.features.replace(model="vit_gigantic", ahead_tubelets=None)
     read = base.features.replace(resize="centre_crop")
-    return base.replace(features=own, probe=base.probe.replace(tokens="full", encoder=read))
+    return base.replace(features=features, probe=base.probe.replace(tokens="full", encoder=read))
 
 
 def basketball() -> PipelineConfig:

@@ -158,14 +158,14 @@ def demo_egoper() -> PipelineConfig:
 def demo_epic_kitchens() -> PipelineConfig:
     """The attentive probe and TrajPilot's token on a simulated world in the layout of EPIC-KITCHENS-100, small and with
     a grid of four."""
-    base, own = small(), epic_kitchens()
+    base, paper = small(), epic_kitchens()
     short = TrainConfig(epochs=30, patience=None, batch=32, lr=1e-3, weight_decay=1e-2)
     base = of_tokens(base.replace(trajectories=base.trajectories.replace(source="odometry")))
     return base.replace(
-        ingest=own.ingest.replace(video="full"),
-        features=base.features.replace(tokens=own.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
+        ingest=paper.ingest.replace(video="full"),
+        features=base.features.replace(tokens=paper.features.tokens, ahead_tubelets=2),  # 1 s of 16 frames in 3.2 s
         alignment=base.alignment.replace(folds=2),
-        probe=own.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
+        probe=paper.probe.replace(heads=8, blocks=1, rates=(3e-3, 1e-3), decays=(1e-3, 1e-1), batch=32, epochs=20),
         action_token=base.action_token.replace(train=short, rates=(1e-3, 3e-4)),
     )
 

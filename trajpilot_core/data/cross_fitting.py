@@ -163,8 +163,8 @@ def deal_folds(train_takes: Sequence[str], cfg: AlignmentConfig, known: Mapping[
     new = [take for take in order if take not in known]
     folds = {take: known[take] for take in order if take in known}
     if cfg.folds == 1:
-        held = min(len(order) - 1, max(1, round(cfg.holdout_share * len(order))))
-        missing = held - sum(fold == 0 for fold in folds.values())
+        n_held_out = min(len(order) - 1, max(1, round(cfg.holdout_share * len(order))))
+        missing = n_held_out - sum(fold == 0 for fold in folds.values())
         folds |= {take: 0 if i < missing else -1 for i, take in enumerate(new)}
     else:
         share = None if cfg.fold_share is None else max(1, round(cfg.fold_share * len(new)))

@@ -153,21 +153,21 @@ def _named(what: str, held_out: Mapping[str, str], seen: Collection[str]) -> lis
 
 
 def note_imported(
-    chain: str, fits: Mapping[str, ImportedFit], here: Collection[str], own: Iterable[str] = ()
+    chain: str, fits: Mapping[str, ImportedFit], here: Collection[str], fitted_here: Iterable[str] = ()
 ) -> dict[str, str]:
     """Return the notes on models of a chain that are from another run, or started from one.
 
     Args:
         chain: its name.
-        fits: chain -> the takes that its models were fitted on there; empty: only `own` is noted.
+        fits: chain -> the takes that its models were fitted on there; empty: only `fitted_here` is noted.
         here: the takes of this run.
-        own: the takes that the models were fitted on in this run.
+        fitted_here: the takes that the models were fitted on in this run.
     """
     if not fits:
-        return note_fitted(chain, own)
+        return note_fitted(chain, fitted_here)
     takes, captures = fits[chain]
     return {
-        **note_fitted(chain, takes.intersection(here).union(own)),
+        **note_fitted(chain, takes.intersection(here).union(fitted_here)),
         **note_fitted(chain, takes.difference(here), ELSEWHERE),
         **note_fitted(chain, captures, CAPTURES),
     }
@@ -176,8 +176,8 @@ def note_imported(
 def with_imported(about: Mapping[str, str], fits: Mapping[str, ImportedFit], here: Collection[str]) -> dict[str, str]:
     """Return the notes on models that were fitted here (`about`) and started from those of another run."""
     notes: dict[str, str] = {}
-    for chain, own in noted_fitted(about).items():
-        notes |= note_imported(chain, fits, here, own)
+    for chain, takes in noted_fitted(about).items():
+        notes |= note_imported(chain, fits, here, takes)
     return notes
 
 
@@ -190,15 +190,15 @@ def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int
         return draw_folds(train_takes, cfg)
     output = open_other(cfg.pretrained, "alignment")
     rows = output.table("folds", ("take_id", "fold")).to_pylist()
-    there = {row["take_id"]: row["fold"] for row in rows}
-    n_there = 1 + max(there.values())
+    fold_of = {row["take_id"]: row["fold"] for row in rows}
+    n_there = 1 + max(fold_of.values())
     if cfg.folds not in (1, n_there):
         raise InputError(
             f"{output.setting}: {output.named} has {n_there} folds and alignment.folds is {cfg.folds}: the models of a "
             f"fold are those of the same fold there; set alignment.folds={n_there}, or 1 for the cheap mode"
         )
     fits = fits_of(output, "e_tau")
-    known = {take: fold for take in train_takes if (fold := _known_fold(take, there, fits, cfg.folds)) is not None}
+    known = {take: fold for take in train_takes if (fold := _known_fold(take, fold_of, fits, cfg.folds)) is not None}
     folds = deal_folds(train_takes, cfg, known)
     empty = sorted({*range(cfg.folds)} - {*folds.values()})
     if empty:
@@ -211,17 +211,17 @@ def folds_for(train_takes: Sequence[str], cfg: AlignmentConfig) -> dict[str, int
     return folds
 
 
-def _known_fold(take: str, there: Mapping[str, int], fits: Mapping[str, ImportedFit], folds: int) -> int | None:
+def _known_fold(take: str, fold_of: Mapping[str, int], fits: Mapping[str, ImportedFit], folds: int) -> int | None:
     """Return the fold that a take keeps; None if the other run does not know the take.
 
     In the cheap mode the takes that its `final` was fitted on are fitted, regardless of their fold there. A take from a
     fold of an earlier run is left out where the models have not seen it.
     """
     seen = take in fits[FINAL.name].takes
-    if take not in there and not seen:
+    if take not in fold_of and not seen:
         return None
     if folds == 1:
         return -1 if seen else 0
-    if take in there:
-        return there[take]
+    if take in fold_of:
+        return fold_of[take]
     return next((fold for fold in range(folds) if take not in fits[f"fold{fold}"].takes), -1)

@@ -243,12 +243,12 @@ def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFin
 
 def _share(what: str, expected: int, missing: Sequence[str], todo: str, *, is_needed: bool = False) -> HealthFinding:
     """Report how many files exist; a run stops if none does, or, with `is_needed`, if any is missing."""
-    there = expected - len(missing)
+    n_present = expected - len(missing)
     if not missing:
-        return HealthFinding(what, f"{expected:,}", f"{there:,}", "ok")
+        return HealthFinding(what, f"{expected:,}", f"{n_present:,}", "ok")
     names = ", ".join(filter(None, missing[:NAMED]))
-    named = f"{there:,}; missing, for example: {names}" if names else f"{there:,}"
-    return HealthFinding(what, f"{expected:,}", named, "bad" if is_needed or there == 0 else "note", todo)
+    named = f"{n_present:,}; missing, for example: {names}" if names else f"{n_present:,}"
+    return HealthFinding(what, f"{expected:,}", named, "bad" if is_needed or n_present == 0 else "note", todo)
 
 
 def _kinds(corpus: Corpus, spec: CorpusSpec) -> Iterator[HealthFinding]:
@@ -256,9 +256,9 @@ def _kinds(corpus: Corpus, spec: CorpusSpec) -> Iterator[HealthFinding]:
     folders = Folders(corpus)
     for kind in spec.download.kinds:
         try:
-            there = folders.first(kind.any_of)
+            folder = folders.first(kind.any_of)
         except OSError as error:
             yield HealthFinding(kind.what, kind.any_of[0], str(error), "bad", "fix its permissions")
             continue
-        verdict: HealthVerdict = "bad" if there is None else "ok"
-        yield HealthFinding(kind.what, kind.any_of[0], there or "missing", verdict, "" if there else "download it")
+        verdict: HealthVerdict = "bad" if folder is None else "ok"
+        yield HealthFinding(kind.what, kind.any_of[0], folder or "missing", verdict, "" if folder else "download it")

@@ -244,8 +244,8 @@ def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -
 
 def is_made(name: str, outputs: Mapping[str, Manifest | None], config: PipelineConfig, run: RunOptions) -> bool:
     """Return whether a stage has an output of the same settings, for which its encoder has worked before."""
-    made = outputs.get(name)
-    return made is not None and made.config == resolve_config(EVERY_STAGE[name], config, run).content()
+    output = outputs.get(name)
+    return output is not None and output.config == resolve_config(EVERY_STAGE[name], config, run).content()
 
 
 def try_encoders(config: PipelineConfig, device: str, names: Collection[str]) -> list[HealthFinding]:

@@ -133,14 +133,14 @@ def resolve_stage(
             another run whose address may not be opened.
     """
     stage = stage.under(config)
-    own = resolve_config(stage, config, run)
-    check_other_runs(stage.section, own, run.protocols)
+    settings = resolve_config(stage, config, run)
+    check_other_runs(stage.section, settings, run.protocols)
     inputs = resolve_inputs(folder, stage, stages, currents)
     root = "" if stage.pure_sources else run.data_root
-    listed = stage.sources(inputs, own, root) if stage.sources is not None else []
+    listed = stage.sources(inputs, settings, root) if stage.sources is not None else []
     sources = tuple(sorted(listed, key=lambda source: source.shard))
     _check_sources(stage, sources)
-    return ResolvedStage(stage, own, inputs, sources)
+    return ResolvedStage(stage, settings, inputs, sources)
 
 
 def _check_sources(stage: AnyStage, sources: tuple[Source, ...]) -> None:
@@ -211,18 +211,18 @@ def make_shard_keys(
     """
     config = identity["config"]
     assert isinstance(config, dict)
-    own = {**identity, "config": stage.settings_of_shards(config)}
-    shared = {name: canonical_json(value) for name, value in own.items()}
+    content = {**identity, "config": stage.settings_of_shards(config)}
+    shared = {name: canonical_json(value) for name, value in content.items()}
     return {source.shard: _shard_key(shared, source, digest_of) for source in sources}
 
 
 def _shard_key(shared: Mapping[str, str], source: Source, digest_of: Mapping[str, str]) -> str:
-    own = {
+    content = {
         "shard": canonical_json(source.shard),
         "files": canonical_json([digest_of[path] for path in source.files]),
         "facts": source.canonical_facts,
     }
-    return fingerprint_of_text(canonical_object({**shared, **own}))[:KEY_CHARACTERS]
+    return fingerprint_of_text(canonical_object({**shared, **content}))[:KEY_CHARACTERS]
 
 
 def spelled(path: str) -> str:

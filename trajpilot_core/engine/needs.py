@@ -81,7 +81,7 @@ def require_room(work: KeyedStage, folder: Folder, run: RunOptions, units: int) 
     Raises:
         StoreError: too little disk space is free.
     """
-    stage, own = work.resolved.stage, work.resolved.config
+    stage, settings = work.resolved.stage, work.resolved.config
     entries = {name: entry for name, (_, entry) in work.resolved.inputs.entries.items()}
     note = last_note(folder, stage.name)
     if note is None:
@@ -92,7 +92,7 @@ def require_room(work: KeyedStage, folder: Folder, run: RunOptions, units: int) 
         figures = f"{size_text(needs.memory)} of memory in its last run, but {size_text(free)} is free"
         log.warning("%-13s needed %s; if it runs out, %s", stage.name, figures, advice(stage))
     root, manifest = folder.local(ARTIFACTS), unless_damaged(read_manifest, folder, stage.name, note[0])
-    if root is not None and manifest is not None and manifest.config == own.content():
+    if root is not None and manifest is not None and manifest.config == settings.content():
         lacking = max(0, needs.disk - scratch_bytes(run, stage.name))
         lower = f", or lower {' or '.join(stage.lowers)}" if stage.lowers else ""
         what, remedy = (

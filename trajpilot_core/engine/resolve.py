@@ -60,18 +60,18 @@ def resolve_device(device: str) -> str:
         raise InputError(f"device {device}: {fault}")
     if device == "cpu":
         return "cpu"
-    there = gpu_count()
+    n_gpus = gpu_count()
     if device == "auto":
-        if not there and _torch_has_cuda():
+        if not n_gpus and _torch_has_cuda():
             log.warning("device auto: torch is a CUDA build, but no driver lists a GPU here; the models run on the CPU")
-        return "cuda" if there else "cpu"
-    if not there:
+        return "cuda" if n_gpus else "cpu"
+    if not n_gpus:
         build = "a ROCm build, which is not supported" if _torch_has("hip") else "a CPU build"
         raise InputError(
             f"device {device} was requested, but torch is {build} or no CUDA device is visible; use cpu or auto"
         )
-    if gpu_number(device) >= there:
-        last = f"cuda:{there - 1}"
+    if gpu_number(device) >= n_gpus:
+        last = f"cuda:{n_gpus - 1}"
         raise InputError(f"device {device} was requested, but the last CUDA device is {last}; use {last} or auto")
     return device
 
@@ -167,8 +167,8 @@ def resolve_precision(config: Config, device: str) -> Config:
 
 def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
     """Return the settings of a stage with everything `auto` resolved."""
-    own = with_versions(stage.settings(config) if stage.completed is None else stage.completed(config))
-    return resolve_precision(own, resolve_device(run.device))
+    settings = with_versions(stage.settings(config) if stage.completed is None else stage.completed(config))
+    return resolve_precision(settings, resolve_device(run.device))
 
 
 def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> None:

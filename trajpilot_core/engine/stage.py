@@ -234,9 +234,9 @@ class Stage(Generic[Config]):
 
     def settings(self, config: PipelineConfig) -> Config:
         """Return the settings of this stage out of those of the pipeline."""
-        own = getattr(config, self.section)
-        assert isinstance(own, self.config)
-        return cast(Config, own)
+        settings = getattr(config, self.section)
+        assert isinstance(settings, self.config)
+        return cast(Config, settings)
 
     def under(self, config: PipelineConfig) -> "Stage[Config]":
         """Return the stage with the reads that apply under the settings of a run."""

@@ -109,10 +109,10 @@ def resampled_means(groups_N: Codes, hits_N: Mask, take_N: Codes, weights_BT: Ar
     hits = np.zeros_like(counts)
     np.add.at(counts, (take_N, group), 1.0)
     np.add.at(hits, (take_N, group), hits_N.astype(np.float64))
-    drawn, right = weights_BT @ counts, weights_BT @ hits
+    counted, right = weights_BT @ counts, weights_BT @ hits
     with np.errstate(invalid="ignore", divide="ignore"):
-        shares = np.where(drawn > 0, right / drawn, 0.0)
-        means: Array = 100.0 * shares.sum(axis=1) / (drawn > 0).sum(axis=1)
+        shares = np.where(counted > 0, right / counted, 0.0)
+        means: Array = 100.0 * shares.sum(axis=1) / (counted > 0).sum(axis=1)
     return means
 
 

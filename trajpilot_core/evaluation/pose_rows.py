@@ -112,7 +112,7 @@ def scores_of(
         cfg: draws, level and seed of the bootstrap.
     """
     seeds = sorted({seed for _, seed in scores})
-    made = []
+    figures = []
     for row in pose_rows(sources):
         for against in dict.fromkeys((None, row.against)):
             by_seed = {
@@ -121,8 +121,8 @@ def scores_of(
             every: list[tuple[int | None, Array]] = [*by_seed.items(), (None, np.mean(list(by_seed.values()), axis=0))]
             for seed, values_N2 in every:
                 where = {"sources": sources, "row": row.name, "against": against, "seed": seed}
-                made += _scores(where, values_N2, take_N, cfg)
-    return made
+                figures += _scores(where, values_N2, take_N, cfg)
+    return figures
 
 
 def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: CompletedPoseSources) -> list[PoseScore]:

@@ -180,15 +180,15 @@ def _rows(
     weights: NDArray[np.float64],
     horizons: tuple[int, ...],
     cfg: EvaluationConfig,
-    asked: set[str],
+    wanted: set[str],
 ) -> list[Metric]:
-    """Build the rows of one contrast: H + 2 numbers for each metric in `asked`.
+    """Build the rows of one contrast: H + 2 numbers for each metric in `wanted`.
 
     Horizons without windows are omitted, and then the means over the horizons too: their windows would differ from
     those of the other rows.
     """
-    scored, metrics = sums.counts.sum(axis=0) > 0, [metric for metric in METRICS if metric in asked]
-    columns = [column for column, metric in enumerate(METRICS) if metric in asked]
+    scored, metrics = sums.counts.sum(axis=0) > 0, [metric for metric in METRICS if metric in wanted]
+    columns = [column for column, metric in enumerate(METRICS) if metric in wanted]
     values, counts = sums.values[:, scored][:, :, columns], sums.counts[:, scored]
     value = bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))
     takes = (counts > 0).sum(axis=0)

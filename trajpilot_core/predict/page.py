@@ -102,8 +102,8 @@ def _shots(video: FilePath | None, times_s: list[float], plan: Plan, workers: in
     if not plan.query.frames or video is None or not video.is_file():
         reason = "its video is not on this machine" if plan.query.frames else "frames are switched off"
         return tuple((time_s, Thumbnail(None, reason)) for time_s in times_s)
-    made, _ = thumbnails([Wanted("", str(video), tuple(sorted(set(times_s))))], SHOT_PX, workers)
-    return tuple((time_s, made["", time_s]) for time_s in times_s)
+    frames, _ = thumbnails([Wanted("", str(video), tuple(sorted(set(times_s))))], SHOT_PX, workers)
+    return tuple((time_s, frames["", time_s]) for time_s in times_s)
 
 
 def head_paths(

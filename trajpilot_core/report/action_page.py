@@ -189,12 +189,12 @@ def page(title: str, results: ActionResults, tables: Sequence[Table], cfg: Compl
     warned = warnings(results, cfg.released)
     published = () if warned else published_tables()
     trained = [("probe", results.curves), *(results.tokens.trainings() if results.tokens is not None else ())]
-    drawn = training_charts([(name, curves) for name, curves in trained if curves])
+    charts = training_charts([(name, curves) for name, curves in trained if curves])
     protocol = ROWS if cfg.released else EVERY_PATCH if cfg.has_every_patch else TEMPORAL
     sections = [
         Section("results", "What follows a clip", (*tables, *published), text=protocol),
         Section("checks", "Checks", (checks_table(results.judgements),)),
-        Section("training", "Training", charts=tuple(drawn)),
+        Section("training", "Training", charts=tuple(charts)),
         Section("health", "Data health", (health.problems(results.rejects),)),
     ]
     banner = "; ".join(warned) or protocol

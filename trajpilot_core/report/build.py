@@ -63,9 +63,9 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
     steps.begin("reading the tables")
     loaded = load(inputs, stages)
     results = results_of(loaded.metrics, loaded.judgements)
-    drawn = draw_gallery(inputs, cfg)
-    shown = examples(drawn, load_facts(drawn, inputs), load_threshold(inputs))
-    files = video_files(drawn, inputs) if cfg.frames else {}
+    gallery = draw_gallery(inputs, cfg)
+    shown = examples(gallery, load_facts(gallery, inputs), load_threshold(inputs))
+    files = video_files(gallery, inputs) if cfg.frames else {}
     steps.begin("decoding the frames of the gallery")
     pictures, rejects = _pictures(shown, files, cfg, runtime)
     steps.begin("writing the pages")
@@ -89,7 +89,7 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         settings_table(cfg, n_labels, is_simulated=loaded.simulated),
         bounds,
         limits(loaded, results, bounds, cfg),
-        drawn,
+        gallery,
         shown,
         pictures,
     )
@@ -128,12 +128,12 @@ def _pictures(
         reason = Thumbnail(None, "frames are shown for a local data root only")
         return {(take, time): reason for take in files for time in times.get(take, ())}, []
     absent = {take for take in times if take not in files}
-    made, rejects = frames_of(times, files, runtime.data_root, cfg.thumbnail_px, runtime.workers)
+    frames, rejects = frames_of(times, files, runtime.data_root, cfg.thumbnail_px, runtime.workers)
     without = [take for take in times if not files.get(take, "absent")]
-    made |= {(take, time): Thumbnail(None, NO_VIDEO) for take in without for time in times[take]}
+    frames |= {(take, time): Thumbnail(None, NO_VIDEO) for take in without for time in times[take]}
     if cfg.frames:
         rejects += [reject("report", RejectCode.VIDEO_MISSING, t, "the take names no video", n_units=0) for t in absent]
-    return made, rejects
+    return frames, rejects
 
 
 def _json(page: Page) -> JsonValue:

@@ -144,8 +144,8 @@ def roll_out(model: CausalPredictor, view: ChainView, segments_BH: Tensor, mids_
     def part(rows: slice) -> tuple[Tensor, Tensor]:
         """Return ends (B, 2, P) and middle steps (B, K, M, P) of some windows."""
         segments = segments_BH[rows]
-        start, own = view.data.features[segments[:, 0]], view.latents[ends_of(segments)]
-        out_BKHE = model.roll_out(start, view.goal_features(segments), own, mids_BKME[rows], horizon)
+        start, latents = view.data.features[segments[:, 0]], view.latents[ends_of(segments)]
+        out_BKHE = model.roll_out(start, view.goal_features(segments), latents, mids_BKME[rows], horizon)
         out_BKHP = view.readout.plan(model, out_BKHE)
         return ends_of(out_BKHP[:, 0]), out_BKHP[:, :, 1:-1]
 

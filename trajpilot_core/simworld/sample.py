@@ -100,12 +100,12 @@ def draw_operator(config: WorldConfig, rng: np.random.Generator, split: str) -> 
 
     In a layout with unseen wearers they wear the glasses in some of the test takes.
     """
-    held = max(1, config.operators // 3)
-    fitting = config.operators - held
+    n_test = max(1, config.operators // 3)
+    fitting = config.operators - n_test
     if config.shared_operators:
         some = layout_of(config.layout).has_unseen_wearers and split == "train"
         return int(rng.integers(fitting if some else config.operators))
-    return int(rng.integers(fitting)) if split == "train" else fitting + int(rng.integers(held))
+    return int(rng.integers(fitting)) if split == "train" else fitting + int(rng.integers(n_test))
 
 
 def draw_take(world: World, index: int, split: str, fault: str | None, operator: int) -> TakeTruth:

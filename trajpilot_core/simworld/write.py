@@ -186,13 +186,13 @@ def refuse_other_world(config: WorldConfig, folder: Path) -> None:
     """
     rest = "choose another folder for the new one (another --root for a demo), or delete the old one"
     for note in (folder / "world.json", folder / WORK / "begun.json"):
-        held = str(noted(note).get("digest")) if note.is_file() else None
-        if held in (None, world_digest(config)):
+        digest = str(noted(note).get("digest")) if note.is_file() else None
+        if digest in (None, world_digest(config)):
             continue
-        known = next((name for name, make in PRESETS.items() if world_digest(make()) == held), None)
+        known = next((name for name, make in PRESETS.items() if world_digest(make()) == digest), None)
         if known:
             raise WorldError(f"{folder} holds another world, {known!r}; go on with it by --world {known}, or {rest}")
-        raise WorldError(f"{folder} holds another world, of other settings or another version ({held[:12]}); {rest}")
+        raise WorldError(f"{folder} holds another world, of other settings or another version ({digest[:12]}); {rest}")
 
 
 def prepare(folder: Path, config: WorldConfig) -> None:

@@ -122,9 +122,9 @@ def conclude(work: Work[CompletedActionToken]) -> None:
         before = sum(steps[: 2 * at])
         with one_thread(work.runtime.device):
             models = seed_models(this, seed, portion(work.runtime.progress, before, total))
-        own = portion(work.runtime.progress, before + cfg.scorer.train.epochs, total)
+        progress = portion(work.runtime.progress, before + cfg.scorer.train.epochs, total)
         with one_thread(work.runtime.device):
-            tuned.append(tune_seed(this, seed, models, patches, replace(work.runtime, progress=own)))
+            tuned.append(tune_seed(this, seed, models, patches, replace(work.runtime, progress=progress)))
         of_scorers += models.curve
     with one_thread(work.runtime.device):
         write_results(work, tuned, (curve, of_scorers), this.events, this.data)

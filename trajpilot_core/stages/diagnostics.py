@@ -94,8 +94,8 @@ def windows_of(
             rows = pc.fill_null(pc.index_in(flat, value_set=ids), -1).to_numpy().astype(np.int64).reshape(-1, horizon)
             rows = rows[(rows >= 0).all(axis=1)]
             if split == "train":
-                drawn = np.random.default_rng((cfg.seed, horizon)).permutation(len(rows))[: cfg.train_windows]
-                rows = rows[np.sort(drawn)]
+                sampled = np.random.default_rng((cfg.seed, horizon)).permutation(len(rows))[: cfg.train_windows]
+                rows = rows[np.sort(sampled)]
             if len(rows):
                 windows[split, horizon] = (rows, take[rows[:, 0]])
     return windows

@@ -229,9 +229,9 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     ranking |= {(row.model, row.seed) for row in choices}
     judged = [(model, seed, judge_trained(curve, model, seed)) for model, seed in models]
     for model, seed in sorted(ranking):
-        own = [row for row in scored if (row.model, row.seed) == (model, seed)]
+        of_model = [row for row in scored if (row.model, row.seed) == (model, seed)]
         decided = [row for row in choices if (row.model, row.seed) == (model, seed)]
-        judged.append((model, seed, judge_scorer(model, decided, own, cfg)))
+        judged.append((model, seed, judge_scorer(model, decided, of_model, cfg)))
     planning = rows_of(CurvePoint, inputs.table("planners_curves")) if "planners_curves" in cfg.further else []
     planners = sorted({(row.model.removeprefix("final/").rpartition("_h")[0], row.seed) for row in planning})
     judged += [(f"final/{name}", seed, judge_planner(curve + planning, name, seed)) for name, seed in planners]

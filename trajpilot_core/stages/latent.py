@@ -34,18 +34,18 @@ def completed(config: PipelineConfig) -> LatentConfig:
     Raises:
         InputError: they contradict the other settings.
     """
-    own = config.latent
+    latent = config.latent
     if config.evaluation.vocabulary == "classes":
         raise InputError(
             "latent.is_asked with evaluation.vocabulary=classes: the classifier of latents predicts labels; set "
             "evaluation.vocabulary=labels"
         )
-    if own.target == "temporal" and config.features.tokens != "temporal":
+    if latent.target == "temporal" and config.features.tokens != "temporal":
         raise InputError(
             "latent.target=temporal, but features have one vector per segment; set features.tokens=temporal or "
             "latent.target=pooled"
         )
-    return own
+    return latent
 
 
 def facts(inputs: Inputs, cfg: LatentConfig, known: Trainings) -> dict[str, Facts]:

@@ -36,8 +36,8 @@ class ShotRun(EventRun[Shots, OutcomeTask]):
     def task(self, chain: Chain, seed: int) -> OutcomeTask:
         """Return the tensors of one chain and seed: features, the latents of its E_tau, the shots of its takes."""
         shots = self.events
-        own = self.latents(chain, seed), self.fitted(chain), shots.rows(DEV)
-        return OutcomeTask(shots.context, *own, shots.tokens, shots.made)
+        parts = self.latents(chain, seed), self.fitted(chain), shots.rows(DEV)
+        return OutcomeTask(shots.context, *parts, shots.tokens, shots.made)
 
     def new_predictor(self, task: OutcomeTask) -> OutcomePredictor:
         """Build a predictor."""
@@ -50,11 +50,11 @@ class ShotRun(EventRun[Shots, OutcomeTask]):
 
 def models_of_seed(this: ShotRun, seed: int) -> tuple[OutcomeModels, list[CurvePoint]]:
     """Return the models of the rows of a seed, and the curve of the scorer."""
-    made, key, probe = seed_models(this, seed, lambda *_: None), model_key(FINAL, seed, PROBE), None
+    models, key, probe = seed_models(this, seed, lambda *_: None), model_key(FINAL, seed, PROBE), None
     if key in this.work.trained:
         new = new_shot_probe(this.task(FINAL, seed), this.work.config)
         probe = frozen(new, this.trained(FINAL, seed, PROBE), key, this.work.runtime.device)
-    return OutcomeModels(made.final, made.scorer, made.decision, this.work.config, probe), made.curve
+    return OutcomeModels(models.final, models.scorer, models.decision, this.work.config, probe), models.curve
 
 
 def answers_of(models: OutcomeModels, shots: Shots, seed: int) -> list[ShotAnswer]:

@@ -94,13 +94,13 @@ def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
     for (chain, seed), variants in variants_by_chain(wanted).items():
         task = make_task(data, e_tau, chain, seed, work.runtime.device)
         task = replace(task, max_horizon=places_for(task.max_horizon, work.config))
-        shared, own = task.tensors()
+        shared, of_chain = task.tensors()
         if not shape:
             shape = predictor_shape(task, work.config.head).to_json()
             put_tensors(scratch, SHARED, shared)
         floors[model_key(chain, seed, VARIANTS[0])] = floor_rows(task, chain, seed)
         folder = scratch / f"{chain.name}-s{seed}"
-        put_tensors(folder, OWN, own)
+        put_tensors(folder, OWN, of_chain)
         jobs |= {model_key(chain, seed, v): chain_job(work, chain, seed, v, folder, scratch) for v in variants}
 
     def about(job: "TrainingJob") -> dict[str, str]:

@@ -83,8 +83,8 @@ def settings_of_e_tau(cfg: AlignmentConfig) -> AlignmentConfig:
     """
     if cfg.pretrained is None:
         return cfg
-    there = open_alignment(cfg).settings(AlignmentConfig, E_TAU)
-    return there.replace(**{name: getattr(cfg, name) for name in HERE})
+    settings = open_alignment(cfg).settings(AlignmentConfig, E_TAU)
+    return settings.replace(**{name: getattr(cfg, name) for name in HERE})
 
 
 def require_text_space(output: OtherOutput, models: Models, inputs: Inputs) -> int:

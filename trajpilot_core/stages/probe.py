@@ -174,10 +174,10 @@ def commit(
         AnsweredRow(FLOOR, seed, "", floor_rankings(task, len(rows))),
     ]
     scores = [score for row in answered for score in action_scores(row, tested, cfg)]
-    own = [score for score in scores if score.row == VARIANT]
+    of_probe = [score for score in scores if score.row == VARIANT]
     learned = [data.take_ids[row] for split in ("train", "dev") for row in data.rows(split)]
     checks = [
-        check_choice(own, chosen.curve, model, seed),
+        check_choice(of_probe, chosen.curve, model, seed),
         check_anticipation(data.too_late(PROTOCOL_GAP_S), cfg.gap_s, PROTOCOL_GAP_S),
         check_splits(takes.tolist(), learned),
     ]

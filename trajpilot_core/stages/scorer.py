@@ -54,8 +54,8 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
         }
 
     def source(name: str, seed: int, *, are_twins: bool) -> Source:
-        own = {"E_tau": of_seed("e_tau", seed), "predictors": of_seed("predictors", seed, are_twins=are_twins)}
-        return Source(name, facts={**every, **own})
+        models = {"E_tau": of_seed("e_tau", seed), "predictors": of_seed("predictors", seed, are_twins=are_twins)}
+        return Source(name, facts={**every, **models})
 
     seeds = seeds_of(models["e_tau"])
     listed = [source(training_of(seed), seed, are_twins=False) for seed in seeds]

@@ -73,8 +73,8 @@ def bank_table(labels: pa.Table, vectors: NDArray[np.float32], encoder: str) -> 
 
 def sources(inputs: Inputs, cfg: TextConfig, data_root: str) -> list[Source]:
     """Return the local files of the encoder and of the descriptions, which determine the numbers."""
-    own = (str(descriptions_file(cfg)),) if cfg.descriptions == "file" else ()
-    return [Source(shard="", files=tuple(sorted((*encoder_files(cfg), *own))))]
+    files = (str(descriptions_file(cfg)),) if cfg.descriptions == "file" else ()
+    return [Source(shard="", files=tuple(sorted((*encoder_files(cfg), *files))))]
 
 
 def on_gpu(cfg: TextConfig) -> bool:

@@ -62,9 +62,9 @@ class TokenRun(EventRun[ActionEvents, ActionTask]):
 
     def task(self, chain: Chain, seed: int) -> ActionTask:
         """Return the tensors of one chain and seed: contexts, the latents of its E_tau, the clips of its takes."""
-        own = self.events
+        events = self.events
         return ActionTask(
-            own.context, self.latents(chain, seed), self.fitted(chain), own.rows(DEV), own.labels, own.bank
+            events.context, self.latents(chain, seed), self.fitted(chain), events.rows(DEV), events.labels, events.bank
         )
 
     def new_predictor(self, task: ActionTask) -> ActionPredictor:
@@ -170,13 +170,15 @@ def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, Tensor, dict[str, 
     return task, rows, {name: torch.tensor(value) for name, value in begun.items()}
 
 
-def tune_seed(this: TokenRun, seed: int, made: SeedModels, patches: PatchProbes | None, runtime: Runtime) -> TunedSeed:
+def tune_seed(
+    this: TokenRun, seed: int, models_of: SeedModels, patches: PatchProbes | None, runtime: Runtime
+) -> TunedSeed:
     """Fine-tune the probes of a seed and answer the tested clips with them.
 
     Args:
         this: the clips.
         seed: of the models.
-        made: predictors and scorer of the seed.
+        models_of: predictors and scorer of the seed.
         patches: what reads every patch of a clip; None: probes read the tokens that the features keep.
         runtime: of the stage, with the progress of this part.
 
@@ -184,7 +186,7 @@ def tune_seed(this: TokenRun, seed: int, made: SeedModels, patches: PatchProbes 
         LeakError: a row sees more than it declares.
     """
     clips, numbers, begun = probe_task(this, seed)
-    tokens = {method.id: tokens_of(this, made, method.id) for method in METHODS}
+    tokens = {method.id: tokens_of(this, models_of, method.id) for method in METHODS}
     classes = {part: codes.numpy() for part, codes in clips.classes.items()}
 
     def read(probes: Sequence[TokenProbe], rows: Tensor, given: Sequence[Tensor]) -> list[dict[ActionPart, Codes]]:
@@ -198,7 +200,7 @@ def tune_seed(this: TokenRun, seed: int, made: SeedModels, patches: PatchProbes 
         chosen = tuned_on_stored(this, seed, clips, tokens, begun, runtime)
     else:
         chosen = patches.tuned(seed, clips, numbers, tokens, begun, runtime.progress)
-    maker = maker_of(this, made, final_of(this.chains))
+    maker = maker_of(this, models_of, final_of(this.chains))
     models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, read)
     rows = this.here.rows(TEST)
     check_sight(METHODS, models, this.here, rows)
@@ -226,10 +228,10 @@ def tuned_on_stored(
     tasks = {row: TokenTask(**vars(clips), token=token, begun=begun) for row, token in tokens.items()}
     jobs: dict[TokenRow, TrainingJob] = {}
     for row, task in tasks.items():
-        shared, own = task.tensors()
+        shared, of_chain = task.tensors()
         if not jobs:  # the same for every row
             put_tensors(this.folder(seed) / "probes", SHARED, shared)
-        put_tensors(this.folder(seed) / "probes" / row, OWN, own)
+        put_tensors(this.folder(seed) / "probes" / row, OWN, of_chain)
         jobs[row] = row_job(this, seed, row)
     run_jobs(list(jobs.values()), train_token_probe, runtime)
     chosen = {row: choose_probe(job, this.work.config.tuned) for row, job in jobs.items()}

@@ -84,7 +84,7 @@ def _outcomes(jobs: list[TakeJob], work: Work[TrajectoryConfig]) -> Iterator[Don
     cfg = work.config
     by_source = {name: [job for job in jobs if source_of(job[0], cfg) == name] for name in cfg.sources()}
     return chain.from_iterable(
-        pose_source(name).motions(own, cfg, work.runtime) for name, own in by_source.items() if own
+        pose_source(name).motions(jobs, cfg, work.runtime) for name, jobs in by_source.items() if jobs
     )
 
 

@@ -36,14 +36,14 @@ PART_BYTES = 500 * 10**6
 
 def completed(config: PipelineConfig) -> CompletedVlm:
     """Return the settings, completed from those of other stages; stub answers carry no model's name."""
-    own = CompletedVlm.completing(
+    settings = CompletedVlm.completing(
         config.vlm,
         corpus=config.ingest.corpus,
         anticipates=config.predictor.anticipates,
         text=config.text_bank,
         seeds=config.alignment.seeds,
     )
-    return own.replace(model=STUB, filler=STUB, adapter=None) if own.backend == "stub" else own
+    return settings.replace(model=STUB, filler=STUB, adapter=None) if settings.backend == "stub" else settings
 
 
 def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:

@@ -145,11 +145,11 @@ class LocalFolder:
                 return False
             temporary = _write_temporary(target, content)
             try:
-                made = _link_or_replace(temporary, target)
+                is_new = _link_or_replace(temporary, target)
             finally:
                 _discard(temporary)
             _sync_folder(target.parent)
-        return made
+        return is_new
 
     def remove(self, path: str) -> None:
         """Remove the file if it exists."""

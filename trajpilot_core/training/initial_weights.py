@@ -27,8 +27,8 @@ def places_for(horizon: int, cfg: PredictorConfig) -> int:
     """
     if cfg.pretrained is None:
         return horizon
-    there = int(json.loads(open_other(cfg.pretrained, "predictor").models(ENTRY).about["shape"])["max_horizon"])
-    return max(horizon, there)
+    max_horizon = int(json.loads(open_other(cfg.pretrained, "predictor").models(ENTRY).about["shape"])["max_horizon"])
+    return max(horizon, max_horizon)
 
 
 def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> frozenset[str]:
@@ -63,8 +63,8 @@ def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
     Raises:
         InputError: settings differ; names them with both values.
     """
-    there = output.settings(PredictorConfig, ENTRY)
-    both = {name: (getattr(cfg, name), getattr(there, name)) for name in UNSEEN}
+    settings = output.settings(PredictorConfig, ENTRY)
+    both = {name: (getattr(cfg, name), getattr(settings, name)) for name in UNSEEN}
     differ = [
         f"predictor.{name} is {ours} here and {theirs} there" for name, (ours, theirs) in both.items() if ours != theirs
     ]
@@ -88,11 +88,11 @@ def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> fr
         InputError: parameters are missing on one side or differ in shape; names them with both shapes.
     """
     here = {name: tuple(value.shape) for name, value in state.items()}
-    there = {name: value.shape for name, value in weights.items()}
-    optional = frozenset(name for name in here if name.startswith(NEW) and name not in there)
-    wrong = sorted(name for name in here | there if here.get(name) != there.get(name) and name not in optional)
+    shapes = {name: value.shape for name, value in weights.items()}
+    optional = frozenset(name for name in here if name.startswith(NEW) and name not in shapes)
+    wrong = sorted(name for name in here | shapes if here.get(name) != shapes.get(name) and name not in optional)
     if wrong:
-        sides = [(name, there.get(name, "absent"), here.get(name, "absent")) for name in wrong]
+        sides = [(name, shapes.get(name, "absent"), here.get(name, "absent")) for name in wrong]
         faults = "; ".join(f"{name} {theirs} there, {ours} here" for name, theirs, ours in sides)
         raise InputError(
             f"{named} does not fit: {faults} (shapes); set the sizes of that run, and no longer horizon than it has "

@@ -67,7 +67,7 @@ class TrainingJob(NamedTuple):
 
 
 def chain_job(
-    work: Work[Any], chain: Chain, seed: int, variant: str, own: Path, shared: Path, name: str | None = None
+    work: Work[Any], chain: Chain, seed: int, variant: str, folder: Path, shared: Path, name: str | None = None
 ) -> TrainingJob:
     """Return the training of one shard of a stage, whose tensors are in scratch.
 
@@ -76,7 +76,7 @@ def chain_job(
         chain: cross-fit chain.
         seed: of weights, dropout and batches.
         variant: what is trained.
-        own: folder with the task's tensors.
+        folder: folder with the task's tensors.
         shared: folder with the tensors that all the jobs share.
         name: what the variant is called in the log and the curves; None: its own name.
     """
@@ -85,7 +85,7 @@ def chain_job(
         seed=seed,
         variant=variant,
         folder=work.runtime.training_scratch[model_key(chain, seed, variant)],
-        own=own,
+        own=folder,
         shared=shared,
         config=work.config.model_dump_json(),
         device=work.runtime.device,
@@ -190,14 +190,14 @@ class Task:
 
         The items of a mapping are named `<field>/<key>`; the shapes are those of the fields.
         """
-        shared, own = dict[str, Tensor](), dict[str, Tensor]()
+        shared, of_training = dict[str, Tensor](), dict[str, Tensor]()
         for name, value in vars(self).items():
-            packed = shared if name in self.SHARED else own
+            packed = shared if name in self.SHARED else of_training
             if isinstance(value, Mapping):
                 packed |= {f"{name}/{key}": item for key, item in value.items()}
             else:
                 packed[name] = torch.as_tensor(value)
-        return shared, own
+        return shared, of_training
 
     @classmethod
     def unpacked(cls, tensors: Mapping[str, Tensor]) -> Self:

@@ -90,12 +90,12 @@ def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *,
     data, truth_BM = view.data, truth_of(view.data, candidates.segments)
     missing = shape_of(view).max_mids - truth_BM.shape[1]
     fallback_BMP = candidates.fallback[:, 1:-1]
-    candidate, own = unknown_scores(candidates.valid), unknown_scores(candidates.take)
+    candidate, fallback = unknown_scores(candidates.valid), unknown_scores(candidates.take)
     if with_truth:
         known = truth_BM, candidates.take, config.utility
         candidate = scores_of(view.readout, candidates.ends, candidates.plans, *known)
         alone = scores_of(view.readout, ends_of(candidates.fallback), fallback_BMP[:, None], *known)
-        own = PlanScores(*(value[:, 0] for value in alone))
+        fallback = PlanScores(*(value[:, 0] for value in alone))
     mids_BKM, motion_BKM = candidates.pool[:, :, 1:-1], candidates.motion[:, :, 1:-1]
     there_BK1 = candidates.valid[:, :, None].long()
     return Queries(
@@ -110,9 +110,9 @@ def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *,
         n_mids=torch.full_like(candidates.take, truth_BM.shape[1]),
         take=candidates.take,
         utility=candidate.utility.masked_fill(~candidates.valid, -torch.inf),
-        fallback_utility=own.utility,
+        fallback_utility=fallback.utility,
         m1=candidate.m1.masked_fill(~candidates.valid, 0.0),
-        fallback_m1=own.m1,
+        fallback_m1=fallback.m1,
     )
 
 
@@ -230,7 +230,7 @@ def scorer_loss(
 
 @torch.no_grad()
 def decide(
-    scorer: GateThenRankScorer, queries: Queries, batch: int, asked: Tensor | None = None
+    scorer: GateThenRankScorer, queries: Queries, batch: int, rows: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the float32 gate probability and the long top-ranked candidate, shape (n,); ties by smaller place.
 
@@ -240,9 +240,9 @@ def decide(
         scorer: what decides.
         queries: N queries.
         batch: how many are read at once.
-        asked: (n,) long, the queries that are decided; None: all.
+        rows: (n,) long, the queries that are decided; None: all.
     """
-    every = torch.arange(len(queries)) if asked is None else asked
+    every = torch.arange(len(queries)) if rows is None else rows
     every = every.to(queries.take.device)
 
     def part(rows: slice) -> tuple[Tensor, Tensor]:

@@ -62,8 +62,8 @@ def load_scorer(
     """
     key = model_key(FINAL, seed, variant_of(ablation))
     if key not in scorers.about:
-        held = ", ".join(scorers.about)
-        raise StoreError(f"no scorer {key!r} in the entry, which knows {held}; run the stage scorer")
+        known = ", ".join(scorers.about)
+        raise StoreError(f"no scorer {key!r} in the entry, which knows {known}; run the stage scorer")
     model = GateThenRankScorer(scorer_config(scorers), ScorerShape(**json.loads(scorers.about["shape"])), ablation)
     return frozen(model, scorers, key, device), ScorerDecision.model_validate_json(scorers.about[key])
 

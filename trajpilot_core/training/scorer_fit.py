@@ -119,9 +119,9 @@ def fit_scorer_without_goal(
     Raises:
         StoreError: the chains have no twins.
     """
-    own, folder = config.replace(ablations=()), scratch / QUERIES
-    collected = collect(data, files, own, seed, folder, device, progress, sees_goal=False)
-    return train_scorer(collected, own, None, seed, scratch, device, progress, checkpoint_s, name=SCORER_NO_GOAL)
+    settings, folder = config.replace(ablations=()), scratch / QUERIES
+    collected = collect(data, files, settings, seed, folder, device, progress, sees_goal=False)
+    return train_scorer(collected, settings, None, seed, scratch, device, progress, checkpoint_s, name=SCORER_NO_GOAL)
 
 
 def epochs_of(config: ScorerConfig) -> int:
@@ -189,9 +189,13 @@ def train_scorer(
     fitted = fit(training, config.train, scratch / variant, device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
-    asked = fitted.state, dev.queries, config, training.name, seed
+    arguments = fitted.state, dev.queries, config, training.name, seed
     return FittedScorer(
-        fitted.state, shape, _decision(config, dev, len(rows), share, kept), fitted.curve, choices_of(scorer, *asked)
+        fitted.state,
+        shape,
+        _decision(config, dev, len(rows), share, kept),
+        fitted.curve,
+        choices_of(scorer, *arguments),
     )
 
 
@@ -212,8 +216,8 @@ def measurer(
         return lambda: {"dev/selection": 0.0}
     groups = {int(n): (train.n_mids[rows] == n).nonzero()[:, 0].cpu() for n in torch.unique(train.n_mids[rows])}
     n_dev = {n: int((dev.n_mids == n).sum()) for n in groups}
-    drawn = train_sample({n: len(of_group) for n, of_group in groups.items()}, n_dev, seed)
-    sample = rows.cpu()[torch.cat([groups[n][some] for n, some in drawn.items()])] if drawn else None
+    sampled = train_sample({n: len(of_group) for n, of_group in groups.items()}, n_dev, seed)
+    sample = rows.cpu()[torch.cat([groups[n][some] for n, some in sampled.items()])] if sampled else None
 
     def measure() -> dict[str, float]:
         gate_N, choice_N = decide(scorer, dev, batch)

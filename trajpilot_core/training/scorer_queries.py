@@ -149,9 +149,9 @@ class QueryCollector:
         self.latents[first : first + len(view.latents)] = view.latents
         models = tensors_digest(view.plan_sources())
         bank: Bank | None = None
-        own = [part for part in self.parts if part.chain == view.chain.name]
-        made, total = 0, sum(len(part.rows) for part in self.parts)
-        for part in own:
+        of_chain = [part for part in self.parts if part.chain == view.chain.name]
+        done, total = 0, sum(len(part.rows) for part in self.parts)
+        for part in of_chain:
             progress(0, 1, f"seed {self.seed}: {self.collected:,} of {total:,} queries, chain {view.chain.name}")
             self.collected += len(part.rows)
             key = self._key(part, models)
@@ -160,10 +160,10 @@ class QueryCollector:
                 if bank is None or bank.horizon != part.horizon:
                     bank = build_bank(view, part.horizon, self.config.key)
                 places = write_part(self.folder, part.name, key, self._rows(view, bank, part))
-                made += 1
+                done += 1
             self.places |= {place.field: place for place in places}
-        if made < len(own):
-            kept = f"{len(own) - made} of {len(own)} parts of the queries were kept from before"
+        if done < len(of_chain):
+            kept = f"{len(of_chain) - done} of {len(of_chain)} parts of the queries were kept from before"
             log.info("seed %d, chain %s: %s", self.seed, view.chain.name, kept)
 
     def queries(self, split: str) -> Queries | None:
@@ -188,12 +188,12 @@ class QueryCollector:
         """Make the queries of a part."""
         candidates = find_candidates(view, bank, part.rows, self.config)
         queries = queries_of(view, candidates, self.config)
-        own = {name: getattr(queries, name) for name in ROWS}
-        own["middle"] = own["middle"] + self.offset[part.chain] * (own["middle"] > 0)
+        columns = {name: getattr(queries, name) for name in ROWS}
+        columns["middle"] = columns["middle"] + self.offset[part.chain] * (columns["middle"] > 0)
         if part.split == "dev":
-            own["knn_m1"] = torch.stack([vote_m1(candidates, view.data, t) for t in self.config.temperatures], 1)
-            own["pool_m1"] = torch.stack([mean_m1(candidates, view, t) for t in self.config.temperatures], 1)
-        return [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in own.items()]
+            columns["knn_m1"] = torch.stack([vote_m1(candidates, view.data, t) for t in self.config.temperatures], 1)
+            columns["pool_m1"] = torch.stack([mean_m1(candidates, view, t) for t in self.config.temperatures], 1)
+        return [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in columns.items()]
 
     def _key(self, part: QueryPart, models: str) -> str:
         """Return what a part is made from, as a digest; `models` is that of its chain's models."""
@@ -237,11 +237,11 @@ def draw_queries(data: PlanningData, chains: tuple[Chain, ...], limit: int, seed
     total = sum(len(rows) for _, _, rows in places)
     kept = torch.zeros(total, dtype=torch.bool)
     kept[torch.randperm(total, generator=torch.Generator().manual_seed(seed))[:limit]] = True
-    drawn: dict[str, dict[int, Tensor]] = {chain.name: {} for chain in chains}
+    sampled: dict[str, dict[int, Tensor]] = {chain.name: {} for chain in chains}
     parts = torch.split(kept.to(device), [len(rows) for _, _, rows in places])
     for (name, horizon, rows), keep in zip(places, parts, strict=True):
-        drawn[name][horizon] = rows[keep]
-    return drawn
+        sampled[name][horizon] = rows[keep]
+    return sampled
 
 
 def dev_rows(data: PlanningData, limit: int) -> dict[int, Tensor]:
@@ -284,8 +284,8 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
     level = logging.INFO if need >= WORTH_SAYING else logging.DEBUG
     log.log(level, "%-13s seed %d: %s needs %.2f GB under %s", "scorer", seed, what, need / 1e9, folder)
     remedy = "free some space, choose another --root, or lower scorer.max_queries or scorer.candidates"
-    there = sum(allocated_bytes(folder / split) for split in count)
-    require_free_space(folder, max(0, need - there), what, remedy)
+    allocated = sum(allocated_bytes(folder / split) for split in count)
+    require_free_space(folder, max(0, need - allocated), what, remedy)
 
 
 def on_device(collected: Collected, device: str) -> Collected:

@@ -99,9 +99,9 @@ def check_training(request: VlmRequest, answer: str, take: Mapping[str, Any], as
     others = frozenset(asking.material.labels_outside.get(take["scenario"], asking.material.training_labels))
     (message,), heading = request.messages, asking.prompts.text("exemplars")
     examples = [part.text.removeprefix(heading) for part in message.parts if part.section == "exemplars"]
-    own = [line for text in examples for line in text.splitlines() if line and line not in others]
-    if own:
-        raise LeakError(f"the example {own[0]!r} is of no other scenario than {take['scenario']!r}")
+    labels = [line for text in examples for line in text.splitlines() if line and line not in others]
+    if labels:
+        raise LeakError(f"the example {labels[0]!r} is of no other scenario than {take['scenario']!r}")
 
 
 def write_training(work: Work[CompletedVlm], out: Path) -> Exported:

@@ -161,21 +161,21 @@ def compute_shards(work: KeyedStage, job: ComputeContext, pending: tuple[Source,
     def unstable(shard: str) -> list[str]:
         return moved(job.inventory, {path: job.digest_of[path] for path in files[shard]})
 
-    own: dict[str, Path] = {}
+    scratch_of: dict[str, Path] = {}
 
     def delivered(n_done: int) -> None:
         if stage.conclude is None:
             job.progress(n_done, len(pending), f"{stage.shard_by}s")
-        for shard in own.keys() & sink.shards.keys():  # its checkpoints are gigabytes
-            shutil.rmtree(own.pop(shard), ignore_errors=True)
+        for shard in scratch_of.keys() & sink.shards.keys():  # its checkpoints are gigabytes
+            shutil.rmtree(scratch_of.pop(shard), ignore_errors=True)
 
     keys = {shard: work.shard_keys[shard] for shard in files}
     sink = StageSink(job.folder, stage, work.key, keys, unstable, delivered, whole=False)
     with ExitStack() as leases:
         if stage.conclude is not None:
             for shard, key in keys.items():
-                own[shard] = leases.enter_context(leased(job.run, f"{stage.name}-{key[:16]}"))
-        runtime = replace(_runtime(work, job), training_scratch=dict(own))
+                scratch_of[shard] = leases.enter_context(leased(job.run, f"{stage.name}-{key[:16]}"))
+        runtime = replace(_runtime(work, job), training_scratch=dict(scratch_of))
         with naming_settings(stage):
             stage.run(Work(work.resolved.inputs, work.resolved.config, pending, sink, runtime))
     missing = sorted(set(files) - set(sink.shards))

@@ -236,22 +236,22 @@ def _differences(
 ) -> str:
     """Return in words how the first shards differ from those of the parent run."""
     here = {source.shard: unit_sources(source, digest_of) for source in resolved.sources}
-    there = read_notes(folder, group.stage, group.key)
+    noted = read_notes(folder, group.stage, group.key)
     differ = sorted(set(group.shards) - same)
-    differences = "; ".join(f"{name} ({_difference(here.get(name), there.get(name))})" for name in differ[:5])
+    differences = "; ".join(f"{name} ({_difference(here.get(name), noted.get(name))})" for name in differ[:5])
     return (
         f"{group.stage}: {len(differ)} of {len(group.shards)} {group.unit}s differ from those of the parent run: "
         f"{differences}; root and corpus must be the same folders for every worker"
     )
 
 
-def _difference(here: UnitSources | None, there: UnitSources | None) -> str:
-    if there is None:
+def _difference(here: UnitSources | None, noted: UnitSources | None) -> str:
+    if noted is None:
         return "the notes of the run are not under this root"
     if here is None:
         return "not among the sources here"
-    files = [path for path in there.files.keys() | here.files.keys() if there.files.get(path) != here.files.get(path)]
-    facts = [name for name in there.facts.keys() | here.facts.keys() if there.facts.get(name) != here.facts.get(name)]
+    files = [path for path in noted.files.keys() | here.files.keys() if noted.files.get(path) != here.files.get(path)]
+    facts = [name for name in noted.facts.keys() | here.facts.keys() if noted.facts.get(name) != here.facts.get(name)]
     return ", ".join(sorted([*files, *facts])) or "the settings of the stage"
 
 

@@ -150,8 +150,8 @@ def watched(run: RunOptions, stage: str, device: str) -> Iterator[Peaks]:
     def look() -> None:
         while True:
             looked = time.monotonic()
-            own = [process for process in family(os.getpid()) if process not in others]
-            peaks.memory = max(peaks.memory, sum(map(anonymous_bytes, own)))
+            processes = [process for process in family(os.getpid()) if process not in others]
+            peaks.memory = max(peaks.memory, sum(map(anonymous_bytes, processes)))
             peaks.scratch = max(peaks.scratch, scratch_bytes(run, stage))
             if ended.wait(min(LONGEST_S, max(LOOK_S, AT_REST * (time.monotonic() - looked)))):
                 return

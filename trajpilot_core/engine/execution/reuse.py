@@ -61,13 +61,13 @@ def leased(run: RunOptions, name: str) -> Iterator[Path]:
             yield folder
         return
     log.info("%s is in use by another process; starting again next to it", folder)
-    own = scratch_folder(run, f"{name}-{secrets.token_hex(8)}")
-    with naming_failures("make the scratch folder", own):
-        own.mkdir(parents=True)
+    scratch = scratch_folder(run, f"{name}-{secrets.token_hex(8)}")
+    with naming_failures("make the scratch folder", scratch):
+        scratch.mkdir(parents=True)
     try:
-        yield own
+        yield scratch
     finally:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _lease(folder: Path) -> FileIO | None:

@@ -81,21 +81,21 @@ def follow(frames: Image, wanted: int, mask: Image) -> Tracks:
 
 def _step(before: Image, after: Image, places: Floats, mask: Image) -> tuple[NDArray[np.bool_], Floats]:
     """Track points (N, 2) to the next frame; return which are kept, (N,), and the positions of those."""
-    there, is_tracked = _flow(before, after, places)
-    back, returned = _flow(after, before, there)
+    moved, is_tracked = _flow(before, after, places)
+    back, returned = _flow(after, before, moved)
     near = np.linalg.norm(back - places, axis=1) < BACK_PX
-    inside = ((there >= 0) & (there <= len(mask) - 1)).all(axis=1)
-    cell = np.clip(np.rint(there), 0, len(mask) - 1).astype(np.intp)
+    inside = ((moved >= 0) & (moved <= len(mask) - 1)).all(axis=1)
+    cell = np.clip(np.rint(moved), 0, len(mask) - 1).astype(np.intp)
     kept = is_tracked & returned & near & inside & (mask[cell[:, 1], cell[:, 0]] > 0)
-    return kept, there[kept]
+    return kept, moved[kept]
 
 
 def _flow(before: Image, after: Image, places: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the new positions of points (N, 2), and whether they were found, (N,)."""
-    there, is_tracked, _ = cv2.calcOpticalFlowPyrLK(
+    moved, is_tracked, _ = cv2.calcOpticalFlowPyrLK(
         before, after, places, np.empty_like(places), winSize=(WINDOW_PX, WINDOW_PX), maxLevel=LEVELS
     )
-    return np.asarray(there, np.float32), np.asarray(is_tracked).ravel() > 0
+    return np.asarray(moved, np.float32), np.asarray(is_tracked).ravel() > 0
 
 
 def _corners(frame: Image, wanted: int, taken: Floats, mask: Image) -> Floats:

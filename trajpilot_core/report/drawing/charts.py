@@ -248,9 +248,9 @@ def _line(line: Series, scale: Scale) -> Markup:
     return element("g", _polyline(line, scale), *marks, class_=f"line {line.style}")
 
 
-def _titled(title: str, *drawn: Markup) -> Markup:
+def _titled(title: str, *parts: Markup) -> Markup:
     """Return drawn elements with a tooltip."""
-    return element("g", element("title", title), *drawn)
+    return element("g", element("title", title), *parts)
 
 
 def _bound(line: Series, scale: Scale) -> Markup:

@@ -145,17 +145,17 @@ class NotDrawn(NamedTuple):
     reason: str
 
 
-def data_uri(drawn: Drawn) -> str:
+def data_uri(picture: Drawn) -> str:
     """Return the drawing as a data URI, which needs no web server."""
-    return f"data:{drawn.media};base64,{base64.b64encode(drawn.content).decode()}"
+    return f"data:{picture.media};base64,{base64.b64encode(picture.content).decode()}"
 
 
-def fitted(name: str, title: str, drawn: Drawn) -> Picture | NotDrawn:
+def fitted(name: str, title: str, picture: Drawn) -> Picture | NotDrawn:
     """Make a drawing smaller until it fits; one that cannot fit is left out, with its size as the reason."""
-    uri = data_uri(drawn)
-    while len(uri) > MOST_BYTES and drawn.smaller is not None:
-        drawn = drawn.smaller()
-        uri = data_uri(drawn)
+    uri = data_uri(picture)
+    while len(uri) > MOST_BYTES and picture.smaller is not None:
+        picture = picture.smaller()
+        uri = data_uri(picture)
     if len(uri) > MOST_BYTES:
         return NotDrawn(name, title, f"{len(uri) / 1e3:.0f} kB is too large; the limit is {MOST_BYTES / 1e3:.0f} kB")
-    return Picture(name, title, drawn.caption, uri)
+    return Picture(name, title, picture.caption, uri)

@@ -65,24 +65,24 @@ def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[
     The score is that of dev; thin lines show the same score on a sample of the training takes. A dot marks the selected
     epoch. Every planner of another paper has its own charts, because their losses are not comparable.
     """
-    drawn = []
+    charts = []
     for stage, rows in curves:
         shown = shown_rows(rows)
         for planner in dict.fromkeys(planner_of(model)[0] for model in models_of(shown)):
             of_planner = [row for row in shown if planner_of(row.model)[0] == planner]
-            drawn += _charts(row_name(planner) if planner else stage, of_planner)
-    return drawn
+            charts += _charts(row_name(planner) if planner else stage, of_planner)
+    return charts
 
 
 def _charts(title: str, rows: Sequence[CurvePoint]) -> list[Chart]:
     """Draw the loss, and each score that selects an epoch; models with the same score share a chart."""
     models = drawn_models(rows)
-    drawn = [_chart(f"{title}: training loss", rows, models, LOSS, "train")]
+    charts = [_chart(f"{title}: training loss", rows, models, LOSS, "train")]
     for quantity in DEV_QUANTITIES:
         members = [model for model in models if model.quantity == quantity]
         if members:
-            drawn.append(_chart(f"{title}: dev {WORDS.get(quantity, quantity)}", rows, members, quantity, "dev"))
-    return drawn
+            charts.append(_chart(f"{title}: dev {WORDS.get(quantity, quantity)}", rows, members, quantity, "dev"))
+    return charts
 
 
 def _chart(title: str, rows: Sequence[CurvePoint], models: Sequence[DrawnModel], quantity: str, split: str) -> Chart:
@@ -123,8 +123,8 @@ def shown_rows(rows: Sequence[CurvePoint]) -> list[CurvePoint]:
     (`training.jobs.best_trial`), and at the shortest, the longest and one horizon between.
     """
     final = [row for row in rows if row.model.startswith("final/") and "," not in row.model and row.epoch > 0]
-    drawn = horizon_styles(models_of(final))
-    kept = [row for row in final if planner_of(row.model)[1] in (0, *drawn)]
+    styles = horizon_styles(models_of(final))
+    kept = [row for row in final if planner_of(row.model)[1] in (0, *styles)]
     first = min((row.seed for row in kept), default=0)
     return [row for row in kept if row.seed == first]
 
@@ -139,11 +139,11 @@ def models_of(rows: Sequence[CurvePoint]) -> list[str]:
 def drawn_models(rows: Sequence[CurvePoint]) -> list[DrawnModel]:
     """Return the models of some rows with their styles, the dev score that selects the epoch, and that epoch."""
     on_dev = {(row.model, row.quantity) for row in rows if row.split == "dev"}
-    drawn = []
+    models = []
     for model, style in _styles(models_of(rows)).items():
         quantity = next((q for q in DEV_QUANTITIES if (model, q) in on_dev), "")
-        drawn.append(DrawnModel(model, _name(model), style, quantity, chosen_epoch(rows, model, quantity)))
-    return drawn
+        models.append(DrawnModel(model, _name(model), style, quantity, chosen_epoch(rows, model, quantity)))
+    return models
 
 
 def chosen_epoch(rows: Sequence[CurvePoint], model: str, quantity: str) -> int:

@@ -63,12 +63,12 @@ def gain_chart(results: Results) -> Chart:
 
 def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]:
     """Draw a chart per open-vocabulary metric: the main rows with bands, and the ceilings where known."""
-    drawn = []
+    charts = []
     for metric in open_metrics():
         series = [s for s in (series_of(results, v, None, metric) for v in charted()) if s.points]
         axes = Axes(f"{metric} over the horizon", X_LABEL, f"{metric}, %", horizons_of(results))
-        drawn.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, _bounds(ceilings, metric))))
-    return drawn
+        charts.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, _bounds(ceilings, metric))))
+    return charts
 
 
 def main_legend(material: Material) -> list[Key]:
@@ -107,14 +107,14 @@ def control_charts(material: Material) -> list[Chart]:
 
 def ablation_charts(material: Material) -> list[Chart]:
     """Draw a chart for each row with several ablations."""
-    results, drawn = material.results, []
+    results, charts = material.results, []
     for whole, parts in ablations().items():
         shown = [v for v in results.variants() if v in (REFERENCE, whole, *parts)]
         if len(set(parts) & set(shown)) >= SEVERAL:
             name = row_name(whole)
             caption = f"M@1 of {name}, of {name} without parts, and of {row_name(REFERENCE)}"
-            drawn.append(rows_chart(results, shown, f"M@1 of {name} without parts", caption))
-    return drawn
+            charts.append(rows_chart(results, shown, f"M@1 of {name} without parts", caption))
+    return charts
 
 
 def accuracy(committed: Committed) -> Drawn:
@@ -129,13 +129,13 @@ def accuracy(committed: Committed) -> Drawn:
     panels = [Panel(f"{name}: {descriptions()[name]}", charts[name].chart) for name in SHOWN]
     gains = gain_chart(results)
     panels.append(Panel(gains.caption.partition(",")[0], gains.chart))
-    drawn = [*rows, *(key.row for key in gains.legend if key.row not in rows)]
-    content = sheet(panels, keys_of_rows(drawn), committed.warning())
+    shown = [*rows, *(key.row for key in gains.legend if key.row not in rows)]
+    content = sheet(panels, keys_of_rows(shown), committed.warning())
     takes = max(m.n_takes for m in metrics)
     caption = f"Bands and whiskers: 95 % intervals over {takes} test takes (none where there are too few)."
     if ceilings:
         caption += " Thin lines with bars are the ceilings of the rows of that colour."
-    weak = [row_name(v) for v in drawn if v in results.undertrained]
+    weak = [row_name(v) for v in shown if v in results.undertrained]
     return Drawn(content, caption + (f" UNDERTRAINED, do not rely on: {', '.join(weak)}." if weak else ""))
 
 

@@ -147,20 +147,20 @@ def thumbnails(
         {"kind": "clips", "path": w.path, "times_s": [[t] for t in w.times_s], "size_px": size_px, "backend": "pyav"}
         for w in wanted
     ]
-    made: dict[tuple[str, float], Thumbnail] = {}
+    thumbs: dict[tuple[str, float], Thumbnail] = {}
     rejects: list[Reject] = []
     for event in run_jobs(jobs, workers=workers, timeout_s=TIMEOUT_S, ahead=4) if jobs else ():
         video = wanted[event.job]
         if event.kind == "clip" and event.frames is not None:
-            made[video.take_id, video.times_s[event.values["segment"]]] = Thumbnail(_jpeg(event.frames[0]), "")
+            thumbs[video.take_id, video.times_s[event.values["segment"]]] = Thumbnail(_jpeg(event.frames[0]), "")
         elif event.kind in ("fault", "failed"):
             lost = [video.times_s[event.values["segment"]]] if event.kind == "fault" else video.times_s
             code, detail = event.values["code"], event.values["detail"]
             absent = Thumbnail(None, f"no frame ({code})")  # the detail is in the rejects table
-            made |= {(video.take_id, time): absent for time in lost if (video.take_id, time) not in made}
+            thumbs |= {(video.take_id, time): absent for time in lost if (video.take_id, time) not in thumbs}
             rejects.append(reject("report", RejectCode(code), video.take_id, detail, n_units=0))
     none = {(w.take_id, t): Thumbnail(None, "the frame could not be decoded") for w in wanted for t in w.times_s}
-    return none | made, sorted(rejects, key=lambda row: (row.take, row.detail))
+    return none | thumbs, sorted(rejects, key=lambda row: (row.take, row.detail))
 
 
 def frames_of(
@@ -182,7 +182,9 @@ def frames_of(
 
 def _jpeg(image: NDArray[np.uint8]) -> str:
     """Encode an RGB image (size, size, 3) as a data URI."""
-    made, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-    if not made:
+    is_encoded, data = cv2.imencode(
+        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
+    )
+    if not is_encoded:
         raise ValueError(f"an image of shape {image.shape} could not be encoded as JPEG")
     return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()

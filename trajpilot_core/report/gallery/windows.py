@@ -103,13 +103,13 @@ class Facts:
     labels: Mapping[str, str]
 
 
-def examples(drawn: GalleryWindows, facts: Facts, threshold: float | None = None) -> list[Example]:
+def examples(gallery: GalleryWindows, facts: Facts, threshold: float | None = None) -> list[Example]:
     """Describe every sampled window, class by class.
 
     Args:
         threshold: of the examined row's gate; None where it is unknown.
     """
-    return [_example(window, name, drawn, facts, threshold) for name in CLASSES for window in drawn.classes[name]]
+    return [_example(window, name, gallery, facts, threshold) for name in CLASSES for window in gallery.classes[name]]
 
 
 def best_example(shown: Sequence[Example]) -> int | None:
@@ -121,12 +121,12 @@ def best_example(shown: Sequence[Example]) -> int | None:
     return gained.index(max(gained)) if max(gained, default=0) > 0 else None
 
 
-def _example(window_id: str, name: str, drawn: GalleryWindows, facts: Facts, threshold: float | None) -> Example:
+def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts, threshold: float | None) -> Example:
     """Describe one window."""
     window = facts.windows[window_id]
     segments = [facts.segments[s] for s in window["segment_ids"]]
     rows = {v: row for (w, v), row in facts.outcomes.items() if w == window_id}
-    decides = rows.get(drawn.row, rows[REFERENCE])
+    decides = rows.get(gallery.row, rows[REFERENCE])
     paths, unit = _paths(window, rows, facts)
     return Example(
         window_id,
@@ -245,12 +245,12 @@ def draw_gallery(inputs: Inputs, cfg: ReportConfig) -> GalleryWindows:
     return draw(inputs.table("outcomes", DRAW_COLUMNS), cfg)
 
 
-def video_files(drawn: GalleryWindows, inputs: Inputs) -> dict[str, str]:
+def video_files(gallery: GalleryWindows, inputs: Inputs) -> dict[str, str]:
     """Return take id -> video file, relative to the data root, of every take whose frames are in the gallery.
 
     Empty for a take that was ingested without a video.
     """
-    shown = keep(inputs.table("outcomes", CANDIDATE_COLUMNS), "window_id", drawn.window_ids())
+    shown = keep(inputs.table("outcomes", CANDIDATE_COLUMNS), "window_id", gallery.window_ids())
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for row in shown:
         rows.setdefault(row["window_id"], {})[row["variant"]] = row
@@ -273,10 +273,10 @@ def load_threshold(inputs: Inputs) -> float | None:
     return float(json.loads(about[model_key(FINAL, seeds[0], examined().id)])["threshold"]) if seeds else None
 
 
-def load_facts(drawn: GalleryWindows, inputs: Inputs) -> Facts:
+def load_facts(gallery: GalleryWindows, inputs: Inputs) -> Facts:
     """Read the rows that the sampled windows and their candidates need."""
-    outcomes = keep(inputs.table("outcomes"), "window_id", drawn.window_ids())
-    window_ids = [*drawn.window_ids(), *(row["candidate"] for row in outcomes if row["candidate"])]
+    outcomes = keep(inputs.table("outcomes"), "window_id", gallery.window_ids())
+    window_ids = [*gallery.window_ids(), *(row["candidate"] for row in outcomes if row["candidate"])]
     windows = _by(
         "window_id",
         keep(inputs.table("windows", ("window_id", "take_id", "horizon", "segment_ids")), "window_id", window_ids),

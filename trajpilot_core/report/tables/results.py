@@ -218,16 +218,16 @@ def ablations() -> dict[str, list[str]]:
 
 def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     """Return the tables of differences: the plain mean of the horizons, then the rest; empty without the rows."""
-    made = []
+    tables = []
     for row in METHODS:
         title = f"{row.name} minus the rows that show where its gain comes from, paired over takes"
-        made += [
+        tables += [
             against(f"against-{row.id}", title, results, row, plain=True),
             against(
                 f"against-{row.id}-horizons", f"{row.name}: the same differences per horizon", results, row, plain=False
             ),
         ]
-    return [table for table in made if table.groups]
+    return [table for table in tables if table.groups]
 
 
 def against(id_: str, title: str, results: Results, row: Method, *, plain: bool) -> GroupedTable[ResultCell]:

@@ -16,16 +16,16 @@ def draw(stage: str, figure: Figure, committed: Committed) -> Picture | NotDrawn
 
     A stage that had nothing to do is not logged.
     """
-    made: Picture | NotDrawn
+    picture: Picture | NotDrawn
     try:
         if figure.draw is None:
             raise NothingToDraw("it is a figure of the report alone")
         with listed(committed.config.evaluation):
-            made = fitted(figure.name, figure.title, figure.draw(committed))
+            picture = fitted(figure.name, figure.title, figure.draw(committed))
     except NothingAsked as empty:
         return NotDrawn(figure.name, figure.title, str(empty))
     except (TrajPilotError, OSError, ValueError) as error:  # nothing to show, damage, a disk, numbers without a scale
-        made = NotDrawn(figure.name, figure.title, str(error) or type(error).__name__)
-    if isinstance(made, NotDrawn):
-        LOG.info("%-13s no picture %r: %s", stage, made.title, made.reason)
-    return made
+        picture = NotDrawn(figure.name, figure.title, str(error) or type(error).__name__)
+    if isinstance(picture, NotDrawn):
+        LOG.info("%-13s no picture %r: %s", stage, picture.title, picture.reason)
+    return picture

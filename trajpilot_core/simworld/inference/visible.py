@@ -121,8 +121,8 @@ def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
         if name not in placed:
             raise InputError(f"take {name} is not in the simulated world of world.json; run ingest on this data root")
         of_takes.append(_take_steps(world.config, placed[name], rows, are_points=steps.are_points))
-        own = [names[placed[name].take.segments[step].label] for step in of_takes[-1].step.tolist()]
-        wrong += sum(row["label_id"] in known - {label} for row, label in zip(rows, own, strict=True))
+        labels = [names[placed[name].take.segments[step].label] for step in of_takes[-1].step.tolist()]
+        wrong += sum(row["label_id"] in known - {label} for row, label in zip(rows, labels, strict=True))
         n += len(rows)
     if wrong > MISLABELLED * n:
         raise InputError(

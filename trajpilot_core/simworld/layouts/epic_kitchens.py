@@ -53,8 +53,8 @@ def is_extension(world: World, take: TakeTruth) -> bool:
 def number_of(world: World, take: TakeTruth) -> int:
     """Return the number of the take among those of its participant, from 1."""
     operator = world.captures[take.capture].operator
-    own = [t.index for t in world.takes if world.captures[t.capture].operator == operator]
-    return 1 + own.index(take.index)
+    of_operator = [t.index for t in world.takes if world.captures[t.capture].operator == operator]
+    return 1 + of_operator.index(take.index)
 
 
 def video_id(world: World, take: TakeTruth) -> str:
@@ -132,10 +132,10 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> bytes:
 
 def tail_of(counts: Counter[int], n_classes: int) -> list[int]:
     """Return the rarest classes that together hold at most `TAIL` of the rows, unseen ones included."""
-    tail, held, total = [], 0, sum(counts.values())
+    tail, n_counted, total = [], 0, sum(counts.values())
     for number in sorted(range(n_classes), key=lambda c: (counts[c], c)):
-        held += counts[number]
-        if held > TAIL * total:
+        n_counted += counts[number]
+        if n_counted > TAIL * total:
             break
         tail.append(number)
     return sorted(tail)

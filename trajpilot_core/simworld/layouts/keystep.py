@@ -48,10 +48,10 @@ def step_ids(world: World, task: int) -> dict[int, int]:
 
     Scenarios number their steps independently, so one name has another id elsewhere.
     """
-    own = [i for i, label in enumerate(world.labels) if label.task == task]
-    order = stream(world.config, "keystep ids", task).permutation(len(own))
+    of_task = [i for i, label in enumerate(world.labels) if label.task == task]
+    order = stream(world.config, "keystep ids", task).permutation(len(of_task))
     first = 1 + world.config.positions + task
-    return {own[int(k)]: first + n for n, k in enumerate(order)}
+    return {of_task[int(k)]: first + n for n, k in enumerate(order)}
 
 
 def taxonomy(world: World, task: int) -> Json:

@@ -45,8 +45,8 @@ def draw_motion_labels(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> A
     """Return (V, CHANNELS * BASES) unit vectors: the shared primitive plus the label's own phase and amplitude."""
     rng = stream(config, "motion")
     primitives = unit(rng.normal(size=(config.primitives, CHANNELS * BASES)))
-    own = unit(rng.normal(size=(len(labels), CHANNELS * BASES)))
-    return unit(primitives[[label.primitive for label in labels]] + config.label_deviation * own)
+    directions = unit(rng.normal(size=(len(labels), CHANNELS * BASES)))
+    return unit(primitives[[label.primitive for label in labels]] + config.label_deviation * directions)
 
 
 def draw_motion_styles(config: WorldConfig) -> Array:
@@ -67,12 +67,12 @@ def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Arra
     tasks = np.zeros((config.tasks, LOOKS))
     tasks[:, :width] = spread(rng, config.tasks, width)
     positions = np.stack([spread(rng, config.positions, LOOKS) for _ in range(config.tasks)])
-    own = unit(rng.normal(size=(len(labels), LOOKS)))
+    looks = unit(rng.normal(size=(len(labels), LOOKS)))
     task, position = [x.task for x in labels], [x.position for x in labels]
     return np.asarray(
         config.task_appearance * tasks[task]
         + config.position_appearance * positions[task, position]
-        + config.label_appearance * own
+        + config.label_appearance * looks
     )
 
 

@@ -99,12 +99,12 @@ def _whole(root: str) -> Side:
 def _joined(folder: Folder, outputs: Mapping[str, Manifest]) -> dict[str, Manifest]:
     """Add the current outputs of the root that were made from the same inputs."""
     joined = dict(outputs)
-    made = {name: entry.fingerprint for manifest in joined.values() for name, entry in manifest.entries.items()}
+    fingerprints = {name: entry.fingerprint for manifest in joined.values() for name, entry in manifest.entries.items()}
     for stage in (name for name in STAGES if name not in outputs):
         manifest = current_manifest(folder, stage)
-        if manifest is not None and all(manifest.inputs.get(n) == made.get(n, "") for n in STAGES[stage].reads):
+        if manifest is not None and all(manifest.inputs.get(n) == fingerprints.get(n, "") for n in STAGES[stage].reads):
             joined[stage] = manifest
-            made |= {name: entry.fingerprint for name, entry in manifest.entries.items()}
+            fingerprints |= {name: entry.fingerprint for name, entry in manifest.entries.items()}
     return joined
 
 
@@ -189,7 +189,7 @@ def _chosen(table: PaperTable, offered: Sequence[Filled]) -> list[Filled]:
         if first.run is not offer.run and table.rank(first.run) == table.rank(offer.run):
             recipes = ", ".join(table.recipes)
             raise InputError(
-                f"{described(first.run)} and {described(offer.run)} both have a number for {table.label}; leave one out, "
-                f"or give a root of the first of its recipes ({recipes})"
+                f"{described(first.run)} and {described(offer.run)} both have a number for {table.label}; "
+                f"leave one out, or give a root of the first of its recipes ({recipes})"
             )
     return list(chosen.values())

@@ -43,18 +43,18 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
         cells: those that runs fill; the cells of a table without any read "not run" or "not built".
         out: folder; files of the same names are replaced.
     """
-    folder, made = out / FOLDER, []
+    folder, files = out / FOLDER, []
     folder.mkdir(parents=True, exist_ok=True)
     tables = tables_of(cells)
     for label, table in tables.items():
         rows = table_of(PaperCell, [cell for cell in cells if cell.table == label])
-        made += [folder / f"{label}.{kind}" for kind in ("tex", "csv", "parquet")]
-        made[-3].write_text(floating(label, table), encoding="utf-8")
-        made[-2].write_bytes(as_csv(rows))
-        pq.write_table(rows, made[-1])
+        files += [folder / f"{label}.{kind}" for kind in ("tex", "csv", "parquet")]
+        files[-3].write_text(floating(label, table), encoding="utf-8")
+        files[-2].write_bytes(as_csv(rows))
+        pq.write_table(rows, files[-1])
     page = out / PAGE
     page.write_bytes(TablePage(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
-    return [page, *made]
+    return [page, *files]
 
 
 def write_document(

@@ -120,17 +120,17 @@ def write_figures(
     import matplotlib
 
     folder.mkdir(parents=True, exist_ok=True)
-    made: list[Path] = []
+    files: list[Path] = []
     captions: dict[str, str] = {}
     with matplotlib.rc_context(STYLE):
         for figure in figures:
-            drawn = figure.draw(source)
-            if drawn is None:
+            picture = figure.draw(source)
+            if picture is None:
                 continue
-            drawing, caption = drawn
+            drawing, caption = picture
             captions[figure.label] = f"{source.warning}. {caption}" if source.warning else caption
             for kind in KINDS:
                 path = folder / f"{figure.label}.{kind}"
                 drawing.savefig(path, format=kind, metadata=METADATA[kind])
-                made.append(path)
-    return made, captions
+                files.append(path)
+    return files, captions

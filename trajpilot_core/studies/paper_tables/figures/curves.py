@@ -87,7 +87,7 @@ def style_of(row: str) -> RowStyle:
 
 def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
     """Draw a line for each row, with a band where all of its points have an interval."""
-    made: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for row in panel.rows:
         mine = sorted((cell for cell in cells if cell.row == row), key=lambda cell: cell.horizon or 0)
         if not mine:
@@ -106,17 +106,17 @@ def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[
         low, high = ([end for cell in mine if (end := getattr(cell, name)) is not None] for name in ("low", "high"))
         if len(low) == len(high) == len(mine):
             axis.fill_between(at, low, high, color=style.light, alpha=0.12, linewidth=0)
-        made[printed(row)] = line
+        handles[printed(row)] = line
     axis.set_xticks(sorted({cell.horizon for cell in cells if cell.horizon is not None}))
     axis.set_xlabel("horizon H (steps)")
     axis.set_ylabel(f"{panel.metrics[0]}, %")
     axis.set_ylim(bottom=0)
-    return made
+    return handles
 
 
 def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:
     """Draw a group of bars for each metric, with whiskers where there is an interval."""
-    made: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     rows = [row for row in panel.rows if any(cell.row == row for cell in cells)]
     for at, row in enumerate(rows):
         mine = {cell.metric: cell for cell in cells if cell.row == row}
@@ -124,12 +124,12 @@ def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[s
             if metric in mine:
                 cell, x = mine[metric], place + 0.8 * (at + 0.5) / len(rows) - 0.4
                 bar = axis.bar(x, cell.value, 0.8 / len(rows), color=style_of(row).light)
-                made[printed(row)] = bar
+                handles[printed(row)] = bar
                 if cell.low is not None and cell.high is not None:
                     axis.vlines(x, cell.low, cell.high, color="#333333", linewidth=0.7)
     axis.set_xticks(range(len(panel.metrics)), panel.metrics)
     axis.set_ylabel("%")
-    return made
+    return handles
 
 
 def _said(caption: str, panels: Sequence[CurvePanel], panel_cells: Sequence[Sequence[PaperCell]]) -> str:
