@@ -230,7 +230,7 @@ class ReleasedFeature(Feature):
     """Appearance of one segment from released features; `frame_times_s` holds start and end of each row averaged."""
 
     overhang_s: float
-    """If no row lies inside the segment: seconds by which the one row used extends beyond it; else 0."""
+    """If no row is inside the segment: seconds by which the one row used extends beyond it; else 0."""
 
 
 class TextVector(Record):

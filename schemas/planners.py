@@ -57,7 +57,7 @@ class EndpointPlannerConfig(Record):
 
 class SchemaConfig(EndpointPlannerConfig):
     """SCHEMA: states between the actions are decoded first, then the actions. Source: SCHEMA, tools/parser.py,
-    main.py, and the settings that stand in checkpoints/*/T3_log_eval.txt."""
+    main.py, and the settings in checkpoints/*/T3_log_eval.txt."""
 
     heads: int = Field(32, ge=1)
     """Source: SCHEMA."""
@@ -97,7 +97,7 @@ class PdppConfig(Record):
     """Times of the diffusion; 50 on NIV. Source: PDPP."""
     sampling_steps: int | None = Field(10, ge=1)
     """Steps of DDIM; None: DDPM at all times. Source: PDPP, inference.py. A second row samples with DDPM:
-    `PlannersConfig.has_ddpm_row`, which stands there because trainings depend on all that stands here."""
+    `PlannersConfig.has_ddpm_row`, which is there because trainings depend on everything here."""
     end_weight: float = Field(10.0, ge=0)
     """Weight of the first and last action in the loss; that of the others is 1. Source: PDPP, model/helpers.py."""
     summed_windows: int = Field(32, ge=1)

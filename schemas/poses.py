@@ -49,7 +49,7 @@ class Pi3Config(Record):
     """Pi3 or Pi3X, camera poses from 16 frames (the extra `pi3`). The released weights are CC BY-NC 4.0."""
 
     model: Literal["pi3", "pi3x"] = "pi3"
-    """The paper says PI3 without a version; pi3x gives nearly metric scale."""
+    """The paper has PI3 without a version; pi3x gives nearly metric scale."""
     weights: Place | None = None
     """Folder with model.safetensors, or that file; None: the hub's weights of the model."""
     hub: str | None = None

@@ -173,7 +173,7 @@ class RejectCode(StrEnum):
         "repair",
     )
     SEGMENT_OVERLAP = "SEGMENT_OVERLAP", "segments of the take overlap", "none: both are kept", "warn"
-    SUBSTEP_OUTSIDE = "SUBSTEP_OUTSIDE", "a substep lies outside its step", "none: it is kept as annotated", "warn"
+    SUBSTEP_OUTSIDE = "SUBSTEP_OUTSIDE", "a substep is outside its step", "none: it is kept as annotated", "warn"
     TS_INVALID = "TS_INVALID", "the time is not a finite, non-negative number", "correct the annotation"
     TS_REORDERED = (
         "TS_REORDERED",
@@ -190,7 +190,7 @@ class RejectCode(StrEnum):
     SEGMENT_CLIPPED = "SEGMENT_CLIPPED", "the interval ends after the video and was cut there", "none", "repair"
     SEGMENT_OUTSIDE = (
         "SEGMENT_OUTSIDE",
-        "the interval lies mostly or wholly outside the video",
+        "the interval is mostly or wholly outside the video",
         "compare the annotation's release with the video's",
     )
     TIMESYNC_MISSING = (
@@ -250,7 +250,7 @@ class RejectCode(StrEnum):
     )
     POSES_STATIC = (
         "POSES_STATIC",
-        "nothing moves in the picture: a frozen video, or a camera that lies still",
+        "nothing moves in the picture: a frozen video, or a camera at rest",
         "none, or lower trajectories.odometry.min_motion_px with --set",
     )
     DECODE_FAILED = "DECODE_FAILED", "the video could not be decoded there", "download the video again"
@@ -277,7 +277,7 @@ class RejectCode(StrEnum):
     )
     FEATURES_OUTSIDE = (
         "FEATURES_OUTSIDE",
-        "no row of the released features lies inside what may be seen",
+        "no row of the released features is inside what may be seen",
         "none: a row that lies outside would show what comes after",
     )
     VFR = "VFR", "the video's frames are not evenly spaced", "none: frames are addressed by time", "warn"

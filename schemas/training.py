@@ -107,7 +107,7 @@ class TrainConfig(Record):
     precision: Precision = "auto"
     """auto: bf16 autocast where the device is fast in it, else fp32."""
     checkpoint_every: int = Field(1, ge=1)
-    """Epochs between checkpoints, at least; `RunOptions.checkpoint_s` says how much time must have passed, too. It
+    """Epochs between checkpoints, at least; `RunOptions.checkpoint_s` is the time that must have passed, too. It
     changes no number, but stays part of the keys, so that no model that was trained before it is trained again."""
 
 
@@ -194,7 +194,7 @@ class PredictorConfig(Record):
     def _twins_differ(self) -> Self:
         if self.twin_goal_dropout is not None and self.goal_dropout > 0:
             raise ValueError(
-                f"goal_dropout is {self.goal_dropout} and twin_goal_dropout {self.twin_goal_dropout}: twins stand next "
+                f"goal_dropout is {self.goal_dropout} and twin_goal_dropout {self.twin_goal_dropout}: twins exist next "
                 "to predictors without goal dropout; set goal_dropout to 0 or twin_goal_dropout to null"
             )
         if self.anticipates and (self.twin_goal_dropout is None or self.head != "open"):

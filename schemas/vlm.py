@@ -71,7 +71,7 @@ class VlmConfig(Record):
     """Name of the tuned weights that recognise segments, in the answering program: a name, `@` and at least 16 digits
     of their sha256. Under any other name, and with None, the row counts as untuned, which is not the paper's."""
     filler: Place = "Qwen/Qwen3-30B-A3B"
-    """Name of the text model that fills the middles. The paper says Qwen3-30B; the id is unverified."""
+    """Name of the text model that fills the middles. The paper: Qwen3-30B; the id is unverified."""
     prompts: Place | None = None
     """Folder with other prompts; None: those of trajpilot_core/vlm/templates."""
     bank_first: bool = True

@@ -73,13 +73,13 @@ class WorldConfig(Record):
     operator_weight: float = Field(0.5, ge=0)
     """Share of the operator in the style vector against the intent's 1."""
     label_deviation: float = Field(0.3, ge=0)
-    """How far a label's motion lies from its shared primitive (phase, amplitude)."""
+    """Distance of a label's motion from its shared primitive (phase, amplitude)."""
     motion_noise: float = Field(1.0, ge=0)
     """Standard deviation per motion coefficient; the unit of kappa and style."""
     unit_rotation_deg: float = Field(5.0, gt=0)
-    """Peak rotation that one motion unit stands for, degrees."""
+    """Peak rotation of one motion unit, degrees."""
     unit_translation_m: float = Field(0.04, gt=0)
-    """Peak translation that one motion unit stands for, metres."""
+    """Peak translation of one motion unit, metres."""
     wander: float = Field(1.0, ge=0)
     """Scale of slow drift, gait and breathing; independent of labels. 0: none."""
 

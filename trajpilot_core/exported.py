@@ -16,7 +16,7 @@ from trajpilot_core.store.locations import resolved
 
 TableFormat = Literal["parquet", "csv"]
 INGESTED = ("takes", "segments", "windows", "labels", "label_classes")
-"""What the ids in the tables of results stand for."""
+"""Tables that the ids in the tables of results refer to."""
 SCORED = ("evaluation", "probe", "outcome", "pose_sources", "action_token")
 """Stages whose tables are results, predictions among them."""
 RECORD = "export.json"

@@ -51,7 +51,7 @@ def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -
 
 def row_check(variant: str, rows: Sequence[Ceiling]) -> Judgement:
     """Judge one row by its binding figures, plain means over horizons: 3 standard errors above prove a leak."""
-    check = f"ceiling: {variant} lies below what can be known"
+    check = f"ceiling: {variant} is below what can be known"
     detail = "; ".join(_figure(row) for row in rows)
     if any(row.above for row in rows):
         return Judgement(check=check, verdict="fails", detail=f"{detail}: it received inputs that it must not see")
@@ -71,7 +71,7 @@ def other_cells_check(rows: Iterable[Ceiling]) -> Judgement:
     """Warn of single cells above their ceiling: among hundreds one may be above by chance."""
     others = [row for row in rows if not row.binding]
     above = [f"{row.variant}, {_figure(row)}" for row in others if row.above]
-    check = "ceiling: no other metric or horizon lies above what can be known"
+    check = "ceiling: no other metric or horizon is above what can be known"
     if not above:
         detail = f"{len(others)} figures within {ERRORS:g} standard errors"
         return Judgement(check=check, verdict="holds", detail=detail)
@@ -81,7 +81,7 @@ def other_cells_check(rows: Iterable[Ceiling]) -> Judgement:
 
 def calibration_check(known: ExactCeilings) -> Judgement:
     """Check that the exact decisions are right as often as their probabilities predict, so the inference is correct."""
-    check = "ceiling: what can be known is as often right as it says"
+    check = "ceiling: what can be known is right as often as predicted"
     measured = [line for kind in known.values for line in _calibration(known, kind)]
     faults = [text for text, gap, error in measured if abs(gap) > CALIBRATED * error + ROUNDING]
     unproven = f"; {known.n_unproven} best sequences are not proven and count as right" if known.n_unproven else ""

@@ -115,7 +115,7 @@ def identity_checks(values: MetricValues, together: Collection[str] = ()) -> lis
             count("MSeq", "M@1"),
         ),
         *(_verdict(f"identity: {a} is at most {b}", faults(a, b), count(a, b)) for a, b in ordered),
-        _verdict("identity: ED lies between 0 and H", _edit_faults(values), f"{len(values)} rows checked"),
+        _verdict("identity: ED is between 0 and H", _edit_faults(values), f"{len(values)} rows checked"),
     ]
 
 

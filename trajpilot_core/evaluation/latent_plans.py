@@ -270,7 +270,7 @@ def check_latent_sight(
     Args:
         data: its tensors are changed during the check.
         segments_PH: windows of as many takes.
-        fitted: (n,) long, training segments that stand in.
+        fitted: (n,) long, training segments that replace them.
 
     Raises:
         LeakError: a row sees more.

@@ -104,7 +104,7 @@ def judge_tokens(contrasts: Sequence[TokenContrast], names: Mapping[str, str]) -
         if len(pairs) == len(TOKEN_CONTROLS):
             verdict = "holds" if all(pair.low > 0 for pair in pairs) else "undecided"
             verdict = "fails" if any(pair.high < 0 for pair in pairs) else verdict
-            judged.append(_judged(f"token: {names[row]} tells more than any control", verdict, pairs, names))
+            judged.append(_judged(f"token: {names[row]} is above every control", verdict, pairs, names))
     for row in TOKEN_CONTROLS[1:]:
         if (row, LENGTH) in of_pair:
             contrast = of_pair[row, LENGTH]

@@ -53,7 +53,7 @@ def _add_metric(name: str, metric: MetricSpec) -> None:
 
 @contextmanager
 def _in_list(plugin: str, add: Callable[[], None], remove: Callable[[], object]) -> Iterator[None]:
-    """Add what a plugin brings with the first block that uses it, and remove it with the last."""
+    """Add what a plugin contains with the first block that uses it, and remove it with the last."""
     with _LOCK:
         if not _IN_USE[plugin]:
             add()

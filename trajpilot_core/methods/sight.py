@@ -18,7 +18,7 @@ from trajpilot_core.retrieval.bank import TRAIN, ChainView
 PROBES = 16
 """Windows that are checked, of as many takes: those of one take share segments."""
 STRIDE = 7919
-"""Distance between the training segments that stand in: prime, so that neighbours differ."""
+"""Distance between the training segments that replace others: prime, so that neighbours differ."""
 ExchangedRows = Sequence[tuple[Tensor, Tensor]]
 """Tensors (S, ...) with the rows, long, that are exchanged."""
 
@@ -121,7 +121,7 @@ def exchanged(parts: ExchangedRows, stand_in: Callable[[int], Tensor]) -> Iterat
     """Replace rows of tensors by other rows for a block, in place: at paper scale copies would not fit the memory.
 
     Args:
-        stand_in: number of rows -> the rows that stand in, long.
+        stand_in: number of rows -> the rows that replace them, long.
     """
     with torch.inference_mode():
         kept = [tensor[rows].clone() for tensor, rows in parts]

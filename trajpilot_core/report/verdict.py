@@ -32,14 +32,14 @@ from trajpilot_core.report.tables.results import ResultCell, Results, build_tabl
 from trajpilot_core.report.tables.table import interval, number
 
 AVERAGE = "pool_mean"
-"""The control next to the main rows: what their gain is without choosing. Named by hand: the first chart asks this one
+"""The control next to the main rows: what their gain is without choosing. Named by hand: the first chart needs this one
 question, and another control answers another."""
 OPENING = ("M@1", "MSeq")
 """Columns of the first table where labels are ranked by their texts; class heads have those of the paper's closed
 table."""
 FAULTS = ("identity: ", "leak: ", "demo: ")
 """Prefixes of the checks whose failure is a fault; with a broken ceiling there is no verdict at all."""
-BROKEN = "No verdict: a row lies above its ceiling, so no figure of this run can be relied on."
+BROKEN = "No verdict: a row is above its ceiling, so no figure of this run can be relied on."
 NOTHING = "No verdict: no row with head motion was compared with No-Traj."
 
 
@@ -128,7 +128,7 @@ def verdict_of(
 
     Args:
         has_heads: class heads rank the labels, so the decoded sequence is judged.
-        is_broken: a row lies above its ceiling.
+        is_broken: a row is above its ceiling.
         judgements: checks of the run; failed ones that are faults are named, and rows below their floors are found.
     """
     if is_broken:

@@ -1,7 +1,7 @@
 """What is broken on purpose, once: every kind, the reject codes that it may give, and how the files are damaged.
 
-A kind that means the same in several layouts has one name; each layout lists those that it can have and says where a
-damaged record stands; `layouts/spans.py` says how segments are damaged.
+A kind that means the same in several layouts has one name; each layout lists those that it can have and the place of a
+damaged record; `layouts/spans.py` damages segments.
 A fault changes files only, as real corruption would; the truth of the take stays as it was drawn.
 """
 
@@ -17,7 +17,7 @@ F = TypeVar("F")
 
 
 Faults = Mapping[str, tuple[Code, ...]]
-"""Kind of damage -> reject codes, at least one of which must stand in the rejects of the take."""
+"""Kind of damage -> reject codes, at least one of which must be in the rejects of the take."""
 TAKE_FAULTS: Faults = {
     "video_missing": (Code.VIDEO_MISSING,),
     "video_text": (Code.WRONG_TYPE,),
@@ -92,7 +92,7 @@ class TakeContents:
 
 
 def break_files(take: TakeTruth, files: TakeContents) -> TakeContents:
-    """Return the files of a take with its fault applied (unchanged where the fault lies elsewhere)."""
+    """Return the files of a take with its fault applied (unchanged where the fault is elsewhere)."""
     damage = FILE_DAMAGE.get(take.fault or "")
     return damage(files) if damage else files
 

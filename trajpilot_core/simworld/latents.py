@@ -1,6 +1,6 @@
 """Features without pixels, SIMULATED: a fixed map of what still frames would show, in files as corpora publish them.
 
-A row moves with time as a real one does and tells nothing about the features of a real encoder. No exact ceiling is
+A row moves with time as a real one does and is no evidence about the features of a real encoder. No exact ceiling is
 exceeded: of the labels the map is given the looks at the times of a segment's frames, faded over step boundaries as in
 the rendered world, and the places of the objects at these times, functions of just those steps that
 `inference.visible` counts as seen, which `inference.evidence` weighs exactly. Room, light, colours of objects and noise

@@ -121,7 +121,7 @@ def finite_shard(
     rejects = []
     for (segment, start_s, end_s), rows in zip(segments, of_segments, strict=True):
         if rows is None:
-            detail = f"no row of the file lies inside {start_s:.2f} to {end_s:.2f} s; one is {_row_s(cfg):.2f} s long"
+            detail = f"no row of the file is inside {start_s:.2f} to {end_s:.2f} s; one is {_row_s(cfg):.2f} s long"
             rejects.append(reject(STAGE_NAME, RejectCode.FEATURES_OUTSIDE, take, detail, segment=segment))
             continue
         with np.errstate(over="ignore"):

@@ -105,7 +105,7 @@ def fit(
         training: what is optimised.
         cfg: its hyperparameters; `precision` is resolved to fp32 or bf16.
         folder: private to this training; holds its checkpoint, from which a second call goes on. None: no checkpoint.
-        device: where the model lies; on a CPU one thread is used.
+        device: of the model; on a CPU one thread is used.
         epoch_done: called with (epoch, most epochs, one line) after every epoch.
         checkpoint_s: seconds between checkpoints (`RunOptions.checkpoint_s`), which a thread writes while the training
             goes on; 0: one after every epoch, and the next epoch waits for it. The last epoch always leaves one.

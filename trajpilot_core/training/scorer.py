@@ -31,7 +31,7 @@ class Queries:
     """Queries of the scorer with everything that it reads and is judged by.
 
     `middle` and `label` point into `latents` and `texts`, whose row 0 is zero: so K x M embeddings are not kept twice.
-    The two tables lie on the device of the models; what has a row per query may lie elsewhere, as in mapped files.
+    The two tables are on the device of the models; what has a row per query may be elsewhere, as in mapped files.
     """
 
     latents: Tensor
@@ -234,7 +234,7 @@ def decide(
 ) -> tuple[Tensor, Tensor]:
     """Return the float32 gate probability and the long top-ranked candidate, shape (n,); ties by smaller place.
 
-    They lie where the takes of the queries lie.
+    They are on the device of the queries' takes.
 
     Args:
         scorer: what decides.

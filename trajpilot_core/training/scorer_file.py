@@ -1,4 +1,4 @@
-"""How scorers lie in their entry: keys `final/s<seed>/<variant>`, and what dev decided in what holds for all."""
+"""Scorers in their entry: keys `final/s<seed>/<variant>`, and what dev decided in what holds for all."""
 
 import json
 from collections.abc import Mapping

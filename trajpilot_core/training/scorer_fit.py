@@ -130,7 +130,7 @@ def epochs_of(config: ScorerConfig) -> int:
 
 
 def variant_of(ablation: Ablation | None) -> str:
-    """Return the row that a scorer stands for."""
+    """Return the row of a scorer."""
     return SCORER if ablation is None else f"{SCORER}_{ablation}"
 
 
@@ -154,7 +154,7 @@ def train_scorer(
         ablation: what the scorer does without.
         seed: of weights, dropout and batches.
         scratch: folder of the checkpoint's folder.
-        device: where the scorer lies.
+        device: of the scorer.
         progress: called with (done, total, what).
         checkpoint_s: seconds between checkpoints; 0: one after every epoch.
         rows: long, shape (n,), the training queries that it learns from; None: all.

@@ -34,7 +34,7 @@ from trajpilot_core.training.scorer import ROWS, Queries, queries_of
 VERSION = 1  # raise when the rows of a part change: parts that an older version left in scratch are made again
 WINDOWS_AT_ONCE = 1024
 WORTH_SAYING = 10**9
-"""Bytes on disk from which on the log says that they are needed."""
+"""Bytes on disk from which on the log announces them."""
 log = logging.getLogger("trajpilot")
 
 
@@ -144,7 +144,7 @@ class QueryCollector:
         return chain.name in self.offset
 
     def add(self, view: ChainView, progress: Progress) -> None:
-        """Make the parts of a chain that do not lie in the folder yet; progress is called before each."""
+        """Make the parts of a chain that are not in the folder yet; progress is called before each."""
         first = 1 + self.offset[view.chain.name]
         self.latents[first : first + len(view.latents)] = view.latents
         models = tensors_digest(view.plan_sources())

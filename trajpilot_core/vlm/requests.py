@@ -35,7 +35,7 @@ class Prompts:
     """The texts of one folder."""
 
     texts: Mapping[str, str]
-    """Name -> text; {items} stands for the number of labels."""
+    """Name -> text; {items} is replaced by the number of labels."""
 
     def text(self, name: str, items: int = 0) -> str:
         """Return one text with the number of labels filled in."""

@@ -138,8 +138,8 @@ def test_rare_labels_are_those_of_training_and_are_cut_in_both_splits(tmp_path: 
     reading = read(goalstep(tmp_path, train, [entry("c", four("Cook: Fry"))]), settings("goalstep", min_label_train=2))
     assert {p.text for c in reading.candidates for p in c.points} == {"Cook: Pour", "Cook: Boil", "Cook: Serve"}
     assert sum(r.n_units for r in of(reading, RejectCode.LABEL_RARE)) == 3
-    assert counted(reading)["training labels that stand at least 1 times"] == 5
-    assert counted(reading)["training labels that stand at least 2 times"] == 3
+    assert counted(reading)["training labels that occur at least 1 times"] == 5
+    assert counted(reading)["training labels that occur at least 2 times"] == 3
 
 
 def test_substeps_know_their_step_and_one_that_leaves_it_is_kept_and_told(tmp_path: Path) -> None:

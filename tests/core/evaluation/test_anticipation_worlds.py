@@ -50,5 +50,5 @@ def test_where_motion_is_uninformative_traj_and_no_traj_are_equivalent_without_a
     assert gain(telling).low > EQUIVALENT
     for memory in (silent, telling):
         verdicts = {row.check: row.verdict for row in rows_of(Judgement, memory.tables["judgements"])}
-        assert {verdicts[f"ceiling: {row.id} lies below what can be known"] for row in ROWS} == {"holds"}
-        assert verdicts["ceiling: what can be known is as often right as it says"] == "holds"
+        assert {verdicts[f"ceiling: {row.id} is below what can be known"] for row in ROWS} == {"holds"}
+        assert verdicts["ceiling: what can be known is right as often as predicted"] == "holds"

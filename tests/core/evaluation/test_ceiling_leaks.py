@@ -114,7 +114,7 @@ def test_the_true_middle_labels_in_the_endpoint_features_break_the_ceiling(clean
     row = pooled(memory, "no_traj")
     assert row.above
     assert row.difference > 3 * row.standard_error > 0
-    found = verdicts(memory)["ceiling: no_traj lies below what can be known"]
+    found = verdicts(memory)["ceiling: no_traj is below what can be known"]
     assert found.verdict == "fails"
     assert "M@1" in found.detail
 
@@ -142,8 +142,8 @@ def test_test_takes_in_the_bank_break_the_ceiling_and_are_named(
     train_and_evaluate(CONFIG, memory, tmp_path, EVALUATION_ONLY)
     found = verdicts(memory)
     assert pooled(memory, "knn_labels").above
-    assert found["ceiling: knn_labels lies below what can be known"].verdict == "fails"
-    assert found["ceiling: no_traj lies below what can be known"].verdict == "holds"
+    assert found["ceiling: knn_labels is below what can be known"].verdict == "fails"
+    assert found["ceiling: no_traj is below what can be known"].verdict == "holds"
     bank = found["leak: the bank holds training takes only"]
     tested = {row["take_id"] for row in memory.tables["takes"].to_pylist() if row["split"] == "test"}
     assert bank.verdict == "fails"

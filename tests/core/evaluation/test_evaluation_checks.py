@@ -44,7 +44,7 @@ FAULTS = {
     "identity: SR is at most Mid mAcc": ("SR", 4, +99.0),
     "identity: SR is at most Full mAcc": ("SR", 4, +99.0),
     "identity: SR is at most mIoU": ("SR", 4, +99.0),
-    "identity: ED lies between 0 and H": ("ED", 8, +8.0),
+    "identity: ED is between 0 and H": ("ED", 8, +8.0),
 }
 
 

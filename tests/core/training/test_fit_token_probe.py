@@ -67,6 +67,6 @@ def verdicts(folder: Path) -> dict[str, str]:
 
 def test_a_token_that_carries_the_action_beats_every_control_and_no_control_gains(tmp_path: Path) -> None:
     found = verdicts(tmp_path)
-    assert found["token: oracle tells more than any control"] == "holds"
-    assert found["token: no_traj tells more than any control"] != "holds", "planted: noise in the place of a prediction"
+    assert found["token: oracle is above every control"] == "holds"
+    assert found["token: no_traj is above every control"] != "holds", "planted: noise in the place of a prediction"
     assert {found[f"control: {row} gains nothing"] for row in TOKEN_CONTROLS[1:]} == {"holds"}

@@ -307,7 +307,7 @@ def _counts(
             count(kept, gathered.counts[kept], paper, FILTERS),
         ]
     for least in CUTS:
-        what = f"training labels that stand at least {least} times"
+        what = f"training labels that occur at least {least} times"
         note = f"{filters}, min_label_train = {least}; the paper has {PAPER_LABELS} labels"
         rows.append(count(what, sum(n >= least for n in labels.values()), setting=note))
     others = ("segments with absent fields", "segments over two files", OVERLAPS)

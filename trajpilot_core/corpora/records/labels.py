@@ -1,6 +1,6 @@
 """Raw descriptions -> normalised labels -> paraphrase groups -> the table of answers.
 
-Two texts are the same answer when their normalised strings are equal, or when a paraphrase table says so
+Two texts are the same answer when their normalised strings are equal, or when a paraphrase table lists them together
 (docs/decisions/ingest.md).
 """
 

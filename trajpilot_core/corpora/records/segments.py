@@ -78,7 +78,7 @@ def fit_to_video(
     """Cut intervals, arrays of shape (N,), to the video, keep their central share, and mark those that are lost.
 
     The part before the video's start is cut silently: it is only ever a mirrored half. An interval is outside
-    when its time point is, or when less than `min_overlap` of it lies inside.
+    when its time point is, or when less than `min_overlap` of it is inside.
     """
     is_turned = end_s < start_s
     length_s = end_s - start_s

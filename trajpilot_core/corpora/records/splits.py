@@ -62,7 +62,7 @@ def dev_captures(
         known: capture -> whether another run held it out; it stays what it was there, and only others are added, as
             far as dev lacks them.
 
-    Where there are not more than `dev_min` captures, dev is all of them; the caller says so.
+    Where there are not more than `dev_min` captures, dev is all of them; the caller reports it.
     """
     ordered = sorted(set(captures), key=lambda capture: rank(config.dev_seed, capture))
     wanted = max(config.dev_min, round(config.dev_share * len(ordered)))

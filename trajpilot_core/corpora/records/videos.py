@@ -80,7 +80,7 @@ def video_of(take: Take, whose: str) -> str:
     """Return the path of a take's video.
 
     Args:
-        whose: setting that asks for frames, for the message.
+        whose: setting that needs frames, for the message.
 
     Raises InputError: the run does without videos.
     """

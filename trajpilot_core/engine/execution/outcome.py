@@ -209,7 +209,7 @@ def gpu_peak(device: str, *, reset: bool = False) -> int:
 def scratch_bytes(run: RunOptions, stage: str) -> int:
     """Return the bytes on disk of a stage's scratch, including that of interrupted runs."""
     total = 0
-    with suppress(OSError):  # the disk fails: the stage will say so
+    with suppress(OSError):  # the disk fails: the stage will report it
         for folder in scratch_folder(run, stage).parent.glob(f"{stage}-*"):
             for place, _, names in os.walk(folder):
                 for name in names:

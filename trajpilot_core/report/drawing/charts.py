@@ -19,7 +19,7 @@ def element(name: str, *inside: str, **attributes: object) -> Markup:
 
     Args:
         inside: texts and elements; without any the element closes itself.
-        attributes: in this order; `class_` stands for class, `text_anchor` for text-anchor.
+        attributes: in this order; `class_` means class, `text_anchor` text-anchor.
     """
     pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
     head = Markup(name) + Markup("").join(Markup(' {}="{}"').format(*pair) for pair in pairs)

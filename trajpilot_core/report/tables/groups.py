@@ -75,7 +75,7 @@ def grouped(
 
     Args:
         metrics: its columns.
-        means_first: the means stand above the horizons.
+        means_first: the means are above the horizons.
     """
     parts: dict[tuple[int, str], list[Measured]] = {}
     for figure in figures:

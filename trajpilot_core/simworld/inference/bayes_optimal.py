@@ -45,7 +45,7 @@ TAKES_AT_ONCE = 32
 
 
 class Decisions(NamedTuple):
-    """The best answers to windows of one horizon; where labels have classes, these stand in place of labels."""
+    """The best answers to windows of one horizon; where labels have classes, these replace labels."""
 
     ranking: Codes
     """(W, H, 5) labels of every step by their marginal probability, -1 where there are fewer."""
@@ -97,7 +97,7 @@ def decide(
 
     Args:
         classes: (V,) as `class_codes` returns them.
-        has_goal: nobody asks for the sequence of the steps after Start alone.
+        has_goal: the sequence of the steps after Start alone is not needed.
     """
     messages = messages_of(graph, evidence, seen)
     rankings, chances = [], []

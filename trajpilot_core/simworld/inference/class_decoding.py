@@ -60,7 +60,7 @@ def best_class_sequences(
     """Decode jointly the classes of the steps at `columns` (M,) of every window, rising.
 
     Args:
-        columns: a column that stands twice gets one class.
+        columns: a column that occurs twice gets one class.
         classes: (V,) class of every label, from 0 on without a gap.
     """
     distinct, column = np.unique(columns, return_inverse=True)

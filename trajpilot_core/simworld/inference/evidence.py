@@ -1,4 +1,4 @@
-"""Exact inference on the world's own generative model: what the latent looks and motions say about the labels.
+"""Exact inference on the world's own generative model: the evidence of latent looks and motions about the labels.
 
 A take has one task and one intent (both uniform; neither is known), an operator (known), and a position that starts
 anywhere and advances round the procedure. So every pair of task and intent is a chain of positions of its own, whose
@@ -30,7 +30,8 @@ class Move(NamedTuple):
 
     by: int
     weight: Array
-    """Broadcasts against (W, T, P, G): the probability, times what steps in between say. P is where one comes from."""
+    """Broadcasts against (W, T, P, G): the probability, times the evidence of steps in between. P is the position
+    before the move."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class StepEvidence:
-    """What the steps of some takes say, by what is seen of them: nothing, look, motion, both (first axis).
+    """The evidence of the steps of some takes, by what is seen of them: nothing, look, motion, both (first axis).
 
     Weights are likelihood times prior of the alternative, scaled so that the largest of a step is 1. The last of the
     N + 1 steps is one of which nothing can be seen.
@@ -70,7 +71,7 @@ class VisibleSteps:
     motion: Mask
     """(W, S): its head motion is seen."""
     targets: tuple[int, ...]
-    """H columns of S, rising (a column may stand twice): the steps of the window itself."""
+    """H columns of S, rising (a column may occur twice): the steps of the window itself."""
 
     @property
     def kind(self) -> Codes:
@@ -83,9 +84,9 @@ class Messages:
     """Forward and backward messages of windows, each scaled to sum 1 over its last three axes."""
 
     forward: tuple[Array, ...]
-    """S arrays (W, T, P, G): what the earlier steps say about a step's position."""
+    """S arrays (W, T, P, G): the evidence of earlier steps about a step's position."""
     backward: tuple[Array, ...]
-    """S arrays (W, T, P, G): what the later steps say."""
+    """S arrays (W, T, P, G): the evidence of later steps."""
 
 
 def graph_of(world: World) -> Graph:
@@ -198,7 +199,7 @@ def ranked(probability: Array) -> Codes:
 
 
 def moves_between(graph: Graph, evidence: StepEvidence, seen: VisibleSteps, first: int, last: int) -> tuple[Move, ...]:
-    """Return the moves from column `first` to column `last`; what lies between is summed out, with what it says."""
+    """Return the moves from column `first` to column `last`; what is between is summed out, with its evidence."""
     moves = graph.moves
     for step in range(first + 1, last):
         said = evidence.total[seen.kind[:, step], seen.steps[:, step]]

@@ -85,7 +85,7 @@ class Prefixes(NamedTuple):
 def best_sequences(
     graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes
 ) -> Sequences:
-    """Decode jointly the steps at `columns` (M,) of every window, rising; a column that stands twice gets one label."""
+    """Decode jointly the steps at `columns` (M,) of every window, rising; a column that occurs twice gets one label."""
     distinct, column = np.unique(columns, return_inverse=True)
     best = widening(problem_of(graph, evidence, seen, messages, distinct.tolist()), search)
     return best._replace(labels=best.labels[:, column])
@@ -176,7 +176,7 @@ def search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, A
 
 
 def first_positions(problem: DecodingProblem, known: Array, width: int, left: Array) -> Prefixes:
-    """Return the positions at which the first decoded step can stand; `known` and `left` have shape (W,)."""
+    """Return the possible positions of the first decoded step; `known` and `left` have shape (W,)."""
     most = problem.evidence.largest[problem.kinds[:, 0], problem.steps[:, 0]] * problem.rest[0]
     bound = (problem.start * most).sum(axis=-1)
     window, task, position = np.nonzero(bound > known[:, None, None] * (1 + ROUNDING))

@@ -67,7 +67,7 @@ class WindowGroup(NamedTuple):
 def reach_s(config: WorldConfig) -> float:
     """Return how far outside its interval a segment shows anything, seconds, apart from the fading of the look.
 
-    A frame stands for half a frame before and behind it and its coding may lean on its neighbour, and a pose lies
+    A frame covers half a frame before and behind it and its coding may depend on its neighbour, and a pose is
     between two rows.
     """
     return max(1.0 / config.fps, 1.1 / config.trajectory_hz)
@@ -97,7 +97,7 @@ def unshown(world: World, segments: pa.Table, *, has_classes: bool) -> str | Non
         return f"{strangers.total()} of {len(ids)} segments carry a label that no step of the world has ({named})"
     if steps.are_points:
         return None
-    # What is left out by its label says something of the steps that are there; exact inference does not know it.
+    # What is left out by its label is evidence about the steps that are there; exact inference does not know it.
     label_of, placed = steps.label_ids(world), steps.takes(world)
     takes = [placed[take].take for take in _by_take(segments) if take in placed]
     gone = sorted({label_of[step.label] for take in takes for step in take.segments} - set(ids))
@@ -163,7 +163,7 @@ def _take_steps(
 def overlapped(take: TakeTruth, start_s: Array, end_s: Array) -> Codes:
     """Return the first and the last step, (K, 2), that share time with the open intervals (start_s, end_s), (K,).
 
-    What lies before the first step belongs to it, and what lies behind the last to that.
+    What is before the first step belongs to it, and what is behind the last to that.
     """
     inner = np.array([segment.end_s for segment in take.segments[:-1]])
     return np.stack([np.searchsorted(inner, start_s, side="right"), np.searchsorted(inner, end_s, side="left")], axis=1)
@@ -217,6 +217,6 @@ def _evidence_rows(takes: Sequence[TakeSteps], group: WindowGroup, step: Codes) 
 
 
 def _covered(step: Codes, shown: Codes) -> Mask:
-    """Return (W, S): true where a step lies in one of the window's (W, n, 2) ranges."""
+    """Return (W, S): true where a step is in one of the window's (W, n, 2) ranges."""
     inside = (step[:, :, None] >= shown[:, None, :, 0]) & (step[:, :, None] <= shown[:, None, :, 1])
     return np.asarray(inside.any(axis=2))

@@ -25,7 +25,7 @@ SECOND_SKIPS = 0.4
 
 
 Captions = Callable[[World, np.random.Generator, TakeTruth, int], tuple[str, str]]
-"""What an annotator says of step number i of a take: the sentence, and its subject (C: the wearer)."""
+"""An annotator's sentence about step number i of a take, and its subject (C: the wearer)."""
 SHARED_NAME = "Get the tools ready"
 KEEP_E = ("ties",)
 """Words that lose their s and nothing else, against the rule for words in -ies."""

@@ -1,7 +1,7 @@
-"""What a layout is: where the files of a take lie, its annotated segments before they are written, layouts by name.
+"""Layouts: the paths of a take's files, its annotated segments before they are written, layouts by name.
 
 A span's times are numbers in an unbroken take; in a broken one they may be anything that a file can hold. Each layout
-is a module here, called as the layout; which there are, the corpora say (corpora/registry.py).
+is a module here, called as the layout; the corpora list them (corpora/registry.py).
 """
 
 import json
@@ -87,12 +87,12 @@ def rank_of(world: World, take: TakeTruth) -> int:
 
 
 def shuffled(world: World) -> list[TakeTruth]:
-    """Return the takes in an order that says nothing about splits or faults."""
+    """Return the takes in an order independent of splits and faults."""
     return [world.takes[int(i)] for i in stream(world.config, "order").permutation(len(world.takes))]
 
 
 def annotated_in(take: TakeTruth, split: str) -> bool:
-    """Whether the take stands among the annotations of `train` or `val`."""
+    """Whether the take is in the annotations of `train` or `val`."""
     return take.split == split or take.fault == "two_splits"
 
 
@@ -132,7 +132,7 @@ def spans_of(take: TakeTruth, decimals: int) -> list[AnnotatedSpan]:
 
 
 def break_spans(world: World, take: TakeTruth, spans: list[AnnotatedSpan]) -> list[AnnotatedSpan]:
-    """Return the spans of a take with its fault applied to one of the steps (unchanged where it lies elsewhere)."""
+    """Return the spans of a take with its fault applied to one of the steps (unchanged where it is elsewhere)."""
     damage = SPAN_DAMAGE.get(take.fault or "")
     steps = [i for i, span in enumerate(spans) if not span.is_background]
     if damage is None or not steps:

@@ -5,7 +5,7 @@ a move, a preparation, a shot or what becomes of the shot; by its alternative an
 So the wearer's intent, which the motion before the shot shows in part, decides how most shots end. A shot that no
 outcome follows (positions are skipped and repeated) has none, or states it itself.
 With `WorldConfig.release` the outcome is decided by an error of yaw and pitch at the release instead, which shows in
-the motion of the shot, and as far as the settings say in the motion or the look of the step before it.
+the motion of the shot, and as far as the settings have it in the motion or the look of the step before it.
 """
 
 from dataclasses import dataclass, replace
@@ -137,7 +137,7 @@ def tint(error: Array, shows: ReleaseConfig) -> Array:
 
 
 def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:
-    """Return what an annotator says of step number i, and of whom."""
+    """Return an annotator's sentence about step number i, and its subject."""
     shots, label = shots_of(world, take), take.segments[i].label
     pick = int(rng.integers(4))
     if i in shots:

@@ -38,13 +38,13 @@ OFFSET_S = 0.0210286458333333
 """Where goals start: the canonical offset of the release."""
 DECIMALS = 5
 CUT = 0.35
-"""Where in a step a file ends, as a share of the step: its midpoint lies in the next file."""
+"""Where in a step a file ends, as a share of the step: its midpoint is in the next file."""
 GROUP_FAULTS = ("group_part_missing", "group_unknown")
 RELEVANCE = (("essential", 0.72), ("optional", 0.12), ("irrelevant", 0.13), ("unsure", 0.03))
 
 
 def n_files(world: World, take: TakeTruth) -> int:
-    """Return over how many files a take lies: two or three for every third of a split."""
+    """Return the number of files of a take: two or three for every third of a split."""
     if take.fault is not None:
         return 2 if take.fault in GROUP_FAULTS else 1
     rank = rank_of(world, take)
@@ -52,7 +52,7 @@ def n_files(world: World, take: TakeTruth) -> int:
 
 
 def parts(world: World, take: TakeTruth) -> tuple[int, ...]:
-    """Return the frames of each file of a take; every cut lies inside a step."""
+    """Return the frames of each file of a take; every cut is inside a step."""
     n, steps = n_files(world, take), take.segments
     cut_steps = [steps[len(steps) * k // n] for k in range(1, n)]
     cuts = [round((s.start_s + CUT * (s.end_s - s.start_s)) * world.config.fps) for s in cut_steps]

@@ -15,14 +15,14 @@ from trajpilot_core.simworld.world.truth import TakeTruth, World, random_uid, st
 
 
 class Tree(NamedTuple):
-    """What a layout of this tree says differently."""
+    """What differs between the layouts of this tree."""
 
     captions: Captions | None = None
-    """What annotators say of a step; None: a paraphrase of its label."""
+    """Sentence of an annotator about a step; None: a paraphrase of its label."""
     facts: Callable[[World, TakeTruth], Json] | None = None
     """Fields of takes.json that differ."""
     benchmark: str = "atomic_action_descriptions"
-    """What splits.json says the takes are for."""
+    """Purpose of the takes in splits.json."""
     has_paraphrases: bool = True
     """Whether a table groups the paraphrases of the world's labels."""
 
@@ -30,7 +30,7 @@ class Tree(NamedTuple):
 ATOMIC = Tree()
 
 PARAPHRASE_TABLE = "annotations/paraphrases.csv"
-"""Where the paraphrase groups lie, relative to the corpus root."""
+"""Path of the paraphrase groups, relative to the corpus root."""
 DESCRIPTIONS = "annotations/atomic_descriptions_val.json"
 
 
@@ -88,7 +88,7 @@ def take_record(world: World, take: TakeTruth) -> Json:
 
 
 def takes_json(world: World, tree: Tree = ATOMIC) -> list[Json]:
-    """Return takes.json in an order that says nothing about splits or faults."""
+    """Return takes.json in an order independent of splits and faults."""
     records = []
     for take in shuffled(world):
         facts = tree.facts(world, take) if tree.facts else {}
@@ -134,7 +134,7 @@ def take_files(world: World, take: TakeTruth, content: TakeContents) -> NamedFil
 
 
 def release_files(world: World, tree: Tree = ATOMIC) -> NamedFiles:
-    """Yield every file but those of the takes: captures, metadata, and what annotators say of the steps."""
+    """Yield every file but those of the takes: captures, metadata, and descriptions of the steps."""
     fault_of = {take.capture: take.fault for take in world.takes}
     captures = []
     for number, capture in enumerate(world.captures):

@@ -2,7 +2,7 @@
 
 Room frame: x ahead to the station, y left, z up, metres. The head is the upright camera: x right, y down, z ahead.
 Every step adds an excursion that starts and ends at rest at zero, so that joins are continuous in position and speed;
-below it lie slow drift, gait and breathing, which know nothing of labels.
+slow drift, gait and breathing are added, independent of labels.
 """
 
 from dataclasses import dataclass

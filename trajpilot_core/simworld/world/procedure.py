@@ -161,7 +161,7 @@ def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
     """Draw the labels of every task, position and alternative.
 
     A position has one thing at one place, its own over all tasks; its alternatives are different verbs, so different
-    primitives wherever there are enough of them. Ids are random and say nothing about the label.
+    primitives wherever there are enough of them. Ids are random and independent of the label.
 
     Returns:
         `config.n_labels()` labels, ordered by task, position, alternative.

@@ -23,14 +23,14 @@ ROOM_M = ((-2.2, 2.7), (-2.5, 2.5), (0.0, 2.7))
 TABLE_M = ((0.4, 1.75), (-1.5, 1.5), 0.95)
 """Table top in x, y, and its height."""
 BOARD_TOP_M = 1.95
-"""Upper edge of the board that stands on the far edge of the table."""
+"""Upper edge of the board on the far edge of the table."""
 BOX_M, LIFT_M = 0.13, 0.16
 """Side of an object; how high the acted one is lifted."""
 PLACES_M = tuple((x, y) for x in (1.4, 0.85) for y in (-0.75, -0.25, 0.25, 0.75))
 """Centres of the places on the table."""
 NEAR_M = 0.05
 CORNERS = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (0, 1) for ahead in (0, 1)])
-"""(8, 3) corners of a unit box that stands on the origin."""
+"""(8, 3) corners of a unit box above the origin."""
 TOP, NEAR, RIGHT, LEFT = [4, 5, 7, 6], [0, 2, 6, 4], [0, 1, 5, 4], [2, 3, 7, 6]
 """Corner numbers of the faces that can be seen from above and from the wearer's side."""
 KEYFRAME_EVERY = 60
@@ -102,7 +102,7 @@ def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> N
 
 
 def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array:
-    """Return where the objects stand, shape (places, 3): the acted one is lifted and shaken during its step."""
+    """Return the positions of the objects, shape (places, 3): the acted one is lifted and shaken during its step."""
     centres = np.array([(x, y, TABLE_M[2]) for x, y in PLACES_M[:places]])
     segment = take.segments[step]
     phase = np.clip((t_s - segment.start_s) / (segment.end_s - segment.start_s), 0.0, 1.0)
@@ -147,7 +147,7 @@ def draw_objects(
     """Draw the objects onto `image` (S, S, 3) in place, the far ones first, each by the faces that are seen.
 
     Args:
-        centres: shape (places, 3), where the objects stand in the room, metres.
+        centres: shape (places, 3), positions of the objects in the room, metres.
         camera: (3, 3) intrinsic matrix in pixels.
         rotation: (3, 3) rotation of T_room_head.
         position: shape (3,), translation of T_room_head, metres.

@@ -23,7 +23,7 @@ COLOURS = 3
 
 @dataclass(frozen=True)
 class LabelTruth:
-    """One label: where it stands in its procedure, its texts, and what it contributes to motion and look."""
+    """One label: its place in its procedure, its texts, and what it contributes to motion and look."""
 
     label_id: str
     task: int
@@ -66,7 +66,7 @@ class CaptureTruth:
     rows: int
     """Rows of timesync.csv."""
     exclusive: bool
-    """True: frames of a take lie strictly between its start and end rows; False: from the start row on."""
+    """True: frames of a take are strictly between its start and end rows; False: from the start row on."""
     geo_columns: bool
     """Whether the trajectory files carry the newer ECEF columns."""
 

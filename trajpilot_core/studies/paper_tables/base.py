@@ -51,7 +51,7 @@ class PaperCell(Record):
     """Id of a row, or of a setting."""
     dataset: str
     horizon: int | None
-    """None: over all horizons, as the table says."""
+    """None: over all horizons, as in the table."""
     metric: str
     value: float
     low: float | None

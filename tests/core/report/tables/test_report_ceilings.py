@@ -70,7 +70,7 @@ def test_a_broken_ceiling_is_red_at_the_top_in_the_table_and_among_the_limits(
     made = built(with_ceilings(inputs, raised(rows, "scorer", None, "M@1")), CFG)
     page = html(made)
     alarm = page.split('<div class="alarm" role="alert">', 1)[1].split("</div>", 1)[0]
-    assert "A row lies above its ceiling" in alarm
+    assert "A row is above its ceiling" in alarm
     assert "Scorer, M@1 over all horizons: 65.6, ceiling 62.0, difference +3.6 (0.9)" in alarm
     assert '<li class="mixed"><b>Ceilings broken</b></li>' in page
     line = page.split('data-ceiling="scorer|plain|M@1"', 1)[1].split("</tr>", 1)[0]

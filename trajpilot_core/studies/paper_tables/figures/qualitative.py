@@ -138,7 +138,7 @@ def _decoded(frame: Thumbnail) -> Image | None:
 
 
 def _answers(axis: "Axes", example: Example) -> None:
-    """Draw the middle steps: the truth, then a line for each row; colour and sign of a cell say whether it is right."""
+    """Draw the middle steps: the truth, then a line for each row; colour and sign mark right cells."""
     truth = tuple(GalleryStep(label, "truth", "") for label in example.truth)
     lines = [("truth", truth), *((plan.name, plan.steps) for plan in example.plans)]
     n = example.horizon - 2

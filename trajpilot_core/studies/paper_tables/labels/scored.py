@@ -270,7 +270,7 @@ def of_endpoints(run: PaperRun) -> list[PaperCell]:
 
 ENDPOINTS_TABLE = PaperTable(
     label=ENDPOINT_CACHE,
-    title="Recognition of the endpoints by a vision-language model, tuned unless a line says otherwise",
+    title="Recognition of the endpoints by a vision-language model, tuned unless a line is marked",
     heads=("Quantity",),
     lines=tuple(Line((title,), row) for row, title in ENDPOINTS.items()),
     further=tuple(Line((f"{title}, UNTUNED",), f"{UNTUNED}{row}") for row, title in ENDPOINTS.items()),
