@@ -88,9 +88,9 @@ class CompletedPoseSources(PoseSourcesConfig, IntervalConfig):
     """With the settings of other stages that it uses."""
 
     predictor: PredictorConfig = PredictorConfig()
-    """Of every row."""
+    """Settings of the predictor of every row."""
     decoding: ClosedDecodingConfig = ClosedDecodingConfig()
-    """Of class heads."""
+    """Decoding of class heads."""
 
 
 class PoseScore(Record):

@@ -83,7 +83,7 @@ class DeployedRuns:
     client: SyncPrefectClient
     stage: str
     name: str
-    """Of the deployment (`group_deployment`)."""
+    """Name of the deployment (`group_deployment`)."""
     config: PipelineConfig
     run: RunOptions
     """From `handed`."""

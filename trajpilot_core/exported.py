@@ -30,7 +30,7 @@ class ExportedTable(Record):
     name: str
     stage: str
     key: str
-    """Of the output that it is from."""
+    """Key of its output."""
     rows: int
     columns: tuple[str, ...]
     files: tuple[str, ...]

@@ -130,7 +130,7 @@ class LastRun(Record):
     data_root: str
     device: str
     recipe: RecipeName
-    """Whose settings `config` started from."""
+    """Recipe that `config` started from."""
 
 
 def remember_run(config: PipelineConfig, run: RunOptions) -> None:

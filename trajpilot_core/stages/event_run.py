@@ -43,7 +43,7 @@ class EventRun(ABC, Generic[E, T]):
     """On the CPU."""
 
     ENTRY: ClassVar[str]
-    """Of the stage's models."""
+    """Entry of the stage's models."""
     RIGHT: ClassVar[str]
     """What the curves of the scorer call the share of right predictions."""
 
@@ -137,7 +137,7 @@ class SeedModels(NamedTuple):
     scorer: GateThenRankScorer
     decision: ScorerDecision
     curve: list[CurvePoint]
-    """Of the scorer."""
+    """Curve of the scorer."""
 
 
 def seed_models(this: EventRun[E, T], seed: int, progress: Progress) -> SeedModels:

@@ -99,7 +99,7 @@ class TunedSeed(NamedTuple):
     seed: int
     answered: list[AnsweredRow]
     curve: list[CurvePoint]
-    """Of the fine-tuning."""
+    """Curve of the fine-tuning."""
     checks: list[Judgement]
     weights: dict[str, dict[str, Tensor]]
     """Name of a model -> its weights."""

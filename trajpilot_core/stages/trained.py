@@ -39,7 +39,7 @@ class TrainedStage(Generic[Config]):
     """What a stage of trainings states: which there are, what decides each, and how they are prepared."""
 
     entry: str
-    """Of its models."""
+    """Entry of its models."""
     curves: str
     """Table of their curves."""
     trainings: Callable[[Inputs, Config], Trainings]

@@ -26,7 +26,7 @@ class Distribution(NamedTuple):
     """Median and 90 %."""
     position_cm: tuple[float, float]
     position_share: tuple[float, float]
-    """Of the spread of the true positions: 1 is no better than the mean, 0 is the truth."""
+    """Position error as a share of the spread of the true positions: 1 is no better than the mean, 0 is the truth."""
     turned_deg: float
     """Median of what the head turned."""
 

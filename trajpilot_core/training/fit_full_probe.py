@@ -43,7 +43,7 @@ class GridProbe(NamedTuple):
     """A probe that is trained next to others."""
 
     name: str
-    """Of its training; dev chooses among the probes of one name."""
+    """Name of its training; dev chooses among the probes of one name."""
     trial: Trial
     build: Callable[[], nn.Module]
     """Build it from the global random state."""

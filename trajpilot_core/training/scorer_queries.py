@@ -65,7 +65,7 @@ class QueryPart(NamedTuple):
     rows: Tensor
     """(B,) long, of the horizon's windows."""
     first: int
-    """Of its rows among all of the split."""
+    """Place of its first row among all rows of the split."""
     total: int
     """Rows of the split."""
 

@@ -15,7 +15,7 @@ from PIL import ImageEnhance, ImageOps
 from trajpilot_core.arrays import Image
 
 SHORT_SIDE = 256 / 224
-"""Of a picture before its centre is cut out, as a multiple of the cut."""
+"""Short side of a picture before its centre is cut out, as a multiple of the cut."""
 ATTEMPTS = 10
 """Attempts to sample a crop that fits, before the centre is used."""
 HIGHEST_LEVEL = 10.0

@@ -53,7 +53,7 @@ class PlanRow:
     compute: int | None
     """Units to compute; None where that is not known yet."""
     bound: CountBound
-    """Of `compute`."""
+    """Kind of bound that `compute` is."""
     removed: int | None
     """Units of the current output that a new one would not have; None where that is not known yet."""
     reused: int | None = None

@@ -55,7 +55,7 @@ class PaperCell(Record):
     metric: str
     value: float
     low: float | None
-    """Of the interval over takes; None where there is none."""
+    """Lower end of the interval over takes; None where there is none."""
     high: float | None
     n_takes: int | None
     n_windows: int | None

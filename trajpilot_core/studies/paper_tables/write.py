@@ -106,7 +106,7 @@ class PlanLine(NamedTuple):
     recipe: str
     """With the settings that differ from it."""
     root: str
-    """Of its run; else "not run"."""
+    """Root of its run; else "not run"."""
     filled: str
     """Cells that it fills, of all of the label."""
     missing: str
