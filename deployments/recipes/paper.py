@@ -124,9 +124,9 @@ def vlm_sft() -> PipelineConfig:
 def laptop() -> PipelineConfig:
     """Planning on atomic descriptions with released features and small models: no GPU, and no weights of any encoder.
 
-    Its trainings take less than two hours of two cores at the paper's size. No video need be on the disk, and none is
-    looked for: lengths are those of takes.json. Epochs and widths were chosen by what a training takes alone
-    (docs/scale.md). Nothing of it may stand next to the paper's numbers (docs/decisions/released-features.md).
+    It takes two to four hours of two cores at the paper's size (docs/scale.md). No video need be on the disk, and none
+    is looked for: lengths are those of takes.json. Epochs and widths were chosen by the time of a training alone. Its
+    numbers are never printed next to the paper's (docs/decisions/released-features.md).
     """
     base = atomic()
     aligned = TrainConfig(epochs=15, patience=5, batch=512, lr=2e-3, weight_decay=1.0)

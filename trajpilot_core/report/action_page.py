@@ -143,14 +143,7 @@ def verdict(results: ActionResults) -> str:
     """Return what a retrieved trajectory adds to the probe; without tokens, how far the probe gets."""
     weak, below = results.undertrained, below_floors(results.judgements)
     pairs = () if results.tokens is None else results.tokens.contrasts
-    gain = next(
-        (
-            contrast
-            for contrast in pairs
-            if (contrast.row, contrast.against, contrast.metric) == ("scorer", "no_traj", DECIDES)
-        ),
-        None,
-    )
+    gain = next((c for c in pairs if (c.row, c.against, c.metric) == ("scorer", "no_traj", DECIDES)), None)
     if gain is not None:
         rows = (gain.against, gain.row)
         return comparison(
@@ -163,9 +156,7 @@ def verdict(results: ActionResults) -> str:
         )
     place = ("challenge", "overall", DECIDES)
     of_row = {
-        row: value_cell(
-            [score for score in results.scores if (score.space, score.subset, score.metric, score.row) == (*place, row)]
-        )
+        row: value_cell([s for s in results.scores if (s.space, s.subset, s.metric, s.row) == (*place, row)])
         for row in ORDER
     }
     where = "In this simulated world" if results.simulated else "On the videos that were scored"

@@ -28,9 +28,8 @@ def problems(rejects: Mapping[str, pa.Table]) -> Table:
         for code in sorted(pc.unique(table["code"]).to_pylist()):
             of_code = table.filter(pc.equal(table["code"], code))
             groups.append((-_units(of_code), -of_code.num_rows, code, of_code))
-        rows += [
-            _problem(stage, RejectCode(code), of_code) for *_, code, of_code in sorted(groups, key=lambda g: g[:3])
-        ]
+        groups.sort(key=lambda group: group[:3])
+        rows += [_problem(stage, RejectCode(code), of_code) for *_, code, of_code in groups]
     header = ("stage", "code", "severity", "meaning", "what to do", "found", "rows lost", "takes", "examples")
     return Table("Problems with the input", header, tuple(rows))
 

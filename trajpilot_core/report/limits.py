@@ -47,9 +47,7 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
         )
     seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
     sentences.append(f"{seeds} trained: the intervals cover the spread over takes, not the spread between trainings.")
-    sentences += _claims(
-        [judgement for judgement in loaded.judgements if judgement.check.startswith(("claim: ", "demo: "))]
-    )
+    sentences += _claims([j for j in loaded.judgements if j.check.startswith(("claim: ", "demo: "))])
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
         sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")

@@ -77,9 +77,7 @@ class TablePage:
 
     def html(self) -> bytes:
         """Render the page; every text is escaped, no request leaves it, and only its own script may run."""
-        shown = [
-            replace(section, tables=tuple(table.said_once() for table in section.tables)) for section in self.sections
-        ]
+        shown = [replace(part, tables=tuple(table.said_once() for table in part.tables)) for part in self.sections]
         return render_offline("document.html.j2", "document.js", document=self, sections=shown)
 
     def json(self, **content: JsonValue) -> bytes:

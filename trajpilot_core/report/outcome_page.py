@@ -88,11 +88,7 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
 
 def verdict(results: OutcomeResults) -> str:
     """Return whether the Scorer predicts the outcome better than No-Traj; empty without both rows."""
-    pairs = (
-        contrast
-        for contrast in results.contrasts
-        if (contrast.row, contrast.against, contrast.seed) == ("scorer", "no_traj", None)
-    )
+    pairs = (c for c in results.contrasts if (c.row, c.against, c.seed) == ("scorer", "no_traj", None))
     gain = next(pairs, None)
     if gain is None:
         return ""
@@ -164,15 +160,11 @@ def counted(score: ShotScore) -> str:
 def contrast_table(results: OutcomeResults) -> Table:
     """Return the paired differences, and McNemar's exact test of each seed."""
     lines: list[tuple[Cell, ...]] = []
-    for contrast in results.contrasts:
-        tested = (
-            ""
-            if contrast.p_value is None
-            else f"{contrast.only_row} : {contrast.only_against}, p = {contrast.p_value:.2g}"
-        )
-        value = Value(contrast.difference, contrast.low, contrast.high, is_signed=True)
-        seed = "mean" if contrast.seed is None else str(contrast.seed)
-        lines.append((f"{SHOT_NAMES[contrast.row]} − {SHOT_NAMES[contrast.against]}", seed, value, tested))
+    for pair in results.contrasts:
+        tested = "" if pair.p_value is None else f"{pair.only_row} : {pair.only_against}, p = {pair.p_value:.2g}"
+        value = Value(pair.difference, pair.low, pair.high, is_signed=True)
+        seed = "mean" if pair.seed is None else str(pair.seed)
+        lines.append((f"{SHOT_NAMES[pair.row]} − {SHOT_NAMES[pair.against]}", seed, value, tested))
     note = (
         "Points of accuracy, with intervals over takes; then the shots that only the first row has right against those "
         "that only the second has, and McNemar's exact test, which treats shots as independent."

@@ -124,9 +124,7 @@ def render(page: Page) -> bytes:
         views=three_views,
         count=_count,
         ceiling_signs=CEILING_SIGNS,
-        identity=next(
-            (judgement for judgement in loaded.judgements if judgement.check.startswith(GATE_IDENTITY)), None
-        ),
+        identity=next((j for j in loaded.judgements if j.check.startswith(GATE_IDENTITY)), None),
     )
 
 

@@ -35,9 +35,7 @@ class PoseResults:
     def of(self, row: str, against: str | None, seed: int | None, metric: str) -> Cell:
         """Return one figure as a cell."""
         place = (row, against, seed, metric)
-        score = next(
-            (score for score in self.scores if (score.row, score.against, score.seed, score.metric) == place), None
-        )
+        score = next((s for s in self.scores if (s.row, s.against, s.seed, s.metric) == place), None)
         return NOTHING if score is None else Value(score.value, score.low, score.high, is_signed=against is not None)
 
     def is_weak(self, model: str) -> bool:

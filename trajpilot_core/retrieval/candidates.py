@@ -87,9 +87,9 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     predicted_BHE = torch.cat([none_0HE, *(no_traj_plans(view, part) for part in batches(segments_BH))])
     keys = endpoint_keys(view, segments_BH, config.key, predicted_BHE)
     fallback = view.readout.plan(view.models.no_traj, predicted_BHE)
-    retrieved = retrieve(bank, keys, take, person_codes(view.data)[take], config)
-    valid = retrieved.index >= 0
-    entry = retrieved.index.clamp_min(0)
+    nearest = retrieve(bank, keys, take, person_codes(view.data)[take], config)
+    valid = nearest.index >= 0
+    entry = nearest.index.clamp_min(0)
     some = len(bank.take) > 0
     pool_BKH = bank.segments[entry] if some else segments_BH[:, None].expand(*entry.shape, -1)
     window_BK = (bank.window[entry] if some else entry).masked_fill(~valid, -1)
@@ -107,7 +107,7 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
         plans,
         pool_BKH,
         window_BK,
-        retrieved.cosine,
+        nearest.cosine,
         motion=pool_BKH,
     )
 
@@ -228,7 +228,6 @@ def vote_m1(candidates: Candidates, data: PlanningData, temperature: float) -> T
 def mean_m1(candidates: Candidates, view: ChainView, temperature: float) -> Tensor:
     """Return (B,) M@1 of Pool-Mean."""
     mean_BKMP = pool_mean(candidates, temperature, view.readout)[:, None]
-    right_BKM = view.readout.against(
-        candidates.ends, mean_BKMP, truth_of(view.data, candidates.segments), candidates.take
-    ).right
+    truth_BM = truth_of(view.data, candidates.segments)
+    right_BKM = view.readout.against(candidates.ends, mean_BKMP, truth_BM, candidates.take).right
     return right_BKM[:, 0].float().mean(1)

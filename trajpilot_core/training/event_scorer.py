@@ -75,7 +75,7 @@ def shot_target(shots: Shots, cfg: CompletedOutcome, embed: int) -> Target:
 
     def right_votes(neighbours: FoundEvents, rows: Tensor) -> Tensor:
         votes = [(vote(shots.made, neighbours, t) >= 0.5) == shots.made[rows] for t in cfg.scorer.temperatures]
-        return torch.stack([vote_of.float() for vote_of in votes], dim=1)
+        return torch.stack([right.float() for right in votes], dim=1)
 
     shape = ScorerShape(shots.context.shape[2] + 2 * embed, embed, 1, CLASSES)
     texts = torch.eye(CLASSES, embed, device=shots.context.device)

@@ -189,14 +189,9 @@ def train_scorer(
     fitted = fit(training, config.train, scratch / variant, device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
-    arguments = fitted.state, dev.queries, config, training.name, seed
-    return FittedScorer(
-        fitted.state,
-        shape,
-        _decision(config, dev, len(rows), share, kept),
-        fitted.curve,
-        choices_of(scorer, *arguments),
-    )
+    decision = _decision(config, dev, len(rows), share, kept)
+    choices = choices_of(scorer, fitted.state, dev.queries, config, training.name, seed)
+    return FittedScorer(fitted.state, shape, decision, fitted.curve, choices)
 
 
 def measurer(

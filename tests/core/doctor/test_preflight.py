@@ -62,6 +62,7 @@ def test_a_folder_without_a_tokenizer_stops_the_run(tmp_path: Path) -> None:
 
 def test_weights_of_the_probe_are_looked_at_where_it_reads_every_patch(tmp_path: Path) -> None:
     config = small(tmp_path / "tiny.pt")
+    config = config.replace(ingest=config.ingest.replace(corpus="epic_kitchens"))
     other = config.probe.replace(tokens="full", encoder=config.features.replace(model="vit_giant"))
     (found,) = preflight(config.replace(probe=other), options(tmp_path / "root"), ["probe"])
     assert (found.what, found.verdict) == ("weights of probe.encoder", "bad")

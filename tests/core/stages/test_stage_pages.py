@@ -50,7 +50,7 @@ def test_a_row_that_is_missing_misnamed_or_out_of_order_is_seen() -> None:
     for before, after in (
         (r"\| `scorer` .*\n", ""),
         ("`features` \\|", "`feature` |"),
-        (r"(\| `planners` .*\n)(\| `probe` .*\n)", r"\2\1"),
+        (r"(\| `planners` .*\n)(\| `latent` .*\n)", r"\2\1"),
     ):
         text, n_changed = re.subn(before, after, ARCHITECTURE.read_text())
         assert n_changed == 1

@@ -182,9 +182,7 @@ def frames_of(
 
 def _jpeg(image: NDArray[np.uint8]) -> str:
     """Encode an RGB image (size, size, 3) as a data URI."""
-    is_encoded, data = cv2.imencode(
-        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
-    )
-    if not is_encoded:
+    ok, data = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+    if not ok:
         raise ValueError(f"an image of shape {image.shape} could not be encoded as JPEG")
     return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()

@@ -177,20 +177,14 @@ def followed(rows: Mapping[str, Mapping[str, Any]]) -> tuple[str, str] | None:
 
 def _retrieved(rows: Mapping[str, Mapping[str, Any]], facts: Facts) -> RetrievedWindow | None:
     """Describe the retrieved window; None where no row followed one, or its segments are not known."""
-    followed_window = followed(rows)
-    window = facts.windows.get(followed_window[0]) if followed_window else None
-    if (
-        followed_window is None
-        or window is None
-        or not all(segment in facts.segments for segment in window["segment_ids"])
-    ):
+    choice = followed(rows)
+    window = facts.windows.get(choice[0]) if choice else None
+    if choice is None or window is None or not all(segment in facts.segments for segment in window["segment_ids"]):
         return None
     labels = [facts.segments[segment].get("label_id") for segment in window["segment_ids"]]
     name = facts.takes.get(window["take_id"], {"name": window["take_id"]})["name"]
     texts = tuple(_label(str(label_id), facts) for label_id in labels)
-    return RetrievedWindow(
-        followed_window[1], followed_window[0], window["take_id"], name, _middles(window, facts), texts
-    )
+    return RetrievedWindow(choice[1], choice[0], window["take_id"], name, _middles(window, facts), texts)
 
 
 def _label(label_id: str, facts: Facts) -> str:
@@ -254,9 +248,7 @@ def video_files(gallery: GalleryWindows, inputs: Inputs) -> dict[str, str]:
     rows: dict[str, dict[str, dict[str, Any]]] = {}
     for row in shown:
         rows.setdefault(row["window_id"], {})[row["variant"]] = row
-    candidates = [
-        followed_window[0] for rows_of_window in rows.values() if (followed_window := followed(rows_of_window))
-    ]
+    candidates = [choice[0] for rows_of_window in rows.values() if (choice := followed(rows_of_window))]
     retrieved = keep(inputs.table("windows", ("window_id", "take_id")), "window_id", candidates)
     wanted = [row["take_id"] for row in (*shown, *retrieved)]
     takes = keep(inputs.table("takes", ("take_id", "video")), "take_id", wanted)

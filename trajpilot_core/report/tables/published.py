@@ -141,11 +141,7 @@ def _pools(rows: Sequence[Headroom]) -> list[PublishedComparison]:
     for row in table_rows("retrieval_headroom"):
         pool, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
         field = HEADROOM_FIELDS[row["metric"]]
-        ours = [
-            getattr(row_here, field)
-            for row_here in rows
-            if (row_here.pool, row_here.horizon) == (pool, int(row["horizon"]))
-        ]
+        ours = [getattr(r, field) for r in rows if (r.pool, r.horizon) == (pool, int(row["horizon"]))]
         if ours:
             compared.append(_compared(row["horizon"], f"pool of {pool}", name, ours, float(row["value"]), digits))
     return compared
@@ -157,9 +153,9 @@ def _oracle(rows: Sequence[Headroom]) -> list[PublishedComparison]:
     pool = max((row.pool for row in rows), default=0)
     compared = []
     for row in printed:
-        mine = [row_here for row_here in rows if (row_here.pool, row_here.horizon) == (pool, int(row["horizon"]))]
+        mine = [r for r in rows if (r.pool, r.horizon) == (pool, int(row["horizon"]))]
         if mine:
-            ours = [getattr(row_here, ORACLE[row["metric"]]) for row_here in mine]
+            ours = [getattr(r, ORACLE[row["metric"]]) for r in mine]
             name = f"best of a pool of {pool}"
             compared.append(_compared(row["horizon"], name, row["metric"], ours, float(row["value"]), 1))
     return compared

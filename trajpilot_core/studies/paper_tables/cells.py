@@ -54,9 +54,7 @@ def read_run(root: str) -> PaperRun:
         SIMULATED in corpora_of(side),
         table,
         StageInputs(
-            side.folder,
-            "paper",
-            {n: (s, e) for s, manifest in side.outputs.items() for n, e in manifest.entries.items()},
+            side.folder, "paper", {n: (s, e) for s, made in side.outputs.items() for n, e in made.entries.items()}
         ),
         recall_run(side.folder.url),
         None if EVALUATION not in side.outputs else CompletedEvaluation.model_validate(side.outputs[EVALUATION].config),

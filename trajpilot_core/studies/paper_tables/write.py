@@ -131,11 +131,8 @@ def _of_table(table: PaperTable, filled: Sequence[Filled], runs: Sequence[PaperR
     lacking = {titles.get(row) or printed(row): row not in rows for row, *_ in places}
     missing = "all" if all(lacking.values()) else ", ".join(name for name, is_absent in lacking.items() if is_absent)
     changes = "".join(f" --set {change}" for change in table.changes)
-    in_place = [
-        offer
-        for offer in mine
-        if (offer.cell.row, offer.cell.horizon, offer.cell.dataset, offer.cell.metric) in {*places}
-    ]
+    cells = [(offer, offer.cell) for offer in mine]
+    in_place = [offer for offer, c in cells if (c.row, c.horizon, c.dataset, c.metric) in {*places}]
     of_experiment = Counter(offer.run.experiment for offer in in_place)
     lines: list[PlanLine] = []
     for recipe in dict.fromkeys((*table.recipes, *of_experiment)):
