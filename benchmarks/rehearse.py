@@ -91,6 +91,8 @@ TAKES_OF_CAPTURE = 2
 SHORTEST_TAKE = 9
 """Segments per take, at least, so that it has a window of every horizon."""
 Numbers = NDArray[np.int64]
+Ways = dict[str, tuple[PipelineConfig, list[str]]]
+"""Name of a way -> its settings and its stages, in order."""
 R = TypeVar("R", bound=Record)
 
 
@@ -178,7 +180,7 @@ def narrow_text(config: PipelineConfig) -> PipelineConfig:
     )
 
 
-def ways_of(config: PipelineConfig, whole: bool = False) -> dict[str, tuple[PipelineConfig, list[str]]]:
+def ways_of(config: PipelineConfig, *, whole: bool = False) -> Ways:
     """Return settings and stages of the sampled store and of the ways after it: one with the recipe's own settings if
     it is the whole, else the wide way and the narrow way with all other stages."""
     names = list(stages_of(config))
@@ -240,7 +242,7 @@ def as_child(request: Path) -> None:
     Path(job["answer"]).write_text(json.dumps(took), encoding="utf-8")
 
 
-def rehearse(ways: Mapping[str, Any], sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
+def rehearse(ways: Ways, sizes: Sizes, folder: Path, workers: int) -> list[Measured]:
     """Sample the store, then run the other ways concurrently, each in its own root.
 
     Raises:
@@ -295,7 +297,7 @@ def main() -> None:
     dev_share = config.ingest.dev_share if options.whole else PAPER.dev_share
     sizes = replace(PAPER, dev_share=dev_share).scaled(options.share)
     try:
-        measured = rehearse(ways_of(config, options.whole), sizes, folder, options.workers)
+        measured = rehearse(ways_of(config, whole=options.whole), sizes, folder, options.workers)
     except StageFailed as error:
         sys.exit(str(error))
     finally:

@@ -156,8 +156,8 @@ class CompletedEvaluation(EvaluationConfig):
 
     anticipates: bool = False
     """The run has rows without a goal, with ceilings for the steps after Start."""
-    further: tuple[str, ...] = ()
-    """Entries of the optional stages of the run."""
+    further_entries: tuple[str, ...] = ()
+    """Entries of the optional stages of the run, which are read in addition."""
     windows_per_horizon: int | None = None
     """Size of the subset of windows that vision-language models answer, on which every row is scored."""
     subset_seed: int = 7

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks import rehearse
 from benchmarks.rehearse import PAPER, SAMPLED, Measured, Sizes, StageFailed, run_stage, table, ways_of, wide_text
-from deployments.recipes.paper import atomic
-from trajpilot_core.stages import STAGES
+from deployments.recipes.paper import atomic, laptop
+from trajpilot_core.stages import STAGES, stages_of
 
 FEW = Sizes(takes=20, segments=1_200, labels=40)
 
@@ -44,6 +44,15 @@ def test_every_stage_runs_in_a_way_and_the_candidates_are_the_recipe_s() -> None
     trains = (config.alignment.train, config.predictor.train, config.scorer.train)
     assert [(train.epochs, train.patience) for train in trains] == [(1, None)] * 3
     assert len(config.alignment.seeds) == config.alignment.folds == 1
+
+
+def test_the_whole_has_the_recipe_s_own_settings_and_every_stage_once() -> None:
+    config = laptop()
+    ways = ways_of(config, whole=True)
+    stages = [stage for _, part in ways.values() for stage in part]
+    assert stages == list(stages_of(config))
+    assert ways["store"][1] == list(SAMPLED)
+    assert {settings.replace(report=config.report) for settings, _ in ways.values()} == {config}
 
 
 @pytest.mark.slow

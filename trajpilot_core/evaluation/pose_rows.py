@@ -175,9 +175,9 @@ def judge_poses(
         models[check] = (first, second)
     for row in (rows.raw.name, rows.rule.name):
         if row in means:
-            video = means[row]
+            mean = means[row]
             check = f"claim: a mismatch costs accuracy ({row})"
-            judged.append(_judged(check, video.high < 0, video.low > 0, f"{words(video)} points of the middles"))
+            judged.append(_judged(check, mean.high < 0, mean.low > 0, f"{words(mean)} points of the middles"))
     return [
         _withheld(judgement, models.get(judgement.check, (first,)), trained, means.get(NONE)) for judgement in judged
     ]

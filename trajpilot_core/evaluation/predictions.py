@@ -103,7 +103,7 @@ def predict_all(inputs: Inputs, config: CompletedEvaluation, device: str, progre
 
     Args:
         inputs: takes, segments, label_classes, scenario_labels, windows, motions, features, text_bank,
-            folds, e_tau, predictors, scorers, and the entries that `config.further` names.
+            folds, e_tau, predictors, scorers, and the entries that `config.further_entries` names.
         config: vocabulary, shuffles, their seed, pool sizes of the headroom table, joint decoding.
         progress: called with (done, total, what) after every horizon.
 
@@ -122,12 +122,12 @@ def predict_all(inputs: Inputs, config: CompletedEvaluation, device: str, progre
     rejects = [row for row in data.rejects if SPLITS[split_of[row.take]] == "test"]
     figures = RowFigures()
     n_out = sum(int((windows.split == SPLITS.index("test")).sum()) for windows in data.windows.values())
-    has_planners = "planner_models" in config.further
+    has_planners = "planner_models" in config.further_entries
     planners = open_planners(inputs, data, chains_of(data)[0], device) if has_planners else None
     is_masked = planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
     coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
     ours = predict_rows(data.to(device), files, scorers, config, "test", device, progress, planners, figures)
-    entries = [entry for entry in config.further if entry in {row.predictions for row in METHODS}]
+    entries = [entry for entry in config.further_entries if entry in {row.predictions for row in METHODS}]
     others = (with_these_answers(stored_predictions(inputs, entry), entry, data) for entry in entries)
     tables = itertools.chain(on_one_thread(ours, device), others)
     n_in = n_out + sum(row.n_units for row in rejects)

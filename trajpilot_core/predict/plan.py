@@ -48,10 +48,10 @@ def texts_of(root: TrainedRoot) -> Texts:
     )
 
 
-def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, motion: Found, given: Given, encoder: str) -> Plan:
+def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found, given: Given, encoder: str) -> Plan:
     """Return the whole record; No-Traj decides where the head motion is of a kind that nobody chose (`Found`)."""
     texts, corpora = texts_of(root), {take.corpus for take in root.takes}
-    rows = plan_rows(given, texts, root.undertrained(given.seed), REFERENCE if motion.is_unasked_mixture else None)
+    rows = plan_rows(given, texts, root.undertrained(given.seed), REFERENCE if poses.is_unasked_mixture else None)
     shown = 0 if given.found is None else min(NEAREST, int(given.found.valid[0].sum()))
     return Plan(
         format=FORMAT,
@@ -65,10 +65,10 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, motion: Found
         seed=given.seed,
         horizon=query.horizon,
         own_take=own_take(footage, texts),
-        motion=motion.moved.motion if motion.moved else None,
+        motion=poses.moved.motion if poses.moved else None,
         encoder=encoder,
         keys={stage: manifest.key for stage, manifest in root.manifests.items()},
-        notes=notes(query, root, footage, motion, any(row.undertrained for row in rows)),
+        notes=notes(query, root, footage, poses, any(row.undertrained for row in rows)),
         rows=rows,
         nearest=tuple(retrieved(place, given, texts) for place in range(shown)),
     )

@@ -66,18 +66,18 @@ def latent_map(config: LatentMapConfig, places: int, width: int) -> LatentMap:
 
 
 def latent_features(
-    world: World, take: TakeTruth, times_SF: Array, tokens: int, latents: LatentMap
+    world: World, take: TakeTruth, times_SF: Array, tokens: int, fixed: LatentMap
 ) -> NDArray[np.float16]:
     """Return the features (S, tokens * D) of segments with frames at `times_SF`, seconds; frames per token are equal.
 
     A token is the second layer over the mean of the first over its frames, plus noise of its own.
     """
     n = len(times_SF)
-    hidden = np.tanh(latent_inputs(world, take, times_SF.ravel(), latents.config) @ latents.first + latents.first_bias)
+    hidden = np.tanh(latent_inputs(world, take, times_SF.ravel(), fixed.config) @ fixed.first + fixed.first_bias)
     mean_SKH = hidden.reshape(n, tokens, -1, hidden.shape[1]).mean(axis=2)
-    shown_SKD = np.tanh(mean_SKH @ latents.second + latents.second_bias)
+    shown_SKD = np.tanh(mean_SKH @ fixed.second + fixed.second_bias)
     noise = stream(world.config, "nuisance", take.index).normal(size=shown_SKD.shape)
-    return np.asarray((shown_SKD + latents.config.noise * noise).reshape(n, -1), np.float16)
+    return np.asarray((shown_SKD + fixed.config.noise * noise).reshape(n, -1), np.float16)
 
 
 def latent_inputs(world: World, take: TakeTruth, t_s: Array, config: LatentMapConfig) -> Array:
@@ -125,5 +125,5 @@ def released_rows(world: World, take: TakeTruth, released: ReleasedFeatures) -> 
     spans_s = clock.spans_s(clock.n_rows(n_frames), n_frames)
     middles = (np.arange(clock.window) + 0.5) / clock.window
     times_NF = np.minimum(spans_s[:, :1] + np.diff(spans_s) * middles, duration_s)
-    latents = latent_map(LatentMapConfig(), world.config.places, released.width)
-    return latent_features(world, take, times_NF, 1, latents)
+    fixed = latent_map(LatentMapConfig(), world.config.places, released.width)
+    return latent_features(world, take, times_NF, 1, fixed)

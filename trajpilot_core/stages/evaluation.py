@@ -65,7 +65,7 @@ def completed(config: PipelineConfig) -> CompletedEvaluation:
     vlm, anticipates = config.vlm, config.predictor.anticipates
     subset = {"windows_per_horizon": vlm.windows_per_horizon, "subset_seed": vlm.seed} if vlm.rows else {}
     return CompletedEvaluation.completing(
-        config.evaluation, anticipates=anticipates, further=further_reads(config), **subset
+        config.evaluation, anticipates=anticipates, further_entries=further_entries(config), **subset
     )
 
 
@@ -82,20 +82,20 @@ def further(config: PipelineConfig) -> tuple[str, ...]:
     return tuple(name for name, is_enabled in enabled.items() if is_enabled)
 
 
-def further_reads(config: PipelineConfig) -> tuple[str, ...]:
+def further_entries(config: PipelineConfig) -> tuple[str, ...]:
     """Return the entries of optional stages that are read in addition."""
     return tuple(entry for name in further(config) for entry in FURTHER.get(name, ()))
 
 
 def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
     """Return the reads where optional stages train or answer rows; None: the default."""
-    more = further_reads(config)
+    more = further_entries(config)
     return (*READS, *more) if more else None
 
 
 def plans_in_latents(cfg: CompletedEvaluation) -> bool:
     """Return whether the run has rows that plan in the space of the video encoder."""
-    return "latent_checks" in cfg.further
+    return "latent_checks" in cfg.further_entries
 
 
 def sources(inputs: Inputs, config: CompletedEvaluation, data_root: str) -> list[Source]:
@@ -232,7 +232,7 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
         of_model = [row for row in scored if (row.model, row.seed) == (model, seed)]
         decided = [row for row in choices if (row.model, row.seed) == (model, seed)]
         judged.append((model, seed, judge_scorer(model, decided, of_model, cfg)))
-    planning = rows_of(CurvePoint, inputs.table("planners_curves")) if "planners_curves" in cfg.further else []
+    planning = rows_of(CurvePoint, inputs.table("planners_curves")) if "planners_curves" in cfg.further_entries else []
     planners = sorted({(row.model.removeprefix("final/").rpartition("_h")[0], row.seed) for row in planning})
     judged += [(f"final/{name}", seed, judge_planner(curve + planning, name, seed)) for name, seed in planners]
     return [judgement.replace(check=f"trained: {model}, seed {seed}") for model, seed, judgement in judged]
@@ -240,7 +240,7 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
 
 def fitted_entries(inputs: Inputs, cfg: CompletedEvaluation) -> tuple[str, ...]:
     """Return the entries of models that must note the takes they were fitted on."""
-    optional = [name for name in ("planner_models", "latent_models") if name in cfg.further]
+    optional = [name for name in ("planner_models", "latent_models") if name in cfg.further_entries]
     return (*FITTED, *(name for name in optional if inputs.models(name).keys))
 
 

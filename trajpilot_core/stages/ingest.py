@@ -130,10 +130,10 @@ def _cut_all(
     """Determine the length of every candidate's video and cut its points into segments."""
     config = work.config
     without = config.video == "none"
-    candidates = map(stated_video, reading.candidates) if without else _probed(work, corpus, reading.candidates)
+    probes = map(stated_video, reading.candidates) if without else _probed(work, corpus, reading.candidates)
     kept: list[CutTake] = []
     rejects: list[Reject] = []
-    for candidate, probe in zip(reading.candidates, candidates, strict=True):
+    for candidate, probe in zip(reading.candidates, probes, strict=True):
         cut, lost = _cut(candidate, probe, label_of, config)
         kept += [cut] if cut else []
         rejects += lost

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY, VARIANT, FLOOR = "probe_models", "probe", "majority"
-TABLES = ("probe_curves", "probe_scores", "probe_answers", "probe_checks")
 READS = ("segments", "details", "features")
 PROTOCOL_GAP_S = 1.0
 """Protocol of the corpus: the clip ends this long before the action starts."""
@@ -226,7 +225,7 @@ def conclude(work: Work[ProbeConfig]) -> None:
 STAGE = Stage(
     name="probe",
     reads=READS,
-    writes=(ENTRY, *TABLES),
+    writes=(ENTRY, "probe_curves", "probe_scores", "probe_answers", "probe_checks"),
     config=ProbeConfig,
     run=run,
     version=VERSION,

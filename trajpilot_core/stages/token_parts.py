@@ -171,14 +171,14 @@ def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, Tensor, dict[str, 
 
 
 def tune_seed(
-    this: TokenRun, seed: int, models_of: SeedModels, patches: PatchProbes | None, runtime: Runtime
+    this: TokenRun, seed: int, of_seed: SeedModels, patches: PatchProbes | None, runtime: Runtime
 ) -> TunedSeed:
     """Fine-tune the probes of a seed and answer the tested clips with them.
 
     Args:
         this: the clips.
         seed: of the models.
-        models_of: predictors and scorer of the seed.
+        of_seed: its predictors and scorer.
         patches: what reads every patch of a clip; None: probes read the tokens that the features keep.
         runtime: of the stage, with the progress of this part.
 
@@ -186,7 +186,7 @@ def tune_seed(
         LeakError: a row sees more than it declares.
     """
     clips, numbers, begun = probe_task(this, seed)
-    tokens = {method.id: tokens_of(this, models_of, method.id) for method in METHODS}
+    tokens = {method.id: tokens_of(this, of_seed, method.id) for method in METHODS}
     classes = {part: codes.numpy() for part, codes in clips.classes.items()}
 
     def read(probes: Sequence[TokenProbe], rows: Tensor, given: Sequence[Tensor]) -> list[dict[ActionPart, Codes]]:
@@ -200,7 +200,7 @@ def tune_seed(
         chosen = tuned_on_stored(this, seed, clips, tokens, begun, runtime)
     else:
         chosen = patches.tuned(seed, clips, numbers, tokens, begun, runtime.progress)
-    maker = maker_of(this, models_of, final_of(this.chains))
+    maker = maker_of(this, of_seed, final_of(this.chains))
     models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, read)
     rows = this.here.rows(TEST)
     check_sight(METHODS, models, this.here, rows)

@@ -32,10 +32,16 @@ def test_every_group_makes_a_stage_stale_and_those_of_planning_alone_would_not_s
 
 
 def test_what_follows_from_other_settings_is_no_setting() -> None:
-    derived = {"evaluation.further", "report.corpus", "vlm.seeds", "outcome.predictor.width", "pose_sources.seed"}
+    derived = {
+        "evaluation.further_entries",
+        "report.corpus",
+        "vlm.seeds",
+        "outcome.predictor.width",
+        "pose_sources.seed",
+    }
     assert not derived & set(by_path())
     with pytest.raises(InputError, match="further"):
-        change(PipelineConfig(), ['evaluation.further=["planner_models"]'])
+        change(PipelineConfig(), ['evaluation.further_entries=["planner_models"]'])
 
 
 def test_the_main_experiment_differs_in_nothing_from_the_defaults_and_another_in_what_it_states() -> None:

@@ -37,7 +37,7 @@ TRAIN = TrainConfig(epochs=4, patience=None, lr=3e-3, batch=32, precision="fp32"
 ALIGN = AlignmentConfig(width=16, layers=1, heads=2, hidden=16, folds=1, seeds=(0,), train=TRAIN)
 PREDICT = PredictorConfig(width=16, layers=1, heads=2, hidden=16, queries=2, train=TRAIN)
 SCORE = ScorerConfig(candidates=4, prefetch=6, width=16, heads=2, layers=1, ablations=(), train=TRAIN.replace(epochs=2))
-EVALUATION = CompletedEvaluation(shuffles=2, headroom_pools=(1,), further=FURTHER["planners"])
+EVALUATION = CompletedEvaluation(shuffles=2, headroom_pools=(1,), further_entries=FURTHER["planners"])
 PAPERS = PlannersConfig()
 CFG = PAPERS.replace(
     methods=PLANNERS,

@@ -255,7 +255,7 @@ def test_runs_that_ask_for_none_have_neither_stage_nor_another_key() -> None:
     names = list(stages_of(asking))
     assert names.index("vlm") < names.index("vlm_rows") < names.index("evaluation")
     assert "vlm_predictions" in evaluation.STAGE.under(asking).reads
-    assert evaluation.completed(asking).further == ("vlm_predictions",)
+    assert evaluation.completed(asking).further_entries == ("vlm_predictions",)
     blind = recipe("atomic_anticipation")
     for name, stage in stages_of(blind).items():
         if name not in ("evaluation", "report"):

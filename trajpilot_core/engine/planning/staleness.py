@@ -92,8 +92,8 @@ def takes_of_rows(old: pa.Table, new: pa.Table) -> list[str]:
         return sorted({*old[TAKE].to_pylist(), *new[TAKE].to_pylist()})
     texts = [_texts(table) for table in (old, new)]
     takes: set[str] = set()
-    for table, texts_of, other in ((old, *texts), (new, *texts[::-1])):
-        alone = pc.invert(pc.is_in(texts_of, value_set=other))
+    for table, rows_here, other in ((old, *texts), (new, *texts[::-1])):
+        alone = pc.invert(pc.is_in(rows_here, value_set=other))
         takes.update(pc.unique(table[TAKE].filter(alone)).to_pylist())
     return sorted(takes)
 

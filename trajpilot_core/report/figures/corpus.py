@@ -130,12 +130,12 @@ def _described(committed: Committed, rows: Sequence[Mapping[str, Any]]) -> tuple
     takes = {
         row["take_id"]: row for row in committed.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()
     }
-    lines = []
+    clips = []
     for row in rows:
         segment, take = segments[row["segment_id"]], takes[row["take_id"]]
         heading = f"{take['name']}, {segment['start_s']:.2f} to {segment['end_s']:.2f} s: {segment['label']}"
-        lines.append(Clip(row["take_id"], heading, tuple(row["frame_times_s"])))
-    return lines, {row["take_id"]: takes[row["take_id"]]["video"] for row in rows}
+        clips.append(Clip(row["take_id"], heading, tuple(row["frame_times_s"])))
+    return clips, {row["take_id"]: takes[row["take_id"]]["video"] for row in rows}
 
 
 def _at(size: int, committed: Committed, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:

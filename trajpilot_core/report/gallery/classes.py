@@ -88,7 +88,7 @@ def _by_row(outcomes: pa.Table) -> tuple[NDArray[np.object_], dict[str, Right]]:
 
 def _judged_by(right: Mapping[str, Right]) -> str | None:
     """Return the row that is compared with No-Traj, by the rule; None without one."""
-    told = [row.id for row in METHODS if row.in_gallery and row.sees == "all_motion"]
-    candidates = [row for row in dict.fromkeys((examined().id, *told)) if row in right] if REFERENCE in right else []
+    moving = [row.id for row in METHODS if row.in_gallery and row.sees == "all_motion"]
+    candidates = [row for row in dict.fromkeys((examined().id, *moving)) if row in right] if REFERENCE in right else []
     differing = (row for row in candidates if (right[row] != right[REFERENCE]).any())
     return next(differing, candidates[0] if candidates else None)

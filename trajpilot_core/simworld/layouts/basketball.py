@@ -145,8 +145,8 @@ def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> 
     shot = shots.get(i - 1)
     if role_of(world, label) == RESULT and shot is not None:
         missed = OTHER if shot.subject == "O" else MISSED[pick]
-        captions = {"ambiguous": BOTH, "made": MADE[pick % len(MADE)]}.get(shot.outcome, missed)
-        return captions, shot.subject
+        sentence = {"ambiguous": BOTH, "made": MADE[pick % len(MADE)]}.get(shot.outcome, missed)
+        return sentence, shot.subject
     texts = BEFORE[MOVE if role_of(world, label) == RESULT else role_of(world, label)]
     return texts[pick % len(texts)], "C"
 
