@@ -45,7 +45,7 @@ READS = (
     "e_tau",
     "probe_models",
 )
-VERSION = 3  # raise when the numbers that this stage writes change
+VERSION = 4  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> CompletedActionToken:

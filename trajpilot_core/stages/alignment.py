@@ -16,7 +16,7 @@ from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, 
 if TYPE_CHECKING:
     from trajpilot_core.training.jobs import TrainingJob
 
-VERSION = 6  # raise when the numbers that this module writes change
+VERSION = 7  # raise when the numbers that this module writes change
 
 
 def trainings(inputs: Inputs, cfg: AlignmentConfig) -> Trainings:

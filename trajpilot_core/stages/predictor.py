@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trajpilot_core.training.fit_predictor import PredictorTask
     from trajpilot_core.training.jobs import TrainingJob
 
-VERSION = 6  # raise when the numbers that this module writes change
+VERSION = 7  # raise when the numbers that this module writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")
 """Entries that trainings read of each take."""
 

@@ -15,6 +15,8 @@ PLAIN_SUM = (1.0, 1.0, 1.0)
 """Weights of Start, Mid and Goal in a sum without weights."""
 MAX_TEMPERATURE = 100.0
 """Largest factor on the cosines (docs/decisions/paper-gaps.md, D 11)."""
+NEVER = -1e9
+"""Logit of what is not in the pool; finite, so that a difference of two is no NaN."""
 
 
 def alignment_loss(
@@ -42,21 +44,29 @@ def alignment_loss(
     one_B = torch.ones_like(ids_B) if counted_B is None else counted_B.long()
     count_U = one_B.new_zeros(size).scatter_add_(0, which_B, one_B)
     target_UE = target_BE.new_zeros(size, target_BE.shape[1]).index_copy(0, which_B, target_BE)
+    offset_U = count_U.log().clamp_min(NEVER)
     with torch.autocast(z_BE.device.type, enabled=False):  # bf16 would blur logits of up to 100 by 0.4
-        logits_BU = (z_BE.float() @ target_UE.float().T) * log_temperature.float().exp()
-    counted_BU = logits_BU + count_U.log()
-    rows_B = counted_BU.logsumexp(dim=1) - counted_BU.gather(1, which_B[:, None])[:, 0]
-    positive_BU = which_B[:, None] == torch.arange(size, device=ids_B.device)
-    n: Tensor | int = len(ids_B)
-    row = rows_B.mean()
+        scaled_BE = z_BE.float() * log_temperature.float().exp()
+        logits_BU = torch.addmm(offset_U, scaled_BE, target_UE.float().T)  # + log of the count, in both directions
+    own_B = logits_BU.gather(1, which_B[:, None])[:, 0]
+    rows_B = logits_BU.logsumexp(dim=1) - own_B
     if counted_B is not None:
-        n = one_B.sum()
-        row = torch.where(counted_B, rows_B, 0.0).sum() / n
-        logits_BU = logits_BU.masked_fill(~counted_B[:, None], float("-inf"))
-    positive_BU |= count_U == 0  # an id without rows adds 0, not infinity minus infinity
-    columns_U = logits_BU.logsumexp(dim=0) - logits_BU.masked_fill(~positive_BU, float("-inf")).logsumexp(dim=0)
-    loss: Tensor = 0.5 * (row + (columns_U * count_U).sum() / n)
+        rows_B, own_B = torch.where(counted_B, rows_B, 0.0), torch.where(counted_B, own_B, NEVER)
+        logits_BU = logits_BU.masked_fill(~counted_B[:, None], NEVER)
+    columns_U = logits_BU.logsumexp(dim=0) - grouped_logsumexp(own_B, which_B, size)
+    loss: Tensor = 0.5 * (rows_B.sum() + (columns_U * count_U).sum()) / one_B.sum()
     return loss
+
+
+def grouped_logsumexp(values_B: Tensor, group_B: Tensor, size: int) -> Tensor:
+    """Return (U,) log sum exp of the values (B,) of each group; NEVER of a group without values.
+
+    Sums run in float64: their order is not fixed on a GPU, the float32 result practically is.
+    """
+    most_U = values_B.detach().new_full((size,), NEVER).scatter_reduce(0, group_B, values_B.detach(), "amax")
+    above_B = (values_B - most_U[group_B]).exp().double()
+    sums_U = above_B.new_zeros(size).index_add(0, group_B, above_B)
+    return most_U + sums_U.where(sums_U > 0, 1.0).log().float()
 
 
 def numbered(ids_B: Tensor, n_ids: int | None = None) -> tuple[Tensor, int]:
