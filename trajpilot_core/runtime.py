@@ -11,10 +11,11 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
+from itertools import count, islice
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -23,6 +24,7 @@ _limits_s = [30.0]
 T = TypeVar("T")
 END_S = 5.0
 """How long threads may take to end; one that hangs in a system call is then abandoned."""
+POLL_S = 0.2
 
 
 def hold_answer_limit(seconds: float) -> None:
@@ -121,7 +123,10 @@ class Threads(Generic[T]):
 
     def wait(self) -> tuple[str, T]:
         """Wait for the next piece of work to end; return its name and result, or raise its error."""
-        name, result = self._ended.get()
+        while True:
+            with suppress(queue.Empty):  # a thread that waits without a limit cannot be interrupted
+                name, result = self._ended.get(timeout=POLL_S)
+                break
         self.running.pop(name).join()
         if isinstance(result, BaseException):
             raise result
@@ -140,6 +145,26 @@ class Threads(Generic[T]):
         if any(thread.is_alive() for thread in living):
             for child in multiprocessing.active_children():
                 child.terminate()
+
+
+def in_threads(pieces: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
+    """Yield the results of pieces of work in their order; as many run at a time as there are threads."""
+    if threads == 1:
+        yield from (piece() for piece in pieces)
+        return
+    waiting = enumerate(pieces)
+    results: dict[str, T] = {}
+    with Threads[T]() as running:
+        for number, piece in islice(waiting, threads):
+            running.start(str(number), piece)
+        for wanted in map(str, count()):
+            while wanted not in results and running.running:
+                name, results[name] = running.wait()
+                for number, piece in islice(waiting, 1):
+                    running.start(str(number), piece)
+            if wanted not in results:
+                return
+            yield results.pop(wanted)
 
 
 def interrupt(thread: threading.Thread) -> None:

@@ -5,8 +5,9 @@ part, variant, window, position. Source: docs/decisions/scorer.md.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -51,6 +52,7 @@ from trajpilot_core.methods.plans import derangement, donors_of
 from trajpilot_core.methods.sequences import Knobs, SequenceModels, fit_sequences
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, goal_dropout_view
+from trajpilot_core.runtime import in_threads
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_file import scorer_config
@@ -98,7 +100,9 @@ class RowsResult(NamedTuple):
     """Test windows, before and after those rejects."""
 
 
-def predict_all(inputs: Inputs, config: CompletedEvaluation, device: str, progress: Progress) -> RowsResult:
+def predict_all(
+    inputs: Inputs, config: CompletedEvaluation, device: str, progress: Progress, threads: int = 1
+) -> RowsResult:
     """Predict every test window with every row and every seed.
 
     Args:
@@ -106,6 +110,7 @@ def predict_all(inputs: Inputs, config: CompletedEvaluation, device: str, progre
             folds, e_tau, predictors, scorers, and the entries that `config.further_entries` names.
         config: vocabulary, shuffles, their seed, pool sizes of the headroom table, joint decoding.
         progress: called with (done, total, what) after every horizon.
+        threads: how many parts of the windows are predicted at a time on a CPU; changes no number.
 
     Raises:
         LeakError: a row sees more than it declares (while the predictions are read).
@@ -126,7 +131,8 @@ def predict_all(inputs: Inputs, config: CompletedEvaluation, device: str, progre
     planners = open_planners(inputs, data, chains_of(data)[0], device) if has_planners else None
     is_masked = planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
     coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
-    ours = predict_rows(data.to(device), files, scorers, config, "test", device, progress, planners, figures)
+    on_device = data.to(device)
+    ours = predict_rows(on_device, files, scorers, config, "test", device, progress, planners, figures, threads)
     entries = [entry for entry in config.further_entries if entry in {row.predictions for row in METHODS}]
     others = (with_these_answers(stored_predictions(inputs, entry), entry, data) for entry in entries)
     tables = itertools.chain(on_one_thread(ours, device), others)
@@ -199,6 +205,7 @@ def predict_rows(
     progress: Progress,
     planners: PlannerTables | None = None,
     figures: RowFigures | None = None,
+    threads: int = 1,
 ) -> Iterator[pa.Table]:
     """Yield predictions of one split, table by table, and add to `figures`; `data` is on `device`."""
     figures = figures or RowFigures()
@@ -224,7 +231,8 @@ def predict_rows(
             if seed == files.seeds[0]:
                 check_rows(view, bank, models, rows)
             sums: list[dict[int, PoolSums]] = []
-            for tables, pools in predict_parts(view, models, bank, rows, seed, config):
+            parts = predict_parts(view, models, bank, rows, seed, config, device)
+            for tables, pools in in_threads(parts, threads if device == "cpu" else 1):
                 yield from tables
                 sums.append(pools)
             figures.headroom.extend(
@@ -275,22 +283,28 @@ def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> 
 
 
 def predict_parts(
-    view: ChainView, models: RowModels, bank: Bank, rows: Tensor, seed: int, config: CompletedEvaluation
-) -> Iterator[tuple[list[pa.Table], dict[int, PoolSums]]]:
-    """Yield predictions on `rows` (long of shape (N,)) and pool size -> sums, in parts that fit the memory."""
+    view: ChainView, models: RowModels, bank: Bank, rows: Tensor, seed: int, config: CompletedEvaluation, device: str
+) -> Iterator[Callable[[], tuple[list[pa.Table], dict[int, PoolSums]]]]:
+    """Yield work on parts of `rows`, long of shape (N,), that fit the memory: predictions, and pool size -> sums."""
     horizon, ready = bank.horizon, models.ready
     windows = view.data.windows[horizon]
     donors = donors_of(windows.segments[rows], config.seed, 0)
     strangers = derangement(len(bank.take), 1_000_003 * config.seed + horizon)
+    pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]
+
+    def predict(part: Tensor, donors_BM: Tensor) -> tuple[list[pa.Table], dict[int, PoolSums]]:
+        """Predict windows of shape (B,)."""
+        with one_thread(device):
+            batch = batch_of(view, bank, models, part, strangers, donors_BM)
+            candidates, queries = batch.candidates().found, batch.candidates().queries
+            draw = 1_000_003 * config.seed + int(part[0])
+            answers = {row.id: row.answer(batch) for row in METHODS if row.answer is not None}
+            known = [(id_, answer) for id_, answer in answers.items() if answer is not None]
+            tables = [prediction_table(id_, answer, view.data, windows, part, seed) for id_, answer in known]
+            return tables, {pool: pool_sums(view, bank, candidates, queries, pool, draw) for pool in pools}
+
     for part, donors_BM in zip(batches(rows, WINDOWS_AT_ONCE), batches(donors, WINDOWS_AT_ONCE), strict=True):
-        batch = batch_of(view, bank, models, part, strangers, donors_BM)
-        candidates, queries = batch.candidates().found, batch.candidates().queries
-        pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]
-        draw = 1_000_003 * config.seed + int(part[0])
-        answers = {row.id: row.answer(batch) for row in METHODS if row.answer is not None}
-        known = [(id_, answer) for id_, answer in answers.items() if answer is not None]
-        tables = [prediction_table(id_, answer, view.data, windows, part, seed) for id_, answer in known]
-        yield tables, {pool: pool_sums(view, bank, candidates, queries, pool, draw) for pool in pools}
+        yield partial(predict, part, donors_BM)
 
 
 def prediction_table(

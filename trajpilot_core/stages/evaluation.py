@@ -126,7 +126,7 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
 
     cfg = work.config
     steps = CountedSteps(work.runtime.progress, after=2)
-    rows = predict_all(work.inputs, cfg, work.runtime.device, steps)
+    rows = predict_all(work.inputs, cfg, work.runtime.device, steps, work.runtime.workers)
     collected = PredictionCollector()
     work.sink.table_in_parts("predictions", collected.passing(rows.predictions), SCHEMA)
     work.sink.table("headroom", table_of(Headroom, rows.figures.headroom))

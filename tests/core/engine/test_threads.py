@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from test_runtime import is_running, until, work
 
-from trajpilot_core.runtime import Threads, worker_pool
+from trajpilot_core import runtime
+from trajpilot_core.runtime import Threads, in_threads, worker_pool
 
 WORD: ContextVar[str] = ContextVar("WORD")
 
@@ -56,6 +58,58 @@ def test_the_error_of_a_piece_is_raised_and_ends_the_others() -> None:
     with pytest.raises(ValueError, match="planted"):
         both()
     assert ended.is_set()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_results_are_in_order_and_no_more_pieces_run_than_there_are_threads(threads: int) -> None:
+    running, most = set[int](), list[int]()
+
+    def piece(number: int) -> int:
+        running.add(number)
+        most.append(len(running))
+        time.sleep(0.03 if number % 2 == 0 else 0.001)
+        running.remove(number)
+        return number
+
+    assert list(in_threads((partial(piece, number) for number in range(12)), threads)) == list(range(12))
+    assert list(in_threads((), threads)) == []
+    assert max(most) == threads
+
+
+def test_the_error_of_a_piece_reaches_the_reader_of_the_results() -> None:
+    def piece(number: int) -> int:
+        return 1 // (2 - number)
+
+    results = in_threads((partial(piece, number) for number in range(5)), 2)
+    assert [next(results), next(results)] == [0, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+
+
+@pytest.mark.parametrize(("poll_s", "is_ended"), [(0.1, True), (60.0, False)], ids=["ours", "planted"])
+def test_a_thread_that_reads_results_is_interrupted_while_it_waits(
+    monkeypatch: pytest.MonkeyPatch, poll_s: float, is_ended: bool
+) -> None:
+    monkeypatch.setattr(runtime, "POLL_S", poll_s)
+    over, ended = threading.Event(), threading.Event()
+
+    def endless() -> None:
+        try:
+            while not over.wait(0.01):
+                pass
+        finally:
+            ended.set()
+
+    def leave() -> None:
+        with Threads[None](end_s=20.0 if is_ended else 0.5) as threads:
+            threads.start("stage", lambda: list(in_threads([endless, endless], 2)) and None)
+            time.sleep(0.1)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        leave()
+    assert ended.is_set() is is_ended
+    over.set()
 
 
 def test_one_that_hangs_is_left_behind() -> None:

@@ -290,6 +290,14 @@ def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     assert (result.rejects, result.n_in) == ([], result.n_out)
 
 
+def test_the_number_of_threads_changes_no_prediction_and_no_figure(made, monkeypatch):
+    data, files, scorers, _ = made
+    monkeypatch.setattr(predictions, "WINDOWS_AT_ONCE", 7)
+    alone, together = (predict_all(held(data, files, scorers), CONFIG, "cpu", quiet, threads) for threads in (1, 3))
+    assert pa.concat_tables(together.predictions).equals(pa.concat_tables(alone.predictions))
+    assert together.figures == alone.figures
+
+
 @pytest.fixture(scope="module")
 def folded(tmp_path_factory):
     """The corpus with two folds, each with models of its own, and its scorers."""
