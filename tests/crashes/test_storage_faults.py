@@ -43,8 +43,9 @@ def attempt(root: Path, corpus: Path, plan: Countdown) -> tuple[bool, str]:
         (errno.EIO, False, 4),
         pytest.param(errno.EIO, False, 1, marks=pytest.mark.campaign),
         pytest.param(errno.EACCES, True, 1, marks=pytest.mark.campaign),
+        pytest.param(errno.ENOSPC, True, 1, marks=pytest.mark.campaign),
     ],
-    ids=["one failure, every fourth", "one failure", "permission denied"],
+    ids=["one failure, every fourth", "one failure", "permission denied", "disk full"],
 )
 def test_a_fault_at_any_operation_is_success_or_one_named_failure(
     tmp_path: Path, error: int, persistent: bool, step: int

@@ -98,7 +98,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.campaign), 2])
 def test_a_killed_run_is_finished_with_the_same_bytes(tmp_path: Path, workers: int) -> None:
     config = small(crf=27).replace(train_takes=5)
     script = tmp_path / "killed.py"

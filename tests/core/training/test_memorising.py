@@ -42,7 +42,7 @@ def scored(train: Queries, dev: Queries, folder: Path, epochs: int = SCORER.trai
     return train_scorer(collected(train, dev), config, None, 0, folder, "cpu", no_progress).curve
 
 
-@pytest.mark.parametrize("variant", ["traj", "no_traj", TWIN])
+@pytest.mark.parametrize("variant", [*(pytest.param(v, marks=pytest.mark.campaign) for v in ("traj", "no_traj")), TWIN])
 def test_a_predictor_memorises_64_windows_that_teach_nothing_about_others(variant: str, tmp_path: Path) -> None:
     epochs = 100 if is_twin(variant) else 60  # half of what a twin is shown has a goal, which it is not asked with
     longer = AHEAD.replace(train=PREDICTOR.train.replace(epochs=epochs))

@@ -149,6 +149,7 @@ def die_while_writing(folder: str, writes: int) -> None:
     gathered(Path(folder))
 
 
+@pytest.mark.campaign
 def test_a_process_that_is_killed_in_the_middle_of_a_part_repeats_that_part_only(
     tmp_path: Path, searched: list[int]
 ) -> None:

@@ -31,8 +31,9 @@ PLACES_M = tuple((x, y) for x in (1.4, 0.85) for y in (-0.75, -0.25, 0.25, 0.75)
 NEAR_M = 0.05
 CORNERS = np.array([[ahead - 0.5, left - 0.5, up] for up in (0, 1) for left in (0, 1) for ahead in (0, 1)])
 """(8, 3) corners of a unit box above the origin."""
-TOP, NEAR, RIGHT, LEFT = [4, 5, 7, 6], [0, 2, 6, 4], [0, 1, 5, 4], [2, 3, 7, 6]
+FACES = {"top": [4, 5, 7, 6], "near": [0, 2, 6, 4], "right": [0, 1, 5, 4], "left": [2, 3, 7, 6]}
 """Corner numbers of the faces that can be seen from above and from the wearer's side."""
+SHADES = {"top": 1.0, "near": 0.8, "right": 0.6, "left": 0.6}
 KEYFRAME_EVERY = 60
 TICKS_PER_FRAME = 512
 
@@ -64,13 +65,14 @@ def room_planes() -> Array:
 
 def clip_near(corners: Array) -> Array:
     """Cut a convex polygon (N, 3) in camera coordinates at the near plane; returns (M, 3), M may be 0."""
-    kept = []
-    for here, there in zip(corners, np.roll(corners, -1, axis=0), strict=True):
+    kept, rows = [], corners.tolist()
+    for here, there in zip(rows, rows[1:] + rows[:1], strict=True):
         inside = here[2] >= NEAR_M
         if inside:
             kept.append(here)
         if inside != (there[2] >= NEAR_M):
-            kept.append(here + (there - here) * ((NEAR_M - here[2]) / (there[2] - here[2])))
+            share = (NEAR_M - here[2]) / (there[2] - here[2])
+            kept.append([a + (b - a) * share for a, b in zip(here, there, strict=True)])
     return np.array(kept).reshape(-1, 3)
 
 
@@ -86,19 +88,19 @@ def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> N
         return
     points = visible @ camera.T
     outline = np.rint(points[:, :2] / points[:, 2:]).astype(np.int32)
-    low = np.maximum(outline.min(axis=0), 0)
-    high = np.minimum(outline.max(axis=0) + 1, image.shape[1])
-    if (high <= low).any():
+    xs, ys = outline.T.tolist()
+    left, top = max(min(xs), 0), max(min(ys), 0)
+    right, bottom = (min(max(values) + 1, len(image)) for values in (xs, ys))
+    if right <= left or bottom <= top:
         return
     height, width = texture.shape[:2]
     basis = np.stack([(corners[1] - corners[0]) / width, (corners[3] - corners[0]) / height, corners[0]], axis=1)
-    shift = np.array([[1.0, 0.0, -low[0]], [0.0, 1.0, -low[1]], [0.0, 0.0, 1.0]])
-    size = (int(high[0] - low[0]), int(high[1] - low[1]))
-    warped = cv2.warpPerspective(
-        texture, shift @ camera @ basis, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-    )
-    mask = cv2.fillConvexPoly(np.zeros(size[::-1], np.uint8), outline - low.astype(np.int32), 255)
-    cv2.copyTo(warped, mask, image[low[1] : high[1], low[0] : high[0]])
+    moved = camera.copy()
+    moved[:2, 2] -= left, top
+    size = right - left, bottom - top
+    warped = cv2.warpPerspective(texture, moved @ basis, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
+    mask = cv2.fillConvexPoly(np.zeros(size[::-1], np.uint8), outline - np.array([left, top], np.int32), 255)
+    cv2.copyTo(warped, mask, image[top:bottom, left:right])
 
 
 def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array:
@@ -155,11 +157,13 @@ def draw_objects(
     corners = ((centres[:, None] + BOX_M * CORNERS - position) @ rotation) @ camera.T
     pixels = np.rint(corners[..., :2] / corners[..., 2:]).astype(np.int32)
     seen = corners[..., 2].min(axis=1) > NEAR_M
-    for place in np.argsort(-centres[:, 0], kind="stable"):
+    faces = {name: pixels.take(corner, axis=1) for name, corner in FACES.items()}
+    colours = {name: (appearance.objects * shade).tolist() for name, shade in SHADES.items()}
+    for place in np.argsort(-centres[:, 0], kind="stable").tolist():
         if seen[place]:
-            side = RIGHT if position[1] < centres[place, 1] else LEFT
-            for face, shade in ((side, 0.6), (NEAR, 0.8), (TOP, 1.0)):
-                cv2.fillConvexPoly(image, pixels[place, face], (appearance.objects[place] * shade).tolist())
+            side = "right" if position[1] < centres[place, 1] else "left"
+            for face in (side, "near", "top"):
+                cv2.fillConvexPoly(image, faces[face][place], colours[face][place])
 
 
 def write_video(
