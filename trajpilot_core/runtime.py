@@ -11,7 +11,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -147,7 +147,7 @@ class Threads(Generic[T]):
                 child.terminate()
 
 
-def in_threads(pieces: Iterable[Callable[[], T]], threads: int) -> Iterator[T]:
+def in_threads(pieces: Iterable[Callable[[], T]], threads: int) -> Generator[T]:
     """Yield the results of pieces of work in their order; as many run at a time as there are threads."""
     if threads == 1:
         yield from (piece() for piece in pieces)

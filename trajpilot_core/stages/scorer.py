@@ -108,13 +108,13 @@ def run(work: Work[ScorerConfig]) -> None:
             progress, folder, done = portion(shown, done, total), runtime.training_scratch[name], done + epochs
             task = data, files, config, seed, folder, runtime.device, progress
             if is_blind:
-                blind = fit_scorer_without_goal(*task, runtime.checkpoint_s)
+                blind = fit_scorer_without_goal(*task, runtime.checkpoint_s, runtime.workers)
                 with work.sink.training(name) as share:
                     write_scorer_without_goal(share, seed, blind)
                     share.table("scorer_curves", table_of(CurvePoint, blind.curve))
                     share.table("scorer_choices", table_of(ScorerChoice, blind.choices))
                 continue
-            fitted = fit_scorers(*task, runtime.checkpoint_s)
+            fitted = fit_scorers(*task, runtime.checkpoint_s, runtime.workers)
             with work.sink.training(name) as share:
                 write_scorers(share, seed, fitted)
                 curves = [row for scorer in fitted.values() for row in scorer.curve]

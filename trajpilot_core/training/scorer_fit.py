@@ -76,6 +76,7 @@ def fit_scorers(
     device: str,
     progress: Progress,
     checkpoint_s: float = 0.0,
+    threads: int = 1,
 ) -> dict[str, FittedScorer]:
     """Fit the paper's scorer and its ablations on the same queries; every choice is made on dev.
 
@@ -88,12 +89,14 @@ def fit_scorers(
         device: where the models run.
         progress: called with (done, total, what).
         checkpoint_s: seconds between checkpoints of each training; 0: one after every epoch.
+        threads: how many parts of the queries are made at a time on a CPU.
 
     Returns:
         Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation of the configuration.
     """
     total = epochs_of(config)
-    collected = collect(data, files, config, seed, scratch / QUERIES, device, portion(progress, 0, total))
+    collecting = portion(progress, 0, total)
+    collected = collect(data, files, config, seed, scratch / QUERIES, device, collecting, threads=threads)
     ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
     fitted = {}
     for n, ablation in enumerate(ablations):
@@ -113,6 +116,7 @@ def fit_scorer_without_goal(
     device: str,
     progress: Progress,
     checkpoint_s: float = 0.0,
+    threads: int = 1,
 ) -> FittedScorer:
     """Fit the paper's scorer on queries that see no goal, made by goal-dropout twins; arguments as in `fit_scorers`.
 
@@ -120,7 +124,7 @@ def fit_scorer_without_goal(
         StoreError: the chains have no twins.
     """
     settings, folder = config.replace(ablations=()), scratch / QUERIES
-    collected = collect(data, files, settings, seed, folder, device, progress, sees_goal=False)
+    collected = collect(data, files, settings, seed, folder, device, progress, sees_goal=False, threads=threads)
     return train_scorer(collected, settings, None, seed, scratch, device, progress, checkpoint_s, name=SCORER_NO_GOAL)
 
 

@@ -6,8 +6,10 @@ that a chain was fitted on. Source: docs/decisions/paper-gaps.md (28 to 32); doc
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +29,10 @@ from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.models.scorer import ScorerShape
 from trajpilot_core.retrieval.bank import Bank, ChainView, blind_chain_view, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import find_candidates, mean_m1, vote_m1
+from trajpilot_core.runtime import in_threads
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.training.checkpoint import tensors_digest
+from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer import ROWS, Queries, queries_of
 
 VERSION = 1  # raise when the rows of a part change: parts that an older version left in scratch are made again
@@ -85,6 +89,7 @@ def collect(
     progress: Progress,
     *,
     sees_goal: bool = True,
+    threads: int = 1,
 ) -> Collected:
     """Collect the training queries of every chain and the dev queries of the final one.
 
@@ -97,6 +102,7 @@ def collect(
         device: where the models run.
         progress: called with (done, total, what).
         sees_goal: false: the goal-dropout twins of the chains make the queries, and no goal is given.
+        threads: how many parts are made at a time on a CPU; changes no number.
 
     Raises:
         StoreError: the disk has not enough room for the queries, or chains lack the twins.
@@ -112,7 +118,8 @@ def collect(
     collector = QueryCollector(data, shape, parts, config, seed, folder)
     for chain in chains:
         if collector.wants(chain):
-            collector.add(view_of(data, files, chain, seed, device, config.decoding), progress)
+            view = view_of(data, files, chain, seed, device, config.decoding)
+            collector.add(view, progress, threads if device == "cpu" else 1)
     return on_device(Collected(collector.queries("train"), collector.dev_set(), shape), device)
 
 
@@ -143,28 +150,33 @@ class QueryCollector:
         """Return whether there are queries of a chain."""
         return chain.name in self.offset
 
-    def add(self, view: ChainView, progress: Progress) -> None:
+    def add(self, view: ChainView, progress: Progress, threads: int = 1) -> None:
         """Make the parts of a chain that are not in the folder yet; progress is called before each."""
         first = 1 + self.offset[view.chain.name]
         self.latents[first : first + len(view.latents)] = view.latents
         models = tensors_digest(view.plan_sources())
+        parts = [part for part in self.parts if part.chain == view.chain.name]
+        keys = {part.name: self._key(part, models) for part in parts}
+        kept = {name: read_part(self.folder, name, key) for name, key in keys.items()}
+        missing = [part for part in parts if kept[part.name] is None]
+        total = sum(len(part.rows) for part in self.parts)
+        with closing(in_threads(self._pieces(view, missing), threads)) as made:
+            for part in parts:
+                progress(0, 1, f"seed {self.seed}: {self.collected:,} of {total:,} queries, chain {view.chain.name}")
+                self.collected += len(part.rows)
+                places = kept[part.name] or write_part(self.folder, part.name, keys[part.name], next(made))
+                self.places |= {place.field: place for place in places}
+        if len(missing) < len(parts):
+            counted = f"{len(parts) - len(missing)} of {len(parts)} parts of the queries were kept from before"
+            log.info("seed %d, chain %s: %s", self.seed, view.chain.name, counted)
+
+    def _pieces(self, view: ChainView, parts: list[QueryPart]) -> Iterator[Callable[[], list[FieldRows]]]:
+        """Yield the work on each part; the bank of a horizon is made for its first part."""
         bank: Bank | None = None
-        of_chain = [part for part in self.parts if part.chain == view.chain.name]
-        done, total = 0, sum(len(part.rows) for part in self.parts)
-        for part in of_chain:
-            progress(0, 1, f"seed {self.seed}: {self.collected:,} of {total:,} queries, chain {view.chain.name}")
-            self.collected += len(part.rows)
-            key = self._key(part, models)
-            places = read_part(self.folder, part.name, key)
-            if places is None:
-                if bank is None or bank.horizon != part.horizon:
-                    bank = build_bank(view, part.horizon, self.config.key)
-                places = write_part(self.folder, part.name, key, self._rows(view, bank, part))
-                done += 1
-            self.places |= {place.field: place for place in places}
-        if done < len(of_chain):
-            kept = f"{len(of_chain) - done} of {len(of_chain)} parts of the queries were kept from before"
-            log.info("seed %d, chain %s: %s", self.seed, view.chain.name, kept)
+        for part in parts:
+            if bank is None or bank.horizon != part.horizon:
+                bank = build_bank(view, part.horizon, self.config.key)
+            yield partial(self._rows, view, bank, part)
 
     def queries(self, split: str) -> Queries | None:
         """Return all queries of a split, mapped; None where there is none."""
@@ -186,13 +198,15 @@ class QueryCollector:
 
     def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> list[FieldRows]:
         """Make the queries of a part."""
-        candidates = find_candidates(view, bank, part.rows, self.config)
-        queries = queries_of(view, candidates, self.config)
-        columns = {name: getattr(queries, name) for name in ROWS}
-        columns["middle"] = columns["middle"] + self.offset[part.chain] * (columns["middle"] > 0)
-        if part.split == "dev":
-            columns["knn_m1"] = torch.stack([vote_m1(candidates, view.data, t) for t in self.config.temperatures], 1)
-            columns["pool_m1"] = torch.stack([mean_m1(candidates, view, t) for t in self.config.temperatures], 1)
+        with one_thread(view.latents.device.type):
+            candidates = find_candidates(view, bank, part.rows, self.config)
+            queries = queries_of(view, candidates, self.config)
+            columns = {name: getattr(queries, name) for name in ROWS}
+            columns["middle"] = columns["middle"] + self.offset[part.chain] * (columns["middle"] > 0)
+            if part.split == "dev":
+                grid = self.config.temperatures
+                columns["knn_m1"] = torch.stack([vote_m1(candidates, view.data, t) for t in grid], 1)
+                columns["pool_m1"] = torch.stack([mean_m1(candidates, view, t) for t in grid], 1)
         return [FieldRows(f"{part.split}/{name}", value, part.first, part.total) for name, value in columns.items()]
 
     def _key(self, part: QueryPart, models: str) -> str:

@@ -44,9 +44,10 @@ FOLDED = World(folds=3)
 FAST = SCORER.replace(ablations=("no_labels",), train=SCORER.train.replace(epochs=2))
 
 
-def gathered(folder: Path, config=SCORER, seed: int = 0, world: World = FOLDED) -> Collected:
+def gathered(folder: Path, config=SCORER, seed: int = 0, world: World = FOLDED, threads: int = 1) -> Collected:
     data = planning_data(world)
-    return collect(data, model_files(data, world.folds, (0, 1)), config, seed, folder, "cpu", no_progress)
+    files = model_files(data, world.folds, (0, 1))
+    return collect(data, files, config, seed, folder, "cpu", no_progress, threads=threads)
 
 
 def fitted(folder: Path) -> dict[str, FittedScorer]:
@@ -96,6 +97,17 @@ def test_queries_of_every_chain_read_as_they_did_alone(tmp_path: Path, small_par
             at += len(rows)
     assert at == len(train)
     assert len(train.latents) == 1 + 4 * len(data.labels), "one table a chain, and one zero row"
+
+
+def test_the_number_of_threads_changes_no_byte_of_the_queries(tmp_path: Path, small_parts: None) -> None:
+    for threads in (1, 3):
+        gathered(tmp_path / str(threads), threads=threads)
+    one, three = (
+        {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")}
+        for folder in (tmp_path / "1", tmp_path / "3")
+    )
+    assert one == three
+    assert len(one) > 10
 
 
 def test_both_splits_share_one_table_of_latents(tmp_path: Path) -> None:
