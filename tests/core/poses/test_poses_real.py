@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkout import DATA
+from pose_errors import take_errors
 from test_poses_sources import of_video, run_stage
 from trajectory_fixture import good_take
 
 from schemas.poses import TrajectoryConfig
-from trajpilot_core.poses.accuracy import take_errors
 
 MPS = DATA / "aria_mps_sample"
 FOLDER = "takes/aria_mps_sample_1"

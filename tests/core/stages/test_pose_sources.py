@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 from planning_world import Memory, WorldSize, planning_world, run_stage
+from pose_errors import clip_error, joined, sim3_residual_m
 from poses_fixture import head
 from scipy.spatial.transform import Rotation
 
 from deployments.cli import poses
 from schemas.annotation import SIMULATED, motions_schema
 from schemas.arrow import rows_of
-from schemas.config import PipelineConfig
 from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, VideoMotionsConfig
 from schemas.results import Judgement
 from schemas.training import AlignmentConfig, ClosedDecodingConfig, PredictorConfig, TrainConfig
@@ -22,14 +22,12 @@ from trajpilot_core.data.two_motions import common
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import NONE, judge_poses, pose_rows, scores_of, trained_on
-from trajpilot_core.poses.accuracy import clip_error, joined, sim3_residual_m
 from trajpilot_core.poses.geometry import Poses
 from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.report.pose_page import PoseResults, documents, main_table
 from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, trajectories
 from trajpilot_core.store.tensors import tensors_bytes
-from trajpilot_core.studies.pose_accuracy import distributions
 
 TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
 ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN.replace(epochs=12))
@@ -250,21 +248,9 @@ def test_a_path_that_says_nothing_leaves_the_whole_spread() -> None:
     assert sim3_residual_m(0.01 * true_m @ rotation.T + 5, true_m) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_distributions_are_told_by_quality() -> None:
-    true = head(np.linspace(0, 2, 17))
-    path = Poses(Rotation.from_matrix(true.R).as_quat(), true.t_m)
-    good, quality = clip_error(path, path), (0.95, 0.75, 0.75)
-    found = distributions([(good._replace(rotation_deg=k), q) for k, q in enumerate(quality)])
-    assert [(d.name, d.n) for d in found] == [("all", 3), ("quality 0.7 to 0.8", 2), ("quality 0.9 to 1", 1)]
-    assert found[0].rotation_deg == pytest.approx((1.0, 1.8))
-
-
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="stage ingest has not run"):
         poses.step(root=str(tmp_path))
-    with pytest.raises(InputError, match="source aria does not read videos"):
-        poses.from_video(PipelineConfig(), "aria", None)
-    assert poses.from_video(PipelineConfig(), "odometry", None).trajectories.scale == "raw"
 
 
 def pose_bytes(memory: Memory) -> dict[str, object]:
