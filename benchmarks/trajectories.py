@@ -1,11 +1,10 @@
 """Measure trajectory reading: a 2,000,000-row, 28-column pose file, 140 segments, from the file to the 16 x 6 motions.
 
-    python benchmarks/trajectories.py --folder <scratch> [--python-projectaria <python with projectaria-tools>]
+    python benchmarks/trajectories.py --folder <scratch>
 
-Three ways in one interleaved run, each measurement in a new process with imports excluded and a warm file cache; the
-medians are compared. Required (docs/decisions/gaps.md): 40x the official reader with a scipy loop, 10x polars with the
-same resampling, at most 60 MB of memory above the imports, results within 1e-9 of scipy's.
-The official way runs only if the given interpreter can import `projectaria_tools`.
+Our reader against polars with the same resampling, in turn, each measurement in a new process with imports excluded and
+a warm file cache; the medians are compared. Required (docs/decisions/gaps.md, which has the figures of the official
+reader too): 10x polars, at most 60 MB of memory above the imports, results within 1e-9.
 """
 
 import argparse
@@ -14,14 +13,12 @@ import statistics
 import subprocess
 import sys
 import time
-from bisect import bisect_right
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 ROWS, SEGMENTS, SEGMENT_S, KNOTS = 2_000_000, 140, 2.0, 17
-DEMAND_OFFICIAL, DEMAND_POLARS, DEMAND_DIFFERENCE, DEMAND_MB = 40.0, 10.0, 1e-9, 60.0
+DEMAND_POLARS, DEMAND_DIFFERENCE, DEMAND_MB = 10.0, 1e-9, 60.0
 POSE = (*(f"t{a}_world_device" for a in "xyz"), *(f"q{a}_world_device" for a in "xyzw"))
 ECEF = ("geo_available", *(f"t{a}_ecef_device" for a in "xyz"), *(f"q{a}_ecef_device" for a in "xyzw"))
 HEADER = (
@@ -84,49 +81,6 @@ def memory_mb(field: str) -> float:
     return int(line.split()[1]) / 1024
 
 
-def relative(rotations: Any, positions: np.ndarray) -> np.ndarray:
-    """Return the (16, 6) motions of 17 poses, scipy rotations and (17, 3) positions."""
-    earlier, later = rotations[:-1], rotations[1:]
-    return np.hstack([earlier.inv().apply(np.diff(positions, axis=0)), (earlier.inv() * later).as_rotvec()])
-
-
-def scipy_loop(stamp_us: np.ndarray, pose: np.ndarray, knots_ns: np.ndarray) -> np.ndarray:
-    """Resample the usual way: slice, scipy's Slerp and np.interp, segment by segment. Returns (S, 16, 6)."""
-    from scipy.spatial.transform import Rotation, Slerp
-
-    motions = []
-    for row in knots_ns:
-        low = np.searchsorted(stamp_us * 1000, row[0], side="right") - 1
-        high = np.searchsorted(stamp_us * 1000, row[-1], side="right") + 1
-        t, t0 = stamp_us[low:high] * 1000.0 - row[0], (row - row[0]).astype(float)
-        position = np.stack([np.interp(t0, t, pose[low:high, axis]) for axis in range(3)], axis=1)
-        motions.append(relative(Slerp(t, Rotation.from_quat(pose[low:high, 3:]))(t0), position))
-    return np.array(motions)
-
-
-def stamp_ns(pose: Any) -> int:
-    """Return the time of a pose object of the official reader, ns."""
-    return round(pose.tracking_timestamp.total_seconds() * 1e6) * 1000
-
-
-def official(path: Path, knots_ns: np.ndarray) -> np.ndarray:
-    """Official reader, poses copied out of its objects around each segment only, scipy loop."""
-    from projectaria_tools.core import mps
-
-    trajectory = mps.read_closed_loop_trajectory(str(path))
-    rows: list[int] = []
-    for row in knots_ns:
-        low = bisect_right(trajectory, row[0], key=stamp_ns) - 1
-        rows.extend(range(low, bisect_right(trajectory, row[-1], key=stamp_ns) + 1))
-    pose = np.zeros((len(rows), 7))
-    for at, number in enumerate(rows):
-        transform = trajectory[number].transform_world_device
-        pose[at, :3] = transform.translation()[0]
-        pose[at, 3:] = transform.rotation().to_quat()[0][[1, 2, 3, 0]]
-    stamp_us = np.array([stamp_ns(trajectory[number]) // 1000 for number in rows])
-    return scipy_loop(stamp_us, pose, knots_ns)
-
-
 def polars_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
     """Polars projection of the eight columns, then our resampling of all knots at once."""
     import polars as pl
@@ -148,7 +102,7 @@ def polars_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
     return relative_motions(sample(stream, bracket(stream, knots_ns)), len(knots_ns))
 
 
-def ours(path: Path, knots_ns: np.ndarray, reader: str = "sparse") -> np.ndarray:
+def ours(path: Path, knots_ns: np.ndarray) -> np.ndarray:
     """Our reader with all its checks, then our resampling."""
     from schemas.poses import TrajectoryConfig
     from trajpilot_core.poses.aria import closed_loop
@@ -156,7 +110,7 @@ def ours(path: Path, knots_ns: np.ndarray, reader: str = "sparse") -> np.ndarray
 
     cfg = TrajectoryConfig()
     request = closed_loop.Request(knots_ns // 1000, inner_gap_us(cfg))
-    stream = closed_loop.read_poses(str(path.parent), path.name, reader, request)
+    stream = closed_loop.read_poses(str(path.parent), path.name, "sparse", request)
     brackets = bracket(stream, knots_ns)
     measures = measure(stream, brackets)
     faults = [find_fault(measures, cfg, at) for at in range(len(knots_ns))]
@@ -165,29 +119,19 @@ def ours(path: Path, knots_ns: np.ndarray, reader: str = "sparse") -> np.ndarray
     return relative_motions(sample(stream, brackets), len(knots_ns))
 
 
-def ours_whole(path: Path, knots_ns: np.ndarray) -> np.ndarray:
-    """Our reader, parsing the whole file."""
-    return ours(path, knots_ns, "whole")
+WAYS = {"polars": polars_whole, "ours": ours}
 
 
-WAYS = {"official": official, "polars": polars_whole, "ours": ours, "ours_whole": ours_whole}
-
-
-def preload(way: str) -> None:
-    """Import the libraries of a way and run each once, so that neither is measured."""
-    from scipy.spatial.transform import Rotation
-
-    Rotation.from_quat([[0.0, 0, 0, 1]]).as_rotvec()
-    if way == "official":
-        from projectaria_tools.core import mps  # noqa: F401
-
-        return
+def preload() -> None:
+    """Import the libraries and run each once, so that neither is measured."""
     import io
 
     import polars as pl
+    from scipy.spatial.transform import Rotation
 
     import trajpilot_core.poses.sources.take  # noqa: F401
 
+    Rotation.from_quat([[0.0, 0, 0, 1]]).as_rotvec()
     pl.read_csv(io.BytesIO(b"a,b\n1,2\n"))
     pl.scan_csv(io.BytesIO(b"a,b\n1,2\n")).select("a").collect()
 
@@ -195,7 +139,7 @@ def preload(way: str) -> None:
 def measure(way: str, path: Path) -> None:
     """Run one way once, save its result, and print its time and memory."""
     knots_ns = knots(path)
-    preload(way)
+    preload()
     before_mb, began, cpu = memory_mb("VmRSS"), time.perf_counter(), time.process_time()
     result = WAYS[way](path, knots_ns)
     seconds, cpu_s = time.perf_counter() - began, time.process_time() - cpu
@@ -203,9 +147,9 @@ def measure(way: str, path: Path) -> None:
     print(json.dumps({"wall_s": seconds, "cpu_s": cpu_s, "peak_mb": memory_mb("VmHWM") - before_mb}))
 
 
-def run_once(python: str, way: str, path: Path) -> dict[str, float]:
+def run_once(way: str, path: Path) -> dict[str, float]:
     """Measure one way in a fresh process."""
-    command = [python, str(Path(__file__).resolve()), "--way", way, "--folder", str(path.parent)]
+    command = [sys.executable, str(Path(__file__).resolve()), "--way", way, "--folder", str(path.parent)]
     done = subprocess.run(
         command,
         capture_output=True,
@@ -219,37 +163,24 @@ def run_once(python: str, way: str, path: Path) -> dict[str, float]:
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def compare(path: Path, python_official: str | None, rounds: int) -> bool:
-    """Measure all ways in turn, print medians and ratios, and return whether the demands are met."""
-    ways = [*(["official"] if python_official else []), "polars", "ours", "ours_whole"]
+def compare(path: Path, rounds: int) -> bool:
+    """Measure both ways in turn, print medians and ratios, and return whether the demands are met."""
     path.read_bytes()
-    results: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
+    results: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for _ in range(rounds):
-        for way in ways:
-            python = python_official if way == "official" and python_official else sys.executable
-            results[way].append(run_once(python, way, path))
+        for way in WAYS:
+            results[way].append(run_once(way, path))
     middle = {w: {k: statistics.median(r[k] for r in rs) for k in rs[0]} for w, rs in results.items()}
     print(f"{ROWS} rows, {path.stat().st_size / 1e6:.0f} MB, {SEGMENTS} segments of {SEGMENT_S} s, median of {rounds}")
     for way, m in middle.items():
         walls = " ".join(f"{r['wall_s']:.3f}" for r in results[way])
         print(f"{way:11s} {m['wall_s']:8.4f} s wall ({walls}) {m['cpu_s']:8.4f} s CPU {m['peak_mb']:7.0f} MB peak")
-    return _judge(path, ways, middle)
-
-
-def _judge(path: Path, ways: list[str], middle: dict[str, dict[str, float]]) -> bool:
-    """Print each requirement with its measurement."""
-    ours = np.load(path.with_name("ours.npy"))
-    difference = max(float(np.abs(np.load(path.with_name(f"{way}.npy")) - ours).max()) for way in ways)
+    theirs, ours_ = (np.load(path.with_name(f"{way}.npy")) for way in WAYS)
     checks = [
         ("memory above imports, MB", middle["ours"]["peak_mb"], "<=", DEMAND_MB),
-        ("largest difference between results", difference, "<=", DEMAND_DIFFERENCE),
+        ("largest difference between results", float(np.abs(theirs - ours_).max()), "<=", DEMAND_DIFFERENCE),
         ("times polars + vectorised", middle["polars"]["wall_s"] / middle["ours"]["wall_s"], ">=", DEMAND_POLARS),
     ]
-    if "official" in ways:
-        ratio = middle["official"]["wall_s"] / middle["ours"]["wall_s"]
-        checks.append(("times official reader + scipy loop", ratio, ">=", DEMAND_OFFICIAL))
-    else:
-        print("official reader: not measured, no --python-projectaria")
     met = [value >= demand if sign == ">=" else value <= demand for _, value, sign, demand in checks]
     for (what, value, sign, demand), ok in zip(checks, met, strict=True):
         print(f"{'met ' if ok else 'MISSED'} {what}: {value:.4g} (demand {sign} {demand:g})")
@@ -260,7 +191,6 @@ def main() -> None:
     """Write the file if it is absent, then measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="scratch folder for the 590 MB file")
-    parser.add_argument("--python-projectaria", help="interpreter that can import projectaria_tools")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--way", choices=sorted(WAYS), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -271,7 +201,7 @@ def main() -> None:
     if options.way:
         measure(options.way, path)
         return
-    sys.exit(0 if compare(path, options.python_projectaria, options.rounds) else 1)
+    sys.exit(0 if compare(path, options.rounds) else 1)
 
 
 if __name__ == "__main__":
