@@ -16,7 +16,6 @@ import pytest
 import typer
 
 from deployments.cli import main as command_line
-from deployments.cli import poses
 from deployments.recipes import recipe
 from schemas.config import RunOptions
 from trajpilot_core.engine.settings import NAME as LAST_RUN
@@ -169,7 +168,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def without_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace whatever would start a server, a run or a measurement."""
+    """Replace whatever would start a server or a run."""
     import subprocess
 
     from deployments import session
@@ -177,9 +176,8 @@ def without_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ended(*_: object, **__: object) -> None:
         raise SystemExit(0)
 
-    replaced = ((session, "run_session"), (poses, "execute"))
-    for module, name in (*replaced, (subprocess, "call")):
-        monkeypatch.setattr(module, name, ended)
+    monkeypatch.setattr(session, "run_session", ended)
+    monkeypatch.setattr(subprocess, "call", ended)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     monkeypatch.chdir(folder)
 
