@@ -61,29 +61,35 @@ def test_the_error_of_a_piece_is_raised_and_ends_the_others() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
-def test_results_are_in_order_and_no_more_pieces_run_than_there_are_threads(threads: int) -> None:
-    running, most = set[int](), list[int]()
+def test_results_are_in_order_and_as_many_pieces_run_as_there_are_threads(threads: int) -> None:
+    meet, lock = threading.Barrier(threads, timeout=30.0), threading.Lock()
+    running, most = 0, 0
 
     def piece(number: int) -> int:
-        running.add(number)
-        most.append(len(running))
-        time.sleep(0.03 if number % 2 == 0 else 0.001)
-        running.remove(number)
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        if number < threads:
+            meet.wait()  # else too few run at a time
+        time.sleep(0.01 if number % 2 == 0 else 0.0)
+        with lock:
+            running -= 1
         return number
 
     assert list(in_threads((partial(piece, number) for number in range(12)), threads)) == list(range(12))
     assert list(in_threads((), threads)) == []
-    assert max(most) == threads
+    assert most == threads, "never more"
 
 
 def test_the_error_of_a_piece_reaches_the_reader_of_the_results() -> None:
     def piece(number: int) -> int:
         return 1 // (2 - number)
 
-    results = in_threads((partial(piece, number) for number in range(5)), 2)
-    assert [next(results), next(results)] == [0, 1]
+    results: list[int] = []
     with pytest.raises(ZeroDivisionError):
-        next(results)
+        results.extend(in_threads((partial(piece, number) for number in range(5)), 2))
+    assert results == [0, 1][: len(results)]
 
 
 @pytest.mark.parametrize(("poll_s", "is_ended"), [(0.1, True), (60.0, False)], ids=["ours", "planted"])
