@@ -80,8 +80,6 @@ class PoseSourcesConfig(Record):
 
     is_asked: bool = False
     """Compute this table and nothing else of planning: `video_motions` selects the second source."""
-    margin: float = Field(2.0, gt=0)
-    """Margin in points within which poses from video count as equally good. Source: docs/decisions/poses.md."""
 
 
 class CompletedPoseSources(PoseSourcesConfig, IntervalConfig):

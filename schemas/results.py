@@ -252,9 +252,8 @@ class Judgement(Record):
     """One self-check of the evaluation."""
 
     check: str
-    verdict: Literal["holds", "fails", "undecided", "underpowered", "confounded by training", "undertrained", "not run"]
-    """A claim `fails` if an interval excludes zero on the other side; it is `undecided` if intervals contain zero.
-    Underpowered and confounded: docs/decisions/anticipation.md."""
+    verdict: Literal["holds", "fails", "undecided", "undertrained", "not run"]
+    """`undecided`: an interval contains zero, or a figure only warns."""
     detail: str
 
 

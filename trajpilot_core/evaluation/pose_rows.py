@@ -1,4 +1,4 @@
-"""Rows of the table of pose sources, their scores, and the claims about them (paper; docs/decisions/poses.md).
+"""Rows of the table of pose sources and their scores (paper; docs/decisions/poses.md).
 
 Shapes: N windows, S seeds, T takes.
 """
@@ -11,11 +11,9 @@ import torch
 from torch import Tensor
 
 from schemas.poses import POSE_METRICS, CompletedPoseSources, PoseScore
-from schemas.results import Judgement
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.evaluation.bootstrap import ends_of_means
-from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.models.readout import Readout
 from trajpilot_core.training.fit_predictor import variant_latents
@@ -143,65 +141,3 @@ def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: C
         )
         for at, metric in enumerate(POSE_METRICS)
     ]
-
-
-def judge_poses(
-    scores: Sequence[PoseScore], cfg: CompletedPoseSources, trained: Sequence[Judgement] = ()
-) -> list[Judgement]:
-    """Judge the paper's claim: poses from video are as good if trained on, and a mismatch costs accuracy.
-
-    A verdict is withheld where a predictor behind it is not trained, and where the row without trajectories is not
-    below that of the pose files, so that motion carries no information that could be lost.
-
-    Args:
-        trained: one judgement per training, `trained: <training data>, seed N`.
-    """
-    if not scores:
-        return []
-    rows, (first, second, *_) = pose_rows(scores[0].sources), trained_on(scores[0].sources).values()
-    means = {
-        score.row: score
-        for score in scores
-        if (score.against, score.seed, score.metric) == (rows.same.name, None, "mid")
-    }
-    judged: list[Judgement] = []
-    models: dict[str, tuple[str, ...]] = {}
-    if rows.video.name in means:
-        video = means[rows.video.name]
-        inside, outside = -cfg.margin <= video.low and video.high <= cfg.margin, video.high < -cfg.margin
-        detail = f"{words(video)} points of the middles; as well means within {cfg.margin:g}"
-        check = f"claim: poses from video serve as well where they were trained on ({video.row})"
-        judged.append(_judged(check, inside, outside, detail))
-        models[check] = (first, second)
-    for row in (rows.raw.name, rows.rule.name):
-        if row in means:
-            mean = means[row]
-            check = f"claim: a mismatch costs accuracy ({row})"
-            judged.append(_judged(check, mean.high < 0, mean.low > 0, f"{words(mean)} points of the middles"))
-    return [
-        _withheld(judgement, models.get(judgement.check, (first,)), trained, means.get(NONE)) for judgement in judged
-    ]
-
-
-def _withheld(
-    judged: Judgement, models: Sequence[str], trained: Sequence[Judgement], nothing: PoseScore | None
-) -> Judgement:
-    """Withhold a verdict that depends on untrained predictors, or on uninformative motion."""
-    names = [f"{TRAINED}{model}," for model in models]
-    weak = [row.check for row in trained if row.verdict != "holds" and row.check.startswith(tuple(names))]
-    detail = f"by the intervals: {judged.verdict}; {judged.detail}"
-    if weak:
-        which = ", ".join(check.removeprefix(TRAINED) for check in weak)
-        return judged.replace(verdict="undertrained", detail=f"UNDERTRAINED: {which}; {detail}")
-    if nothing is not None and not nothing.high < 0:
-        return judged.replace(verdict="underpowered", detail=f"without trajectories {words(nothing)}; {detail}")
-    return judged
-
-
-def words(score: PoseScore) -> str:
-    """Print a difference with its interval."""
-    return f"{score.value:+.1f} [{score.low:+.1f}, {score.high:+.1f}]"
-
-
-def _judged(check: str, holds: bool, fails: bool, detail: str) -> Judgement:
-    return Judgement(check=check, verdict="holds" if holds else "fails" if fails else "undecided", detail=detail)

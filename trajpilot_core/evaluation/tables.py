@@ -38,19 +38,6 @@ class ClusterSums:
 
 
 @dataclass(frozen=True)
-class Growth:
-    """How much larger a paired difference is at the longest horizon than at the shortest, in points of M@1."""
-
-    first: int
-    last: int
-    """Horizons."""
-    value: float
-    low: float
-    high: float
-    n_takes: int
-
-
-@dataclass(frozen=True)
 class Clusters:
     """The clusters that intervals resample."""
 
@@ -215,38 +202,6 @@ def _rows(
         for r, (horizon, pooling) in enumerate(places)
         for m, metric in enumerate(metrics)
     ]
-
-
-def growth(predictions: Predictions, variant: str, cfg: EvaluationConfig) -> Growth | None:
-    """Contrast the lead of a row over no_traj between the longest and the shortest horizon, paired in every resample.
-
-    Args:
-        cfg: draws, level and seed.
-
-    Returns:
-        None where a row is absent, the windows differ, or fewer than two horizons hold windows.
-    """
-    clusters = take_clusters(predictions)
-    rows = [
-        [sums_of(predictions, name, seed, clusters) for seed in predictions.seeds(name)]
-        for name in (variant, REFERENCE)
-    ]
-    if not all(rows) or not all(same_windows(rows[0][0], sums) for row in rows for sums in row):
-        return None
-    lead = difference(averaged(rows[0]), averaged(rows[1]))
-    scored = np.flatnonzero(lead.counts.sum(axis=0) > 0)
-    if len(scored) < 2:
-        return None
-    ends, metric = [scored[0], scored[-1]], list(METRICS).index("M@1")
-    values, counts = lead.values[:, ends, metric][..., None], lead.counts[:, ends]
-    weights = bootstrap.draw_weights(clusters.n, cfg.bootstrap, cfg.seed)
-    draws = bootstrap.resampled(weights, values, counts)
-    n_takes = int((counts > 0).sum(axis=0).min())
-    low, high, _ = bootstrap.ends_of(draws[:, 1] - draws[:, 0], n_takes, cfg.confidence)
-    point = bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[:, 0]
-    first, last = (predictions.horizons()[index] for index in ends)
-    value, lowest, highest = (round(float(number), DIGITS) for number in (point[1] - point[0], low[0], high[0]))
-    return Growth(first, last, value, lowest, highest, n_takes)
 
 
 def gate_rows(predictions: Predictions) -> list[GateRow]:

@@ -25,7 +25,7 @@ from trajpilot_core.report.limits import limits
 from trajpilot_core.report.loaded import Loaded, caption, corpus_title, facts, load
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import latex
-from trajpilot_core.report.tables.anticipation import anticipation_tables, closed_tables, settings_table, shares_table
+from trajpilot_core.report.tables.anticipation import anticipation_tables, closed_tables, settings_table
 from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
 from trajpilot_core.report.tables.names import LEGEND
 from trajpilot_core.report.tables.results import Results, absent_rows, all_tables, attribution_tables, results_of
@@ -138,7 +138,7 @@ def _pictures(
 
 def _json(page: Page) -> JsonValue:
     """Return the report as JSON."""
-    loaded, shares = page.loaded, shares_table(page.loaded.ceilings, page.results.undertrained)
+    loaded = page.loaded
     records: dict[str, JsonValue] = {name: json_report.records(getattr(loaded, name)) for name in RECORDS}
     return {
         "format": json_report.FORMAT,
@@ -151,7 +151,6 @@ def _json(page: Page) -> JsonValue:
         "tables": [json_report.table_json(table) for table in page.tables],
         "settings": None if page.settings is None else page.settings.json(),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
-        **({} if shares is None else {"reached_shares": shares.json()}),
         "undertrained": [*sorted(page.results.undertrained)],
         "limits": [*page.limits],
         "absent_rows": absent_rows(page.results),

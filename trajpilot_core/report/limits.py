@@ -20,7 +20,7 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
     """Return the sentences that this run's data call for.
 
     Args:
-        loaded: the tables; every claim among its checks that does not hold is named.
+        loaded: the tables; every requirement of the demo that does not hold is named.
         ceilings: their headline is one of the limits unless all are kept.
         cfg: settings of the report, which name the run that models come from.
     """
@@ -47,7 +47,7 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
         )
     seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
     sentences.append(f"{seeds} trained: the intervals cover the spread over takes, not the spread between trainings.")
-    sentences += _claims([j for j in loaded.judgements if j.check.startswith(("claim: ", "demo: "))])
+    sentences += _unmet(loaded.judgements)
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
         sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
@@ -99,19 +99,15 @@ def _released(cfg: CompletedReport) -> list[str]:
     ]
 
 
-def _claims(judgements: Sequence[Judgement]) -> list[str]:
-    """Print the claims that do not hold; those with the same reason share a sentence."""
+def _unmet(judgements: Sequence[Judgement]) -> list[str]:
+    """Print the requirements of the demo that do not hold."""
     how = {
         "fails": "not seen here",
-        "undecided": "undecided here, intervals include zero",
-        "underpowered": "cannot be judged, a row is too far below what can be known",
-        "confounded by training": "cannot be judged, one row has learned more of what it could than the other",
         "undertrained": "cannot be judged, a model is UNDERTRAINED",
         "not run": "could not be checked",
     }
-    by_reason: dict[tuple[str, str], list[str]] = {}
-    for judgement in judgements:
-        if judgement.verdict != "holds":
-            claim = judgement.check.split(": ", 1)[1]
-            by_reason.setdefault((judgement.verdict, judgement.detail), []).append(f"“{claim[0].upper()}{claim[1:]}”")
-    return [f"{'; '.join(claims)}: {how[verdict]}. {detail}." for (verdict, detail), claims in by_reason.items()]
+    return [
+        f"“{judgement.check.removeprefix('demo: ')}”: {how[judgement.verdict]}. {judgement.detail}."
+        for judgement in judgements
+        if judgement.check.startswith("demo: ") and judgement.verdict != "holds"
+    ]

@@ -23,7 +23,6 @@ from trajpilot_core.report.loaded import (
 )
 from trajpilot_core.report.offline import render_offline
 from trajpilot_core.report.tables import published
-from trajpilot_core.report.tables.anticipation import shares_table
 from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
 from trajpilot_core.report.tables.groups import GroupedTable
@@ -37,8 +36,6 @@ SIGNS = {
     "holds": "✓",
     "fails": "✗",
     "undecided": "~",
-    "underpowered": "!",
-    "confounded by training": "!",
     "undertrained": "!",
     "not run": "–",
 }
@@ -47,7 +44,6 @@ GATE_IDENTITY = "identity: overall gain = open rate"
 OTHER = "Other checks"
 GROUPS = {
     "demo": "What the demo must show",
-    "claim": "The paper’s claims and our controls, as seen here",
     "trained": "Do models and rows count as trained?",
     "leak": "No test data was seen in training",
     "ceiling": "No row knows more than it can",
@@ -104,7 +100,6 @@ def render(page: Page) -> bytes:
             *pool_comparisons(loaded.gate, loaded.headroom, page.cfg, is_recorded=printed is not None),
         ],
         published_source="; ".join(table.source for table in (printed, ahead) if table),
-        shares=shares_table(loaded.ceilings, results.undertrained),
         diagnostics=diagnostics_tables(
             loaded.pair_distances, loaded.progress_shares, page.cfg, is_recorded=printed is not None
         ),

@@ -1,7 +1,7 @@
 """The pages of pose sources: HTML, JSON and LaTeX of one run (docs/decisions/poses.md)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from schemas.poses import POSE_METRICS, PoseScore
 from schemas.results import Judgement
@@ -44,6 +44,11 @@ class PoseResults:
         return any(judgement.verdict != "holds" for judgement in self.judgements if judgement.check.startswith(check))
 
     @property
+    def weak(self) -> frozenset[str]:
+        """The predictors that do not count as trained."""
+        return frozenset(row.model for row in self.rows if self.is_weak(row.model))
+
+    @property
     def rows(self) -> tuple[PoseRow, ...]:
         """The rows, named after the sources that ran; none without scores."""
         return pose_rows(self.scores[0].sources) if self.scores else ()
@@ -62,14 +67,12 @@ def documents(results: PoseResults) -> dict[str, bytes]:
     banner = (
         f"{WARNING}. {NO_DROP}" if results.is_simulated else "All rows use the test windows that both sources cover"
     )
-    claim = next((judgement for judgement in results.judgements if not judgement.check.startswith(TRAINED)), None)
     sections = [
         Section("rows", "Trained on one source, tested with another", tables[:1], text=main_text(results)),
         Section("seeds", "Each seed", tables[1:]),
-        Section("claims", "The paper's claim", (claims_table(results),)),
+        Section("checks", "Checks", (checks_table(results.judgements),)),
     ]
-    verdict = "" if claim is None else f"{claim.check}: {claim.verdict} ({claim.detail})."
-    document = TablePage(title, banner, sections, results.facts, verdict, results.is_simulated)
+    document = TablePage(title, banner, sections, results.facts, verdict(results), results.is_simulated)
     content = document.json(
         scores=json_report.records(results.scores),
         judgements=json_report.records(results.judgements),
@@ -82,10 +85,23 @@ def documents(results: PoseResults) -> dict[str, bytes]:
     }
 
 
+def verdict(results: PoseResults) -> str:
+    """Return what poses from video change: in a predictor that was trained on them, and in the one of pose files."""
+    if not results.scores:
+        return ""
+    rows = pose_rows(results.scores[0].sources)
+    same = marked(rows.same.name, rows.same.model, results.weak)
+    differences = [
+        f"{marked(row.name, row.model, results.weak)} − {same}: {results.of(row.name, row.against, None, 'mid')}"
+        for row in (rows.video, rows.raw)
+    ]
+    return f"Points of {results.names[0]}: {'; '.join(differences)}."
+
+
 def main_table(results: PoseResults) -> Table:
     """Return every row, mean over the seeds, with its difference; the paper's column on recorded takes alone."""
     paper = {} if results.is_simulated else published()
-    weak = {row.model for row in results.rows if results.is_weak(row.model)}
+    weak = results.weak
     lines: list[tuple[Cell, ...]] = []
     for row in results.rows:
         cells: list[Cell] = [results.of(row.name, None, None, metric) for metric in POSE_METRICS]
@@ -124,9 +140,3 @@ def seed_table(results: PoseResults) -> Table:
         for seed in seeds
     )
     return Table("Seeds", ("trained -> asked", "seed", *results.names), lines)
-
-
-def claims_table(results: PoseResults) -> Table:
-    """Return the verdicts on the claim."""
-    table = checks_table(results.judgements, "Verdicts", "claim")
-    return replace(table, note=NO_DROP if results.is_simulated else "")

@@ -57,7 +57,7 @@ FURTHER: Mapping[str, tuple[str, ...]] = {
 """Optional stage of planning -> additional reads of a run that has it."""
 FITTED = ("e_tau", "predictors")
 """Entries of models that note the takes they were fitted on."""
-VERSION = 11  # raise when the numbers that this stage writes change
+VERSION = 12  # raise when the numbers that this stage writes change
 
 
 def completed(config: PipelineConfig) -> CompletedEvaluation:
@@ -116,12 +116,11 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     from trajpilot_core.data.chains import predictor_config
     from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
-    from trajpilot_core.evaluation.checks import judge
+    from trajpilot_core.evaluation.checks import CheckInputs, judge
     from trajpilot_core.evaluation.latent_scores import judge_harm
-    from trajpilot_core.evaluation.paper_claims import CheckInputs, anticipation_checks
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
-    from trajpilot_core.evaluation.tables import gate_rows, growth, outcome_table
+    from trajpilot_core.evaluation.tables import gate_rows, outcome_table
     from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, TRAINED, judge_rows
 
     cfg = work.config
@@ -150,7 +149,6 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
         candidate_takes(collected.candidates(), work.inputs),
         folds_of(work.inputs),
         learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
-        growth(predictions, "oracle", cfg),
         {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
         has_heads,
         over_classes=cfg.vocabulary == "classes",
@@ -161,7 +159,7 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     for name, table in score_tables(row_scores(predictions), known, ceilings).items():
         work.sink.table(name, table)
     work.sink.table("metrics", table_of(Metric, metrics))
-    judged = judge(evidence) + anticipation_checks(evidence, ceilings) + ceiling_checks(ceilings, known)
+    judged = judge(evidence) + ceiling_checks(ceilings, known)
     if plans_in_latents(cfg):
         judged += [row for row in in_latents if not row.check.startswith(TRAINED)] + [judge_harm(metrics)]
     work.sink.table("judgements", table_of(Judgement, judged))

@@ -10,7 +10,7 @@ from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
 from trajpilot_core.stages.evaluation import further
 
-VERSION = 12  # raise when what this stage writes changes
+VERSION = 13  # raise when what this stage writes changes
 READS = (
     "metrics",
     "ceilings",

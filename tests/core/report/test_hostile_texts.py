@@ -75,10 +75,11 @@ def test_hostile_labels_and_names_stay_text() -> None:
     for name in ("ingest.rejects", "trajectories.rejects"):
         held = inputs.tables[name]
         inputs.tables[name] = replaced(held, "detail", [XSS[i] for i in range(held.num_rows)])
-    checks = [Judgement(check=f"claim: {text}", verdict="fails", detail=text) for text in XSS]
-    inputs.tables["judgements"] = pa.concat_tables([inputs.tables["judgements"], table_of(Judgement, checks)])
-    documents = built(inputs, CFG.replace(examples=60)).documents
     harmless = report_inputs(corpus(n_train=6, n_test=12, n_segments=10, n_labels=len(XSS)))
+    for tables_of, texts in ((inputs.tables, XSS), (harmless.tables, ["plain"])):
+        checks = [Judgement(check=f"demo: {text}", verdict="fails", detail=text) for text in texts]
+        tables_of["judgements"] = pa.concat_tables([tables_of["judgements"], table_of(Judgement, checks)])
+    documents = built(inputs, CFG.replace(examples=60)).documents
     pages = (documents, built(harmless, CFG.replace(examples=60)).documents)
     hostile, plain = (Reader(page["report.html"].decode()) for page in pages)
     assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in plain.tags}

@@ -233,13 +233,17 @@ def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables, 
     assert not any(mark.encode() in kept.documents[name] for name, mark in marks)
 
 
-def test_every_claim_that_does_not_hold_is_printed_among_the_limits(inputs: Tables, kept: Kept) -> None:
-    limits = " ".join(json.loads(kept.documents["report.json"])["limits"])
-    judgements = rows_of(Judgement, inputs.tables["judgements"])
-    lost = [j for j in judgements if j.check.startswith(("claim: ", "demo: ")) and j.verdict != "holds"]
-    assert lost
-    for judgement in lost:
-        assert judgement.check.split(": ", 1)[1][1:] in limits
+def test_what_the_demo_must_show_and_does_not_is_printed_among_the_limits(inputs: Tables) -> None:
+    lost = [
+        Judgement(check="demo: a row is above", verdict="fails", detail="H=3: −1"),
+        Judgement(check="demo: another", verdict="undertrained", detail="UNDERTRAINED: traj"),
+        Judgement(check="leak: a check of another group", verdict="fails", detail=""),
+    ]
+    documents = built(Tables({**inputs.tables, "judgements": table_of(Judgement, lost)}), CFG).documents
+    limits = " ".join(json.loads(documents["report.json"])["limits"])
+    assert "“a row is above”: not seen here. H=3: −1." in limits
+    assert "“another”: cannot be judged, a model is UNDERTRAINED. UNDERTRAINED: traj." in limits
+    assert "another group" not in limits
     assert "12 test takes" in limits
     assert "One seed" in limits
 
@@ -277,11 +281,11 @@ def test_rows_that_this_run_lacks_stand_below_the_main_table_and_nothing_is_call
     assert "not_built" not in json_
 
 
-def test_a_run_with_two_rows_one_undecided_claim_and_no_other_table_has_a_page_without_holes(inputs: Tables) -> None:
+def test_a_run_with_two_rows_one_undecided_check_and_no_other_table_has_a_page_without_holes(inputs: Tables) -> None:
     rows = [m for m in rows_of(Metric, inputs.tables["metrics"]) if m.variant in ("no_traj", "oracle")]
     empty = ("gate", "headroom", "shuffles", "outcomes", "pair_distances", "progress_shares", "ceilings")
     bare = {name: inputs.tables[name].slice(0, 0) for name in empty} | {"metrics": table_of(Metric, rows)}
-    checks = [("claim: x", "undecided", "d"), ("weather: it rains", "fails", "outside")]
+    checks = [("leak: x", "undecided", "d"), ("weather: it rains", "fails", "outside")]
     judged = [Judgement.model_validate(dict(zip(("check", "verdict", "detail"), one, strict=True))) for one in checks]
     made = built(Tables({**inputs.tables, **bare, "judgements": table_of(Judgement, judged)}), CFG)
     html = made.documents["report.html"].decode()

@@ -14,16 +14,15 @@ from deployments.recipes.simulated import soak
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig, PipelineConfig, RecipeName, RunOptions
 from schemas.planners import PlannersConfig
-from schemas.results import Ceiling, Judgement, Metric
+from schemas.results import Judgement, Metric
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.encoders.video.tiny import write_tiny_checkpoint
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.evaluation.comparison import open_side
-from trajpilot_core.evaluation.paper_claims import GOAL_FREE_CLAIMS
 from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
-from trajpilot_core.report.tables.anticipation import anticipation_tables, shares_table
+from trajpilot_core.report.tables.anticipation import anticipation_tables
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
@@ -168,8 +167,6 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(name: RecipeName, pl
         results = results_of(rows_of(Metric, metrics), rows_of(Judgement, judgements))
         assert {table.id for table in anticipation_tables(results)} == ANTICIPATION
         assert {row.id for row in METHODS if row.anticipates and row.predictions is None} <= set(results.variants())
-        assert {claim.check for claim in GOAL_FREE_CLAIMS} <= set(judgements["check"].to_pylist())
-        assert shares_table(rows_of(Ceiling, side.table("evaluation", "ceilings"))) is not None
     elif "outcome" in done:
         cells = cells_of([read_run(str(root))])
         assert {cell.row for cell in cells} == {"no_traj", "attentive_probe", "scorer", "oracle"}

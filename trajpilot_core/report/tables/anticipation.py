@@ -6,18 +6,14 @@ goal_dropout_anticipation_full, the tables of closed-vocabulary planning, its fi
 overall rows are means over all windows (docs/decisions/anticipation.md). Other rows are in other tables.
 """
 
-from collections.abc import Sequence
-
 from schemas.config import CompletedReport
-from schemas.results import Ceiling
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.evaluation.paper_claims import reached_shares
 from trajpilot_core.methods import anticipation as rows
 from trajpilot_core.methods import goal_dropout, method, predictors, with_role
 from trajpilot_core.metrics import of_table
 from trajpilot_core.paper.published import CLOSED_ROWS, published_settings
 from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.names import marked, open_metrics
+from trajpilot_core.report.tables.names import open_metrics
 from trajpilot_core.report.tables.results import ResultCell, Results, build_table
 from trajpilot_core.report.tables.table import Cell, Table, Value
 
@@ -69,37 +65,6 @@ def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
         ),
     )
     return [table for table in tables if table.groups]
-
-
-def shares_table(ceilings: Sequence[Ceiling], undertrained: frozenset[str] = frozenset()) -> Table | None:
-    """Return the share of what can be known that each row without a goal has reached; None without such a row, or
-    without an exact ceiling.
-
-    Args:
-        undertrained: rows that do not count as trained, which are marked.
-    """
-    lines = [
-        (
-            marked(method(share.row).name, share.row, undertrained),
-            Value(share.value),
-            Value(share.floor),
-            Value(share.ceiling),
-            Value(100 * share.share, digits=0),
-            Value(100 * share.required, digits=0),
-        )
-        for share in reached_shares(ceilings)
-    ]
-    header = ("row", "M@1, %", "majority", "can be known", "share, %", "asked")
-    note = (
-        "M@1, mean over the horizons. Share: of the way from the majority label to the exact ceiling. A claim on a row "
-        "below the required share, or on two rows whose shares differ by more than 15 points, is not decided "
-        "(docs/decisions/anticipation.md)."
-    )
-    return (
-        Table("No goal is given: share of what can be known that the rows have reached", header, tuple(lines), note)
-        if lines
-        else None
-    )
 
 
 def closed_tables(results: Results, cfg: CompletedReport, n_labels: int) -> list[GroupedTable[ResultCell]]:

@@ -18,7 +18,7 @@ from trajpilot_core.report.action_page import DECIDES, MODELS, learned_rows, res
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.outcome_page import HEADERS, value_of
 from trajpilot_core.report.page import SIGNS
-from trajpilot_core.report.pose_page import PoseResults, claims_table, main_table
+from trajpilot_core.report.pose_page import PoseResults, main_table
 from trajpilot_core.report.tables.anticipation import OVERALL
 from trajpilot_core.report.tables.names import LEGEND, descriptions, marked
 from trajpilot_core.report.tables.results import Results, build_table, results_of
@@ -27,8 +27,6 @@ from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_
 from trajpilot_core.report.verdict import OPENING, story_of, verdict_of
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
-GROUPS = {"demo": "What the demo must show", "claim": "The paper’s claims, as seen here"}
-"""Groups of checks; the first that ran is shown in full."""
 SHOWN: tuple[OutcomeMetric, ...] = ("accuracy", "auc")
 
 
@@ -111,15 +109,18 @@ def _headline(results: Results, shown: Sequence[str]) -> list[str]:
 
 
 def _checks(judgements: Sequence[Judgement]) -> list[str]:
-    """Return the first group of checks that ran, and how many of the others hold."""
-    for prefix, title in GROUPS.items():
-        judged = [j for j in judgements if j.check.startswith(f"{prefix}: ")]
-        if judged:
-            lines = [f"- {SIGNS[j.verdict]} {literal(j.check.split(': ', 1)[1])}: **{j.verdict}**" for j in judged]
-            rest = [j for j in judgements if j not in judged]
-            good = sum(j.verdict == "holds" for j in rest)
-            return [f"### {title}", "\n".join(lines), f"{good} of {len(rest)} other checks hold; the report has all."]
-    return []
+    """Return the checks of what the demo must show, and how many of the others hold."""
+    judged = [j for j in judgements if j.check.startswith("demo: ")]
+    if not judged:
+        return []
+    lines = [f"- {SIGNS[j.verdict]} {literal(j.check.removeprefix('demo: '))}: **{j.verdict}**" for j in judged]
+    rest = [j for j in judgements if j not in judged]
+    good = sum(j.verdict == "holds" for j in rest)
+    return [
+        "### What the demo must show",
+        "\n".join(lines),
+        f"{good} of {len(rest)} other checks hold; the report has all.",
+    ]
 
 
 def _shots(committed: Committed) -> tuple[Table, list[ShotScore], list[Judgement], bool]:
@@ -171,7 +172,7 @@ def poses_summary(committed: Committed, address: str) -> str:
         StoreError: the stage has no output, or it is damaged.
     """
     results = _poses(committed)
-    return _page(committed, address, main_table(results).markdown(), claims_table(results).markdown())
+    return _page(committed, address, main_table(results).markdown())
 
 
 SUMMARIES: Mapping[str, Callable[[Committed, str], str]] = {
