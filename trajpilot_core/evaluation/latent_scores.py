@@ -3,7 +3,6 @@
 Shapes: N pairs or windows, T takes, H horizon, G tokens, D feature width. Source: docs/decisions/latent-planning.md.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,13 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from schemas.latent import ENERGIES, Condition, ConditionScore, EnergyCorrelation, EnergySpread, LatentConfig
-from schemas.results import CurvePoint, Judgement, Metric
+from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.evaluation.bootstrap import ends_of_means
 from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows, random_entries
 from trajpilot_core.evaluation.trained_rows import TRAINED
-from trajpilot_core.methods.latent import CEM, CEM_BANK, NO_TRAJ
 from trajpilot_core.models.latent import StepInputs, l1_between, targets_of
 from trajpilot_core.retrieval.neighbours import NeighbourBank
 from trajpilot_core.training.convergence import judge_scores
@@ -192,7 +190,6 @@ def pearson(one_N: Array, other_N: Array) -> float | None:
     return float(np.corrcoef(one_N, other_N)[0, 1])
 
 
-HARMED = "Full mAcc"
 FLAT = 0.02
 """Least spread of the energies of real motions; below it the choice by energy is noise."""
 
@@ -226,28 +223,3 @@ def judge_energies(spreads: Sequence[EnergySpread]) -> list[Judgement]:
             check = f"latent planning: the energy {name} varies among candidates"
             judged.append(Judgement(check=check, verdict="fails" if flat else "holds", detail=detail))
     return judged
-
-
-def judge_harm(metrics: Sequence[Metric]) -> Judgement:
-    """Judge whether the search harms: at every horizon the intervals of CEM and CEM-bank are both below No-Traj.
-
-    CEM alone may be below it because of unrealistic motions; CEM-bank follows real ones.
-    """
-    check = "latent planning: the search by energy harms (CEM and CEM-bank below Latent No-Traj)"
-    ends: dict[str, list[tuple[int, float, float]]] = {}
-    for row in metrics:
-        is_paired = row.reference == NO_TRAJ.id and row.metric == HARMED and row.seed is None and row.cluster == "take"
-        if is_paired and row.horizon is not None and row.variant in (CEM.id, CEM_BANK.id):
-            ends.setdefault(row.variant, []).append((row.horizon, row.low, row.high))
-    if set(ends) != {CEM.id, CEM_BANK.id}:
-        return Judgement(check=check, verdict="not run", detail="no paired differences of both rows")
-    intervals = [place for places in ends.values() for place in places]
-    figures = "; ".join(
-        f"{row}: " + ", ".join(f"H={h} [{low:.1f}, {high:.1f}]" for h, low, high in sorted(places))
-        for row, places in sorted(ends.items())
-    )
-    if any(not math.isfinite(low) for _, low, _ in intervals):
-        return Judgement(check=check, verdict="undecided", detail=f"too few takes for an interval; {figures}")
-    is_above = any(low > 0 for _, low, _ in intervals)
-    verdict = "holds" if all(high < 0 for _, _, high in intervals) else "fails" if is_above else "undecided"
-    return Judgement(check=check, verdict=verdict, detail=f"{HARMED}, points: {figures}")

@@ -184,17 +184,6 @@ class PredictionCollector:
         return Predictions(windows, takes, labels, tuple(blocks))
 
 
-def predictions_of(table: pa.Table) -> Predictions:
-    """Turn a table with the columns of `schemas.results.Prediction` into integer blocks.
-
-    Raises:
-        EvaluationError: the table is empty, or a window lacks a position or has one twice.
-    """
-    collected = PredictionCollector()
-    collected.add(table)
-    return collected.predictions()
-
-
 def _integers(table: pa.Table, name: str) -> Codes:
     """Return a column, (rows,)."""
     values: Codes = table[name].to_numpy().astype(np.int64)

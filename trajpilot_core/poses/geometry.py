@@ -50,12 +50,6 @@ def invert(a: Poses) -> Poses:
     return Poses(inverse.as_quat(), -inverse.apply(a.t_m))
 
 
-def exp_rotation(rotation_vector_rad: Array) -> Array:
-    """Return the (N, 4) quaternions of (N, 3) rotation vectors, radians."""
-    q_xyzw: Array = Rotation.from_rotvec(rotation_vector_rad).as_quat()
-    return q_xyzw
-
-
 def log_rotation(q_xyzw: Array) -> Array:
     """Return the (N, 3) rotation vectors, radians, angle in [0, pi], of (N, 4) quaternions."""
     rotation_vector_rad: Array = Rotation.from_quat(q_xyzw).as_rotvec()

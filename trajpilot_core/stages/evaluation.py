@@ -117,7 +117,6 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
     from trajpilot_core.evaluation.ceiling_check import ceiling_checks
     from trajpilot_core.evaluation.checks import CheckInputs, judge
-    from trajpilot_core.evaluation.latent_scores import judge_harm
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
     from trajpilot_core.evaluation.tables import gate_rows, outcome_table
@@ -161,7 +160,7 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     work.sink.table("metrics", table_of(Metric, metrics))
     judged = judge(evidence) + ceiling_checks(ceilings, known)
     if plans_in_latents(cfg):
-        judged += [row for row in in_latents if not row.check.startswith(TRAINED)] + [judge_harm(metrics)]
+        judged += [row for row in in_latents if not row.check.startswith(TRAINED)]
     work.sink.table("judgements", table_of(Judgement, judged))
     work.sink.table("gate", table_of(GateRow, gate_rows(predictions)))
     work.sink.table("outcomes", outcome_table(predictions))

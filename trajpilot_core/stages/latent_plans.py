@@ -29,15 +29,10 @@ def run(work: Work[LatentConfig]) -> None:
     from trajpilot_core.training.loop import one_thread
 
     device = work.runtime.device
-    predicted: list[pa.Table] = []
-    correlated: list[EnergyCorrelation] = []
-    spread: list[EnergySpread] = []
-    scored: list[ConditionScore] = []
-    if work.config.is_asked:
-        data = load_planning_data(work.inputs, "latent_plans").to(device)
-        with one_thread(device):
-            scored = conditions(work, data)
-            predicted, correlated, spread = plans(work, data)
+    data = load_planning_data(work.inputs, "latent_plans").to(device)
+    with one_thread(device):
+        scored = conditions(work, data)
+        predicted, correlated, spread = plans(work, data)
     schema = arrow_schema(Prediction)
     work.sink.table("latent_predictions", pa.concat_tables([schema.empty_table(), *predicted]))
     work.sink.table("latent_conditions", table_of(ConditionScore, scored))

@@ -2,11 +2,12 @@
 
 import pyarrow as pa
 import pytest
+from right_predictions import predictions_of
 from synthetic_corpus import corpus, predictions
 
 from schemas.config import EvaluationConfig
 from schemas.results import Metric
-from trajpilot_core.evaluation.prediction_arrays import Predictions, predictions_of
+from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 
 

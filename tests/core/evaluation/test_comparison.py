@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from right_predictions import predictions_of
 from synthetic_corpus import corpus, predictions
 
 from deployments.cli.main import main
@@ -18,7 +19,6 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation import comparison
 from trajpilot_core.evaluation.ceiling import row_scores
 from trajpilot_core.evaluation.paired import Pairing, pair
-from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 
 CFG = EvaluationConfig(bootstrap=400)

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from right_predictions import predictions_of
 from synthetic_results import Kept, Tables, choices, curves, fitted, headroom, rejects
 
 from schemas.arrow import rows_of, table_of
@@ -17,12 +18,7 @@ from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import FITTED
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation import predictions as rows_module
-from trajpilot_core.evaluation.prediction_arrays import (
-    EvaluationError,
-    PredictionCollector,
-    Predictions,
-    predictions_of,
-)
+from trajpilot_core.evaluation.prediction_arrays import EvaluationError, PredictionCollector, Predictions
 from trajpilot_core.evaluation.tables import (
     averaged,
     capture_clusters,

@@ -6,13 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from right_predictions import predictions_of
 from synthetic_corpus import predictions
 from synthetic_results import evidence, judged
 
 from schemas.config import EvaluationConfig
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.checks import DEMO, OVER_CLASSES, CheckInputs, decoded_together, identity_checks, judge
-from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions, predictions_of
+from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 
 CFG = EvaluationConfig(bootstrap=300)

@@ -10,6 +10,7 @@ import torch
 from planning_fixture import PREDICTOR, model_files, planning_data
 from planning_fixture import SCORER as WHOLE_SCORER
 from planning_world import Memory
+from right_predictions import predictions_of
 from rows_fixture import CONFIG, predicted, quiet, with_threshold
 from torch import Tensor
 from torch.nn import functional as F
@@ -19,7 +20,6 @@ from trajpilot_core.data.chains import ModelFiles, chains_of, load_predictor
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.checks import gate_check
-from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.predictions import predict_rows
 from trajpilot_core.evaluation.tables import metric_rows, scored_on, take_clusters
 from trajpilot_core.methods import METHODS, anticipation, method, plans

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 import pytest
+from right_predictions import predictions_of
 from synthetic_corpus import SKILL, corpus, predictions
 from synthetic_results import Kept, Tables, built, report_inputs
 from toy_method import METHOD, listed
@@ -19,7 +20,7 @@ from schemas.results import Metric
 from trajpilot_core.errors import MethodError
 from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores
 from trajpilot_core.evaluation.checks import gate_check
-from trajpilot_core.evaluation.prediction_arrays import Predictions, predictions_of
+from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.evaluation.tables import gate_rows
 from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.metrics import with_ceiling

@@ -8,13 +8,13 @@ from typing import get_args
 import numpy as np
 import pyarrow.compute as pc
 import pytest
+from right_predictions import predictions_of
 from synthetic_corpus import corpus, predictions
 
 from schemas.config import EvaluationConfig
 from schemas.events import OutcomeMetric
 from trajpilot_core.evaluation.ceiling import row_scores
 from trajpilot_core.evaluation.checks import identity_checks
-from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 from trajpilot_core.metrics import METRICS, of_table, with_ceiling
 from trajpilot_core.metrics.base import MetricSpec

@@ -8,18 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from scipy.spatial.transform import Rotation
 from trajectory_fixture import (
     CLOCK_NS,
     COLUMNS,
-    DURATION_S,
     POSES,
     SEGMENTS,
     T_DEVICE_CAMERA,
     codes,
     compute,
     edited,
-    good_take,
     joined,
     motions,
     pose_lines,
@@ -30,11 +27,10 @@ from trajectory_fixture import (
 
 from schemas.poses import TrajectoryConfig
 from schemas.rejects import RejectCode
-from trajpilot_core.errors import StoreError, TakeFault
+from trajpilot_core.errors import StoreError
 from trajpilot_core.poses.aria import closed_loop, sparse
 from trajpilot_core.poses.files import read_bytes
 from trajpilot_core.poses.motions import bracket, measure
-from trajpilot_core.poses.sources.take import poses
 
 SPARSE, WHOLE = TrajectoryConfig(reader="sparse"), TrajectoryConfig(reader="whole")
 ALL_GOOD: dict[str | None, str] = {}
@@ -351,16 +347,3 @@ def test_a_quaternion_written_w_first_under_the_right_names_cannot_be_told(tmp_p
     done = compute(tmp_path, write_take(tmp_path, joined(lines)))
     assert codes(done) == ALL_GOOD  # the limit that docs/decisions/frames.md states
     assert not np.allclose(motions(done), expected_motions(camera=True), atol=1e-3)
-
-
-def test_poses_gives_the_camera_path_for_drawings(tmp_path: Path) -> None:
-    times_s = np.linspace(0.0, DURATION_S, 60)
-    found = poses(str(tmp_path), write_take(tmp_path), times_s, TrajectoryConfig())
-    rotation, position = true_pose(times_s)
-    assert_allclose(found.t_m, position + rotation.apply(T_DEVICE_CAMERA[1]), atol=1e-6)
-    turned = Rotation.from_quat(found.q_xyzw).inv() * (rotation * T_DEVICE_CAMERA[0])
-    assert turned.magnitude().max() < 1e-6
-    with pytest.raises(TakeFault, match="TRAJ_GAP"):
-        poses(str(tmp_path), write_take(tmp_path, without(*WIDE)), times_s, TrajectoryConfig())
-    with pytest.raises(TakeFault, match="NO_TRAJECTORY"):
-        poses(str(tmp_path), good_take(trajectory=None), times_s, TrajectoryConfig())

@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from checkout import DATA
-from pose_errors import take_errors
+from pose_errors import clip_error, joined
 from test_poses_sources import of_video, run_stage
 from trajectory_fixture import good_take
 
 from schemas.poses import TrajectoryConfig
+from trajpilot_core.poses.sources.take import capture_motions
 
 MPS = DATA / "aria_mps_sample"
 FOLDER = "takes/aria_mps_sample_1"
@@ -39,9 +40,11 @@ def test_odometry_follows_a_real_head_through_its_fisheye(capsys: pytest.Capture
     cfg = TrajectoryConfig(source="odometry", scale="raw")
     kept = run_stage(Path(MPS), of_video(take, SPANS), cfg)
     table, rejects, _ = kept.shards[take.take_id]
-    motions = np.array(table["motions"].to_pylist()).reshape(-1, 16, 6)
     assert rejects == []
-    errors = [error for error in take_errors(str(MPS), take, SPANS, motions, cfg) if error is not None]
+    spans = [[f"s{at}", *span] for at, span in enumerate(SPANS)]
+    (true,) = capture_motions(str(MPS), [(take, spans)], TrajectoryConfig())
+    both = (np.array(motions["motions"].to_pylist()).reshape(-1, 16, 6) for motions in (table, true.table))
+    errors = [clip_error(joined(clip), joined(of_files)) for clip, of_files in zip(*both, strict=True)]
     rotation, position = ([getattr(e, name) for e in errors] for name in ("rotation_deg", "position_m"))
     share = [e.position_m / e.spread_m for e in errors]
     with capsys.disabled():

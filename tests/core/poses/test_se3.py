@@ -17,11 +17,15 @@ EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
 vectors = st.floats(-3, 3, allow_subnormal=False)
 
 
+def turned(rotation_vectors: np.ndarray) -> np.ndarray:
+    return np.asarray(Rotation.from_rotvec(rotation_vectors).as_quat())
+
+
 @st.composite
 def poses(draw: st.DrawFn, n: int = KNOTS) -> Poses:
     """Draw n motions; rotations of any angle, identity included."""
     rotation_vectors = draw(arrays(float, (n, 3), elements=vectors))
-    return Poses(geometry.exp_rotation(rotation_vectors), draw(arrays(float, (n, 3), elements=vectors)))
+    return Poses(turned(rotation_vectors), draw(arrays(float, (n, 3), elements=vectors)))
 
 
 def as_matrices(p: Poses) -> np.ndarray:
@@ -42,7 +46,7 @@ def motions_of(p: Poses, stamp_us: np.ndarray, knots_ns: np.ndarray) -> np.ndarr
 
 def chain(motions: np.ndarray) -> np.ndarray:
     """Return the product of the motions of one segment, (16, 6) -> (4, 4)."""
-    return np.linalg.multi_dot(list(as_matrices(Poses(geometry.exp_rotation(motions[:, 3:]), motions[:, :3]))))
+    return np.linalg.multi_dot(list(as_matrices(Poses(turned(motions[:, 3:]), motions[:, :3]))))
 
 
 @EXAMPLES
@@ -60,7 +64,7 @@ def test_compose_is_the_product_of_matrices(a: Poses, b: Poses) -> None:
 @EXAMPLES
 @given(arrays(float, (5, 3), elements=st.floats(-1.8, 1.8, allow_subnormal=False)))
 def test_log_undoes_exp_below_half_a_turn(rotation_vectors: np.ndarray) -> None:
-    assert_allclose(geometry.log_rotation(geometry.exp_rotation(rotation_vectors)), rotation_vectors, atol=1e-12)
+    assert_allclose(geometry.log_rotation(turned(rotation_vectors)), rotation_vectors, atol=1e-12)
 
 
 @EXAMPLES
@@ -88,8 +92,8 @@ def test_a_change_of_world_frame_does_not_change_the_motions(p: Poses, world: Po
     moved = geometry.compose(Poses(np.tile(world.q_xyzw, (KNOTS, 1)), np.tile(world.t_m, (KNOTS, 1))), p)
     here, there = relative_motions(p, 1)[0], relative_motions(moved, 1)[0]
     assert_allclose(
-        as_matrices(Poses(geometry.exp_rotation(here[:, 3:]), here[:, :3])),
-        as_matrices(Poses(geometry.exp_rotation(there[:, 3:]), there[:, :3])),
+        as_matrices(Poses(turned(here[:, 3:]), here[:, :3])),
+        as_matrices(Poses(turned(there[:, 3:]), there[:, :3])),
         atol=1e-11,
     )
 
@@ -107,7 +111,7 @@ def test_a_constant_screw_is_resampled_exactly(axis: np.ndarray, turn: float, pi
     axis = axis / max(np.linalg.norm(axis), 1e-9) if np.linalg.norm(axis) > 1e-3 else np.array([1.0, 0, 0])
     stamp_us = np.cumsum(np.random.default_rng(seed).integers(1, 1180, 3000))
     t_s = stamp_us * 1e-6
-    p = Poses(geometry.exp_rotation(t_s[:, None] * turn * axis), t_s[:, None] * pitch * axis)
+    p = Poses(turned(t_s[:, None] * turn * axis), t_s[:, None] * pitch * axis)
     knots_ns = np.linspace(stamp_us[0], stamp_us[-1], KNOTS)[None] * 1000
     step_s = (stamp_us[-1] - stamp_us[0]) * 1e-6 / (KNOTS - 1)
     motions = motions_of(p, stamp_us, np.rint(knots_ns).astype(np.int64))
@@ -128,7 +132,7 @@ def test_resampling_agrees_with_scipy_to_1e_9() -> None:
     rng = np.random.default_rng(3)
     stamp_us = np.cumsum(rng.integers(1, 1180, 20_000))
     slow = np.sin(stamp_us[:, None] * 1e-6 * rng.uniform(0.5, 3, 3) + rng.uniform(0, 6, 3))
-    p = Poses(geometry.exp_rotation(slow), slow * 2)
+    p = Poses(turned(slow), slow * 2)
     start = np.linspace(stamp_us[0] + 1, stamp_us[-1] - 2e6, 25)
     knots_ns = np.rint((start[:, None] + np.linspace(0, 1.9e6, KNOTS)) * 1000).astype(np.int64)
     expected = []

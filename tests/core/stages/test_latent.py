@@ -12,14 +12,14 @@ from planning_world import Memory
 
 from deployments.recipes import recipe
 from schemas.config import PipelineConfig, RunOptions
-from schemas.results import CurvePoint, Metric
+from schemas.results import CurvePoint
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import SPLITS, PlanningData, load_planning_data, rows_of_takes
 from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import latent_plans
 from trajpilot_core.evaluation.latent_plans import LatentWindows, check_latent_sight, load_latents
-from trajpilot_core.evaluation.latent_scores import judge_harm, judge_latents
+from trajpilot_core.evaluation.latent_scores import judge_latents
 from trajpilot_core.evaluation.predictions import SCHEMA, stored_predictions
 from trajpilot_core.methods.latent import ENTRY, ROWS
 from trajpilot_core.methods.sight import probe_rows
@@ -135,22 +135,3 @@ def test_a_training_is_trained_that_beats_copying_rises_no_more_and_keeps_its_le
     curves = ([-0.9] * 8, [-1.1] * 8, [-0.9] * 7 + [-0.5], [-0.9] * 7 + [-0.92], [-0.9] * 7 + [-0.95])
     verdicts = [judge_latents(points(values))[0].verdict for values in curves]
     assert verdicts == ["holds", "undertrained", "undertrained", "holds", "undertrained"]
-
-
-def paired(row: str, low: float, high: float) -> Metric:
-    return Metric(
-        corpus="", variant=row, reference="latent_no_traj", horizon=3, pooling="none", metric="Full mAcc", seed=None,
-        value=(low + high) / 2, low=low, high=high, n_takes=9, n_windows=9,
-    )  # fmt: skip
-
-
-def test_the_search_harms_only_where_real_motions_chosen_by_the_same_energy_do_too() -> None:
-    below, around, above = (-9.0, -3.0), (-2.0, 2.0), (1.0, 4.0)
-    verdict = {
-        (cem, bank): judge_harm([paired("cem", *cem), paired("cem_bank", *bank)]).verdict
-        for cem, bank in ((below, below), (below, around), (below, above))
-    }
-    assert list(verdict.values()) == ["holds", "undecided", "fails"]
-    assert judge_harm([paired("cem", *below)]).verdict == "not run"
-    few = [paired("cem", -float("inf"), float("inf")), paired("cem_bank", *below)]
-    assert judge_harm(few).verdict == "undecided"

@@ -12,6 +12,7 @@ import pytest
 import torch
 from planning_world import Memory, run_stage
 from projected_world import WORLD, tables_of_world
+from right_predictions import predictions_of
 from torch import Tensor
 
 from schemas.config import TextConfig
@@ -21,7 +22,6 @@ from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.engine.stage import Inputs, Source, Stage
 from trajpilot_core.evaluation.ceiling import compare, known_of_predictions
 from trajpilot_core.evaluation.ceiling_check import row_check
-from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.predictions import prediction_table
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.planner_models import PlannerTables, open_planners, planned, planner_rows

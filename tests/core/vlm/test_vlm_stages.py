@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 import pytest
 import vlm_fixture
 from planning_world import fit_tables
+from right_predictions import predictions_of
 from vlm_fixture import TUNED, FakeClient, ask, knows_all, made_up_frames, settings, world
 
 from deployments.recipes import recipe
@@ -15,7 +16,6 @@ from schemas.config import CompletedEvaluation, EvaluationConfig, PipelineConfig
 from schemas.vlm import FAILED, EndpointScore, VlmCount
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.prediction_arrays import predictions_of
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 from trajpilot_core.methods import method, with_role
 from trajpilot_core.report.tables.diagnostics import answer_tables

@@ -209,25 +209,3 @@ def _body_poses(
         T_world_device, geometry.take(T_device_camera, np.repeat(np.arange(len(kept)), n_knots))
     )
     return geometry.compose(T_world_camera, RAW_UPRIGHT) if cfg.frame == "camera_upright" else T_world_camera
-
-
-def poses(data_root: str, take: Take, times_s: Array, cfg: TrajectoryConfig) -> Poses:
-    """Return the poses of the head camera (or the device) at the given times, for drawings.
-
-    Args:
-        data_root: corpus root, a folder or a URL.
-        take: the take.
-        times_s: shape (N,), rising times, N >= 2, seconds of video.
-        cfg: settings of the stage; its limits apply to the rows around the times and to holes between them.
-
-    Returns:
-        (N,) T_world_camera, or T_world_device where `cfg.frame` is device.
-
-    Raises:
-        TakeFault: the poses cannot be used.
-    """
-    reading = _read(data_root, take, _clock(data_root, take, {}), times_s[None], cfg)
-    fault = _segment_fault(reading, take, cfg, 0)
-    if fault is not None:
-        raise TakeFault(*fault, take.trajectory)
-    return _body_poses(data_root, take, reading, np.zeros(1, dtype=np.intp), cfg)
