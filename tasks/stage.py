@@ -32,7 +32,6 @@ from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.groups import compute_group
 from trajpilot_core.report.committed import committed_under, place_documents
 from trajpilot_core.report.ui.link import link_to
-from trajpilot_core.simworld.write import write_world
 from trajpilot_core.stages import EVERY_STAGE
 
 RETRY_DELAYS_S: list[float] = [10.0, 60.0]
@@ -126,6 +125,8 @@ def group_output(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> 
 @task(task_run_name="world", cache_policy=NO_CACHE, persist_result=False)
 def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
     """Write the simulated world, unless it is complete."""
+    from trajpilot_core.simworld.write import write_world
+
     with StageProgress("world") as progress:
         summary = write_world(world, Path(folder), workers, progress)
     message = f"{summary.n_good} good takes ({summary.n_test} of them test), {summary.n_broken} broken ones; "

@@ -366,16 +366,20 @@ def test_a_type_name_that_is_defined_twice_is_seen() -> None:
     assert not defined_twice({"a.py": first, "b.py": ast.parse("from a import Sample\nSIZE = 3\nsample = 1")})
 
 
-def loads_torch(module: str) -> bool:
-    """Whether importing `module` in a fresh interpreter loads torch, which takes two seconds of CPU."""
-    code = f"import {module}, sys; print('torch' in sys.modules)"
+HEAVY = ("aiohttp", "matplotlib", "polars", "scipy.spatial", "torch", "transformers")
+"""Libraries that take from a tenth of a second to two seconds of CPU to import; every command and worker would pay."""
+
+
+def heavy(*modules: str) -> list[str]:
+    """Return which of these libraries the import of modules in a fresh interpreter loads."""
+    code = f"import {', '.join(modules)}, sys; print(*[name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.split()[-1] == "True"
+    return done.stdout.split()
 
 
-def test_deployments_are_registered_without_loading_torch() -> None:
-    assert not loads_torch("flows.stages")
+def test_commands_and_deployments_load_no_heavy_library() -> None:
+    assert heavy("deployments.cli.main", "flows.stages") == []
 
 
-def test_a_load_of_torch_is_seen() -> None:
-    assert loads_torch("trajpilot_core.report.figures")
+def test_the_process_of_a_training_loads_torch_and_nothing_else_that_is_heavy() -> None:
+    assert heavy("trajpilot_core.training.fit_predictor") == ["torch"]

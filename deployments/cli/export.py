@@ -12,8 +12,6 @@ from rich.markup import escape
 from deployments.cli.tables import say, show, table_of
 from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
-from trajpilot_core.exported import TableFormat, default_tables, export_tables
-from trajpilot_core.opened import open_run
 from trajpilot_core.stages import EVERY_STAGE
 
 if TYPE_CHECKING:
@@ -55,6 +53,9 @@ def export(
     formats: Formats = [],  # noqa: B006
 ) -> None:
     """Write tables and predictions of a finished run as Parquet and CSV."""
+    from trajpilot_core.exported import TableFormat, default_tables, export_tables
+    from trajpilot_core.opened import open_run
+
     known = get_args(TableFormat)
     wrong = [name for name in formats if name not in known]
     if wrong:

@@ -17,7 +17,7 @@ from trajpilot_core.data.planning import fold_tensor, motions_tensor, read_bank
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
-from trajpilot_core.poses.motions import check_one_source
+from trajpilot_core.poses.sources.base import check_one_source
 
 FRAMES_A_TUBELET = 2
 LATE_S = 1e-6

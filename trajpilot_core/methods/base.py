@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trajpilot_core.errors import MethodError
-from trajpilot_core.simworld.inference.visible import InputKind
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from trajpilot_core.methods.batch import WindowBatch
+    from trajpilot_core.simworld.inference.visible import InputKind
 
 Role = Literal["main", "control", "ablation", "floor", "anticipation"]
 """main: the paper's rows; control: what must not help, or helps without training; ablation: a row with a part removed
@@ -42,7 +42,7 @@ SEEN: Mapping[Sight, Seen] = {
     "all_motion": Seen(frozenset({"start", "goal"}), frozenset(STEPS)),
 }
 """Every sight but `truth`, which hides nothing."""
-SHOWS: Mapping[InputKind, Sight] = {
+SHOWS: "Mapping[InputKind, Sight]" = {
     "no_traj": "ends",
     "endpoint_traj": "end_motion",
     "oracle": "all_motion",
@@ -133,7 +133,7 @@ class Method:
     knows: str
     """Its inputs beyond the Start and Goal clips, for people."""
     sees: Sight
-    ceiling: InputKind | None
+    ceiling: "InputKind | None"
     """Exact ceiling of the simulated world that bounds it; None for a row that is given the truth, and for no other."""
     role: Role
     models: tuple[str, ...]

@@ -5,10 +5,12 @@ Shapes: N windows of one horizon, H positions, K ranked answers.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from trajpilot_core.arrays import Array, Codes
-from trajpilot_core.simworld.inference.bayes_optimal import Decisions
+
+if TYPE_CHECKING:
+    from trajpilot_core.simworld.inference.bayes_optimal import Decisions
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class MetricSpec:
     """Shortest horizon for which it is defined."""
     at_most: tuple[str, ...] = ()
     """Metrics that it cannot exceed by definition; every evaluation checks this."""
-    reached: Callable[[Codes, Decisions], Array] | None = None
+    reached: "Callable[[Codes, Decisions], Array] | None" = None
     """(labels (N, H), exact decisions) -> (N,): value of the best decision."""
-    expected: Callable[[Decisions], Array] | None = None
+    expected: "Callable[[Decisions], Array] | None" = None
     """Exact decisions -> (N,): its expected value, by its own probabilities."""

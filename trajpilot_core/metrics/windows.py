@@ -11,7 +11,7 @@ are the same answer.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ from rapidfuzz.distance import Levenshtein
 
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.metrics.base import MetricSpec
-from trajpilot_core.simworld.inference.bayes_optimal import Decisions
+
+if TYPE_CHECKING:
+    from trajpilot_core.simworld.inference.bayes_optimal import Decisions
 
 MIDDLES, ALL, AFTER_START = slice(1, -1), slice(None), slice(1, None)
 
@@ -143,18 +145,18 @@ def of_sequence(
     )
 
 
-def mid_reached(labels: Codes, best: Decisions) -> Array:
+def mid_reached(labels: Codes, best: "Decisions") -> Array:
     """Return MSeq of the best middles of (N, H) windows, (N,); one that is not proven the best counts as right."""
     whole = np.concatenate([labels[:, :1], best.mid, labels[:, -1:]], axis=1)
     return np.where(best.is_proven[:, 0], mid_exact(labels, whole), 100.0)
 
 
-def full_reached(labels: Codes, best: Decisions) -> Array:
+def full_reached(labels: Codes, best: "Decisions") -> Array:
     """Return FSeq of the best sequences of (N, H) windows, (N,); one that is not proven the best counts as right."""
     return np.where(best.is_proven[:, 1], full_exact(labels, best.full), 100.0)
 
 
-def after_reached(labels: Codes, best: Decisions) -> Array:
+def after_reached(labels: Codes, best: "Decisions") -> Array:
     """Return ASeq of the best sequences after Start of (N, H) windows, (N,); one not proven the best counts as right.
 
     Raises:
@@ -164,7 +166,7 @@ def after_reached(labels: Codes, best: Decisions) -> Array:
     return np.where(best.is_proven[:, 2], full_exact(labels[:, 1:], best.after), 100.0)
 
 
-def after_expected(best: Decisions) -> Array:
+def after_expected(best: "Decisions") -> Array:
     """Return the expected ASeq of these sequences, percent of shape (N,); raises as `after_reached` does."""
     assert best.after_chance is not None
     return 100.0 * best.after_chance

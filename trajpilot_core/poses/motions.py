@@ -4,7 +4,6 @@ Shapes: S segments, K = 17 knots at equal times over [start_s, end_s], 16 motion
 are resampled in one call. Paper, appendix on preprocessing; docs/decisions/gaps.md and docs/decisions/frames.md.
 """
 
-from collections import Counter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from schemas.annotation import DOF, KNOTS, MOTIONS, HeadMotions, motions_schema
 from schemas.poses import PoseSourceName, TrajectoryConfig
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Array
-from trajpilot_core.errors import MixedSourcesError
 from trajpilot_core.poses import geometry
 from trajpilot_core.poses.aria.closed_loop import PoseStream
 from trajpilot_core.poses.geometry import Poses
@@ -23,8 +21,6 @@ from trajpilot_core.poses.geometry import Poses
 MICROSECONDS = 1_000_000
 STILL = 1e-9
 """Root mean square step below which a clip counts as still and is not scaled."""
-ORIGIN = ("source", "frame", "scale")
-"""Columns of the motions that must agree; `frame` names the axes too."""
 
 
 class Brackets(NamedTuple):
@@ -208,42 +204,3 @@ def motions_table(
     }
     assert set(columns) == {*HeadMotions.model_fields, "motions"}
     return pa.table(columns, schema=motions_schema(cfg.sources()))
-
-
-def origins(motions: pa.Table) -> list[tuple[str, str, str]]:
-    """Return the different (source, frame, scale) in a table of motions, sorted."""
-    return sorted(_counted(motions))
-
-
-def _counted(motions: pa.Table) -> Counter[tuple[str, str, str]]:
-    """Return (source, frame, scale) -> its number of segments."""
-    return Counter(zip(*(motions[name].to_pylist() for name in ORIGIN), strict=True))
-
-
-def check_one_source(*tables: pa.Table) -> None:
-    """Check that motions used together are of one origin, or of sources that were configured together.
-
-    The metadata of a table list the sources of its settings (`TrajectoryConfig.fallback`). The frame must always be the
-    same: motions in different axes are never comparable.
-
-    Args:
-        tables: motions; those of a training set, or those of a bank and those of its queries.
-
-    Raises:
-        MixedSourcesError: with the origins and the number of segments of each.
-    """
-    counts = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
-    if len(counts) < 2:
-        return
-    frames = {frame for _, frame, _ in counts}
-    requested = [set((table.schema.metadata or {}).get(b"mixed", b"").decode().split(",")) for table in tables]
-    together = set.intersection(*requested)
-    if len(frames) == 1 and {source for source, _, _ in counts} <= together:
-        return
-    counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(counts.items()))
-    advice = (
-        "use one frame for all (--set trajectories.frame)"
-        if len(frames) > 1
-        else "use one source for all (--set trajectories.source), or allow both with --set trajectories.fallback"
-    )
-    raise MixedSourcesError(f"motions of different origin (source, frame, scale) would be mixed: {counted}; {advice}")

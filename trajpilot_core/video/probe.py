@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from schemas.rejects import RejectCode
 from trajpilot_core.video.isolate import DecodeJob, run_jobs
-from trajpilot_core.video.pyav_backend import PyavReader
 from trajpilot_core.video.table import VideoError
 
 __all__ = ["VideoError", "VideoProbe", "probe", "probe_many"]
@@ -40,6 +39,8 @@ def probe(path: str) -> VideoProbe:
     Raises:
         VideoError: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED in its `code`.
     """
+    from trajpilot_core.video.pyav_backend import PyavReader  # loads the decoders, which only child processes need
+
     with closing(PyavReader(path)) as reader:
         table, shown = reader.table, reader.table.shown
         places = {int(shown[0]), reader.keyframe_at(int(shown[len(shown) // 2])), int(shown[-1])}

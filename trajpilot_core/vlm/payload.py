@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import cv2
 from pydantic import JsonValue, ValidationError
 
 from schemas.vlm import VlmPart, VlmReply, VlmRequest
@@ -29,6 +28,8 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 
 def png(frame: Image) -> bytes:
     """Return a frame, (S, S, 3) RGB, as PNG."""
+    import cv2
+
     ok, buffer = cv2.imencode(".png", cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
     assert ok
     return bytes(buffer.tobytes())

@@ -19,7 +19,8 @@ from schemas.config import FeatureConfig
 from schemas.poses import Pi3Config, TrajectoryConfig
 from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.poses.motions import origins, step_rms
+from trajpilot_core.poses.motions import step_rms
+from trajpilot_core.poses.sources.base import origins
 from trajpilot_core.poses.sources.child import patch_size
 from trajpilot_core.poses.sources.pi3_model import MODELS, Pi3Model, load_pi3
 from trajpilot_core.poses.sources.video import scale_of

@@ -16,7 +16,8 @@ from schemas.annotation import Segment, Take
 from schemas.arrow import table_of
 from schemas.poses import OdometryConfig, TrajectoryConfig
 from trajpilot_core.errors import MixedSourcesError
-from trajpilot_core.poses.motions import check_one_source, origins, scaled, step_rms
+from trajpilot_core.poses.motions import scaled, step_rms
+from trajpilot_core.poses.sources.base import check_one_source, origins
 from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, to_motions
 from trajpilot_core.stages import trajectories
 

@@ -5,7 +5,6 @@ Source for takes without videos: docs/decisions/released-features.md.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from schemas.annotation import Take
 from schemas.config import IngestConfig
@@ -17,9 +16,6 @@ from trajpilot_core.store.corpus_files import Corpus, Stat, stat
 from trajpilot_core.video.local import local_copies
 from trajpilot_core.video.probe import VideoProbe, probe_many
 from trajpilot_core.video.table import VideoError
-
-if TYPE_CHECKING:
-    from trajpilot_core.video.probe import VideoProbe
 
 NO_VIDEO = "no video: ingest did without (ingest.video=none)"
 
@@ -62,10 +58,8 @@ def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:
         )
 
 
-def stated_video(candidate: Candidate) -> "VideoProbe | Fault":
+def stated_video(candidate: Candidate) -> VideoProbe | Fault:
     """Return the facts that the metadata state about a take's video, in place of those counted in its file."""
-    from trajpilot_core.video.probe import VideoProbe
-
     take = candidate.take
     if not take.stated_s or not take.stated_fps:
         detail = f"the metadata state {take.stated_s} s at {take.stated_fps} Hz as its length, and no video is read"

@@ -3,6 +3,7 @@
 Imports nothing heavy, because keys are made from it.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from pydantic import JsonValue
 from schemas.annotation import Take
 from schemas.poses import PoseSourceName, TrajectoryConfig
 from schemas.rejects import Reject
+from trajpilot_core.errors import MixedSourcesError
 
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 STAGE_NAME = "trajectories"
 TakeJob = tuple[Take, JsonValue]
 """A take and its segments as [segment_id, start_s, end_s]."""
+ORIGIN = ("source", "frame", "scale")
+"""Columns of the motions that must agree; `frame` names the axes too."""
 
 
 class Done(NamedTuple):
@@ -73,3 +77,42 @@ def source_of(take: Take, cfg: TrajectoryConfig) -> PoseSourceName:
     if cfg.fallback is not None and take.trajectory is None:
         return cfg.fallback
     return cfg.source
+
+
+def origins(motions: pa.Table) -> list[tuple[str, str, str]]:
+    """Return the different (source, frame, scale) in a table of motions, sorted."""
+    return sorted(_counted(motions))
+
+
+def _counted(motions: pa.Table) -> Counter[tuple[str, str, str]]:
+    """Return (source, frame, scale) -> its number of segments."""
+    return Counter(zip(*(motions[name].to_pylist() for name in ORIGIN), strict=True))
+
+
+def check_one_source(*tables: pa.Table) -> None:
+    """Check that motions used together are of one origin, or of sources that were configured together.
+
+    The metadata of a table list the sources of its settings (`TrajectoryConfig.fallback`). The frame must always be the
+    same: motions in different axes are never comparable.
+
+    Args:
+        tables: motions; those of a training set, or those of a bank and those of its queries.
+
+    Raises:
+        MixedSourcesError: with the origins and the number of segments of each.
+    """
+    counts = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
+    if len(counts) < 2:
+        return
+    frames = {frame for _, frame, _ in counts}
+    requested = [set((table.schema.metadata or {}).get(b"mixed", b"").decode().split(",")) for table in tables]
+    together = set.intersection(*requested)
+    if len(frames) == 1 and {source for source, _, _ in counts} <= together:
+        return
+    counted = "; ".join(f"{n:,} segments from {', '.join(origin)}" for origin, n in sorted(counts.items()))
+    advice = (
+        "use one frame for all (--set trajectories.frame)"
+        if len(frames) > 1
+        else "use one source for all (--set trajectories.source), or allow both with --set trajectories.fallback"
+    )
+    raise MixedSourcesError(f"motions of different origin (source, frame, scale) would be mixed: {counted}; {advice}")

@@ -11,9 +11,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import httpx
 from pydantic import SecretStr
 
 from schemas.vlm import CompletedVlm, VlmReply, VlmRequest, VlmServer
@@ -21,6 +20,9 @@ from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.material import PromptMaterial
 from trajpilot_core.vlm.payload import AnswerFolder
+
+if TYPE_CHECKING:
+    import httpx
 
 NAME = "STUB"
 VARIABLE = "TRAJPILOT_VLM_API_KEY"
@@ -127,12 +129,14 @@ def api_key() -> SecretStr | None:
     return _held[0]
 
 
-def endpoint(server: VlmServer) -> httpx.URL:
+def endpoint(server: VlmServer) -> "httpx.URL":
     """Return the URL of chat completions, as parsed by the HTTP library.
 
     Raises:
         InputError: the setting is not the URL of a server.
     """
+    import httpx
+
     try:
         url = httpx.URL(f"{server.url.rstrip('/')}/chat/completions")
     except httpx.InvalidURL as error:
@@ -145,7 +149,7 @@ def endpoint(server: VlmServer) -> httpx.URL:
     return url
 
 
-def is_loopback(url: httpx.URL) -> bool:
+def is_loopback(url: "httpx.URL") -> bool:
     """Return whether a URL is on this machine, by its text alone: no name is resolved."""
     if url.host == "localhost":
         return True
