@@ -21,7 +21,7 @@ from trajpilot_core.metrics.base import MetricSpec
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
 from trajpilot_core.metrics.shots import SHOT_METRICS
 from trajpilot_core.metrics.windows import mid_recall
-from trajpilot_core.report.tables.names import pose_metric_names
+from trajpilot_core.report.pose_page import PoseResults
 from trajpilot_core.studies.paper_tables.labels.scored import ACTION_SCORES, SHOT_SCORES
 
 CFG = EvaluationConfig(bootstrap=100)
@@ -82,7 +82,7 @@ def test_a_metric_above_its_bound_fails_the_identity_checks(arrays):
 def test_every_table_of_scores_names_metrics_of_the_one_list():
     """The planted fault is a metric that a stage prints and nobody lists."""
     named = {
-        "windows": {spec.id for spec in METRICS.values()} | {*pose_metric_names(is_closed=True)},
+        "windows": {*METRICS, *PoseResults((), (), (), is_simulated=False, is_closed=True).names},
         "actions": set(ACTION_SCORES.metrics.values()),
         "shots": {*get_args(OutcomeMetric), *SHOT_SCORES.metrics.values()},
     }

@@ -64,15 +64,13 @@ class Point:
     low: float
     high: float
     has_interval: bool = field(default=True, kw_only=True)
-    name: str = field(default="", kw_only=True)
-    """Replaces `x` in texts where x is only a position."""
 
 
-def measured(x: float, value: float, low: float, high: float, name: str = "") -> Point:
+def measured(x: float, value: float, low: float, high: float) -> Point:
     """Return a point with its interval; an interval without finite ends is not drawn."""
     has_interval = math.isfinite(low) and math.isfinite(high)
     ends = (low, high) if has_interval else (value, value)
-    return Point(x, value, *ends, has_interval=has_interval, name=name)
+    return Point(x, value, *ends, has_interval=has_interval)
 
 
 @dataclass(frozen=True)
@@ -95,8 +93,6 @@ class Axes:
     y_label: str
     x_ticks: tuple[float, ...]
     y_from_zero: bool = True
-    x_names: tuple[str, ...] = ()
-    """Names at the ticks of x; empty: the numbers."""
 
 
 def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
@@ -222,8 +218,8 @@ def _frame(axes: Axes, scale: Scale, ticks: Sequence[float]) -> Markup:
         y = scale.y(tick)
         parts.append(element("line", class_="grid", x1=LEFT, x2=right, y1=y, y2=y))
         parts.append(element("text", _short(tick), class_="tick", x=LEFT - 6, y=y + 3.5, text_anchor="end"))
-    for tick, name in zip(axes.x_ticks, axes.x_names or map(_short, axes.x_ticks), strict=True):
-        parts.append(element("text", name, class_="tick", x=scale.x(tick), y=below + 15, text_anchor="middle"))
+    for tick in axes.x_ticks:
+        parts.append(element("text", _short(tick), class_="tick", x=scale.x(tick), y=below + 15, text_anchor="middle"))
     middle, turned = (LEFT + right) / 2, f"translate(11 {(TOP + below) / 2}) rotate(-90)"
     parts.append(element("text", axes.x_label, class_="label", x=middle, y=HEIGHT - 6, text_anchor="middle"))
     parts.append(element("text", axes.y_label, class_="label", transform=turned, text_anchor="middle"))
@@ -242,7 +238,7 @@ def _band(line: Series, scale: Scale) -> Markup:
 def _line(line: Series, scale: Scale) -> Markup:
     """Draw a line and its marks; every mark has its numbers as tooltip."""
     marks = [
-        _titled(f"{line.name}, {p.name or _short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
+        _titled(f"{line.name}, {_short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
         for p in (line.points if line.mark != "none" else ())
     ]
     return element("g", _polyline(line, scale), *marks, class_=f"line {line.style}")
@@ -272,7 +268,7 @@ def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
         x = scale.x(p.x + shift)
         interval = f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes"
         whisker = element("line", x1=x, x2=x, y1=scale.y(p.low), y2=scale.y(p.high))
-        title = f"{line.name}, {p.name or _short(p.x)}: {p.y:+.1f} {interval}"
+        title = f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}"
         parts.append(_titled(title, whisker, _mark(line.mark, x, scale.y(p.y))))
     return element("g", *parts, class_=f"line {line.style}")
 

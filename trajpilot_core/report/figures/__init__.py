@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from trajpilot_core.report.drawing.charts import Chart
-from trajpilot_core.report.figures import corpus, curves, diagnostics, rows
+from trajpilot_core.report.figures import corpus, curves, rows
 from trajpilot_core.report.figures.base import Figure, Material, ReportSection
 
 FIGURES: tuple[Figure, ...] = (
@@ -14,10 +14,7 @@ FIGURES: tuple[Figure, ...] = (
     corpus.CORPUS,
     corpus.HEAD_PATHS,
     corpus.SAMPLE_CLIPS,
-    diagnostics.FIGURE,
     rows.ACCURACY,
-    diagnostics.SHOTS,
-    diagnostics.POSE_SOURCES,
 )
 """In the order in which they are shown."""
 

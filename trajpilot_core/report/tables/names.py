@@ -16,11 +16,6 @@ def descriptions() -> dict[str, str]:
     return {spec.id: spec.description for spec in METRICS.values()}
 
 
-def pose_metric_names(*, is_closed: bool) -> tuple[str, str]:
-    """Return the names of both metrics of pose sources; `is_closed`: class heads decode."""
-    return ("Mid mAcc", "Full mAcc") if is_closed else ("Mid M@1", "Full M@1")
-
-
 DAGGER = "†"
 LEGEND = (
     f"{DAGGER}: does not count as trained and is no evidence for or against. By its interval over takes (of the paired "
