@@ -12,8 +12,8 @@ import pytest
 from checkout import CHECKOUT
 from typer.testing import CliRunner
 
-from deployments.cli import export as command
 from deployments.cli.main import app
+from trajpilot_core import opened
 from trajpilot_core.errors import InputError
 from trajpilot_core.exported import RECORD, default_tables, export_tables
 
@@ -100,7 +100,7 @@ PAGE = (CHECKOUT / "docs" / "python.md").read_text()
 
 
 def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "open_run", lambda root: Run())
+    monkeypatch.setattr(opened, "open_run", lambda root: Run())
     lines = re.findall(r"^trajpilot (export .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 2
     monkeypatch.chdir(tmp_path)
