@@ -38,15 +38,14 @@ class PoseResults:
         score = next((s for s in self.scores if (s.row, s.against, s.seed, s.metric) == place), None)
         return NOTHING if score is None else Value(score.value, score.low, score.high, is_signed=against is not None)
 
-    def is_weak(self, model: str) -> bool:
-        """Return whether a predictor, of any seed, does not count as trained."""
-        check = f"{TRAINED}{trained_on(self.scores[0].sources)[model]},"
-        return any(judgement.verdict != "holds" for judgement in self.judgements if judgement.check.startswith(check))
-
     @property
     def weak(self) -> frozenset[str]:
-        """The predictors that do not count as trained."""
-        return frozenset(row.model for row in self.rows if self.is_weak(row.model))
+        """The predictors of which a training, of any seed, does not count as trained."""
+        failed = [judgement.check for judgement in self.judgements if judgement.verdict != "holds"]
+        trained = trained_on(self.scores[0].sources).items() if self.scores else ()
+        return frozenset(
+            model for model, name in trained if any(check.startswith(f"{TRAINED}{name},") for check in failed)
+        )
 
     @property
     def rows(self) -> tuple[PoseRow, ...]:

@@ -41,7 +41,8 @@ def test_odometry_follows_a_real_head_through_its_fisheye(capsys: pytest.Capture
     kept = run_stage(Path(MPS), of_video(take, SPANS), cfg)
     table, rejects, _ = kept.shards[take.take_id]
     assert rejects == []
-    spans = [[f"s{at}", start_s, end_s - 1 / take.fps] for at, (start_s, end_s) in enumerate(SPANS)]  # its last frame
+    # an estimate ends with the last frame of its segment
+    spans = [[f"s{at}", start_s, end_s - 1 / take.fps] for at, (start_s, end_s) in enumerate(SPANS)]
     (true,) = capture_motions(str(MPS), [(take, spans)], TrajectoryConfig())
     both = (np.array(motions["motions"].to_pylist()).reshape(-1, 16, 6) for motions in (table, true.table))
     errors = [clip_error(joined(clip), joined(of_files)) for clip, of_files in zip(*both, strict=True)]

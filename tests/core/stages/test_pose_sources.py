@@ -16,6 +16,7 @@ from deployments.cli import poses
 from schemas.annotation import SIMULATED, motions_schema
 from schemas.arrow import rows_of
 from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, VideoMotionsConfig
+from schemas.results import Judgement
 from schemas.training import AlignmentConfig, ClosedDecodingConfig, PredictorConfig, TrainConfig
 from trajpilot_core.data.two_motions import common
 from trajpilot_core.engine.stage import Work
@@ -23,8 +24,9 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.pose_rows import pose_rows, scores_of, trained_on
 from trajpilot_core.poses.geometry import Poses
 from trajpilot_core.poses.motions import relative_motions
-from trajpilot_core.report.pose_page import PoseResults, documents, main_table
+from trajpilot_core.report.pose_page import PoseResults, documents, main_table, verdict
 from trajpilot_core.report.tables.latex_text import latex_text
+from trajpilot_core.report.tables.names import DAGGER
 from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, trajectories
 from trajpilot_core.store.tensors import tensors_bytes
 
@@ -138,6 +140,19 @@ def test_pages_scores_checks_and_latex_name_rows_after_the_sources_that_ran() ->
             assert "pi3" in sources or "pi3" not in text.lower()
         assert f"{video} − {same}: 0.0 [0.0, 0.0]" in made["pose_sources.json"].decode()
         assert {one.row for one in scores if one.against == video} == {rows.both.name, rows.both_equal.name}
+
+
+def test_an_untrained_predictor_is_marked_in_the_table_and_in_the_first_sentence_and_no_other_is() -> None:
+    takes = np.repeat(np.arange(9), 3)
+    scores = scores_of({(row.name, 0): np.ones((27, 2)) for row in ROWS}, SOURCES, takes, CFG)
+    judged = [
+        Judgement(check=f"trained: {name}, seed 0", verdict="undertrained" if model == "video" else "holds", detail="")
+        for model, name in trained_on(SOURCES).items()
+    ]
+    shown = PoseResults(scores, judged, (), is_simulated=True, is_closed=True)
+    assert [str(row[0]) for row in main_table(shown).rows if DAGGER in str(row[0])] == [f"{VIDEO}{DAGGER}"]
+    assert verdict(shown).count(DAGGER) == 1
+    assert DAGGER not in verdict(dataclasses.replace(shown, judgements=()))
 
 
 def test_the_papers_column_stands_next_to_recorded_takes_alone_and_to_its_own_sources() -> None:
