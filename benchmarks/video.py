@@ -1,4 +1,4 @@
-"""CPU seconds per segment of our frame reader against decord, PyAV and OpenCV, in one interleaved run.
+"""CPU seconds per segment of our frame reader against decord, in one interleaved run.
 
     python benchmarks/video.py [--rounds 3] [--folder FOLDER]
 
@@ -93,38 +93,10 @@ def decord_plain(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
         yield reader.get_batch(row.tolist()).asnumpy()
 
 
-def pyav_plain(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
-    """PyAV with one seek per segment."""
-    with av.open(path) as container:
-        stream = container.streams.video[0]
-        stream.thread_type, stream.codec_context.thread_count = "NONE", 1
-        tick = int(1 / (FPS * stream.time_base))
-        for row in numbers:
-            container.seek(int(row[0]) * tick, stream=stream)
-            images: list[Images] = []
-            for frame in container.decode(stream):
-                if frame.pts >= row[0] * tick:
-                    images.append(frame.reformat(OUT_PX, OUT_PX, "rgb24", interpolation="BILINEAR").to_ndarray())
-                if len(images) == len(row):
-                    break
-            yield np.stack(images)
-
-
-def opencv_plain(path: str, numbers: NDArray[np.int64]) -> Iterator[Images]:
-    """OpenCV with one seek per segment."""
-    capture = cv2.VideoCapture(path, cv2.CAP_FFMPEG, [cv2.CAP_PROP_N_THREADS, 1])
-    for row in numbers:
-        capture.set(cv2.CAP_PROP_POS_FRAMES, int(row[0]))
-        images = [cv2.resize(capture.read()[1], (OUT_PX, OUT_PX), interpolation=cv2.INTER_LINEAR) for _ in row]
-        yield np.stack([image[:, :, ::-1] for image in images])
-
-
 READERS: dict[str, Callable[[str, NDArray[np.int64]], Iterator[Images]]] = {
     "ours": ours,
     "ours (decord backend)": ours_decord,
     "decord": decord_plain,
-    "PyAV, seek": pyav_plain,
-    "OpenCV, seek": opencv_plain,
 }
 
 

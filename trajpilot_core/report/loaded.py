@@ -201,25 +201,6 @@ def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
     return f"M@1 of {name} in {n_samplings} samplings of its plans, lowest to highest: " + ", ".join(parts)
 
 
-def decoding_sentence(rows: Sequence[DecodingChoice]) -> str:
-    """Return a sentence on what dev selected for the rows that decode their steps jointly."""
-
-    def span(values: Sequence[float]) -> str:
-        low, high = min(values), max(values)
-        return f"{low:g}" if low == high else f"{low:g} to {high:g}"
-
-    parts = []
-    for variant in dict.fromkeys(row.variant for row in rows):
-        of_variant = [row for row in rows if row.variant == variant]
-        fallen = "" if all(row.n_windows for row in of_variant) else " (without dev windows: not chosen)"
-        temperature, weight = span([row.temperature for row in of_variant]), span([row.weight for row in of_variant])
-        parts.append(f"{row_name(variant)} T {temperature}, weight {weight}{fallen}")
-    chosen = (
-        "Chosen on dev, by seed and horizon (report.json has each), T of the scores and weight of the transitions: "
-    )
-    return chosen + "; ".join(parts) if parts else ""
-
-
 def mask_sentence(rows: Sequence[MaskCoverage]) -> str:
     """Return a sentence on how many true labels of the test windows the masks allow; empty without masked rows."""
     if not rows:

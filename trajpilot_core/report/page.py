@@ -16,7 +16,6 @@ from trajpilot_core.report.gallery.windows import Example, best_example
 from trajpilot_core.report.loaded import (
     Loaded,
     capture_note,
-    decoding_sentence,
     mask_sentence,
     sampling_sentence,
     shuffle_sentence,
@@ -88,7 +87,6 @@ def render(page: Page) -> bytes:
         main_legend=main_legend(material),
         shuffles=shuffle_sentence(loaded.shuffles),
         samplings=sampling_sentence(loaded.samplings),
-        decoding=decoding_sentence(loaded.decoding),
         masks=mask_sentence(loaded.mask_coverage),
         capture_note=capture_note(loaded.metrics),
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),

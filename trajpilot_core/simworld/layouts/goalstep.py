@@ -230,5 +230,5 @@ FAULTS: Faults = {
     "group_unknown": (Code.TAKE_UNKNOWN, Code.RECORD_MALFORMED),
 }
 TINY = {"train_takes": 9, "test_takes": 5, "operators": 6, "segments": 14}
-"""Longer takes: a sixth of the steps are not relevant, and odometry loses some, so ten leave no window of eight steps."""
+"""Longer takes: of ten steps, those not relevant and those that odometry loses leave no window of eight."""
 LAYOUT = Layout(take_files, rest, FAULTS, TableSteps(label_ids, placed_takes), tiny=TINY, parts=parts)
