@@ -268,10 +268,9 @@ def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     assert (result.rejects, result.n_in) == ([], result.n_out)
 
 
-def test_the_number_of_threads_changes_no_prediction_and_no_figure(made, monkeypatch):
-    data, files, scorers, _ = made
+def test_the_number_of_threads_changes_no_prediction_and_no_figure(quick, monkeypatch):
     monkeypatch.setattr(predictions, "WINDOWS_AT_ONCE", 7)
-    inputs = held(data, first_seed(files), scorers)
+    inputs = held(*quick[:3])
     alone, together = (predict_all(inputs, CONFIG, "cpu", quiet, threads) for threads in (1, 3))
     assert pa.concat_tables(together.predictions).equals(pa.concat_tables(alone.predictions))
     assert together.figures == alone.figures
