@@ -45,17 +45,6 @@ def test_a_95_percent_interval_covers_the_truth_in_93_to_97_percent_and_few_take
     assert covered(50, 300, by_window=True) < 0.85
 
 
-def test_a_paired_difference_is_narrower_than_two_separate_intervals() -> None:
-    rng = np.random.default_rng(0)
-    values, takes = clustered(rng, 40, 20)
-    better = np.where(rng.random(values.shape) < 0.1, 100.0, values)
-    weights = bootstrap.draw_weights(40, 2000, 0)
-    low, high = interval_of(better - values, takes, 40, weights)
-    wide = interval_of(better, takes, 40, weights)
-    assert low > 0
-    assert high - low < 0.5 * (wide[1] - wide[0])
-
-
 def test_the_bootstrap_agrees_with_one_that_resamples_takes_by_hand() -> None:
     values, takes = clustered(np.random.default_rng(3), 25, 12)
     weights = bootstrap.draw_weights(25, 500, 1)
@@ -87,8 +76,7 @@ def test_a_resample_without_windows_of_a_horizon_is_left_out() -> None:
     draws = bootstrap.resampled(bootstrap.draw_weights(6, 400, 0), sums, counts)
     assert np.isnan(draws).any()
     low, high = bootstrap.interval(draws, np.array([6, 6, 6, 6]), 0.95)
-    assert np.isfinite(low).all()
-    assert np.isfinite(high).all()
+    assert np.isfinite([low, high]).all()
 
 
 @settings(derandomize=True, deadline=None, max_examples=30)

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from schemas.config import EvaluationConfig, IngestConfig
 from schemas.results import Ceiling, TakeScore
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.egoexo4d.takes import take_id
+from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.bootstrap import cluster_sums
 from trajpilot_core.evaluation.ceiling import (
@@ -40,12 +42,14 @@ from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.simworld.inference import map_decoding
 from trajpilot_core.simworld.inference.bayes_optimal import answers
 from trajpilot_core.simworld.inference.visible import (
+    KINDS,
     KINDS_WITHOUT_GOAL,
     TakeSteps,
     overlapped,
     reach_s,
     seen_by,
     take_steps,
+    unshown,
     window_groups,
 )
 from trajpilot_core.simworld.sample import sample_world
@@ -89,7 +93,6 @@ def shown(world: World, start_s: float, end_s: float) -> TakeSteps:
 
 
 def test_an_interval_shows_the_steps_that_it_overlaps_and_the_look_reaches_as_far_as_it_fades(world: World) -> None:
-    """In files a frame and a pose represent some time around them."""
     step, reach = world.takes[0].segments[3], reach_s(world.config)
     far = reach + FADE_S / 2 + 0.01
     inside = shown(world, step.start_s + far, step.end_s - far)
@@ -110,29 +113,27 @@ def test_an_interval_shows_the_steps_that_it_overlaps_and_the_look_reaches_as_fa
 def test_pixels_show_the_motion_of_the_ends_the_oracle_all_motion_and_rows_without_a_goal_nothing_of_the_last_step(
     world: World, tables: dict[str, pa.Table]
 ) -> None:
-    """Except for what its neighbour shows of it."""
     takes = take_steps(world, tables["segments"])
     windows = [row for row in windows_of(tables)["segment_ids"].to_pylist() if len(row) == 4]
     for group in window_groups(takes, windows):
-        seen = {kind: seen_by(takes, group, kind) for kind in ("no_traj", "endpoint_traj", "oracle")}
-        start, *mids, goal = seen["no_traj"].targets
-        assert np.array_equal(seen["no_traj"].motion, seen["endpoint_traj"].motion)
-        assert seen["endpoint_traj"].motion[:, [start, goal]].all()
-        assert seen["endpoint_traj"].look[:, [start, goal]].all()
-        assert seen["oracle"].motion[:, seen["oracle"].targets].all()
-        assert seen["oracle"].look[:, mids].mean() < 0.5
-        assert np.array_equal(seen["oracle"].look, seen["endpoint_traj"].look)
-        seen = {kind: seen_by(takes, group, kind) for kind in KINDS_WITHOUT_GOAL}
-        for one in seen.values():
-            start, first, second, goal = one.targets
-            assert one.look[:, start].all()
-            assert not one.look[:, second:].any(), "three steps reach no further than their neighbours"
-        start, first, second, goal = seen["motion_to_goal"].targets
-        assert np.array_equal(seen["start"].motion, seen["start_motion"].motion)
-        assert seen["start_motion"].motion[:, seen["start_motion"].targets[0]].all()
-        assert not seen["start_motion"].motion[:, seen["start_motion"].targets[2] :].any()
-        assert seen["motion_to_goal"].motion[:, [start, first, second]].all()
-        assert seen["motion_to_goal"].motion[:, goal].mean() < 0.5
+        no_traj, ends, oracle = (seen_by(takes, group, kind) for kind in ("no_traj", "endpoint_traj", "oracle"))
+        start, *mids, goal = no_traj.targets
+        assert np.array_equal(no_traj.motion, ends.motion)
+        assert ends.motion[:, [start, goal]].all()
+        assert ends.look[:, [start, goal]].all()
+        assert oracle.motion[:, oracle.targets].all()
+        assert oracle.look[:, mids].mean() < 0.5
+        assert np.array_equal(oracle.look, ends.look)
+        alone, moving, to_goal = (seen_by(takes, group, kind) for kind in KINDS_WITHOUT_GOAL)
+        for one in (alone, moving, to_goal):
+            assert one.look[:, one.targets[0]].all()
+            assert not one.look[:, one.targets[2] :].any(), "three steps reach no further than their neighbours"
+        assert np.array_equal(alone.motion, moving.motion)
+        assert moving.motion[:, moving.targets[0]].all()
+        assert not moving.motion[:, moving.targets[2] :].any()
+        *others, goal = to_goal.targets
+        assert to_goal.motion[:, others].all()
+        assert to_goal.motion[:, goal].mean() < 0.5
 
 
 def test_segments_are_laid_over_true_steps_by_time_so_missing_ones_do_not_shift_the_rest(
@@ -234,20 +235,6 @@ def test_a_row_given_the_label_of_a_masked_goal_breaks_the_ceilings_after_start(
         assert [one.metric for one in pair(scores, scores, CFG).metrics] == list(with_ceiling())
 
 
-def test_take_scores_of_ceilings_are_sums_over_the_windows_of_a_take(
-    world: World, tables: dict[str, pa.Table], known: ExactCeilings
-) -> None:
-    windows = windows_of(tables)
-    made = ceiling_scores(known)
-    rows = rows_of(TakeScore, made)
-    assert {row.variant for row in rows} == {"ceiling/no_traj", "ceiling/endpoint_traj", "ceiling/oracle"}
-    assert {row.seed for row in rows} == {-1}
-    of_f5 = [row for row in rows if row.metric == "F@5"]
-    assert sum(row.n_windows for row in of_f5) == 3 * windows.num_rows
-    at = with_ceiling().index("F@5")
-    assert sum(row.total for row in of_f5) == pytest.approx(sum(v[:, at].sum() for v in known.values.values()))
-
-
 def test_the_ceilings_are_calibrated_and_a_wrong_model_is_detected(
     world: World, tables: dict[str, pa.Table], known: ExactCeilings
 ) -> None:
@@ -323,3 +310,77 @@ def test_a_corpus_without_a_world_file_has_no_ceiling_and_a_broken_one_is_refuse
     (tmp_path / "world.json").write_text(json.dumps({"config": {"tasks": 0}}))
     with pytest.raises(InputError, match="describes no world"):
         read_world(str(tmp_path))
+
+
+# Ceilings over classes of labels: exact where classes are scored, and never compared with rows over labels.
+
+
+Made = tuple[World, dict[str, pa.Table]]
+WANTED = 24
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    world = sample_world(middle_world().replace(broken="none", broken_share=0.0, train_takes=60, test_takes=16))
+    tables = world_tables(world, IngestConfig(central_share=0.6, max_horizon=4))._asdict()
+    windows = tables["windows"]
+    tables["windows"] = windows.filter(pc.equal(windows["split"], "test"))
+    return world, tables
+
+
+def classes_of(tables: dict[str, pa.Table], wanted: int | None) -> dict[str, str]:
+    found, _ = label_classes(tables["labels"], wanted)
+    return dict(zip(found["label_id"].to_pylist(), found["class_id"].to_pylist(), strict=True))
+
+
+def test_a_map_that_merges_nothing_changes_no_digit(made: Made) -> None:
+    world, tables = made
+    classes = classes_of(tables, None)
+    assert all(label == of for label, of in classes.items())
+    plain = known_values(world, tables["segments"], tables["windows"])
+    own = known_values(world, tables["segments"], tables["windows"], classes)
+    for kind in KINDS:
+        assert np.array_equal(plain.values[kind], own.values[kind])
+        assert np.array_equal(plain.expected[kind], own.expected[kind])
+    assert plain.truth == own.truth
+
+
+def test_ceilings_of_classes_are_higher_than_those_of_labels_and_calibrated(made: Made) -> None:
+    world, tables = made
+    classes = classes_of(tables, WANTED)
+    assert len(set(classes.values())) < len(classes)
+    plain = known_values(world, tables["segments"], tables["windows"])
+    own = known_values(world, tables["segments"], tables["windows"], classes)
+    for kind in KINDS:
+        gain = (own.expected[kind] - plain.expected[kind]).mean(axis=0)
+        assert (gain > 0).all(), kind
+        at = with_ceiling().index("MSeq")
+        assert (own.expected[kind][:, at] >= plain.expected[kind][:, at] - 1e-6).all(), "window by window"
+    assert calibration_check(own).verdict == "holds"
+    assert own.n_unproven == 0
+
+
+def test_rows_and_ceilings_over_different_answers_are_refused_and_over_the_same_compared(made: Made) -> None:
+    """The planted fault, both ways: classes are right more often than labels."""
+    world, tables = made
+    for of_rows, of_ceilings in product((None, WANTED), repeat=2):
+        predictions = right_predictions(tables["segments"], tables["windows"], classes_of(tables, of_rows))
+        classes = classes_of(tables, of_ceilings)
+        known = known_of_predictions(world, predictions, tables["segments"], tables["windows"], classes)
+        if of_rows == of_ceilings:
+            assert {row.variant for row in compare(predictions, known)} == {"no_traj"}
+        else:
+            with pytest.raises(InputError, match="one is over labels and the other over classes"):
+                compare(predictions, known)
+
+
+def test_classes_of_unknown_texts_have_no_exact_ceiling(made: Made) -> None:
+    """Without the table of paraphrases a label is its text, and its class is unrelated to the world's label."""
+    world, tables = made
+    at = tables["segments"].schema.get_field_index("label_id")
+    texts = tables["segments"].set_column(at, "label_id", tables["segments"]["label"])
+    found = unshown(world, texts, has_classes=True)
+    assert found is not None
+    assert "carry a label that no step of the world has" in found
+    assert unshown(world, texts, has_classes=False) is None, "over labels as before"
+    assert unshown(world, tables["segments"], has_classes=True) is None

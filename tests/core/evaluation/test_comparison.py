@@ -52,16 +52,16 @@ def expected() -> dict[str, tuple[float, float, float]]:
 def test_the_difference_of_two_runs_is_the_paired_difference_of_the_evaluation() -> None:
     """The planted fault, takes paired with other takes of the other run, gives another interval."""
     second = only("endpoint_traj")
-    paired = pair(only("no_traj"), second, CFG)
-    assert paired.n_takes == 14
-    for metric, numbers in figures(paired).items():
+    found = pair(only("no_traj"), second, CFG)
+    assert found.n_takes == 14
+    for metric, numbers in figures(found).items():
         np.testing.assert_allclose(numbers, expected()[metric], atol=1e-7)
     takes = sorted(set(second["take_id"].to_pylist()))
     other = dict(zip(takes, takes[1:] + takes[:1], strict=True))
     mixed = with_column(second, "take_id", pa.array([other[take] for take in second["take_id"].to_pylist()]))
-    found = figures(pair(only("no_traj"), mixed, CFG))["M@1"]
-    assert found[0] == pytest.approx(expected()["M@1"][0])
-    assert abs(found[1] - expected()["M@1"][1]) > 0.05
+    planted, right = figures(pair(only("no_traj"), mixed, CFG))["M@1"], expected()["M@1"]
+    assert planted[0] == pytest.approx(right[0])
+    assert abs(planted[1] - right[1]) > 0.05
 
 
 def test_takes_of_one_run_only_or_with_other_windows_are_omitted_and_listed() -> None:
@@ -112,32 +112,30 @@ def pretend_sharded(name: str, entry: str) -> AnyStage:
     return Stage(name, ("takes", "segments"), (entry,), config, run, 1, "", "take", sources)
 
 
-def pretend_evaluation(scores: pa.Table) -> AnyStage:
+def pretend_evaluation(*features: str) -> AnyStage:
     def run(work: Work) -> None:
-        work.sink.table("take_scores", scores)
+        work.sink.table("take_scores", SCORES)
         work.sink.count(1, 1)
 
-    def sources(*_: object) -> list[Source]:
-        return [Source("", facts={"of": str(scores.to_pylist())})]
-
-    reads = ("takes", "segments", "motions", "features")
-    return Stage("evaluation", reads, ("take_scores",), EvaluationConfig, run, 1, "", sources=sources)
+    reads = ("takes", "segments", *features)
+    return Stage("evaluation", reads, ("take_scores",), EvaluationConfig, run, 1, "", sources=lambda *_: [Source("")])
 
 
 def make(
     root: Path,
     takes: pa.Table = TABLES["takes"],
     segments: pa.Table = TABLES["segments"],
-    scores: pa.Table = SCORES,
     config: PipelineConfig | None = None,
     windows: pa.Table = TABLES["windows"],
     answers: dict[str, pa.Table] | None = None,
+    *,
+    has_features: bool = True,
 ) -> dict[str, AnyStage]:
+    sharded = {"trajectories": "motions", "features": "features"} if has_features else {}
     listed = (
         pretend_ingest({"takes": takes, "segments": segments, "windows": windows, **(answers or {})}),
-        pretend_sharded("trajectories", "motions"),
-        pretend_sharded("features", "features"),
-        pretend_evaluation(scores),
+        *(pretend_sharded(name, entry) for name, entry in sharded.items()),
+        pretend_evaluation(*sharded.values()),
     )
     stages = {stage.name: stage for stage in listed}
     for stage in listed:
@@ -173,8 +171,13 @@ def test_differences_of_settings_inputs_and_metrics_of_two_roots_are_listed(tmp_
     assert {row.difference for row in comparison.metrics(first, second).metrics} == {0.0}
 
 
+def paired(root: Path, one: dict, other: dict) -> Pairing:
+    stages = make(root / "a", **one, has_features=False)
+    make(root / "b", **other, has_features=False)
+    return comparison.metrics(*(comparison.open_side(str(root / name), stages) for name in "ab"))
+
+
 def test_takes_with_as_many_but_other_windows_or_labels_are_not_paired(tmp_path: Path) -> None:
-    stages = make(tmp_path / "a")
     scored = sorted(set(SCORES["take_id"].to_pylist()))
     shifted, relabelled = scored[2], scored[5]
 
@@ -183,13 +186,9 @@ def test_takes_with_as_many_but_other_windows_or_labels_are_not_paired(tmp_path:
         at = table["take_id"].to_pylist().index(take)
         return with_column(table, column, pa.array([*values[:at], value, *values[at + 1 :]], table[column].type))
 
-    windows, segments = (
-        other(TABLES["windows"], "segment_ids", shifted, ["x", "y", "z"]),
-        other(TABLES["segments"], "label", relabelled, "other"),
-    )
-    make(tmp_path / "b", segments=segments, windows=windows)
-    first, second = (comparison.open_side(str(tmp_path / name), stages) for name in "ab")
-    found = comparison.metrics(first, second)
+    windows = other(TABLES["windows"], "segment_ids", shifted, ["x", "y", "z"])
+    segments = other(TABLES["segments"], "label", relabelled, "other")
+    found = paired(tmp_path, {}, {"segments": segments, "windows": windows})
     assert (found.unpaired, found.n_takes) == ((shifted, relabelled), 12)
 
 
@@ -205,17 +204,13 @@ def test_an_earlier_evaluation_is_opened_by_the_beginning_of_its_key_with_its_in
     stages = make(tmp_path / "a")
     old = comparison.open_side(str(tmp_path / "a"), stages).outputs["evaluation"].key
     make(tmp_path / "a", config=PipelineConfig(features=FeatureConfig(batch=3)))
-    before, now = (
-        comparison.open_side(f"{tmp_path / 'a'}@{old[:8]}", stages),
-        comparison.open_side(str(tmp_path / "a"), stages),
-    )
+    before, now = (comparison.open_side(f"{tmp_path / 'a'}{at}", stages) for at in (f"@{old[:8]}", ""))
     assert comparison.settings(before, now, stages) == {"features: batch": ("8", "3")}
     with pytest.raises(InputError, match=r"exactly one must; known evaluations: [0-9a-f]{8}, [0-9a-f]{8} "):
         comparison.open_side(f"{tmp_path / 'a'}@zz", stages)
-    with pytest.raises(InputError, match="is not a folder"):
-        comparison.open_side(f"{tmp_path / 'a'}@", stages)
-    with pytest.raises(InputError, match="is not a folder"):
-        comparison.open_side(str(tmp_path / "nowhere"), stages)
+    for absent in ("a@", "nowhere"):
+        with pytest.raises(InputError, match="is not a folder"):
+            comparison.open_side(str(tmp_path / absent), stages)
 
 
 CLASSES = PipelineConfig(evaluation=EvaluationConfig(vocabulary="classes"))
@@ -230,10 +225,8 @@ def answering(*texts: str, same: int = 1) -> dict[str, pa.Table]:
 
 
 def refusal(root: Path, one: dict, other: dict) -> str:
-    stages = make(root / "a", **one)
-    make(root / "b", **other)
     with pytest.raises(InputError) as refused:
-        comparison.metrics(*(comparison.open_side(str(root / name), stages) for name in "ab"))
+        paired(root, one, other)
     return str(refused.value).replace(f"{root}/", "")
 
 
@@ -259,9 +252,8 @@ def test_runs_over_other_answers_are_refused_by_name(tmp_path: Path) -> None:
 
 
 def test_classes_that_merge_nothing_are_the_labels_and_are_paired(tmp_path: Path) -> None:
-    stages = make(tmp_path / "a", answers=answering("cut", "wash"))
-    make(tmp_path / "b", answers=answering("wash", "cut"), config=CLASSES)
-    assert comparison.metrics(*(comparison.open_side(str(tmp_path / name), stages) for name in "ab")).n_takes == 14
+    classes = {"answers": answering("wash", "cut"), "config": CLASSES}
+    assert paired(tmp_path, {"answers": answering("cut", "wash")}, classes).n_takes == 14
 
 
 def test_the_command_refuses_other_answers_in_one_sentence_with_exit_2(

@@ -50,10 +50,10 @@ def test_blocks_depend_neither_on_the_order_of_the_rows_nor_on_the_chunks_of_the
     table: pa.Table, blocks: Predictions
 ) -> None:
     """Every chunk has its own dictionary."""
-    assert_same(predictions_of(table.take(pa.array(np.random.default_rng(0).permutation(table.num_rows)))), blocks)
-    assert_same(
-        predictions_of(pa.concat_tables([table.slice(at, 997) for at in range(0, table.num_rows, 997)])), blocks
-    )
+    order = pa.array(np.random.default_rng(0).permutation(table.num_rows))
+    chunks = pa.concat_tables([table.slice(at, 997) for at in range(0, table.num_rows, 997)])
+    for other in (table.take(order), chunks):
+        assert_same(predictions_of(other), blocks)
 
 
 def test_tables_are_collected_one_by_one_and_only_integers_are_kept(table: pa.Table, blocks: Predictions) -> None:
@@ -87,11 +87,8 @@ def test_candidates_are_those_of_all_rows(table: pa.Table) -> None:
 def test_blocks_contain_the_rows_of_the_table(table: pa.Table, blocks: Predictions) -> None:
     block = next(b for b in blocks.of("scorer") if b.horizon == 5)
     window = blocks.window_ids[block.windows[3]]
-    held = pc.and_(pc.equal(table["window_id"], window), pc.equal(table["variant"], "scorer"))
-    rows = sorted(
-        rows_of(Prediction, table.filter(held).filter(pc.equal(table.filter(held)["seed"], 0))),
-        key=lambda r: r.position,
-    )
+    held = (pc.field("window_id") == window) & (pc.field("variant") == "scorer") & (pc.field("seed") == 0)
+    rows = rows_of(Prediction, table.filter(held).sort_by("position"))
     assert [blocks.label_ids[c] for c in block.labels[3]] == [r.label_id for r in rows]
     assert [tuple(blocks.label_ids[c] for c in ranked) for ranked in block.rankings[3]] == [r.top_ids for r in rows]
     assert (block.opened[3] == 1) == rows[0].opened
@@ -103,9 +100,8 @@ def test_a_missing_position_is_refused_and_a_short_ranking_never_hits_its_paddin
     with pytest.raises(EvaluationError, match="no prediction"):
         predictions_of(table.slice(0, 0))
     few = pa.array([row[:2] for row in table["top_ids"].to_pylist()], pa.list_(pa.string()))
-    block = predictions_of(
-        table.set_column(table.schema.get_field_index("top_ids"), table.schema.field("top_ids"), few)
-    ).blocks[0]
+    short = table.set_column(table.schema.get_field_index("top_ids"), table.schema.field("top_ids"), few)
+    block = predictions_of(short).blocks[0]
     assert (block.rankings[..., 2:] == -1).all()
     assert (block.rankings[..., :2] >= 0).all()
 
@@ -125,10 +121,9 @@ def test_pooled_rows_and_seeds_are_means(metrics: list[Metric]) -> None:
     single = {m.horizon: m for m in rows if m.horizon}
     plain = next(m for m in rows if m.pooling == "plain")
     sample = next(m for m in rows if m.pooling == "sample")
-    assert plain.value == pytest.approx(np.mean([m.value for m in single.values()]))
-    assert sample.value == pytest.approx(
-        np.average([m.value for m in single.values()], weights=[m.n_windows for m in single.values()])
-    )
+    values, weights = ([getattr(m, name) for m in single.values()] for name in ("value", "n_windows"))
+    assert plain.value == pytest.approx(np.mean(values))
+    assert sample.value == pytest.approx(np.average(values, weights=weights))
     both = [get(metrics, variant="scorer", reference=None, horizon=4, metric="F@1", seed=s).value for s in (0, 1, None)]
     assert both[2] == pytest.approx((both[0] + both[1]) / 2)
 
@@ -136,25 +131,21 @@ def test_pooled_rows_and_seeds_are_means(metrics: list[Metric]) -> None:
 def test_a_difference_is_the_difference_of_the_values(metrics: list[Metric]) -> None:
     for metric in ("M@1", "ED"):
         gain = get(metrics, variant="oracle", reference="no_traj", horizon=3, metric=metric)
-        ends = [
-            get(metrics, variant=v, reference=None, horizon=3, metric=metric, seed=None).value
-            for v in ("oracle", "no_traj")
-        ]
+        own = {"reference": None, "horizon": 3, "metric": metric, "seed": None}
+        ends = [get(metrics, variant=row, **own).value for row in ("oracle", "no_traj")]
         assert gain.value == pytest.approx(ends[0] - ends[1])
 
 
 def test_rows_or_seeds_with_different_windows_are_neither_compared_nor_averaged(table: pa.Table) -> None:
-    gone = table["window_id"][0].as_py()
-    short = table.filter(pc.invert(pc.and_(pc.equal(table["window_id"], gone), pc.equal(table["variant"], "oracle"))))
-    blocks = predictions_of(short)
+    first = pc.field("window_id") == table["window_id"][0].as_py()
+    blocks = predictions_of(table.filter(~(first & (pc.field("variant") == "oracle"))))
     clusters = take_clusters(blocks)
     with pytest.raises(EvaluationError, match="different windows"):
         difference(sums_of(blocks, "oracle", 0, clusters), sums_of(blocks, "no_traj", 0, clusters))
     rows = metric_rows(blocks, "x", clusters, CFG)
     assert not [m for m in rows if m.variant == "oracle" and m.reference is not None]
     assert [m for m in rows if m.variant == "scorer" and m.reference == "no_traj"]
-    of_one_seed = pc.and_(pc.equal(table["window_id"], table["window_id"][0].as_py()), pc.equal(table["seed"], 1))
-    blocks = predictions_of(table.filter(pc.invert(of_one_seed)))
+    blocks = predictions_of(table.filter(~(first & (pc.field("seed") == 1))))
     with pytest.raises(EvaluationError, match="cannot be averaged"):
         averaged([sums_of(blocks, "no_traj", seed, take_clusters(blocks)) for seed in (0, 1)])
 
@@ -217,11 +208,9 @@ def test_the_stage_writes_every_table_that_it_declares(
 
 
 def test_a_scorer_is_judged_by_its_decisions_and_an_unfitted_one_is_undertrained() -> None:
-    floors = [
-        CurvePoint(model=f"final/{floor}", seed=0, epoch=0, split="dev", quantity="M@1", value=value)
-        for floor, value in (("majority", 0.1), ("previous", 0.2))
-    ]
-    tables = curves()
+    tables, place = curves(), {"seed": 0, "epoch": 0, "split": "dev", "quantity": "M@1"}
+    values = {"majority": 0.1, "previous": 0.2}
+    floors = [CurvePoint.model_validate({**place, "model": f"final/{row}", "value": v}) for row, v in values.items()]
     tables["predictor_curves"] = pa.concat_tables([tables["predictor_curves"], table_of(CurvePoint, floors)])
 
     def verdicts(**changed: pa.Table) -> dict[str, str]:

@@ -28,6 +28,11 @@ def verdicts(evidence: CheckInputs) -> dict[str, str]:
     return {row.check: row.verdict for row in judge(evidence)}
 
 
+def demo(evidence: CheckInputs) -> Judgement:
+    (row,) = (row for row in judge(evidence) if row.check == DEMO)
+    return row
+
+
 def test_sound_results_pass_every_identity_and_leak_check(sound: CheckInputs) -> None:
     found = verdicts(sound)
     assert {v for check, v in found.items() if check.startswith(("identity: ", "leak: "))} == {"holds"}
@@ -130,9 +135,8 @@ def planted(sound: CheckInputs) -> dict[str, tuple[str, CheckInputs]]:
 def test_every_planted_fault_turns_its_check_red(sound: CheckInputs) -> None:
     faults = planted(sound)
     assert {fault: verdicts(shown)[check] for fault, (check, shown) in faults.items()} == dict.fromkeys(faults, "fails")
-    (row,) = (
-        one for one in judge(faults["a scored take in the bank that is called a training take"][1]) if one.check == BANK
-    )
+    called_training = faults["a scored take in the bank that is called a training take"][1]
+    (row,) = (one for one in judge(called_training) if one.check == BANK)
     assert f"take {sound.predictions.take_ids[0]} is in the bank and in the test" in row.detail
     assert verdicts(replace(sound, fitted={**sound.fitted, "e_tau": None}))[FIT] == "not run"
 
@@ -194,43 +198,36 @@ def test_takes_of_no_fold_among_several_are_not_mistaken_for_the_cheap_mode(soun
     assert (found[BANK], found[FIT]) == ("holds", "holds")
 
 
-def test_the_demos_check_fails_when_one_interval_contains_zero(sound: CheckInputs) -> None:
+def test_the_demos_check_fails_when_one_interval_contains_zero_and_over_classes_has_the_reason(
+    sound: CheckInputs,
+) -> None:
+    place = ("oracle", "no_traj", 7, "M@1")
     wrong = [
-        m.replace(low=-0.1) if (m.variant, m.reference, m.horizon, m.metric) == ("oracle", "no_traj", 7, "M@1") else m
-        for m in sound.metrics
+        m.replace(low=-0.1) if (m.variant, m.reference, m.horizon, m.metric) == place else m for m in sound.metrics
     ]
-    assert verdicts(replace(sound, metrics=wrong))[DEMO] == "fails"
-
-
-def test_over_classes_the_failed_check_of_the_demo_has_the_reason(sound: CheckInputs) -> None:
-    wrong = [m.replace(low=-0.1) if (m.variant, m.reference) == ("oracle", "no_traj") else m for m in sound.metrics]
     for over_classes in (True, False):
-        checks = judge(replace(sound, metrics=wrong, over_classes=over_classes))
-        (row,) = (j for j in checks if j.check == DEMO)
-        assert row.verdict == "fails"
-        assert (OVER_CLASSES in row.detail) == over_classes
-    (well,) = (j for j in judge(replace(sound, over_classes=True)) if j.check == DEMO)
-    assert OVER_CLASSES not in well.detail
+        row = demo(replace(sound, metrics=wrong, over_classes=over_classes))
+        assert (row.verdict, OVER_CLASSES in row.detail) == ("fails", over_classes)
+    assert OVER_CLASSES not in demo(replace(sound, over_classes=True)).detail
 
 
-def test_the_demos_check_proves_nothing_with_an_undertrained_model(sound: CheckInputs) -> None:
-    row = next(j for j in judge(replace(sound, trained=judged("undertrained"))) if j.check == DEMO)
+def test_the_demos_check_proves_nothing_with_an_undertrained_predictor_and_a_scorer_or_fold_leaves_it_alone(
+    sound: CheckInputs,
+) -> None:
+    row = demo(replace(sound, trained=judged("undertrained")))
     assert row.verdict == "undertrained"
     assert "UNDERTRAINED: final/traj, seed 0" in row.detail
-
-
-def test_an_undertrained_scorer_or_fold_leaves_the_demos_check_alone(sound: CheckInputs) -> None:
     for model in ("final/scorer", "fold1/traj", "fold0/no_traj"):
         weak = Judgement(check=f"trained: {model}, seed 0", verdict="undertrained", detail="")
         kept = [j for j in sound.trained if j.check != weak.check]
-        assert verdicts(replace(sound, trained=[*kept, weak]))[DEMO] == "holds", model
+        assert demo(replace(sound, trained=[*kept, weak])).verdict == "holds", model
 
 
 def test_too_few_takes_decide_nothing(small_world: dict[str, pa.Table], table: pa.Table) -> None:
     takes = pa.array(sorted(set(table["take_id"].to_pylist()))[:4])
     blocks = predictions_of(table.filter(pc.is_in(table["take_id"], takes)))
-    found = judge(evidence(small_world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
-    assert [(j.verdict, j.detail) for j in found if j.check == DEMO] == [("not run", "too few takes (4)")]
+    row = demo(evidence(small_world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
+    assert (row.verdict, row.detail) == ("not run", "too few takes (4)")
 
 
 def test_a_check_without_its_rows_is_not_run(small_world: dict[str, pa.Table]) -> None:

@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -27,7 +26,7 @@ from trajpilot_core.retrieval.events import find_events
 
 SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)
 TESTED = SHOTS.rows(TEST)
-SEE = ("no_traj", "endpoint_traj", "oracle")
+QUICK = CFG.train.replace(epochs=5, batch=128, lr=1e-2)
 
 
 def leaking(read: Callable[[Shots, torch.Tensor], torch.Tensor]) -> ShotMethod:
@@ -62,20 +61,18 @@ def test_a_row_that_reads_the_outcome_or_more_motion_than_it_declares_is_refused
 
 def test_the_head_reads_no_output_of_the_masked_goal() -> None:
     model = untrained(SHOTS).chain.traj
-    context, latents = SHOTS.context[:4], torch.randn(4, 2, 16)
-    before = model(context, latents)
-    changed = {"n": 0}
-
-    def other_goal(self: object, x: torch.Tensor) -> torch.Tensor:
-        changed["n"] += 1
-        pooled = type(model.backbone).pool_roles(model.backbone, x).clone()
-        pooled[:, -1] = torch.nan
-        return pooled
-
-    model.backbone.pool_roles = other_goal.__get__(model.backbone)  # type: ignore[method-assign]
-    assert torch.equal(model(context, latents), before)
-    assert changed["n"] == 1
     assert isinstance(model, OutcomePredictor)
+    context, latents, changed = SHOTS.context[:4], torch.randn(4, 2, 16), []
+    before, pool_roles = model(context, latents), model.backbone.pool_roles
+
+    def other_goal(x: torch.Tensor) -> torch.Tensor:
+        changed.append(pool_roles(x).clone())
+        changed[-1][:, -1] = torch.nan
+        return changed[-1]
+
+    model.backbone.pool_roles = other_goal  # type: ignore[method-assign]
+    assert torch.equal(model(context, latents), before)
+    assert len(changed) == 1
 
 
 def test_no_candidate_is_of_the_take_of_its_query_and_permuted_ones_have_the_motion_of_another_shot() -> None:
@@ -97,14 +94,6 @@ def test_context_that_reaches_past_the_release_is_refused() -> None:
         refuse_late(ids, torch.tensor([2.0, 4.1]), moment)
 
 
-class Control(NamedTuple):
-    """A world of shots, and the expected level of every row in it."""
-
-    shown: Shown
-    at_chance: tuple[str, ...]
-    above: tuple[str, ...]
-
-
 ALL = tuple(one.id for one in METHODS)
 MARGIN = 0.09
 """Within which a share counts as chance: 360 test shots have a standard error of .026."""
@@ -117,19 +106,18 @@ def is_chance(share: float, n: int) -> bool:
 
 
 CONTROLS = {
-    "no error shows": Control(Shown(), ALL, ()),
-    "it shows in the shot": Control(Shown(in_shot=3.0), ("no_traj", "endpoint_traj", "majority"), ("oracle",)),
-    "it shows before the shot alone": Control(Shown(in_look_before=3.0), ("majority",), ("no_traj", "oracle")),
+    "no error shows": (Shown(), ALL, ()),
+    "it shows in the shot": (Shown(in_shot=3.0), ("no_traj", "endpoint_traj", "majority"), ("oracle",)),
+    "it shows before the shot alone": (Shown(in_look_before=3.0), ("majority",), ("no_traj", "oracle")),
 }
-
-
+"""World of shots; rows expected at chance in it, where it has them; rows expected above."""
 TOKENS = {"no error shows": Shown(tokens=4), "one token before the shot shows it": Shown(in_look_before=3.0, tokens=4)}
 
 
 @pytest.mark.parametrize("name", TOKENS)
 def test_a_probe_uses_a_token_before_the_shot_and_sees_nothing_else(name: str, tmp_path: Path) -> None:
     shots = some_shots(TOKENS[name], n_takes=120)
-    cfg = CFG.replace(train=CFG.train.replace(epochs=30))
+    cfg = CFG.replace(train=QUICK.replace(epochs=10))
     models = with_probe(untrained(shots, cfg), shots, tmp_path)
     probe = next(one for one in METHODS if one.id == "attentive_probe")
     share = shares(models, shots)[probe.id]
@@ -154,15 +142,16 @@ def test_without_tokens_there_is_no_probe_and_the_table_names_the_setting() -> N
 
 
 def test_a_row_is_above_chance_only_where_its_inputs_decide(tmp_path: Path, subtests) -> None:
-    for name, control in CONTROLS.items():
+    cfg = CFG.replace(train=QUICK, scorer=CFG.scorer.replace(train=QUICK))
+    for name, (shown, at_chance, above) in CONTROLS.items():
         with subtests.test(name):
-            shots = some_shots(control.shown)
+            shots = some_shots(shown)
             n = len(shots.rows(TEST))
-            found = shares(fitted(shots, tmp_path / name), shots)
-            assert {row for row in control.at_chance if row in found and not is_chance(found[row], n)} == set(), found
-            assert {row for row in control.above if is_chance(found[row], n)} == set(), found
+            found = shares(fitted(shots, tmp_path / name, cfg), shots)
+            assert {row for row in at_chance if row in found and not is_chance(found[row], n)} == set(), found
+            assert {row for row in above if is_chance(found[row], n)} == set(), found
             if "before" in name:
-                factor = control.shown.in_look_before
+                factor = shown.in_look_before
                 ceiling = 0.5 + math.asin(factor / math.hypot(factor, 1.0)) / math.pi
                 assert abs(found["no_traj"] - ceiling) < 0.06, "No-Traj is at its ceiling"
                 assert abs(found["oracle"] - ceiling) < 0.08, "head motion adds nothing"

@@ -7,10 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from planning_fixture import ALIGNMENT, SCORER, World, model_files, planning_data
+from planning_fixture import SCORER, World, model_files, planning_data
 from planning_world import Memory, ModelsEntry
 from pretend_device import pretend_cuda
-from rows_fixture import CONFIG, SEEDS, chosen, predicted, quiet, scorers_of, view_of
+from rows_fixture import CONFIG, SEEDS, chosen, first_seed, predicted, quiet, scorers_of, view_of
 
 from schemas.annotation import features_schema, motions_schema, text_bank_schema
 from schemas.arrow import arrow_schema, rows_of, table_of
@@ -26,16 +26,13 @@ from trajpilot_core.methods.predictors import GRAPH_ONLY, WITHOUT_PRIOR
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
 from trajpilot_core.stages.evaluation import FITTED, fitted_takes
+from trajpilot_core.training.scorer_file import load_scorer
 
-CLOSED = {WITHOUT_PRIOR.id, GRAPH_ONLY.id, *(row.id for row in PLANNER_ROWS)}
-"""Rows of closed vocabularies, absent here."""
-TWINS = {goal_dropout.NO_TRAJ.id, goal_dropout.ORACLE.id}
-"""Rows of goal-dropout twins, absent, too."""
-AHEAD = {one.id for one in METHODS if one.anticipates}
-"""Rows without a goal, absent, too."""
-BROUGHT = {one.id for one in METHODS if one.predictions is not None}
-"""Rows that other stages answer, absent, too."""
-ABSENT = CLOSED | TWINS | AHEAD | BROUGHT
+ABSENT = {
+    *(row.id for row in (WITHOUT_PRIOR, GRAPH_ONLY, *PLANNER_ROWS)),  # of closed vocabularies
+    *(row.id for row in (goal_dropout.NO_TRAJ, goal_dropout.ORACLE)),
+    *(row.id for row in METHODS if row.anticipates or row.predictions is not None),  # or other stages answer them
+}
 VARIANTS = [one.id for one in METHODS if one.id not in ABSENT]
 
 
@@ -102,12 +99,8 @@ def test_top1_and_pool_mean_come_from_the_pool_of_training_windows(made):
     decoded, table = chosen(made, "top1")
     assert np.array_equal(decoded[:, 1:-1], nearest(found.plans[:, 0], data))
     assert [r["candidate"] for r in table[::4]] == [data.windows[4].window_ids[w] for w in found.window[:, 0]]
-    from trajpilot_core.training.scorer_file import load_scorer
-
-    temperature = load_scorer(made[2], 0, "cpu")[1].pool_temperature
-    assert np.array_equal(
-        chosen(made, "pool_mean")[0][:, 1:-1], nearest(pool_mean(found, temperature, view.readout), data)
-    )
+    mean = pool_mean(found, load_scorer(made[2], 0, "cpu")[1].pool_temperature, view.readout)
+    assert np.array_equal(chosen(made, "pool_mean")[0][:, 1:-1], nearest(mean, data))
 
 
 def test_a_closed_gate_answers_with_the_fallback_and_an_open_one_with_its_candidate(made):
@@ -127,8 +120,8 @@ def test_a_closed_gate_answers_with_the_fallback_and_an_open_one_with_its_candid
             assert (decoded[n, 1:-1] == nearest(found.plans[n, k], data)).all()
 
 
-def test_the_threshold_decides_alone(made):
-    data, files, scorers, _ = made
+def test_the_threshold_decides_alone(quick):
+    data, files, scorers, _ = quick
     for threshold, open_ in ((0.0, True), (2.0, False)):
         about = {
             key: json.dumps(json.loads(said) | {"threshold": threshold}) if key.startswith("final/") else said
@@ -155,13 +148,8 @@ def test_candidates_are_windows_of_the_fitted_takes(made):
     assert used <= allowed
 
 
-def test_rows_on_a_pretended_accelerator_answer_as_on_the_cpu(made):
-    """Of one seed and one horizon."""
-    whole, files, scorers, _ = made
-    data = replace(whole, windows={3: whole.windows[3]})
-    about = {**files.e_tau.about, "config": ALIGNMENT.replace(folds=1, seeds=SEEDS[:1]).model_dump_json()}
-    files = files._replace(e_tau=replace(files.e_tau, about=about))
-    here = predicted(data, files, scorers)
+def test_rows_on_a_pretended_accelerator_answer_as_on_the_cpu(quick):
+    data, files, scorers, here = quick
     with pretend_cuda() as stalls:
         there = predicted(data.to("cuda"), files, scorers, "cuda")
         assert stalls
@@ -172,8 +160,8 @@ def test_rows_on_a_pretended_accelerator_answer_as_on_the_cpu(made):
     assert here[1:] == there[1:]
 
 
-def test_parts_of_any_size_give_one_result(made, monkeypatch):
-    data, files, scorers, first = made
+def test_parts_of_any_size_give_one_result(quick, monkeypatch):
+    data, files, scorers, first = quick
     monkeypatch.setattr("trajpilot_core.evaluation.predictions.WINDOWS_AT_ONCE", 5)
     again = predicted(data, files, scorers)[0]
     key = [(name, "ascending") for name in ("seed", "variant", "window_id", "position")]
@@ -207,8 +195,7 @@ def assert_same_answers(one: pa.Table, other: pa.Table) -> None:
 def test_a_bank_without_windows_of_a_horizon_leaves_the_fallback(tmp_path):
     data = planning_data(World(train=3, segments=4))
     fitted = torch.isin(data.windows[4].take, fit_takes(data, chains_of(data)[0]))
-    keep = ~fitted
-    four = data.windows[4]
+    keep, four = ~fitted, data.windows[4]
     names = tuple(n for n, k in zip(four.window_ids, keep.tolist(), strict=True) if k)
     short = replace(four, window_ids=names, take=four.take[keep], split=four.split[keep], segments=four.segments[keep])
     data = replace(data, windows={3: data.windows[3], 4: short})
@@ -238,22 +225,17 @@ def held(data, files, scorers, lost=()) -> Memory:
     ids = {"segment_id": [data.segment_ids[i] for i in kept]}
     said = {name: [value] * len(kept) for name, value in (("source", "aria"), ("frame", "camera"), ("scale", "metric"))}
     windows = [
-        {
-            "window_id": w,
-            "take_id": data.take_ids[t],
-            "horizon": h,
-            "split": split[t],
-            "segment_ids": [data.segment_ids[i] for i in rows],
-        }
+        (w, data.take_ids[t], h, split[t], [data.segment_ids[i] for i in rows])
         for h, set_ in data.windows.items()
         for w, t, rows in zip(set_.window_ids, set_.take.tolist(), set_.segments.tolist(), strict=True)
     ]
+    columns = ("window_id", "take_id", "horizon", "split", "segment_ids")
     fold = {t: f for t, f in zip(data.take_ids, data.fold.tolist(), strict=True) if f >= -1}
     people = [name or None for name in data.participants]
     tables = {
         "takes": pa.table({"take_id": data.take_ids, "participant": people, "capture": data.captures, "split": split}),
         "segments": pa.table({"segment_id": data.segment_ids, "take_id": take, "label_id": label}),
-        "windows": pa.Table.from_pylist(windows),
+        "windows": pa.Table.from_pylist([dict(zip(columns, row, strict=True)) for row in windows]),
         "folds": pa.table({"take_id": list(fold), "fold": list(fold.values())}),
         "motions": vector_table(ids | said, "motions", data.motions[kept], motions_schema()),
         "features": vector_table(ids, "vector", data.features[kept, 0], features_schema(data.features.shape[2])),
@@ -261,11 +243,7 @@ def held(data, files, scorers, lost=()) -> Memory:
             {"label_id": data.label_ids}, "vector", data.bank, text_bank_schema(data.bank.shape[1])
         ),
     }
-    models = {
-        "e_tau": files.e_tau,
-        "predictors": files.predictors,
-        "scorers": scorers,
-    }
+    models = {**files._asdict(), "scorers": scorers}
     entries = {name: ModelsEntry({key: one.read(key) for key in one.keys}, one.about) for name, one in models.items()}
     return Memory(tables, entries)
 
@@ -273,7 +251,7 @@ def held(data, files, scorers, lost=()) -> Memory:
 def test_predict_all_counts_the_windows_that_lack_a_segment(made):
     data, files, scorers, _ = made
     last_test, dev = data.segment_ids[-1], data.segment_ids[7 * 10]
-    result = predict_all(held(data, files, scorers, {last_test, dev}), CONFIG, "cpu", quiet)
+    result = predict_all(held(data, first_seed(files), scorers, {last_test, dev}), CONFIG, "cpu", quiet)
     assert result.n_in == sum(int((w.split == 2).sum()) for w in data.windows.values())
     assert result.n_in - result.n_out == 2, "one window of each horizon ends at that segment"
     assert {r.take for r in result.rejects} == {data.take_ids[-1]}
@@ -290,10 +268,10 @@ def test_predict_all_agrees_with_the_rows_of_the_same_tensors(made):
     assert (result.rejects, result.n_in) == ([], result.n_out)
 
 
-def test_the_number_of_threads_changes_no_prediction_and_no_figure(made, monkeypatch):
-    data, files, scorers, _ = made
+def test_the_number_of_threads_changes_no_prediction_and_no_figure(quick, monkeypatch):
     monkeypatch.setattr(predictions, "WINDOWS_AT_ONCE", 7)
-    alone, together = (predict_all(held(data, files, scorers), CONFIG, "cpu", quiet, threads) for threads in (1, 3))
+    inputs = held(*quick[:3])
+    alone, together = (predict_all(inputs, CONFIG, "cpu", quiet, threads) for threads in (1, 3))
     assert pa.concat_tables(together.predictions).equals(pa.concat_tables(alone.predictions))
     assert together.figures == alone.figures
 

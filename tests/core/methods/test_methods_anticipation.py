@@ -82,8 +82,7 @@ def threshold_between(blind: FittedScorer, data: PlanningData, files: ModelFiles
     scorer = GateThenRankScorer(SCORER, blind.shape)
     scorer.load_state_dict(blind.state)
     ready = ReadyScorer(scorer.eval(), blind.decision)
-    gates = [decide(scorer, batch.anticipation.queries, 64)[0] for batch in [batch_of_all(data, files, ready)]]
-    return float(torch.cat(gates).median())
+    return float(decide(scorer, batch_of_all(data, files, ready).anticipation.queries, 64)[0].median())
 
 
 def batch_of_all(data: PlanningData, files: ModelFiles, scorer: ReadyScorer | None, rows: Tensor | None = None):
@@ -211,7 +210,6 @@ def goal_in_the_ends(data: PlanningData, files: ModelFiles) -> Callable:
 
 
 def test_a_leak_of_the_goal_into_an_answer_is_seen(made, subtests):
-    """Each planted fault changes the rows that it reaches, and no other."""
     for where, name, fault, rows in (
         (ChainView, "goal_features", features_anyway, PLANNED | {"scorer"}),
         (plans, "own_plan", seeing(plans.own_plan), {"oracle", "endpoint_traj"}),

@@ -1,4 +1,4 @@
-"""Floors, shuffles and headroom."""
+"""Floors, shuffles, headroom, and ablations of the Scorer."""
 
 from dataclasses import replace
 
@@ -7,19 +7,23 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_fixture import SCORER
-from rows_fixture import CONFIG, SEEDS, chosen, view_of
+from planning_fixture import SCORER, model_files, planning_data
+from rows_fixture import CONFIG, SEEDS, chosen, predicted, scorers_of, view_of
 from torch.testing import assert_close
 
 from schemas.arrow import rows_of
 from schemas.results import Headroom, ShuffleScore
 from trajpilot_core.data.chains import chains_of, fit_takes
+from trajpilot_core.errors import StoreError
+from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.headroom import headroom_row, pool_sums
+from trajpilot_core.methods.batch import load_scorers
 from trajpilot_core.methods.plans import derangement, donors_of, shuffled_plan
 from trajpilot_core.methods.retrieved import previous_answers
 from trajpilot_core.retrieval.bank import build_bank
-from trajpilot_core.retrieval.candidates import find_candidates
-from trajpilot_core.training.scorer import queries_of
+from trajpilot_core.retrieval.candidates import find_candidates, permuted, roll_out
+from trajpilot_core.training.scorer import decide, inputs_at, queries_of
+from trajpilot_core.training.scorer_file import load_scorer
 
 
 def test_majority_answers_the_most_frequent_mid_label(made):
@@ -29,9 +33,7 @@ def test_majority_answers_the_most_frequent_mid_label(made):
     counts = torch.bincount(torch.cat(mids), minlength=len(data.bank))
     order = sorted(range(len(counts)), key=lambda i: (-int(counts[i]), i))[:5]
     _, table = chosen(made, "majority")
-    assert {r["top_ids"] for r in map(lambda r: r | {"top_ids": tuple(r["top_ids"])}, table)} == {
-        tuple(data.label_ids[i] for i in order)
-    }
+    assert {tuple(row["top_ids"]) for row in table} == {tuple(data.label_ids[i] for i in order)}
 
 
 def test_previous_repeats_the_truth_one_step_late(made):
@@ -63,8 +65,7 @@ def test_a_derangement_has_no_fixed_point(n, seed):
 
 
 def test_a_single_window_has_no_donor():
-    donors = donors_of(torch.tensor([[0, 1, 2, 3]]), 0, 0)
-    assert donors.tolist() == [[-1, -1]]
+    assert donors_of(torch.tensor([[0, 1, 2, 3]]), 0, 0).tolist() == [[-1, -1]]
 
 
 def test_the_shuffle_keeps_the_windows_own_ends(made, monkeypatch):
@@ -147,3 +148,89 @@ def test_windows_without_a_candidate_are_wrong_and_in_no_mean_cosine(made):
     for name in ("same_step_recall", "any_step_recall", "oracle_m1", "oracle_mseq"):
         assert getattr(some, name) == pytest.approx(getattr(only, name) * half / len(rows)), name
         assert getattr(none, name) == 0, name
+
+
+# Scorers on permuted candidates, without the candidates' labels, and without their motion.
+
+
+def pool_of(made, horizon=4):
+    view = view_of(made)
+    bank = build_bank(view, horizon, "action")
+    rows = (view.data.windows[horizon].split == 2).nonzero()[:, 0]
+    return view, bank, find_candidates(view, bank, rows, SCORER)
+
+
+def test_permuted_candidates_keep_labels_and_cosines_and_move_by_another_window(made):
+    view, bank, found = pool_of(made)
+    donors = derangement(len(bank.take), 3)
+    other = permuted(view, bank, found, donors)
+    assert torch.equal(other.pool, found.pool)
+    assert torch.equal(other.window, found.window)
+    assert torch.equal(other.cosine, found.cosine)
+    foreign = {int(w): bank.segments[donors[i]].tolist() for i, w in enumerate(bank.window)}
+    for b, k in ((0, 0), (1, 3), (5, 4)):
+        assert other.motion[b, k].tolist() == foreign[int(found.window[b, k])]
+        assert other.motion[b, k].tolist() != found.pool[b, k].tolist()
+    _, plans = roll_out(view.models.traj, view, found.segments, view.latents[other.motion[:, :, 1:-1]])
+    assert_close(other.plans, plans)
+    queries, before = queries_of(view, other, SCORER), queries_of(view, found, SCORER)
+    assert torch.equal(queries.label, before.label)
+    assert_close(inputs_at(queries, torch.arange(3)).latents[:, :, :2], view.latents[other.motion[:3, :, 1:-1]])
+
+
+def test_without_a_permutation_the_permuted_row_is_the_scorers(quick, monkeypatch):
+    def changes(rows):
+        return (chosen(rows, "scorer", horizon=3)[0] != chosen(rows, "scorer_permuted", horizon=3)[0]).any()
+
+    assert changes(quick)
+    monkeypatch.setattr(predictions, "derangement", lambda n, seed: torch.arange(n))
+    assert not changes((*quick[:3], predicted(*quick[:3])))
+
+
+def test_absent_candidates_stay_absent_when_permuted(made):
+    view, bank, found = pool_of(made)
+    window = found.window.clone()
+    window[:2] = -1
+    absent = replace(found, window=window, plans=found.plans * (window >= 0)[:, :, None, None])
+    other = permuted(view, bank, absent, derangement(len(bank.take), 0))
+    assert not other.plans[:2].any()
+    empty = bank._replace(**{name: value[:0] for name, value in bank._asdict().items() if name != "horizon"})
+    assert permuted(view, empty, absent, derangement(0, 0)) is absent
+
+
+def test_an_ablated_scorer_does_not_see_what_it_was_trained_without(made):
+    view, _, found = pool_of(made)
+    queries = queries_of(view, found, SCORER)
+    full, _ = load_scorer(made[2], 0, "cpu")
+    for ablation, hidden in (("no_labels", ("label",)), ("no_motion", ("plans", "middle"))):
+        scorer, _ = load_scorer(made[2], 0, "cpu", ablation)
+        for name in ("label", "plans", "middle"):
+            turned = replace(queries, **{name: getattr(queries, name).roll(1, 1)})
+            for model, blind in ((scorer, name in hidden), (full, False)):
+                before, after = (model(inputs_at(q, torch.arange(len(q))))[1] for q in (queries, turned))
+                assert torch.equal(before, after) == blind, (ablation, name)
+
+
+def test_ablated_rows_are_absent_where_they_are_off(tmp_path):
+    data = planning_data()
+    files = model_files(data)
+    config = SCORER.replace(ablations=("no_motion",))
+    scorers = scorers_of(data, files, tmp_path, config)
+    table = predicted(data, files, scorers)[0]
+    assert {v for v in table["variant"].to_pylist() if v.startswith("scorer_no")} == {"scorer_no_motion"}
+    assert set(load_scorers(scorers, 0, "cpu").ablated) == {"no_motion"}
+    with pytest.raises(StoreError, match="no_labels"):
+        load_scorer(scorers, 0, "cpu", "no_labels")
+
+
+def test_the_ablated_rows_answer_with_their_own_scorers_choice(made):
+    view, _, found = pool_of(made)
+    queries = queries_of(view, found, SCORER)
+    for ablation, ready in load_scorers(made[2], 0, "cpu").ablated.items():
+        gate, choice = decide(ready.scorer, queries, 100)
+        _, table = chosen(made, f"scorer_{ablation}")
+        names = view.data.windows[4].window_ids
+        for n, row in enumerate(table[::4]):
+            assert row["gate"] == pytest.approx(float(gate[n]), abs=1e-6)
+            if row["opened"]:
+                assert row["candidate"] == names[int(found.window[n, choice[n]])]

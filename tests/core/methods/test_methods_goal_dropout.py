@@ -14,9 +14,8 @@ from trajpilot_core.data.chains import ModelFiles
 from trajpilot_core.data.cross_fitting import original_of
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.predictions import predict_rows
-from trajpilot_core.methods import METHODS, anticipation, method
+from trajpilot_core.methods import METHODS, anticipation
 from trajpilot_core.methods.goal_dropout import NO_TRAJ, ORACLE
-from trajpilot_core.report.figures.curves import colour_of
 from trajpilot_core.report.tables.results import results_of
 
 ORIGINAL = {NO_TRAJ.id: "no_traj", ORACLE.id: "oracle"}
@@ -70,15 +69,6 @@ def test_a_twin_of_oracle_that_hides_what_motion_it_sees_is_refused(made, monkey
         monkeypatch.setattr("trajpilot_core.evaluation.predictions.METHODS", [*others, replace(ORACLE, sees=sees)])
         with pytest.raises(LeakError, match=f"id {ORACLE.id}$"):
             list(predict_rows(*made, CONFIG, "test", "cpu", quiet))
-
-
-def test_they_are_ablations_bounded_as_their_originals_are_and_rest_on_the_twins():
-    for row, original in ORIGINAL.items():
-        one, other = method(row), method(original)
-        assert (one.sees, one.ceiling, one.metrics) == (other.sees, other.ceiling, other.metrics)
-        assert (one.role, one.part_of, one.plans, one.in_gallery) == ("ablation", original, None, False)
-        assert {original_of(model) for model in one.models} == set(other.models) != set(one.models)
-        assert colour_of(one.models[0]) == row
 
 
 def test_a_twin_that_is_not_trained_marks_its_rows_and_no_other():

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 import torch
+from planning_world import Memory
 from rows_fixture import predicted
 
 from schemas.arrow import arrow_schema
@@ -17,8 +18,7 @@ from trajpilot_core.evaluation.predictions import stored_predictions
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
-from trajpilot_core.report.tables.ceilings import INFORMATION
-from trajpilot_core.report.verdict import AVERAGE
+from trajpilot_core.methods.plans import rank_plan
 from trajpilot_core.training.convergence import FLOORS
 
 
@@ -34,8 +34,6 @@ def with_method(one: Method) -> Iterator[None]:
 
 def ends_only(batch: WindowBatch) -> Answers:
     """Answer every position with No-Traj's answer for the Start."""
-    from trajpilot_core.methods.plans import rank_plan
-
     return rank_plan(batch.fallback[:, :1].expand_as(batch.fallback), batch.view, batch.segments)
 
 
@@ -71,23 +69,23 @@ TOY = Method(
 )
 
 
-def rows_with(made, one: Method) -> pa.Table:
-    data, files, scorers, _ = made
+def rows_with(quick, one: Method) -> pa.Table:
+    data, files, scorers, _ = quick
     with with_method(one):
         return predicted(data, files, scorers)[0]
 
 
-def test_a_row_of_one_file_is_predicted_with_the_others(made):
-    table = rows_with(made, TOY)
+def test_a_row_of_one_file_is_predicted_with_the_others(quick):
+    table = rows_with(quick, TOY)
     rows = [row for row in table.to_pylist() if row["variant"] == "toy"]
-    assert len(rows) == len([row for row in made[3][0].to_pylist() if row["variant"] == "no_traj"])
+    assert len(rows) == len([row for row in quick[3][0].to_pylist() if row["variant"] == "no_traj"])
     others = table.filter(pa.compute.not_equal(table["variant"], "toy"))
-    assert others.equals(made[3][0]), "nothing changes for the rows that were there"
+    assert others.equals(quick[3][0]), "nothing changes for the rows that were there"
 
 
-def test_a_row_that_sees_more_than_it_declares_is_refused_by_name(made, subtests):
+def test_a_row_that_sees_more_than_it_declares_is_refused_by_name(quick, subtests):
     """Exchanged values are restored."""
-    before = made[0].labels.clone(), made[0].features.clone(), made[0].motions.clone()
+    before = quick[0].labels.clone(), quick[0].features.clone(), quick[0].motions.clone()
     lies = {
         by_middle_motion: ("ends", "end_motion"),
         by_middle_labels: ("end_motion", "all_motion"),
@@ -99,15 +97,15 @@ def test_a_row_that_sees_more_than_it_declares_is_refused_by_name(made, subtests
                 subtests.test(f"{lie}, {answer.__name__}"),
                 pytest.raises(LeakError, match=f"'Toy' declares that it sees '{lie}'"),
             ):
-                rows_with(made, replace(TOY, sees=lie, ceiling="oracle", answer=answer))
-    after = made[0].labels, made[0].features, made[0].motions
+                rows_with(quick, replace(TOY, sees=lie, ceiling="oracle", answer=answer))
+    after = quick[0].labels, quick[0].features, quick[0].motions
     assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_a_row_that_declares_what_it_sees_is_not_refused(made):
+def test_a_row_that_declares_what_it_sees_is_not_refused(quick):
     for sees, answer in (("truth", by_middle_labels), ("all_motion", by_middle_motion)):
         bound = None if sees == "truth" else "oracle"
-        assert "toy" in rows_with(made, replace(TOY, sees=sees, ceiling=bound, answer=answer))["variant"].to_pylist()
+        assert "toy" in rows_with(quick, replace(TOY, sees=sees, ceiling=bound, answer=answer))["variant"].to_pylist()
 
 
 def test_a_row_without_a_declared_ceiling_does_not_exist():
@@ -123,36 +121,19 @@ def test_a_row_without_a_declared_ceiling_does_not_exist():
     assert len({one.id for one in METHODS}) == len(METHODS)
 
 
-class Entries:
-    """Inputs with one table."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self.held = table
-
-    def table(self, name: str, columns=None) -> pa.Table:
-        assert name == "toy_predictions"
-        return self.held
-
-
-def test_predictions_of_another_stage_are_those_of_its_declared_row(made):
-    table = made[3][0]
+def test_predictions_of_another_stage_are_those_of_its_declared_row(quick):
+    table = quick[3][0]
     own = table.filter(pa.compute.equal(table["variant"], "no_traj"))
     place = own.schema.get_field_index("variant")
     renamed = own.set_column(place, own.schema.field(place), pa.array(["toy"] * own.num_rows, pa.string()))
-    elsewhere = replace(TOY, answer=None, predictions="toy_predictions")
-    with with_method(elsewhere):
-        assert stored_predictions(Entries(renamed), "toy_predictions").schema == arrow_schema(Prediction)
+    name = "toy_predictions"
+    with with_method(replace(TOY, answer=None, predictions=name)):
+        assert stored_predictions(Memory({name: renamed}), name).schema == arrow_schema(Prediction)
         with pytest.raises(EvaluationError, match="contains predictions of no_traj, but it is declared for toy"):
-            stored_predictions(Entries(own), "toy_predictions")
+            stored_predictions(Memory({name: own}), name)
         with pytest.raises(EvaluationError, match="has the columns window_id"):
-            stored_predictions(Entries(own.select(["window_id"])), "toy_predictions")
+            stored_predictions(Memory({name: own.select(["window_id"])}), name)
 
 
 def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> None:
     assert set(FLOORS) == set(with_role("floor"))
-
-
-def test_names_written_by_hand_are_rows() -> None:
-    for id_ in (AVERAGE, *INFORMATION):
-        assert method(id_).id == id_
-    assert method(AVERAGE).role == "control"

@@ -108,16 +108,6 @@ def test_permuted_features_bring_it_to_its_prior() -> None:
     assert distance_to_the_prior(replace(data, features=torch.ones_like(features))) < 1e-6
 
 
-def test_it_reads_neither_motion_nor_any_seed() -> None:
-    data = planning_data()
-    moved = replace(data, motions=-data.motions)
-    one, other = (hmm_answers(d, windows_of(d), sequences_of(d), moving=False) for d in (data, moved))
-    assert torch.equal(one.ids, other.ids)
-    assert torch.equal(one.scores, other.scores)
-    with_motion = hmm_answers(data, windows_of(data), sequences_of(data), moving=True)
-    assert not torch.equal(one.ids, with_motion.ids)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     data = planning_data()

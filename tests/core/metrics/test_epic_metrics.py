@@ -76,18 +76,6 @@ def test_five_constant_classes_have_five_of_the_classes_present(validation: Acti
     assert [one.n_clips for one in found] == [9668] * 3
     assert [one.n_classes for one in found] == [78, 211, 1352]
     assert [one.value for one in found] == pytest.approx([500 / 78, 500 / 211, 500 / 1352], abs=1e-9)
-    assert [round(one.value, 3) for one in found] == [6.41, 2.37, 0.37]
-
-
-@released
-def test_recall_over_all_classes_of_a_head_would_be_another_number(validation: ActionClips) -> None:
-    """Planted: the mean over all 97, 300 and 3,568 classes, absent ones with recall zero."""
-    five = {part: most_frequent(validation.classes(part)) for part in PARTS}
-    answers = constant(validation, five)
-    for metric, n_all in ((VERB, 97), (NOUN, 300), (ACTION, 3568)):
-        right = score(metric, validation, answers)
-        planted = right.value * right.n_classes / n_all
-        assert abs(planted - 500 / right.n_classes) > 0.1
 
 
 @released
@@ -146,12 +134,6 @@ def test_logits_are_ranked_where_a_float32_sigmoid_ties() -> None:
     saturated = (1 / (1 + np.exp(-logits))).astype(np.float32)
     assert (saturated == 1).all()
     assert class_mean(true, hits_of(true, ranked(saturated, np.arange(7)), 5)) == 0
-
-
-def test_recall_is_averaged_over_classes_and_not_over_clips() -> None:
-    classes, hits = np.array([4, 4, 4, 9]), np.array([True, True, True, False])
-    assert class_mean(classes, hits) == 50
-    assert clip_mean(hits) == 75
 
 
 def test_rows_whose_pair_training_lacks_count_in_the_challenge_alone() -> None:

@@ -1,14 +1,14 @@
 """Inputs, documents and page that the tests of the report share."""
 
 import pytest
-from report_page import CFG, Reader, real
+from report_page import CFG, Reader, of_three_rows, real
 from synthetic_corpus import corpus
 from synthetic_results import Kept, Tables, built, report_inputs
 
 
 @pytest.fixture(scope="session")
 def inputs() -> Tables:
-    return report_inputs(corpus(n_train=6, n_test=12, n_segments=10))
+    return report_inputs(corpus(n_train=6, n_test=12, n_segments=10), draws=100)
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +22,12 @@ def page(kept: Kept) -> Reader:
 
 
 @pytest.fixture(scope="session")
-def recorded(inputs: Tables) -> Kept:
-    """The same report, as if the takes were of the real corpus."""
-    return built(real(inputs), CFG)
+def few(inputs: Tables) -> Tables:
+    """The inputs with the metrics of three rows and no outcome, for pages of which a test reads a part."""
+    return Tables({**of_three_rows(inputs).tables, "outcomes": inputs.tables["outcomes"].slice(0, 0)})
+
+
+@pytest.fixture(scope="session")
+def recorded(few: Tables) -> Kept:
+    """A report of three rows, as if the takes were of the real corpus."""
+    return built(real(few), CFG)

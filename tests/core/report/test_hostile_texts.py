@@ -1,16 +1,19 @@
-"""Texts of the data stay text, and the page runs nobody else's script."""
+"""Texts of the data stay text, the page runs one script, and that finds every row and every number."""
 
 import base64
 import hashlib
 import json
+from importlib import resources
 
 import pyarrow as pa
-from report_page import CFG, Reader, replaced
+from report_page import CFG, Reader, of_three_rows, replaced
 from synthetic_corpus import corpus
 from synthetic_results import Kept, built, report_inputs
 
 from schemas.arrow import table_of
 from schemas.results import Judgement
+from trajpilot_core.methods import METHODS
+from trajpilot_core.report.tables.names import row_name
 
 
 def test_the_page_asks_for_nothing_and_runs_one_script(kept: Kept, page: Reader) -> None:
@@ -66,25 +69,23 @@ XSS = (
 )
 
 
-def test_hostile_labels_and_names_stay_text() -> None:
+def test_hostile_labels_and_names_stay_text(page: Reader) -> None:
     """30 strings as labels, take names, scenarios, reject details and candidates' labels."""
     assert len(XSS) >= 30
     tables = corpus(n_train=6, n_test=12, n_segments=10, texts=XSS)
-    tables["takes"] = renamed(tables["takes"])
-    inputs = report_inputs(tables)
+    names = [XSS[i % len(XSS)] for i in range(tables["takes"].num_rows)]
+    tables["takes"] = replaced(replaced(tables["takes"], "name", names), "scenario", names)
+    inputs = report_inputs(tables, draws=100)
     for name in ("ingest.rejects", "trajectories.rejects"):
         held = inputs.tables[name]
         inputs.tables[name] = replaced(held, "detail", [XSS[i] for i in range(held.num_rows)])
-    harmless = report_inputs(corpus(n_train=6, n_test=12, n_segments=10, n_labels=len(XSS)))
-    for tables_of, texts in ((inputs.tables, XSS), (harmless.tables, ["plain"])):
-        checks = [Judgement(check=f"demo: {text}", verdict="fails", detail=text) for text in texts]
-        tables_of["judgements"] = pa.concat_tables([tables_of["judgements"], table_of(Judgement, checks)])
-    documents = built(inputs, CFG.replace(examples=60)).documents
-    pages = (documents, built(harmless, CFG.replace(examples=60)).documents)
-    hostile, plain = (Reader(page["report.html"].decode()) for page in pages)
-    assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in plain.tags}
-    names = {(tag, name) for tag, attributes in hostile.tags for name in attributes}
-    assert names == {(tag, name) for tag, attributes in plain.tags for name in attributes}
+    checks = [Judgement(check=f"demo: {text}", verdict="fails", detail=text) for text in XSS]
+    inputs.tables["judgements"] = pa.concat_tables([inputs.tables["judgements"], table_of(Judgement, checks)])
+    documents = built(of_three_rows(inputs), CFG.replace(examples=60)).documents
+    hostile = Reader(documents["report.html"].decode())
+    assert {tag for tag, _ in hostile.tags} == {tag for tag, _ in page.tags}
+    names, plain = ({(tag, name) for tag, own in one.tags for name in own} for one in (hostile, page))
+    assert names - plain == {("details", "open")}, "a failed check is unfolded"
     assert len(hostile.scripts) == 2
     assert json.loads(hostile.scripts[0])
     text = "".join(hostile.text)
@@ -94,7 +95,31 @@ def test_hostile_labels_and_names_stay_text() -> None:
     assert b"\\write" not in documents["metrics.tex"]
 
 
-def renamed(takes: pa.Table) -> pa.Table:
-    """Give every take a hostile name and scenario."""
-    names = [XSS[i % len(XSS)] for i in range(takes.num_rows)]
-    return replaced(replaced(takes, "name", names), "scenario", names)
+# What the script switches and sorts by (in a browser: docs, the report).
+
+
+def test_every_row_of_the_run_can_be_switched_and_is_found_by_its_id(kept: Kept, page: Reader) -> None:
+    offered = [(a["data-of"], a["data-name"]) for tag, a in page.tags if tag == "div" and "data-of" in a]
+    assert [name for _, name in offered] == [row_name(str(id_)) for id_, _ in offered]
+    shown = {a["data-row"] for tag, a in page.tags if tag == "tr" and "data-row" in a}
+    assert {id_ for id_, _ in offered} == shown, "a row that cannot be switched, or a switch without a row"
+    assert shown <= {one.id for one in METHODS}
+    legends = {a["data-row"] for tag, a in page.tags if tag == "li" and "data-row" in a}
+    assert {"oracle", "scorer", "pool_mean"} <= legends <= shown
+
+
+def test_what_is_sorted_by_is_the_number_behind_the_cell(kept: Kept, page: Reader) -> None:
+    tables = json.loads(kept.documents["report.json"])["tables"]
+    known = {cell["key"]: cell["value"] for table in tables for cell in table["cells"]}
+    cells = [a for tag, a in page.tags if tag == "td" and "data-key" in a]
+    assert len(cells) > 1000
+    assert all(float(str(a["data-value"])) == known[str(a["data-key"])] for a in cells)
+    heads = {a["data-metric"] for tag, a in page.tags if tag == "th" and "data-metric" in a}
+    assert heads == {str(a["data-key"]).rsplit("|", 1)[1] for a in cells}
+
+
+def test_the_page_offers_nothing_to_click_without_the_script(page: Reader) -> None:
+    assert not {"button", "input", "label"} & {tag for tag, _ in page.tags}
+    script = resources.files("trajpilot_core.report").joinpath("templates/report.js").read_text()
+    for hook in ("data-of", "[data-row=", "data-metric", "dataset.key", "dataset.value"):
+        assert hook in script

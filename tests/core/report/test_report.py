@@ -2,23 +2,30 @@
 
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from report_page import CFG, Reader, with_metrics
 from synthetic_results import Kept, Tables, a_metric, built
 
 from schemas.arrow import rows_of, table_of
+from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, SamplingScore
+from trajpilot_core.engine.stage import Output, Runtime, Work
 from trajpilot_core.methods import METHODS, anticipation, goal_dropout
+from trajpilot_core.report import health
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.loaded import mask_sentence, sampling_sentence
 from trajpilot_core.report.page import GROUPS
 from trajpilot_core.report.tables.names import DAGGER
-from trajpilot_core.report.tables.results import Results, all_tables, build_table, results_of
+from trajpilot_core.report.tables.results import Results, absent_rows, all_tables, build_table, results_of
 from trajpilot_core.report.tables.table import number
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import REPORTED, STAGES
+from trajpilot_core.stages.report import report_on
 
 
 def test_the_stage_writes_what_it_declares_and_reads_nothing_else(inputs: Tables, kept: Kept) -> None:
@@ -62,13 +69,13 @@ def latex_values(text: str) -> list[str]:
 
 
 def test_a_number_changed_on_its_way_to_the_page_is_seen_and_equal_inputs_give_equal_bytes(
-    inputs: Tables, kept: Kept, page: Reader
+    inputs: Tables, few: Tables, kept: Kept, page: Reader
 ) -> None:
     """The planted fault of the test above: one cell of the metrics table differs from the page."""
-    other = built(with_metrics(inputs, lambda m: m.replace(value=m.value + 1) if m.variant == "oracle" else m), CFG)
+    other = built(with_metrics(few, lambda m: m.replace(value=m.value + 1) if m.variant == "oracle" else m), CFG)
     changed = Reader(other.documents["report.html"].decode()).cells
-    differ = {key for (table, key), text in page.cells.items() if changed[table, key] != text}
-    assert differ == {key for _, key in page.cells if key.startswith("oracle|")}
+    differ = {key for (table, key), text in changed.items() if page.cells[table, key] != text}
+    assert differ == {key for _, key in changed if key.startswith("oracle|")} != set()
     assert built(inputs, CFG).documents == kept.documents
 
 
@@ -94,26 +101,25 @@ def test_diagnostics_are_folded_under_their_names_and_published_values_stand_on_
 
 def test_bold_is_the_single_best_row_above_every_floor_that_does_not_see_the_truth(inputs: Tables) -> None:
     results = results_of(rows_of(Metric, inputs.tables["metrics"]), [])
-    seen = 0
+    at: dict[tuple[object, ...], list[Metric]] = {}
+    for m in results.metrics:
+        at.setdefault((m.metric, m.horizon, m.pooling, m.reference), []).append(m)
+    floors, seen = {"majority", "previous", "knn_labels"}, 0
     for table in all_tables(results):
         for group in table.groups:
             for column, metric in enumerate(table.metrics):
                 cells = [row.cells[column] for row in group.rows if table.id in PLAIN and row.variant not in TRUTH]
-                sign, floors = -1 if metric == "ED" else 1, {"majority", "previous", "knn_labels"}
+                sign, rivals = -1 if metric == "ED" else 1, floors | {cell.metric.variant for cell in cells}
                 for cell in cells:
                     m = cell.metric
-                    others = [o for o in results.metrics if _at(o) == _at(m) and o.variant != m.variant]
-                    others = [o for o in others if o.variant in floors or o in [c.metric for c in cells]]
+                    others = [o for o in at[m.metric, m.horizon, m.pooling, m.reference] if o.variant in rivals]
+                    others = [o for o in others if o.variant != m.variant]
                     above = all(sign * (m.value - o.value) > 0 and f"{o.value:.1f}" != cell.text for o in others)
                     expected = above and m.variant not in floors and len(cells) > 1 and cell.text != "0.0"
                     assert cell.is_best == expected, m
-                seen += sum(c.is_best for c in cells)
+                seen += sum(cell.is_best for cell in cells)
             assert not any(cell.is_best for row in group.rows if row.variant in TRUTH for cell in row.cells)
     assert seen > 20
-
-
-def _at(m: Metric) -> tuple[object, ...]:
-    return m.metric, m.horizon, m.pooling, m.reference
 
 
 def bold(rows: dict[str, float], weak: frozenset[str] = frozenset()) -> list[str]:
@@ -158,7 +164,7 @@ def test_how_far_samplings_lie_apart_is_printed_as_means_over_seeds(inputs: Tabl
 
 
 def test_how_many_true_labels_the_masks_allow_is_printed_where_rows_are_masked(
-    inputs: Tables, kept: Kept, page: Reader
+    few: Tables, kept: Kept, page: Reader
 ) -> None:
     rows = [
         MaskCoverage(horizon=h, n_windows=20, n_windows_unmasked=h - 3, n_steps=20 * h, n_allowed=20 * h - 6,
@@ -171,7 +177,7 @@ def test_how_many_true_labels_the_masks_allow_is_printed_where_rows_are_masked(
         "H=4 90.0) and 128 of 140 of all steps (91.4 %); no masked row can answer the others; 1 of 40 windows are not "
         "masked: no training take has their scenario"
     )
-    masked = built(Tables({**inputs.tables, "mask_coverage": table_of(MaskCoverage, rows)}), CFG).documents
+    masked = built(Tables({**few.tables, "mask_coverage": table_of(MaskCoverage, rows)}), CFG).documents
     assert said in " ".join("".join(Reader(masked["report.html"].decode()).text).split())
     assert [row["n_allowed"] for row in json.loads(masked["report.json"])["mask_coverage"]] == [54, 74]
     whole = mask_sentence([row.replace(n_allowed=row.n_steps, n_windows_unmasked=0) for row in rows])
@@ -180,35 +186,20 @@ def test_how_many_true_labels_the_masks_allow_is_printed_where_rows_are_masked(
     assert json.loads(kept.documents["report.json"])["mask_coverage"] == []
 
 
-def test_models_of_another_run_are_stated_among_the_limits(inputs: Tables, kept: Kept) -> None:
-    def stated(**changes: object) -> list[str]:
-        limits = json.loads(built(inputs, CFG.replace(**changes)).documents["report.json"])["limits"]
-        return [line for line in limits if "another run" in line]
-
-    e_tau = {"place": "/runs/atomic", "sha256": "a" * 64}
-    (both,) = stated(alignment_from=e_tau, predictor_from={**e_tau, "sha256": "b" * 64})
-    assert "E_tau from /runs/atomic (sha256 aaaaaaaaaaaa)" in both
-    assert "the initial weights of the predictors from /runs/atomic (sha256 bbbbbbbbbbbb)" in both
-    (alone,) = stated(alignment_from=e_tau)
-    assert "initial weights" not in alone
-    assert not any("another run" in line for line in json.loads(kept.documents["report.json"])["limits"])
-
-
-def test_simulated_numbers_carry_a_banner_and_no_published_value(kept: Kept, page: Reader) -> None:
+def test_simulated_numbers_carry_a_banner_and_no_published_value_and_the_header_names_the_corpus(
+    kept: Kept, recorded: Kept, page: Reader
+) -> None:
     text = "".join(page.text)
     assert "Simulated world." in text
     assert "Published" not in text
     assert "29.38" not in text
     assert b"SIMULATED WORLD" in kept.documents["metrics.tex"]
-
-
-def test_the_header_names_the_corpus_whose_files_were_read(kept: Kept, recorded: Kept) -> None:
     titles = [json.loads(report.documents["report.json"])["title"] for report in (kept, recorded)]
     simulated = "TrajPilot on a simulated world in the file layout of Ego-Exo4D, atomic descriptions"
     assert titles == [simulated, "TrajPilot on Ego-Exo4D, atomic descriptions"]
 
 
-def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables, kept: Kept) -> None:
+def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables, few: Tables, kept: Kept) -> None:
     judgements = [
         row.replace(verdict="undertrained") if row.check == "trained: final/traj, seed 0" else row
         for row in rows_of(Judgement, inputs.tables["judgements"])
@@ -218,26 +209,28 @@ def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables, 
     parts = {one.id for one in METHODS if one.part_of in own} - {goal_dropout.ORACLE.id}
     parts |= {anticipation.ORACLE_NO_DROPOUT.id}  # the same model, no goal given
     assert weak == own | parts, "and those that take a part away or change it; a goal-dropout twin is another model"
-    documents = built(Tables({**inputs.tables, "judgements": table_of(Judgement, judgements)}), CFG).documents
+    documents = built(Tables({**few.tables, "judgements": table_of(Judgement, judgements)}), CFG).documents
     for name, mark in (("report.html", DAGGER), ("metrics.tex", r"\dag{}")):
         text = documents[name].decode()
         assert text.count(f"Oracle{mark}") >= 2, "in every table"
         assert f"{mark}: does not count as trained" in text
-        assert f"No-Traj{mark}" not in text.replace(f"minus No-Traj{mark}", ""), (
-            "a difference is marked for either side"
-        )
-    marks = (("report.html", DAGGER), ("metrics.tex", r"\dag{}"))
-    assert not any(mark.encode() in kept.documents[name] for name, mark in marks)
+        assert f"No-Traj{mark}" not in text.replace(f"minus No-Traj{mark}", ""), "a difference, marked for either side"
+        assert mark.encode() not in kept.documents[name]
 
 
-def test_what_the_demo_must_show_and_does_not_is_printed_among_the_limits(inputs: Tables) -> None:
+def test_what_the_demo_does_not_show_and_models_of_another_run_are_among_the_limits(few: Tables, kept: Kept) -> None:
     lost = [
         Judgement(check="demo: a row is above", verdict="fails", detail="H=3: −1"),
         Judgement(check="demo: another", verdict="undertrained", detail="UNDERTRAINED: traj"),
         Judgement(check="leak: a check of another group", verdict="fails", detail=""),
     ]
-    documents = built(Tables({**inputs.tables, "judgements": table_of(Judgement, lost)}), CFG).documents
-    limits = " ".join(json.loads(documents["report.json"])["limits"])
+    e_tau, weights = ({"place": "/runs/atomic", "sha256": digit * 64} for digit in "ab")
+    other = CFG.replace(alignment_from=e_tau, predictor_from=weights)
+    made = built(Tables({**few.tables, "judgements": table_of(Judgement, lost)}), other)
+    limits, of_own = (" ".join(json.loads(one.documents["report.json"])["limits"]) for one in (made, kept))
+    assert "E_tau from /runs/atomic (sha256 aaaaaaaaaaaa)" in limits
+    assert "the initial weights of the predictors from /runs/atomic (sha256 bbbbbbbbbbbb)" in limits
+    assert "another run" not in of_own
     assert "“a row is above”: not seen here. H=3: −1." in limits
     assert "“another”: cannot be judged, a model is UNDERTRAINED. UNDERTRAINED: traj." in limits
     assert "another group" not in limits
@@ -252,8 +245,8 @@ def test_every_check_has_a_place_on_the_page(inputs: Tables, page: Reader) -> No
         assert judgement.check.split(": ", 1)[1] in text
 
 
-def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
-    alone = with_metrics(inputs, lambda m: m.replace(low=-np.inf, high=np.inf, n_takes=1))
+def test_one_take_and_no_interval_still_make_a_report(few: Tables) -> None:
+    alone = with_metrics(few, lambda m: m.replace(low=-np.inf, high=np.inf, n_takes=1))
     documents = built(alone, CFG).documents
     assert json.loads(documents["report.json"])["metrics"][0]["low"] is None
     assert "[−inf" not in documents["report.html"].decode()
@@ -264,41 +257,39 @@ def test_one_take_and_no_interval_still_make_a_report(inputs: Tables) -> None:
     assert b"Infinity" not in documents["report.json"]
 
 
-def test_rows_that_this_run_lacks_stand_below_the_main_table_and_nothing_is_called_not_built(
-    kept: Kept, page: Reader
-) -> None:
+def test_rows_that_this_run_lacks_stand_below_the_main_table(inputs: Tables, kept: Kept, page: Reader) -> None:
     """Every row is built; a run without one lists it as not run: none of the page is in it, no other is left out."""
     text, json_ = "".join(page.text), json.loads(kept.documents["report.json"])
-    assert "not built" not in text
     places = [text.index(said) for said in ("All rows but ablations over", "not run: ", "Difference to No-Traj,")]
     assert places == sorted(places)
     shown = {cell["key"].partition("|")[0] for table in json_["tables"] for cell in table["cells"]}
     lacking = [one.name for one in METHODS if one.id not in shown and not one.anticipates]
     assert json_["absent_rows"] == f"not run: {'; '.join(lacking)}"
-    assert "not_built" not in json_
+    metric = next(m for m in rows_of(Metric, inputs.tables["metrics"]) if m.reference is None)
+    assert not absent_rows(results_of([metric.replace(variant=one.id) for one in METHODS], []))
 
 
-def test_a_run_with_two_rows_one_undecided_check_and_no_other_table_has_a_page_without_holes(inputs: Tables) -> None:
-    rows = [m for m in rows_of(Metric, inputs.tables["metrics"]) if m.variant in ("no_traj", "oracle")]
-    empty = ("gate", "headroom", "shuffles", "outcomes", "pair_distances", "progress_shares", "ceilings")
-    bare = {name: inputs.tables[name].slice(0, 0) for name in empty} | {"metrics": table_of(Metric, rows)}
+def test_a_run_with_two_rows_one_undecided_check_and_no_other_table_has_a_page_without_holes(few: Tables) -> None:
+    rows = [m for m in rows_of(Metric, few.tables["metrics"]) if m.variant in ("no_traj", "oracle")]
+    empty = ("gate", "headroom", "shuffles", "pair_distances", "progress_shares", "ceilings")
+    bare = {name: few.tables[name].slice(0, 0) for name in empty} | {"metrics": table_of(Metric, rows)}
     checks = [("leak: x", "undecided", "d"), ("weather: it rains", "fails", "outside")]
     judged = [Judgement.model_validate(dict(zip(("check", "verdict", "detail"), one, strict=True))) for one in checks]
-    made = built(Tables({**inputs.tables, **bare, "judgements": table_of(Judgement, judged)}), CFG)
+    made = built(Tables({**few.tables, **bare, "judgements": table_of(Judgement, judged)}), CFG)
     html = made.documents["report.html"].decode()
-    assert "nothing to draw" in html
-    assert 'id="diagnostics"' not in html
-    assert "#diagnostics" not in html
-    assert '<li class="v-undecided">' in html, "neither green nor red"
-    assert '<li class="open"><b>0 of 1</b>' in html
-    assert "Other checks" in html, "a check of an unknown kind"
-    assert "weather: it rains" in html
+    for shown in (
+        "nothing to draw",
+        '<li class="v-undecided">',  # neither green nor red
+        '<li class="open"><b>0 of 1</b>',
+        "Other checks",  # a check of an unknown kind
+        "weather: it rains",
+        '<li class="open"><b>Ceilings absent</b></li>',
+        "No ceiling was computed for this run: nothing here bounds the rows from above.",
+    ):
+        assert shown in html
+    for absent in ('diagnostics"', "What can be known at most", 'href="#ceilings"', 'class="bound'):
+        assert absent not in html
     assert "; Scorer; " in html.split("not run: ")[1].split("</p>")[0]
-    assert '<li class="open"><b>Ceilings absent</b></li>' in html
-    assert "No ceiling was computed for this run: nothing here bounds the rows from above." in html
-    assert "What can be known at most" not in html
-    assert 'href="#ceilings"' not in html
-    assert 'class="bound' not in html
     assert b"can be known" not in made.documents["metrics.tex"]
     assert any("No ceiling was computed" in one for one in json.loads(made.documents["report.json"])["limits"])
 
@@ -345,3 +336,43 @@ def test_models_of_one_stage_that_epochs_are_chosen_by_other_scores_have_charts_
     charts = {chart.caption: str(chart.chart) for chart in found}
     assert "latent No-Traj: 1: -0.2" in charts["latent: dev -l1, thin: on training takes"], "a distance, no share"
     assert "labels of latents (another loss): 1: -25.0" in charts["latent: dev right, thin: on training takes"]
+
+
+# What was lost on the way, and what every stage counts.
+
+
+def test_every_reject_is_shown_with_meaning_action_and_counts(page: Reader) -> None:
+    text = "".join(page.text)
+    for wanted in (
+        "TRAJ_GAP",
+        "tracking was lost for longer than the limit",
+        "no pose for 0.31 s",
+        "TS_REORDERED",
+        "UNSURE",
+    ):
+        assert wanted in text
+
+
+def test_a_window_that_three_stages_miss_is_lost_once(inputs: Tables) -> None:
+    def lost(stage_name: str, windows: tuple[str, ...]) -> pa.Table:
+        code = RejectCode.WINDOW_INCOMPLETE
+        rows = [reject(stage_name, code, "egoexo4d:take00001", f"window {w}: no feature for s") for w in windows]
+        return table_of(Reject, rows)
+
+    held = {"predictor": lost("predictor", ("t:h3:0000", "t:h3:0001")), "scorer": lost("scorer", ("t:h3:0001",))}
+    held["evaluation"] = lost("evaluation", ("t:h3:0001", "t:h4:0000"))
+    assert health.lost_units(held) == {"predictor": 2, "scorer": 0, "evaluation": 1}
+    kept = {stage: t for stage, t in inputs.tables.items() if stage.endswith(".rejects")}
+    assert sum(health.lost_units(kept).values()) == sum(sum(t["n_units"].to_pylist()) for t in kept.values())
+
+
+def test_a_stage_says_itself_what_the_report_counts_of_it(few: Tables) -> None:
+    toy = replace(STAGES["features"], name="toy", writes=("toys",), output=Output("toys", "toys", ("split",)))
+    more = {"toys": few.tables["segments"], "toy.rejects": few.tables["trajectories.rejects"]}
+    stage, kept = report_on((*REPORTED, toy)), Kept()
+    assert {"toys", "toy.rejects"} <= set(stage.reads)
+    held = Tables({**few.tables, **more})
+    stage.run(Work(held, CFG, (), kept, Runtime("/nowhere", "cpu", 1, Path("unused"))))
+    n, lost = more["toys"].num_rows, more["toy.rejects"].num_rows
+    cells = "".join(f'<td class="num">{count}</td>' for count in (n + lost, lost, n))
+    assert f"<tr><td>toy</td><td>toys</td>{cells}" in kept.documents["report.html"].decode()

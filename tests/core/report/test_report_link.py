@@ -55,7 +55,9 @@ def test_the_name_of_the_folder_cannot_be_guessed_and_is_this_users(tmp_path: Pa
     assert all(len(str(link)) > 30 for link in links)
 
 
-def test_a_note_that_is_no_name_is_drawn_again(tmp_path: Path) -> None:
+def test_a_note_that_is_no_name_or_another_users_is_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / HOME).mkdir()
     for held in (b"../../elsewhere", b"report-../../../../elsewhere..", b"\x80\x04cos\nsystem", b""):
         (tmp_path / HOME / NOTE).write_bytes(held)
@@ -63,17 +65,11 @@ def test_a_note_that_is_no_name_is_drawn_again(tmp_path: Path) -> None:
         assert link is not None
         assert NAME.fullmatch(link.split("/")[1]), held
 
-
-def test_a_note_of_another_user_is_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / HOME).mkdir()
-    first = link_to(f"{tmp_path}/reports/report.html")
-
     def refused(_: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "read_bytes", refused)
-    second = link_to(f"{tmp_path}/reports/report.html")
-    assert second not in (first, None)
+    assert link_to(f"{tmp_path}/reports/report.html") not in (link, None)
 
 
 def test_where_no_ui_of_the_root_can_serve_it_there_is_no_link(tmp_path: Path) -> None:

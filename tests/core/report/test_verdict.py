@@ -120,7 +120,7 @@ def test_a_broken_ceiling_leaves_no_verdict(inputs: Tables) -> None:
 
 
 def test_the_sentence_stands_first_on_the_page_and_in_json_and_turns_with_the_results(
-    inputs: Tables, kept: Kept, page: Reader
+    few: Tables, kept: Kept, recorded: Kept, page: Reader
 ) -> None:
     def turned(m: Metric) -> Metric:
         return m.replace(value=-30.0, low=-31.0, high=-29.0) if m.reference and m.variant == "scorer" else m
@@ -129,24 +129,21 @@ def test_the_sentence_stands_first_on_the_page_and_in_json_and_turns_with_the_re
     assert found["text"] in text
     assert text.index(found["text"]) < text.index("All rows but ablations")
     assert found["text"].startswith("In this simulated world, ")
-    other = json.loads(built(with_metrics(inputs, turned), CFG).documents["report.json"])["verdict"]
+    other = json.loads(built(with_metrics(few, turned), CFG).documents["report.json"])["verdict"]
     assert found["state"] != other["state"] == "hurts"
-
-
-def test_recorded_takes_are_not_called_simulated_and_simulated_ones_are(recorded: Kept) -> None:
     text = json.loads(recorded.documents["report.json"])["verdict"]["text"]
     assert text.startswith("On the takes that were scored, ")
     assert "simulated" not in text
 
 
-def test_checks_that_do_not_all_hold_are_unfolded_and_the_others_folded(inputs: Tables, page: Reader) -> None:
-    judged = rows_of(Judgement, inputs.tables["judgements"])
+def test_checks_that_do_not_all_hold_are_unfolded_and_the_others_folded(few: Tables, page: Reader) -> None:
+    judged = rows_of(Judgement, few.tables["judgements"])
     assert all(one.verdict == "holds" for one in judged if one.check.startswith("trained: "))
     html = "".join(page.text)
     assert "Do models and rows count as trained?: 4 of 4" in html
     assert not any("open" in attributes for tag, attributes in page.tags if tag == "details")
     weak = Judgement(check="trained: final/traj, seed 0", verdict="undertrained", detail="")
-    other = Tables({**inputs.tables, "judgements": table_of(Judgement, [*judged, weak])})
+    other = Tables({**few.tables, "judgements": table_of(Judgement, [*judged, weak])})
     tags = Reader(built(other, CFG).documents["report.html"].decode()).tags
     folds = [attributes for tag, attributes in tags if tag == "details"]
     assert sum("open" in attributes for attributes in folds) == 1, "the trainings, of which one is undertrained"
@@ -183,20 +180,16 @@ def test_takes_with_windows_at_any_horizon_and_at_the_one_with_the_fewest_are_bo
     assert [group.takes for group in table.groups] == ["2 takes at the horizon with the fewest"]
 
 
-def test_a_failed_check_that_speaks_of_a_fault_is_named_on_the_first_screen_and_others_are_not(inputs: Tables) -> None:
+def test_a_failed_check_that_speaks_of_a_fault_is_named_on_the_first_screen_and_others_are_not(few: Tables) -> None:
     failed = Judgement(check="leak: planted <check>", verdict="fails", detail="seen at H=3")
-    kept = rows_of(Judgement, inputs.tables["judgements"])
-    report = built(Tables({**inputs.tables, "judgements": table_of(Judgement, [*kept, failed])}), CFG)
+    judgements = [*rows_of(Judgement, few.tables["judgements"]), failed]
+    report = built(Tables({**few.tables, "judgements": table_of(Judgement, judgements)}), CFG)
     words = "This run FAILS its own check leak: planted <check> (seen at H=3)."
     assert json.loads(report.documents["report.json"])["verdict"]["text"].endswith(words)
     assert words.replace("<", "&lt;").replace(">", "&gt;") in report.documents["report.html"].decode()
-    plain = said(planted(inputs, scorer=(1.2, 0.3, 2.1)))
-    for check, verdict in (
-        ("identity: x", "fails"),
-        ("demo: x", "fails"),
-        ("trained: x", "fails"),
-        ("demo: x", "holds"),
-    ):
+    plain = said(planted(few, scorer=(1.2, 0.3, 2.1)))
+    checks = (("identity: x", "fails"), ("demo: x", "fails"), ("trained: x", "fails"), ("demo: x", "holds"))
+    for check, verdict in checks:
         judged = Judgement.model_validate({"check": check, "verdict": verdict, "detail": ""})
         is_named = verdict == "fails" and not check.startswith("trained")
         assert (with_faults(plain, [judged]) is plain) != is_named, check

@@ -1,4 +1,4 @@
-"""Asking a server: what is sent where, what is repeated, when it stops, and what is kept. No model answers."""
+"""Asking a server: what is sent where and in which order, what is repeated, when it stops, and what is kept."""
 
 import importlib
 import json
@@ -13,6 +13,7 @@ from chat_server import Said, chat_server
 from vlm_fixture import ask, settings, world
 
 from deployments.recipes import recipe
+from deployments.settings import hand_over_api_key
 from schemas.config import PipelineConfig
 from schemas.vlm import VlmMessage, VlmPart, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.errors import InputError
@@ -24,6 +25,7 @@ from trajpilot_core.vlm.payload import AnswerFolder
 CORPUS = "egoexo4d_atomic"
 AWAY = "https://models.example/v1"
 KEY = "sk-planted-0123456789"
+USAGE = {"prompt_tokens": 90, "completion_tokens": 10}
 
 
 @pytest.fixture(autouse=True)
@@ -151,8 +153,7 @@ def test_how_answers_are_reached_is_in_no_key_of_an_answer_or_a_row() -> None:
 
 
 def test_the_limit_stops_midway_and_what_was_answered_is_kept_and_counted_again(tmp_path, monkeypatch) -> None:
-    usage = {"prompt_tokens": 90, "completion_tokens": 10}
-    with chat_server(usage=usage) as server:
+    with chat_server(usage=USAGE) as server:
         cfg = settings(tmp_path, backend="http", server={"url": server.url, "token_limit": 250})
         for n_sent in (3, 3):
             with pytest.raises(InputError, match=r"have used 300 tokens, and vlm\.server\.token_limit is 250"):
@@ -223,9 +224,6 @@ def test_a_key_goes_to_another_machine_over_https_alone_and_a_damaged_one_nowher
 
 
 def test_the_key_comes_from_the_environment(monkeypatch) -> None:
-    from deployments.settings import hand_over_api_key
-    from trajpilot_core.vlm.clients.registry import api_key
-
     monkeypatch.setenv("TRAJPILOT_VLM_API_KEY", KEY)
     hand_over_api_key()
     held = api_key()
@@ -250,3 +248,45 @@ def test_the_process_of_a_group_that_is_shared_out_holds_the_key_of_its_worker(m
     assert deployed.vlm_group is vlm_group
     with pytest.raises(AttributeError, match="no stage has groups"):
         deployed.cooking_group  # noqa: B018
+
+
+# Several requests at once.
+
+
+def said(text: str, hangs_s: float = 0.0) -> Said:
+    return Said(text=json.dumps({"model": "m", "choices": [{"message": {"content": text}}]}), hangs_s=hangs_s)
+
+
+def test_so_many_are_under_way_and_answers_come_in_the_order_of_requests(tmp_path: Path) -> None:
+    for parallel in (1, 3):
+        with chat_server(*[said("stir", 0.2 if at % 3 == 0 else 0.05) for at in range(6)]) as server:
+            replies = asked(tmp_path / str(parallel), server.url, 6, parallel=parallel)
+        assert [reply.request for reply in replies] == [request.digest() for request in requests(6)]
+        assert (server.most_under_way, len(server.asked)) == (parallel, 6)
+
+
+def test_the_limit_is_passed_by_no_more_than_what_is_under_way(tmp_path: Path) -> None:
+    with chat_server(text="stir", usage=USAGE) as server:
+        replies = client(tmp_path, server.url, parallel=3, token_limit=250).ask(requests(20), {})
+        with pytest.raises(InputError, match=r"have used \d+ tokens, and vlm\.server\.token_limit is 250"):
+            list(replies)
+    assert len(server.asked) <= 3 + 2, "three answers reach the limit, and two more were under way"
+
+
+def test_what_is_under_way_when_one_is_refused_is_yielded_and_nothing_more_is_sent(tmp_path: Path) -> None:
+    script = [Said(400, "no", hangs_s=0.05), said("stir", 0.2), said("cut", 0.2)]
+    got: list[VlmReply] = []
+    with chat_server(*script) as server:
+        replies = client(tmp_path, server.url, parallel=3).ask(requests(9), {})
+        with pytest.raises(InputError, match="status 400"):
+            got.extend(replies)
+    assert sorted(reply.text for reply in got) == ["cut", "stir"]
+    assert len(server.asked) == 3
+
+
+def test_the_key_stays_out_of_an_error_of_a_thread(tmp_path: Path) -> None:
+    hold_api_key(KEY)
+    wrong = [Said(401, f"wrong key {KEY}")] * 2
+    with chat_server(*wrong) as server, pytest.raises(InputError, match=r"\(key\)") as raised:
+        asked(tmp_path, server.url, 2, parallel=2)
+    assert KEY not in str(raised.value)

@@ -1,12 +1,14 @@
-"""Requests: what they say in which order, what the linter refuses, and the files for another program."""
+"""Requests, and files of them for another program; what is said, what the linter refuses, how answers are read."""
 
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
-from vlm_fixture import TUNED, FakeClient, ask, knows_all, made_up_frames, settings, text_of, world
+from vlm_fixture import TUNED, ask, knows_all, made_up_frames, settings, text_of, world
 
 from schemas.vlm import VlmPart, VlmReply, VlmRequest
 from trajpilot_core.engine.stage import Runtime, Work
@@ -15,6 +17,7 @@ from trajpilot_core.stages import vlm
 from trajpilot_core.stages.vlm import collect, write_requests
 from trajpilot_core.vlm.linter import check_request
 from trajpilot_core.vlm.material import AskedWindow, load_material, sampled
+from trajpilot_core.vlm.parsing import parse_label, parse_sequence
 from trajpilot_core.vlm.payload import AnswerFolder, line, replies_in
 from trajpilot_core.vlm.requests import (
     NAMES,
@@ -138,10 +141,6 @@ def test_a_folder_with_other_prompts_has_another_digest_and_faults_are_named(tmp
 
 
 def test_a_line_of_a_batch_file_carries_digest_frames_and_greedy_settings(asking: Asking) -> None:
-    import base64
-
-    import cv2
-
     frame = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
     request = window_request(asking, 4, ("a",), ("a",))
     row = json.loads(line(request, {"a": frame}))
@@ -159,41 +158,27 @@ def work(memory, cfg, folder: Path) -> Work:
     return Work(memory, cfg, pending, memory, Runtime("", "cpu", 1, folder))
 
 
-def answered(files: list[Path], client: FakeClient, known: dict[str, VlmRequest], out: Path) -> Path:
+def answered(files: list[Path], out: Path) -> Path:
     """What `vllm run-batch` would write."""
     rows = []
     for text in (one for path in files for one in path.read_text().splitlines()):
         asked = json.loads(text)
-        digest, model = asked["custom_id"], asked["body"]["model"]
-        message = {"role": "assistant", "content": client.answer(known[digest])}
-        response = {"status_code": 200, "body": {"model": model, "choices": [{"message": message}]}}
-        rows.append({"id": "x", "custom_id": digest, "response": response, "error": None})
+        message = {"role": "assistant", "content": '{"sequence": ["x"]}'}
+        response = {"status_code": 200, "body": {"model": asked["body"]["model"], "choices": [{"message": message}]}}
+        rows.append({"id": "x", "custom_id": asked["custom_id"], "response": response, "error": None})
     out.write_text("\n".join(json.dumps(row) for row in rows))
     return out
 
 
 def test_requests_go_out_in_files_and_their_answers_fill_the_rows(tmp_path: Path, monkeypatch) -> None:
     """Two rounds: fills rest on recognised endpoints. Then the stage runs without asking anybody."""
-    from trajpilot_core.vlm import take
-
     monkeypatch.setattr("trajpilot_core.vlm.material.take_frames", made_up_frames)
     memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED)
-    known: dict[str, VlmRequest] = {}
-    for name in ("first_round", "second_round"):
-        plain = getattr(take, name)
-
-        def noted(*args, plain=plain):
-            units = plain(*args)
-            known.update({one.request.digest(): one.request for one in units})
-            return units
-
-        monkeypatch.setattr(take, name, noted)
-    said = FakeClient(lambda request: json.dumps({"sequence": ["x"] * request.items}) if request.items > 1 else "x")
     for number, waits in enumerate((True, False)):
         written = write_requests(work(memory, cfg, tmp_path), tmp_path / f"out{number}")
         assert written.n_requests > 0
         assert bool(written.n_waiting) is waits
-        result = answered(written.files, said, known, tmp_path / f"results{number}.jsonl")
+        result = answered(written.files, tmp_path / f"results{number}.jsonl")
         assert collect([result], cfg.answers) == (written.n_requests, 0, [])
         assert collect([result], cfg.answers) == (0, written.n_requests, [])
     assert write_requests(work(memory, cfg, tmp_path), tmp_path / "out2").n_requests == 0
@@ -248,3 +233,52 @@ def test_a_prompt_without_goal_never_tells_the_goal(tmp_path: Path, monkeypatch)
         text = next(part.text for part in request.messages[-1].parts if part.section == "incomplete")
         assert json.loads(text.splitlines()[-1])[1:] == [-1] * (request.items - 1)
     assert VlmPart(section="frames").text == ""
+
+
+# What models write is read wherever it can be; only text without JSON fails.
+
+RIGHT = ("cut the onion", "stir", "taste")
+PLAIN = '{"sequence": ["cut the onion", "stir", "taste"]}'
+
+
+def test_a_sequence_is_read_out_of_whatever_stands_around_it() -> None:
+    for text in (
+        PLAIN,
+        f"```json\n{PLAIN}\n```",
+        f"Here is the plan:\n\n{PLAIN}\nI hope that it helps.",
+        f'<think>First {{"sequence": ["no"]}} perhaps.</think>\n{PLAIN}',
+        f"</think>{PLAIN}",
+        '{"sequence": [{"action_name": "cut the onion"}, {"action_name": "stir"}, {"action_name": "taste"}]}',
+        '["cut the onion", "stir", "taste"]',
+        '[{"action": "cut the onion"}, {"name": "stir"}, {"label": " taste "}]',
+        f"A note {{not JSON}} and [brackets], then {PLAIN}",
+    ):
+        parsed = parse_sequence(text, 3)
+        assert (parsed.labels, parsed.is_repaired, parsed.is_failed) == (RIGHT, False, False), text
+
+
+def test_a_sequence_of_another_length_is_cut_or_filled_and_counted() -> None:
+    for items, labels in ((2, RIGHT[:2]), (4, (*RIGHT, "taste")), (5, (*RIGHT, "taste", "taste"))):
+        parsed = parse_sequence(PLAIN, items)
+        assert (parsed.labels, parsed.is_repaired) == (labels, True)
+
+
+def test_what_holds_no_whole_sequence_fails() -> None:
+    objects = '{"sequence": [{"action_name": "cut"}, {"action_name": "st'
+    plain = ("", "I cannot see the pictures.", '["cut", "stir"', '{"sequence": []}', "}}}{{{ [[[", "[" * 5000)
+    for text in (*plain, PLAIN[:-8], objects, f"<think>{PLAIN}"):
+        assert parse_sequence(text, 3).is_failed, text
+
+
+def test_an_open_place_is_no_label_letters_of_all_scripts_are_and_a_label_may_be_named_twice() -> None:
+    found = parse_sequence('{"sequence": ["a", -1, "-1", null, "切る 🥕", "a"]}', 6)
+    assert found.labels == ("a", None, None, None, "切る 🥕", "a")
+    parsed = parse_sequence('{"sequence": ["stir", "stir", "taste", "stir"]}', 4)
+    assert (parsed.labels, parsed.is_repaired) == (("stir", "stir", "taste", "stir"), False)
+
+
+def test_the_label_of_a_segment_is_its_first_line() -> None:
+    for text in ("stir", '"stir"', "stir.", "<think>hm</think>\n\nstir\nI am sure.", "```\nstir\n```", "`stir`"):
+        assert parse_label(text).labels == ("stir",)
+    for text in ("", "\n \n", "<think>stir", '""'):
+        assert parse_label(text).is_failed

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
+import torch
 import vlm_fixture
 from planning_world import fit_tables
 from right_predictions import predictions_of
@@ -13,15 +14,19 @@ from vlm_fixture import TUNED, FakeClient, ask, knows_all, made_up_frames, setti
 from deployments.recipes import recipe
 from schemas.arrow import rows_of
 from schemas.config import CompletedEvaluation, EvaluationConfig, PipelineConfig
+from schemas.rejects import RejectCode, reject
 from schemas.vlm import FAILED, EndpointScore, VlmCount
+from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError
+from trajpilot_core.evaluation.predictions import on_subset
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 from trajpilot_core.methods import method, with_role
 from trajpilot_core.report.tables.diagnostics import answer_tables
 from trajpilot_core.stages import evaluation, stages_of, vlm, vlm_rows
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS
+from trajpilot_core.vlm.material import TakeFrames
 
 BOTH = ("qwen_zs", "qwen_sft_llm")
 
@@ -53,22 +58,16 @@ def test_right_answers_score_100_on_every_metric_in_both_rows(tmp_path, monkeypa
     assert cache["exact_projection"]["count"] == cache["segments"]["count"] > 0
 
 
-def test_a_recogniser_that_no_digest_names_is_called_untuned_wherever_it_shows(tmp_path, subtests) -> None:
+def test_a_recogniser_that_no_digest_or_no_answer_names_is_called_untuned_wherever_it_shows(tmp_path, subtests) -> None:
     """Seen before: a random model without tuned weights stood as "a tuned model"."""
-    for at, adapter in enumerate((None, "recogniser", "recogniser@0123", "qwen@0123456789abcdeg")):
+    for at, adapter in enumerate((None, "recogniser", "recogniser@0123", "qwen@0123456789abcdeg", TUNED)):
         with subtests.test(str(adapter)), pytest.MonkeyPatch.context() as monkeypatch:
             memory, ahead = world(), at % 2 == 1
             cfg = settings(tmp_path / str(at), rows=BOTH, adapter=adapter, anticipates=ahead)
-            ask(memory, cfg, tmp_path, monkeypatch, knows_all(memory, cfg, monkeypatch))
+            client = knows_all(memory, cfg, monkeypatch)
+            client.name = "Qwen/Qwen3-VL-32B-Instruct" if adapter == TUNED else ""
+            ask(memory, cfg, tmp_path, monkeypatch, client)
             assert_untuned(memory, anticipates=ahead)
-
-
-def test_tuned_weights_count_only_where_whoever_answered_names_them_too(tmp_path, monkeypatch) -> None:
-    memory, cfg = world(), settings(tmp_path, rows=BOTH, adapter=TUNED)
-    client = knows_all(memory, cfg, monkeypatch)
-    client.name = "Qwen/Qwen3-VL-32B-Instruct"
-    ask(memory, cfg, tmp_path, monkeypatch, client)
-    assert_untuned(memory, anticipates=False)
 
 
 def assert_untuned(memory, *, anticipates: bool) -> None:
@@ -156,11 +155,6 @@ def test_made_up_answers_say_stub_wherever_they_show_and_are_in_no_main_row(tmp_
 
 
 def test_a_subset_has_so_many_windows_of_each_horizon_and_every_row_is_scored_on_it(tmp_path, monkeypatch) -> None:
-    import torch
-
-    from trajpilot_core.data.planning import load_planning_data
-    from trajpilot_core.evaluation.predictions import on_subset
-
     memory, cfg = world(), settings(tmp_path, windows_per_horizon=2)
     client = FakeClient(lambda request: "[]")
     ask(memory, cfg, tmp_path, monkeypatch, client)
@@ -191,19 +185,6 @@ def test_a_row_of_fewer_windows_is_never_differenced_against_one_of_all(tmp_path
     assert differences() == set()
 
 
-def test_a_take_whose_video_is_lost_is_a_reject_that_counts_its_questions(tmp_path, monkeypatch) -> None:
-    from schemas.rejects import RejectCode, reject
-    from trajpilot_core.vlm.material import TakeFrames
-
-    memory, cfg = world(), settings(tmp_path)
-    gone = reject("vlm", RejectCode.VIDEO_MISSING, "", "no such file", n_units=0)
-    monkeypatch.setattr("trajpilot_core.vlm.material.take_frames", lambda *_: TakeFrames({}, {}, (gone,)))
-    pending = tuple(vlm.STAGE.sources(memory, cfg, ""))
-    vlm.STAGE.run(Work(memory, cfg, pending, memory, Runtime("", "cpu", 1, tmp_path)))
-    assert all(table.num_rows == 0 for table in memory.shards.values())
-    assert sum(row.n_units for row in memory.rejects) == sum(memory.units.values()) > 0
-
-
 def test_an_end_without_an_answer_is_wrong_and_its_window_is_kept(tmp_path, monkeypatch) -> None:
     memory, cfg = world(), settings(tmp_path, rows=("qwen_sft_llm",))
     ask(memory, cfg, tmp_path, monkeypatch, knows_all(memory, cfg, monkeypatch))
@@ -223,9 +204,6 @@ def test_an_end_without_an_answer_is_wrong_and_its_window_is_kept(tmp_path, monk
 
 def test_a_segment_whose_frames_are_lost_takes_its_windows_with_it_as_counted_rejects(tmp_path, monkeypatch) -> None:
     """The rows of the other windows are as they would be without it."""
-    from schemas.rejects import RejectCode, reject
-    from trajpilot_core.vlm.material import TakeFrames
-
     memory, cfg = world(), settings(tmp_path, rows=BOTH)
     client = FakeClient(lambda request: json.dumps({"sequence": ["x"] * request.items}) if request.items > 1 else "x")
     source = vlm.STAGE.sources(memory, cfg, "")[0]

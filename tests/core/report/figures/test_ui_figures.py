@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
-import pyarrow as pa
 import pytest
+import toy_figure
 from checkout import CHECKOUT
 
 from schemas.arrow import table_of
@@ -19,6 +19,7 @@ from schemas.results import CurvePoint
 from trajpilot_core.engine.progress import CountedSteps, portion
 from trajpilot_core.errors import StoreError
 from trajpilot_core.methods import METHODS
+from trajpilot_core.report import figures
 from trajpilot_core.report.committed import committed_under
 from trajpilot_core.report.drawing.bars import MOST_ROWS, Bar, bar_chart
 from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
@@ -40,6 +41,7 @@ from trajpilot_core.report.figures.corpus import clips
 from trajpilot_core.report.figures.curves import DEV_QUANTITIES, chosen_epoch
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.report.ui.gallery import draw
+from trajpilot_core.stages import EVERY_STAGE
 
 COMMITTED: Any = SimpleNamespace(config=PipelineConfig())
 HOSTILE = '<script>alert(1)</script>"><img src="http://outside.example/x">'
@@ -128,9 +130,11 @@ def test_the_epoch_that_is_marked_is_the_first_with_the_best_dev_score() -> None
     assert chosen_epoch(rows, "final/traj", "R@5") == 0, "not measured"
 
 
-def planner_curves(epochs: int, horizons: tuple[int, ...] = (3, 4, 5, 6, 7, 8)) -> list[CurvePoint]:
+def planner_curves(
+    epochs: int, horizons: tuple[int, ...] = (3, 4, 5, 6, 7, 8), rates: tuple[str, ...] = ("", ", rate x3")
+) -> list[CurvePoint]:
     """Curves of every planner, horizon and learning rate; the chosen rate has no name, the last epoch is the best."""
-    models = [f"final/{method}_h{h}{rate}" for method in PLANNERS for h in horizons for rate in ("", ", rate x3")]
+    models = [f"final/{method}_h{h}{rate}" for method in PLANNERS for h in horizons for rate in rates]
     quantities = (("train", "loss"), ("train", "Mid mAcc"), ("dev", "Mid mAcc"))
     return [
         CurvePoint(model=model, seed=0, epoch=epoch, split=split, quantity=quantity, value=1 / (2 + epochs - epoch))  # type: ignore[arg-type]
@@ -140,26 +144,11 @@ def planner_curves(epochs: int, horizons: tuple[int, ...] = (3, 4, 5, 6, 7, 8)) 
     ]
 
 
-class Curves:
-    """A committed table of the curves of planners."""
-
-    config = PipelineConfig()
-
-    def __init__(self, rows: list[CurvePoint]) -> None:
-        self.rows = rows
-
-    def table(self, stage: str, name: str) -> pa.Table:
-        assert (stage, name) == ("planners", "planners_curves")
-        return table_of(CurvePoint, self.rows)
-
-    def warning(self) -> str:
-        return ""
-
-
 def drawn_planners(rows: list[CurvePoint]) -> Picture | NotDrawn:
     (figure,) = figures_of("planners")
-    committed: Any = Curves(rows)
-    return draw("planners", figure, committed)
+    tables = {("planners", "planners_curves"): table_of(CurvePoint, rows)}
+    own = {"table": lambda *name: tables[name], "warning": lambda: ""}
+    return draw("planners", figure, SimpleNamespace(config=PipelineConfig(), **own))
 
 
 def svg_of(picture: Picture | NotDrawn) -> str:
@@ -195,7 +184,7 @@ def test_one_horizon_is_a_full_line_and_a_rate_that_was_not_chosen_would_be_seen
 
 def test_the_picture_of_as_many_epochs_as_the_originals_train_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault, a point for every epoch, is too large for Prefect's database."""
-    rows = planner_curves(500, (3, 6, 8))
+    rows = planner_curves(500, (3, 6, 8), ("",))
     assert isinstance(drawn_planners(rows), Picture)
     monkeypatch.setattr(curves, "MOST_POINTS", 500)
     assert isinstance(drawn_planners(rows), NotDrawn)
@@ -241,3 +230,31 @@ def test_work_of_several_parts_only_moves_forward() -> None:
     steps.begin("one")
     steps.begin("two")
     assert told == [0.25, 0.5, 0.5, 0.75]
+
+
+def test_a_figure_in_one_file_is_found_in_the_report_and_among_the_pictures_of_its_stage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = [figure.name for figure in figures_of("ingest")]
+    monkeypatch.setattr(figures, "FIGURES", (*FIGURES, toy_figure.FIGURE))
+    assert [figure.name for figure in figures_of("ingest")] == [*before, "toy"]
+    made = draw("ingest", toy_figure.FIGURE, COMMITTED)
+    assert isinstance(made, Picture)
+    assert made.title == "A toy"
+    training = report_charts(Material(results_of([], []), [], [], [], []))["training"]
+    assert "How many rows a toy counts" in [chart.caption for chart in training]
+
+
+def test_every_figure_is_shown_somewhere_and_every_stage_that_it_names_exists() -> None:
+    for figure in FIGURES:
+        assert (figure.section is None) == (figure.charts is None)
+        assert bool(figure.stages) == (figure.draw is not None)
+        assert figure.charts is not None or figure.draw is not None
+        assert set(figure.stages) <= set(EVERY_STAGE)
+    pictures = [(stage, figure.name) for figure in FIGURES for stage in figure.stages]
+    assert len(set(pictures)) == len(pictures)
+
+
+def test_a_figure_of_the_report_alone_is_no_picture() -> None:
+    alone = next(figure for figure in FIGURES if figure.draw is None)
+    assert isinstance(draw("ingest", alone, COMMITTED), NotDrawn)

@@ -1,9 +1,8 @@
 """The gallery: drawn by its rule, with pictures where there are any, and paths that are the integrated motions."""
 
 import json
-from pathlib import Path
+import shutil
 
-import av
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.transform import Rotation
 from synthetic_results import Kept, Tables, built
+from video_fixture import write_video
 
 from schemas.config import CompletedReport
 from trajpilot_core.report.gallery.classes import ALL_WRONG, CLASSES, HELPED, HURT, draw
@@ -30,27 +30,16 @@ from trajpilot_core.stages import report as stage
 CFG = CompletedReport()
 
 
-def video(path: Path, n_frames: int) -> None:
-    """A small film whose brightness rises."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with av.open(str(path), "w") as container:
-        stream = container.add_stream("mpeg4", rate=15)
-        stream.width = stream.height = 64
-        stream.pix_fmt = "yuv420p"
-        for i in range(n_frames):
-            image = np.full((64, 64, 3), 40 + i % 200, np.uint8)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(image, format="rgb24")))
-        container.mux(stream.encode())
-
-
 @pytest.fixture(scope="module")
 def shown(inputs: Tables, tmp_path_factory: pytest.TempPathFactory) -> tuple[Kept, list[str]]:
     """A report whose videos are there, but for one that is missing and one that is no video."""
     root = tmp_path_factory.mktemp("videos")
     files = sorted(video_files(draw_gallery(inputs, CFG), inputs).values())
-    for name in files[2:]:
-        video(root / name, 15 * 20)
-    (root / files[1]).parent.mkdir(parents=True)
+    for name in files:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+    whole = write_video(root / files[2], 15 * 20, width=64, height=64, fps=15)
+    for name in files[3:]:
+        shutil.copyfile(whole, root / name)
     (root / files[1]).write_bytes(b"not a video" * 100)
     return built(inputs, CFG, str(root)), files
 
@@ -137,22 +126,22 @@ def test_a_class_with_few_windows_is_not_filled_up(inputs: Tables) -> None:
 
 
 def test_where_the_gate_changes_nothing_the_row_with_the_true_motion_stands_in_and_the_page_says_so(
-    inputs: Tables,
+    inputs: Tables, few: Tables
 ) -> None:
     closed = with_right(inputs.tables["outcomes"], "scorer", "no_traj")
     drawn = draw(closed, CFG)
     assert (drawn.row, drawn.sizes[HELPED] > 0) == ("oracle", True)
-    page = built(Tables({**inputs.tables, "outcomes": closed}), CFG.replace(frames=False)).documents["report.html"]
+    page = built(Tables({**few.tables, "outcomes": closed}), CFG.replace(frames=False)).documents["report.html"]
     assert "the gate of Scorer changed no window" in page.decode()
     without = inputs.tables["outcomes"].filter(pc.not_equal(closed["variant"], "scorer"))
     assert draw(without, CFG).row == "oracle"
 
 
-def test_without_two_rows_to_compare_there_is_no_gallery(inputs: Tables) -> None:
+def test_without_two_rows_to_compare_there_is_no_gallery(inputs: Tables, few: Tables) -> None:
     outcomes = inputs.tables["outcomes"]
     plain = outcomes.filter(pc.equal(outcomes["variant"], "no_traj"))
     assert draw(plain, CFG).window_ids() == []
-    page = built(Tables({**inputs.tables, "outcomes": plain}), CFG).documents["report.html"].decode()
+    page = built(Tables({**few.tables, "outcomes": plain}), CFG).documents["report.html"].decode()
     assert "There is no window to show" in page
 
 

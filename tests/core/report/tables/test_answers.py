@@ -39,7 +39,7 @@ def test_made_up_answers_never_stand_under_the_name_of_a_model() -> None:
     assert "STUB" not in str(answer_tables([count("qwen_sft_llm: segments")], [])[0].rows[0][0])
 
 
-def test_a_run_that_asks_for_them_shows_answers_rejects_and_that_it_is_a_sample(inputs: Tables, page: Reader) -> None:
+def test_a_run_that_asks_for_them_shows_answers_rejects_and_that_it_is_a_sample(few: Tables, page: Reader) -> None:
     asked = RECIPES["demo"]().replace(vlm=VlmConfig(rows=("qwen_zs",), backend="stub", windows_per_horizon=20))
     own, stage = completed(asked), STAGES["report"].under(asked)
     assert {"vlm_counts", "endpoint_cache", "vlm.rejects", "vlm_rows.rejects"} <= set(stage.reads)
@@ -52,7 +52,7 @@ def test_a_run_that_asks_for_them_shows_answers_rejects_and_that_it_is_a_sample(
         "vlm.rejects": table_of(Reject, lost),
         "vlm_rows.rejects": table_of(Reject, []),
     }
-    held, made = Tables({**inputs.tables, **more}), Kept()
+    held, made = Tables({**few.tables, **more}), Kept()
     cfg = CFG.replace(further=own.further, windows_per_horizon=own.windows_per_horizon)
     stage.run(Work(held, cfg, (), made, Runtime("/nowhere", "cpu", 1, Path("unused"))))
     shown = made.documents["report.html"].decode()

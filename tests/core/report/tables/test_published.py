@@ -1,17 +1,27 @@
 """Published values stand next to ours where the corpus and the task are theirs, and nowhere else."""
 
+import pytest
 from report_page import CFG, Reader, real, with_metrics
 from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of
 from schemas.features import RELEASED_NOTE
 from schemas.results import GateRow, Headroom, Metric
+from schemas.training import KEYSTEP_DECODING, ClassHeadSettings
+from trajpilot_core.paper.published import HORIZONS, published_of, published_settings
+from trajpilot_core.report.tables.anticipation import closed_tables, settings_table
 from trajpilot_core.report.tables.published import anticipation_for, comparisons, pool_comparisons, published_for
 from trajpilot_core.report.tables.results import Results, results_of
 
 
 def of(inputs: Tables) -> Results:
     return results_of(rows_of(Metric, inputs.tables["metrics"]), [])
+
+
+@pytest.fixture(scope="module")
+def ours(inputs: Tables) -> Results:
+    """Results of recorded takes."""
+    return of(real(inputs))
 
 
 def test_a_real_corpus_shows_the_published_value_beside_ours(recorded: Kept) -> None:
@@ -21,17 +31,17 @@ def test_a_real_corpus_shows_the_published_value_beside_ours(recorded: Kept) -> 
     assert "Simulated world." not in text
 
 
-def test_another_corpus_and_another_task_on_the_same_takes_have_no_published_value(inputs: Tables) -> None:
-    other = with_metrics(inputs, lambda m: m.replace(corpus="epic"))
-    assert published_for(of(other), CFG) is None
-    assert comparisons(of(other), None) == []
+def test_another_corpus_and_another_task_on_the_same_takes_have_no_published_value(few: Tables, ours: Results) -> None:
+    other = of(with_metrics(few, lambda m: m.replace(corpus="epic")))
+    assert published_for(other, CFG) is None
+    assert comparisons(other, None) == []
+    assert published_for(ours, CFG)
     for task in ({"corpus": "egoexo4d_basketball"}, {"corpus": None}, {"released": "omnivore_video"}):
-        assert published_for(of(real(inputs)), CFG)
-        assert published_for(of(real(inputs)), CFG.replace(**task)) is None
+        assert published_for(ours, CFG.replace(**task)) is None
 
 
-def test_a_recorded_run_on_released_features_says_so_on_the_page_and_above_each_latex_table(inputs: Tables) -> None:
-    documents = built(real(inputs), CFG.replace(released="omnivore_video")).documents
+def test_a_recorded_run_on_released_features_says_so_on_the_page_and_above_each_latex_table(few: Tables) -> None:
+    documents = built(real(few), CFG.replace(released="omnivore_video")).documents
     text = "".join(Reader(documents["report.html"].decode()).text)
     assert "Published value next to ours" not in text
     assert "29.38" not in text
@@ -41,33 +51,32 @@ def test_a_recorded_run_on_released_features_says_so_on_the_page_and_above_each_
     assert latex.count("not to be set next to published numbers") == latex.count("\\caption")
 
 
-def test_another_vocabulary_has_other_published_values(inputs: Tables) -> None:
-    labels, classes = (published_for(of(real(inputs)), CFG.replace(is_closed=is_so)) for is_so in (False, True))
-    assert labels is not None
-    assert classes is not None
-    assert not set(labels.values) & set(classes.values)
-
-
-def test_the_published_table_is_whole_and_marks_values_outside_our_interval(inputs: Tables) -> None:
-    found = published_for(of(real(inputs)), CFG)
+def test_the_published_table_is_whole_marks_values_outside_our_interval_and_is_another_for_classes(
+    ours: Results,
+) -> None:
+    found, classes = (published_for(ours, CFG.replace(is_closed=is_so)) for is_so in (False, True))
     assert found is not None
+    assert classes is not None
+    assert not set(found.values) & set(classes.values)
     assert len(found.values) == 6 * 5 * 6
     assert found.values[3, "no_traj", "M@1"] == found.values[3, "no_traj", "MSeq"] == 29.38
-    rows = comparisons(of(real(inputs)), found)
+    rows = comparisons(ours, found)
     assert len(rows) == 6 * 3 * 6, "the rows that this run has"
     assert {row.is_outside for row in rows} == {True, False}
 
 
-def anticipating(inputs: Tables) -> Tables:
-    """The same rows, of which two are called as rows without a goal."""
-    names = {"no_traj": "anticipation_no_traj", "top1": "anticipation_oracle_no_dropout"}
-    return with_metrics(inputs, lambda m: m.replace(variant=names.get(m.variant, m.variant)))
+NAMES = {"no_traj": "anticipation_no_traj", "top1": "anticipation_oracle_no_dropout"}
+
+
+def anticipating(m: Metric) -> Metric:
+    """The figure of a row without a goal."""
+    return m.replace(variant=NAMES.get(m.variant, m.variant))
 
 
 def test_without_a_goal_the_papers_future_and_full_stand_next_to_ours_on_its_recorded_corpus_alone(
-    inputs: Tables,
+    few: Tables, ours: Results
 ) -> None:
-    recorded = of(anticipating(real(inputs)))
+    recorded = results_of([anticipating(m) for m in ours.metrics], [])
     found = anticipation_for(recorded, CFG)
     assert found is not None
     n_seen, n_masked, n_all = 5 * 6 * 6, 2 * 6 * 3, 4 * 3
@@ -76,16 +85,12 @@ def test_without_a_goal_the_papers_future_and_full_stand_next_to_ours_on_its_rec
     assert found.values["sample", "anticipation_oracle", "M@1"] == 33.9
     assert (3, "oracle", "M@1") not in found.values, "the table of planning prints it more exactly"
     rows = comparisons(recorded, found)
-    assert {row.name for row in rows} == {
-        "No-Traj, no goal",
-        "Oracle, no goal, no dropout",
-        "Oracle",
-    }
-    assert anticipation_for(of(real(inputs)), CFG) is None, "no row of it anticipates"
-    assert anticipation_for(of(anticipating(inputs)), CFG) is None, "simulated takes"
+    assert {row.name for row in rows} == {"No-Traj, no goal", "Oracle, no goal, no dropout", "Oracle"}
+    assert anticipation_for(ours, CFG) is None, "no row of it anticipates"
+    assert anticipation_for(of(with_metrics(few, anticipating)), CFG) is None, "simulated takes"
     for other in ({"corpus": "egoper"}, {"corpus": None}, {"is_closed": True}):
         assert anticipation_for(recorded, CFG.replace(**other)) is None
-    text = "".join(Reader(built(anticipating(real(inputs)), CFG).documents["report.html"].decode()).text)
+    text = "".join(Reader(built(with_metrics(real(few), anticipating), CFG).documents["report.html"].decode()).text)
     assert "full per-horizon results of anticipation" in text
 
 
@@ -111,3 +116,71 @@ def test_gate_and_pool_stand_next_to_the_papers_on_its_recorded_corpus_alone() -
     assert len(found) == 1 + 2 * 4 + 2
     for cfg, is_recorded in ((CFG, False), (CFG.replace(is_closed=True), True), (CFG.replace(corpus="egoper"), True)):
         assert pool_comparisons(gates, pools, cfg, is_recorded=is_recorded) == []
+
+
+# The tables of closed vocabularies, and the published values of their benchmarks.
+
+
+HEADS = ClassHeadSettings(bridge_weight=0.15, decoding=KEYSTEP_DECODING, candidates=5)
+CLOSED = CFG.replace(corpus="egoexo4d_keystep", heads=HEADS)
+
+
+def test_class_heads_bring_both_layouts_of_the_paper_and_classes_its_panel(inputs: Tables) -> None:
+    overall, full = closed_tables(of(inputs), CLOSED, 375)
+    assert overall.metrics == ("SR", "Mid mAcc", "mIoU")
+    assert [group.title for group in overall.groups] == ["mean of the horizons"]
+    assert full.metrics == ("SR", "Mid mAcc", "mIoU", "ED")
+    assert [group.title for group in full.groups] == [f"H = {h}" for h in HORIZONS]
+    rows = [row.variant for row in full.groups[0].rows]
+    assert set(rows) == {"no_traj", "scorer", "oracle"}, "rows that the paper has not stand elsewhere"
+    (panel,) = closed_tables(of(inputs), CFG.replace(is_closed=True), 72)
+    assert panel.metrics == ("M@1", "M@5", "MSeq")
+    assert [group.title for group in panel.groups] == ["mean over all windows"]
+    assert closed_tables(of(inputs), CFG, 72) == []
+
+
+def test_the_page_shows_them_with_the_settings_of_the_heads(few: Tables, page: Reader) -> None:
+    assert "Settings of the class heads" not in "".join(page.text)
+    assert not any(table.startswith("t-closed") for table, _ in page.cells)
+    page = Reader(built(few, CLOSED).documents["report.html"].decode())
+    text = "".join(page.text)
+    assert "Closed-vocabulary planning, " in text
+    assert "Settings of the class heads" in text
+    assert ("t-closed-full", "oracle||3|Mid mAcc") in page.cells
+
+
+def test_the_published_settings_stand_below_those_of_a_recorded_corpus_alone() -> None:
+    recorded, simulated = (settings_table(CLOSED, 375, is_simulated=is_so) for is_so in (False, True))
+    assert recorded is not None
+    assert simulated is not None
+    assert [str(cell) for cell in recorded.rows[1]][1:5] == ["375", "0.15", "1.5", "0.5 / 1"]
+    assert [str(cell) for cell in recorded.rows[0]][1:5] == ["375", "0.15", "1.5", "0.5 / 1"]
+    assert len(simulated.rows) == 1
+    assert "simulated" in str(simulated.rows[0][0])
+
+
+def test_published_values_of_a_benchmark_are_its_own() -> None:
+    for corpus, n_labels, wanted in (("egoexo4d_keystep", 375, [20.72, 15.26]), ("goalstep", 310, [7.51, 7.25])):
+        found = published_of(corpus, is_closed=False)
+        assert found is not None
+        assert len(found.values) == 6 * 6 * 4 + 6 * 3
+        assert [found.values[place, "viterbi_plan_net", "Mid mAcc"] for place in (3, "plain")] == wanted
+        assert published_settings(corpus)["labels"] == n_labels
+
+
+def test_the_panel_of_the_classes_has_its_published_values() -> None:
+    found = published_of("egoexo4d_atomic", is_closed=True)
+    assert found is not None
+    assert found.values["sample", "scorer", "M@1"] == 30.6
+    assert found.values["sample", "pdpp", "MSeq"] == 10.3
+    assert len(found.values) == 5 * 2
+
+
+def test_a_recorded_benchmark_is_set_next_to_the_paper_and_a_simulated_one_never(few: Tables) -> None:
+    found = of(real(few))
+    rows = comparisons(found, published_for(found, CLOSED))
+    assert len(rows) == 3 * (6 * 4 + 3)  # three of the paper's six rows are in these made-up results
+    assert {row.place for row in rows} == {*map(str, HORIZONS), "mean of the horizons"}
+    assert published_for(of(few), CLOSED) is None
+    other = with_metrics(real(few), lambda m: m.replace(corpus="goalstep"))
+    assert published_for(of(other), CLOSED) is None, "takes of GoalStep under the reader of Keystep"

@@ -10,10 +10,10 @@ from synthetic_results import Kept, Tables, built
 from schemas.arrow import rows_of, table_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
-from trajpilot_core.methods import METHODS, method
+from trajpilot_core.methods import method
 from trajpilot_core.report.figures.rows import horizon_charts
 from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
-from trajpilot_core.report.tables.results import absent_rows, attribution_tables, results_of
+from trajpilot_core.report.tables.results import attribution_tables, results_of
 from trajpilot_core.report.tables.table import number
 
 SCORER = {k: v for k, v in method("scorer").against.items() if v}
@@ -28,8 +28,8 @@ def html(kept: Kept) -> str:
     return kept.documents["report.html"].decode()
 
 
-def with_ceilings(inputs: Tables, rows: list[Ceiling]) -> Tables:
-    return Tables({**inputs.tables, "ceilings": table_of(Ceiling, rows)})
+def with_ceilings(few: Tables, rows: list[Ceiling]) -> Tables:
+    return Tables({**few.tables, "ceilings": table_of(Ceiling, rows)})
 
 
 def raised(rows: list[Ceiling], variant: str, horizon: int | None, metric: str) -> list[Ceiling]:
@@ -64,10 +64,8 @@ def test_kept_ceilings_are_green_and_said_in_the_summary(kept: Kept) -> None:
     assert 'class="alarm"' not in page
 
 
-def test_a_broken_ceiling_is_red_at_the_top_in_the_table_and_among_the_limits(
-    inputs: Tables, rows: list[Ceiling]
-) -> None:
-    made = built(with_ceilings(inputs, raised(rows, "scorer", None, "M@1")), CFG)
+def test_a_broken_ceiling_is_red_at_the_top_in_the_table_and_among_the_limits(few: Tables, rows: list[Ceiling]) -> None:
+    made = built(with_ceilings(few, raised(rows, "scorer", None, "M@1")), CFG)
     page = html(made)
     alarm = page.split('<div class="alarm" role="alert">', 1)[1].split("</div>", 1)[0]
     assert "A row is above its ceiling" in alarm
@@ -82,24 +80,22 @@ def test_a_broken_ceiling_is_red_at_the_top_in_the_table_and_among_the_limits(
     assert b"+3.6 (0.9)!" in made.documents["metrics.tex"]
 
 
-def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(
-    inputs: Tables, rows: list[Ceiling]
-) -> None:
-    page = html(built(with_ceilings(inputs, raised(rows, "scorer", 5, "F@5")), CFG))
+def test_a_single_figure_above_its_ceiling_warns_and_does_not_raise_the_alarm(few: Tables, rows: list[Ceiling]) -> None:
+    page = html(built(with_ceilings(few, raised(rows, "scorer", 5, "F@5")), CFG))
     assert 'class="alarm"' not in page
     assert "1 of the 440 other figures are: a warning" in page
     assert '<li class="mixed"><b>Ceilings warned</b></li>' in page
     assert page.count('class="num c-warn"') == 1
 
 
-def test_recorded_takes_and_a_layout_without_exact_ceilings_say_why_there_are_none(inputs: Tables) -> None:
+def test_recorded_takes_and_a_layout_without_exact_ceilings_say_why_there_are_none(few: Tables) -> None:
     said = ceilings_of([], simulated=False)
     assert said.state == "absent"
     assert "Recorded takes have no ceiling" in said.headline
-    judgements = rows_of(Judgement, inputs.tables["judgements"])
+    judgements = rows_of(Judgement, few.tables["judgements"])
     none = Judgement(check=NO_CEILING, verdict="not run", detail="shots are no steps")
     judged = table_of(Judgement, [*judgements, none])
-    page = html(built(Tables({**with_ceilings(inputs, []).tables, "judgements": judged}), CFG))
+    page = html(built(Tables({**with_ceilings(few, []).tables, "judgements": judged}), CFG))
     assert "No exact ceiling for this layout of the simulated world: shots are no steps." in page
     assert "No ceiling was computed for this run" not in page
 
@@ -141,15 +137,6 @@ def test_the_horizon_chart_has_a_thin_line_per_kind_of_information(inputs: Table
     assert not any('class="bound ' in figure.chart for figure in plain)
 
 
-def test_latex_holds_the_ceilings_and_the_new_rows(kept: Kept) -> None:
-    text = kept.documents["metrics.tex"].decode()
-    assert r"\label{tab:ceilings}" in text
-    assert r"\label{tab:against-scorer}" in text
-    assert "Scorer, no labels" in text
-    assert text.count(r"\begin{table*}") == text.count(r"\end{table*}")
-    assert "−" not in text
-
-
 def test_the_attribution_has_a_line_per_part_that_is_taken_away(inputs: Tables, kept: Kept) -> None:
     tables = {t.id: t for t in attribution_tables(results_of(rows_of(Metric, inputs.tables["metrics"]), []))}
     assert [row.variant for row in tables["against-scorer"].groups[0].rows] == list(SCORER)
@@ -166,24 +153,3 @@ def test_an_undertrained_ablation_marks_the_line_that_rests_on_it(inputs: Tables
     results = results_of(rows_of(Metric, inputs.tables["metrics"]), [weak])
     lines = attribution_tables(results)[0].groups[0].rows
     assert [row.variant for row in lines if row.is_undertrained] == ["scorer_no_labels"]
-
-
-def test_rows_that_a_run_lacks_are_named_below_the_main_table(inputs: Tables, kept: Kept) -> None:
-    metrics = rows_of(Metric, inputs.tables["metrics"])
-    any_row = next(m for m in metrics if m.reference is None)
-    assert not absent_rows(results_of([any_row.replace(variant=one.id) for one in METHODS], []))
-    absent = html(kept).split("not run: ")[1].split("</p>")[0]
-    assert "SCHEMA; " in absent, "a row that is asked for by a setting"
-
-
-def test_paper_shows_light_colours_and_leaves_folded_what_is_folded(kept: Kept) -> None:
-    style = html(kept).split("<style>", 1)[1].split("</style>", 1)[0]
-    assert "@media screen and (prefers-color-scheme: dark)" in style
-    assert "@media (prefers-color-scheme: dark)" not in style
-    printed = style.split("@media print", 1)[1]
-    assert "body:not(.folds) details::details-content { content-visibility: visible" in printed, "other pages unfold"
-    assert '<body class="folds">' in html(kept), "unfolded, a report has 38 pages"
-    assert ".more { display: none; }" in printed, "the first example of each class"
-    assert "beforeprint" not in html(kept)
-    assert "print-color-adjust: exact" in printed
-    assert ".wide { overflow: visible; }" in printed
