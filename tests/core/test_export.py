@@ -1,8 +1,10 @@
-"""Tables leave a run unchanged and described."""
+"""A run is opened from Python, its tables leave it unchanged and described, and printed commands work where pasted."""
 
 import json
 import re
 import shlex
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +14,12 @@ import pytest
 from checkout import CHECKOUT
 from typer.testing import CliRunner
 
+import trajpilot_core as tp
 from deployments.cli.main import app
-from trajpilot_core import opened
-from trajpilot_core.errors import InputError
+from trajpilot_core import errors, opened
+from trajpilot_core.errors import InputError, command, shown
 from trajpilot_core.exported import RECORD, default_tables, export_tables
+from trajpilot_core.stages import EVERY_STAGE
 
 WARNING = "SIMULATED world: these numbers say nothing about real data."
 LABELS = {"x": "open the tap", "y": '=HYPERLINK("http://x")', "z": "pour, slowly"}
@@ -96,6 +100,16 @@ def test_results_ids_and_rejects_are_exported_by_default_and_features_are_not() 
     ]
 
 
+def test_outputs_of_every_stage_are_looked_for_and_an_empty_root_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(opened, "current_manifests", lambda folder, stages: asked.extend(stages) or {})
+    with pytest.raises(InputError, match="holds no output of any stage"):
+        tp.open(tmp_path)
+    assert asked == list(EVERY_STAGE)
+
+
 PAGE = (CHECKOUT / "docs" / "python.md").read_text()
 
 
@@ -111,3 +125,38 @@ def test_the_commands_of_the_page_run(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (tmp_path / "runs" / "tables" / "motions.parquet").exists()
     refused = CliRunner().invoke(app, ["export", "--format", "xlsx"])
     assert "--format xlsx: no such format; choose from parquet, csv" in str(refused.exception)
+
+
+def test_a_printed_command_names_its_program_and_runs_without_a_path(tmp_path: Path) -> None:
+    line = command("status", "--root", str(tmp_path / "a b"))
+    program, *words = shlex.split(line)
+    assert words == ["status", "--root", str(tmp_path / "a b")]
+    assert Path(CHECKOUT, program).exists()
+    done = subprocess.run(
+        ["/bin/sh", "-c", line], cwd=CHECKOUT, env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=False
+    )
+    assert b"no run below" in done.stderr
+
+
+def test_in_the_checkout_places_are_short_and_elsewhere_they_are_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = tmp_path / "checkout"
+    (checkout / ".venv/bin").mkdir(parents=True)
+    (checkout / ".venv/bin/trajpilot").touch()
+    monkeypatch.setattr(errors, "CHECKOUT", checkout)
+    monkeypatch.setattr(sys, "executable", str(checkout / ".venv/bin/python"))
+    monkeypatch.chdir(checkout)
+    assert command("ui", "--root", shown(checkout / "runs/demo")) == ".venv/bin/trajpilot ui --root runs/demo"
+    assert shown("runs") == "runs"
+    assert shown("/elsewhere") == "/elsewhere"
+    assert shown("s3://bucket/x") == "s3://bucket/x"
+    monkeypatch.chdir(tmp_path)
+    assert (
+        command("ui", "--root", shown(checkout / "runs")) == f"{checkout}/.venv/bin/trajpilot ui --root {checkout}/runs"
+    )
+
+
+def test_a_program_that_lies_elsewhere_is_left_to_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/bin/python")
+    assert command("deployment", "ls", program="prefect") == "prefect deployment ls"

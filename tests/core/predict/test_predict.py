@@ -13,6 +13,7 @@ import pytest
 from once import Worlds
 from pi3_fixture import pi3_package
 from predict_fixture import LOCAL, Ready, ready, same_as_the_evaluation
+from video_fixture import in_process
 
 import trajpilot_core as tp
 from schemas.annotation import Take
@@ -28,9 +29,20 @@ from trajpilot_core.predict.run import WrittenPlan
 from trajpilot_core.predict.trained import open_trained
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.reading import refuse_mixed
+from trajpilot_core.video import isolate, probe
 
 pytestmark = pytest.mark.slow
 ROWS = ["scorer", "endpoint_traj", "no_traj"]
+
+
+@pytest.fixture(autouse=True)
+def fewer_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probe and decode in this process; `tested` and `learned`, and odometry, have processes of their own."""
+    real = isolate.run_jobs
+    monkeypatch.setattr(probe, "run_jobs", in_process)
+    monkeypatch.setattr(
+        isolate, "run_jobs", lambda jobs, **how: (real if "command" in how else in_process)(jobs, **how)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -58,29 +70,28 @@ def test_a_plan_for_a_test_take_equals_the_answers_of_the_evaluation(soak_root: 
     assert (own.split, own.matched, len(own.annotated)) == ("test", "path", 5)
 
 
-def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(soak_root: Ready, tmp_path: Path) -> None:
+def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(
+    soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
     window = soak_root.window("test")
     query = soak_root.query(window)
     seen = footage.open_footage(query, soak_root.trained)
     vectors, _ = clip_features(seen, soak_root.trained, soak_root.run, tmp_path)
     moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, tmp_path)).moved
     assert moved is not None
-    ends = [window["segment_ids"][0], window["segment_ids"][-1]]
-    np.testing.assert_array_equal(vectors, by_segment(soak_root, "features", "vector", ends, np.float16))
-    motions = by_segment(soak_root, "motions", "motions", ends, np.float32)
-    np.testing.assert_array_equal(moved.motions.reshape(2, -1), motions)
-
-
-def by_segment(soak_root: Ready, table: str, column: str, ids: list[str], dtype: type) -> np.ndarray:
-    rows = {row["segment_id"]: row[column] for row in soak_root.trained.inputs.table(table).to_pylist()}
-    return np.array([rows[segment] for segment in ids], dtype)
+    features, motions = arrays(soak_root, window)
+    np.testing.assert_array_equal(vectors, features)
+    np.testing.assert_array_equal(moved.motions, motions)
 
 
 def arrays(soak_root: Ready, window: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Features and motions of the ends of a window."""
-    ends = [window["segment_ids"][0], window["segment_ids"][-1]]
-    motions = by_segment(soak_root, "motions", "motions", ends, np.float32)
-    return by_segment(soak_root, "features", "vector", ends, np.float16), motions.reshape(2, 16, 6)
+    """Features (2, D) and motions (2, 16, 6) of the ends of a window."""
+    found = []
+    for table, column, dtype in (("features", "vector", np.float16), ("motions", "motions", np.float32)):
+        rows = {row["segment_id"]: row[column] for row in soak_root.trained.inputs.table(table).to_pylist()}
+        found.append(np.array([rows[window["segment_ids"][at]] for at in (0, -1)], dtype))
+    return found[0], found[1].reshape(2, 16, 6)
 
 
 def test_every_horizon_gives_the_rows_of_the_evaluation(soak_root: Ready, tested: WrittenPlan) -> None:
@@ -106,10 +117,10 @@ def test_without_knowing_the_take_it_would_retrieve_itself(
 ) -> None:
     """The planted leak that the exclusion prevents."""
     monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
-    leaked = soak_root.predict(soak_root.window("train"), frames=False).plan
+    nearest = soak_root.predict(soak_root.window("train"), frames=False).plan.nearest[0]
     assert learned.plan.own_take is not None
-    assert leaked.nearest[0].take_id == learned.plan.own_take.take_id
-    assert leaked.nearest[0].cosine > 0.9999
+    assert nearest.take_id == learned.plan.own_take.take_id
+    assert nearest.cosine > 0.9999
 
 
 def test_a_copy_elsewhere_is_identified_by_its_content(soak_root: Ready, tmp_path: Path, tested: WrittenPlan) -> None:
@@ -151,8 +162,8 @@ def test_naming_the_pose_file_of_a_known_take_changes_nothing(
     assert plan.motion.clock == "the take's own timesync file"
     assert Path(plan.motion.files[1]) == Path(soak_root.run.data_root, str(take_of(soak_root, window).timesync))
     assert not any("first pose" in note for note in plan.notes)
-    right, guessed = motion_of(soak_root, tmp_path), motion_of(soak_root, tmp_path, **named, trajectory_offset_s=0.0)
-    assert np.abs(right - guessed).max() > 1e-3
+    guessed = motion_of(soak_root, tmp_path, **named, trajectory_offset_s=0.0)
+    assert np.abs(arrays(soak_root, window)[1] - guessed).max() > 1e-3
 
 
 def test_the_calibration_and_the_rows_of_a_known_take_are_used_where_the_query_names_none(
@@ -163,7 +174,7 @@ def test_the_calibration_and_the_rows_of_a_known_take_are_used_where_the_query_n
     timesync = str(Path(soak_root.run.data_root, str(take_of(soak_root, window).timesync)))
     for more in ({}, {"timesync": timesync}):
         named = motion_of(soak_root, tmp_path, trajectory=str(copy), **more)
-        np.testing.assert_array_equal(named, motion_of(soak_root, tmp_path))
+        np.testing.assert_array_equal(named, arrays(soak_root, window)[1])
 
 
 def test_poses_whose_times_are_unrelated_to_the_video_are_refused(
@@ -190,22 +201,19 @@ def test_poses_and_times_that_the_query_names_give_the_same_plan_and_an_even_clo
     take = take_of(soak_root, window)
     assert take.trajectory is not None
     assert take.timesync is not None
+    assert take.timesync_start is not None
+    assert take.timesync_end is not None
+    has_a_row_more = take.n_frames == take.timesync_end - take.timesync_start - 1
+    first = take.timesync_start + has_a_row_more
     where = Path(soak_root.run.data_root)
     named = {"trajectory": str(where / take.trajectory), "frames": False, "out": str(tmp_path)}
-    timed = {"timesync": str(where / take.timesync), "camera": take.camera, "timesync_start": rows_before(take)}
+    timed = {"timesync": str(where / take.timesync), "camera": take.camera, "timesync_start": first}
     exact = soak_root.predict(window, **named, **timed).plan
     assert exact.rows == tested.plan.rows
     assert "the first pose was taken" not in " ".join(exact.notes)
     guessed = soak_root.predict(window, **named, trajectory_offset_s=-0.3).plan
     assert any("the first pose was taken at -0.3 s of the video" in note for note in guessed.notes)
     assert guessed.rows != exact.rows
-
-
-def rows_before(take: Take) -> int:
-    """Row of the timesync file that is the take's first frame: one later where the file has a row more than frames."""
-    assert take.timesync_start is not None
-    assert take.timesync_end is not None
-    return take.timesync_start + (1 if take.n_frames == take.timesync_end - take.timesync_start - 1 else 0)
 
 
 def test_without_head_motion_only_no_traj_answers_and_a_note_explains_it(soak_root: Ready, tmp_path: Path) -> None:

@@ -113,8 +113,7 @@ def test_a_trusted_window_is_named_and_its_path_joins_start_and_goal_and_an_untr
 
 
 def test_a_gate_with_an_unreachable_threshold_never_opens() -> None:
-    closed = plan().rows[0].replace(threshold=2.0, opened=False, trusted=None)
-    assert "never opens" in gate_said(closed)
+    assert "never opens" in gate_said(plan().rows[0].replace(threshold=2.0, opened=False, trusted=None))
 
 
 def test_the_folder_of_a_plan_has_a_portable_name() -> None:

@@ -40,13 +40,21 @@ from trajpilot_core.stages.trajectories import spans_of
 from trajpilot_core.training.fit_probe import answers
 
 CLIPS = 12
-SHORT = CFG.replace(epochs=1, train=CFG.train.replace(epochs=1))
+SHORT = CFG.replace(epochs=2, train=CFG.train.replace(epochs=1))
 
 
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
     """A finished stage, where head motion tells the action and nothing that is seen before it does."""
-    return with_tokens(token_kitchens(), tmp_path_factory.mktemp("token"))
+    return with_tokens(token_kitchens(), tmp_path_factory.mktemp("token"), SHORT)
+
+
+@pytest.fixture
+def other(memory: Kitchens) -> Kitchens:
+    """The same kitchens before the stage, with the finished probe."""
+    kitchens = token_kitchens()
+    kitchens.entries["probe_models"] = memory.entries["probe_models"]
+    return kitchens
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +102,11 @@ def test_no_training_clip_has_a_token_of_a_model_that_was_fitted_on_its_video() 
 def test_a_baseline_that_was_fine_tuned_shorter_is_noticed(memory: Kitchens) -> None:
     """Planted: the visual probe with an epoch less."""
     curve = [p for p in rows_of(CurvePoint, memory.tables["token_tuned_curves"]) if p.model.startswith("probe/")]
-    assert check_length(curve, CFG.epochs).verdict == "holds"
-    shorter = [p for p in curve if not (p.model.startswith("probe/visual") and p.epoch == CFG.epochs)]
-    assert check_length(shorter, CFG.epochs).verdict == "fails"
-    assert check_length([p for p in curve if not p.model.startswith("probe/visual")], CFG.epochs).verdict == "fails"
+    visual = [p for p in curve if p.model.startswith("probe/visual")]
+    shorter = [p for p in curve if p not in visual or p.epoch < SHORT.epochs]
+    absent = [p for p in curve if p not in visual]
+    said = [check_length(points, SHORT.epochs).verdict for points in (curve, shorter, absent)]
+    assert said == ["holds", "fails", "fails"]
 
 
 def test_too_little_head_motion_and_predictors_below_the_commonest_label_are_noticed() -> None:
@@ -193,10 +202,11 @@ def test_a_clip_without_head_motion_is_kept_and_given_none(events: ActionEvents)
     assert events.has_motion[1:].all()
 
 
-def test_actions_of_a_single_video_with_head_motion_leave_nothing_to_retrieve_and_go_through(tmp_path: Path) -> None:
-    memory = token_kitchens()
-    memory.tables["motions"] = memory.tables["motions"].slice(0, CLIPS)
-    assert with_tokens(memory, tmp_path, SHORT.replace(probe=SMALL.replace(epochs=1))).counts == (372, 372)
+def test_actions_of_a_single_video_with_head_motion_leave_nothing_to_retrieve_and_go_through(
+    other: Kitchens, tmp_path: Path
+) -> None:
+    other.tables["motions"] = other.tables["motions"].slice(0, CLIPS)
+    assert with_tokens(other, tmp_path, SHORT.replace(epochs=1)).counts == (372, 372)
 
 
 def test_the_predictor_sees_the_last_second_and_no_predicted_token() -> None:
@@ -231,30 +241,27 @@ def test_motions_cover_the_segment_the_action_or_the_gap_between_them() -> None:
         spans_of(memory, cfg.replace(span="action"))
 
 
-def test_predictors_that_workers_share_give_the_rows_of_one_process(memory: Kitchens, tmp_path: Path) -> None:
+def test_predictors_that_workers_share_give_the_rows_of_one_process(
+    memory: Kitchens, other: Kitchens, tmp_path: Path
+) -> None:
     stage = action_token.STAGE
 
     def each_alone(work: Work[CompletedActionToken]) -> None:
         for source in work.pending:
             stage.run(replace(work, pending=(source,)))
 
-    one, other = token_kitchens(), token_kitchens()
-    for number, (own, of_work) in enumerate(((one, stage), (other, replace(stage, run=each_alone)))):
-        own.entries["probe_models"] = memory.entries["probe_models"]
-        run_stage(of_work, SHORT, own, tmp_path / str(number))
+    run_stage(replace(stage, run=each_alone), SHORT, other, tmp_path)
     assert sorted(other.trained) == sorted(f"{c}/s0/{v}" for c in CHAINS for v in ("traj", "no_traj"))
     for name in ("token_scores", "token_answers", "token_curves", "token_tuned_curves", "token_checks"):
-        assert other.tables[name].equals(one.tables[name]), name
+        assert other.tables[name].equals(memory.tables[name]), name
 
 
 def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
-    memory: Kitchens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    other: Kitchens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Planted: every chain is fitted on all training clips; what trainings say of themselves shows it."""
+    """Planted: every chain is fitted on all training clips; what trainings note of themselves shows it."""
     monkeypatch.setattr(TokenRun, "fitted", lambda this, chain: this.events.rows(TRAIN))
-    other = token_kitchens()
-    other.entries["probe_models"] = memory.entries["probe_models"]
-    run_stage(action_token.STAGE, SHORT, other, tmp_path)
+    run_stage(action_token.STAGE, SHORT.replace(epochs=1), other, tmp_path)
     assert judged(other)["leak: tokens are made by models that have not seen the video"] == "fails"
 
 

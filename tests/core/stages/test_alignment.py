@@ -46,12 +46,9 @@ def test_the_scale_keeps_zero_motion_at_zero_and_never_divides_by_zero() -> None
 
 
 def test_recall_ranks_by_cosine_with_ties_to_the_smaller_id() -> None:
-    bank = torch.eye(4)
     predicted = torch.tensor([[0.9, 0.1, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]])
-    assert recalls_at(predicted, bank, torch.tensor([0, 0]), (1,))[1] == 1.0
-    assert recalls_at(predicted, bank, torch.tensor([1, 1]), (1,))[1] == 0.0
-    assert recalls_at(predicted, bank, torch.tensor([1, 1]), (2,))[2] == 1.0
-    assert recalls_at(predicted, bank, torch.tensor([2, 3]), (3,))[3] == 0.5
+    for ids, k, share in (([0, 0], 1, 1.0), ([1, 1], 1, 0.0), ([1, 1], 2, 1.0), ([2, 3], 3, 0.5)):
+        assert recalls_at(predicted, torch.eye(4), torch.tensor(ids), (k,))[k] == share
 
 
 def test_recalls_of_several_k_rank_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,13 +78,9 @@ def test_the_stage_writes_what_it_declares(aligned: Memory) -> None:
     assert set(aligned.entries) == {"e_tau"}
     assert aligned.counts == (200, 200)
     fitted = [r["take_id"] for r in aligned.tables["folds"].to_pylist() if r["fold"] == -1]
-    assert told_takes(aligned) == {"final": sorted(fitted)}
+    assert noted_fitted(aligned.models("e_tau").about) == {"final": sorted(fitted)}
     told = {(r["split"], r["quantity"]) for r in aligned.tables["alignment_curves"].to_pylist()}
     assert told == {("train", "loss"), *((s, q) for s in ("train", "dev") for q in ("R@1", "R@5"))}
-
-
-def told_takes(memory: Memory) -> dict[str, list[str]]:
-    return noted_fitted(memory.models("e_tau").about)
 
 
 def test_a_fit_on_a_held_out_take_shows_in_the_model_though_the_folds_deny_it(
@@ -98,7 +91,7 @@ def test_a_fit_on_a_held_out_take_shows_in_the_model_though_the_folds_deny_it(
     dev = 15
     monkeypatch.setattr(chain_module, "fitting_takes", lambda *a: torch.cat([real(*a), torch.tensor([dev])]))
     run_stage(alignment.STAGE, CFG.replace(folds=2, train=TRAIN.replace(epochs=1)), memory, tmp_path)
-    told = told_takes(memory)
+    told = noted_fitted(memory.models("e_tau").about)
     assert set(told) == {"final", "fold0", "fold1"}
     assert all(f"egoexo4d:{dev:04d}" in takes for takes in told.values())
 

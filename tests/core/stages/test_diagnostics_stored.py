@@ -1,6 +1,9 @@
-"""The stage diagnostics in a store: computed once, again where a feature changed, read by `trajpilot paper`."""
+"""Stages in a store: diagnostics are computed again where a feature changed, a readout alone for another vocabulary."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -8,10 +11,16 @@ import pytest
 from planning_world import Memory
 from stored_world import SETTINGS, options, stages_on, world
 
-from schemas.config import DiagnosticsConfig
+from deployments.recipes import recipe
+from schemas.annotation import CorpusCount
+from schemas.arrow import arrow_schema
+from schemas.config import DiagnosticsConfig, PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import Outcome, execute
+from trajpilot_core.engine.planning.plan import PlanRow, plan
+from trajpilot_core.engine.stage import AnyStage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import STAGES, stages_of
+from trajpilot_core.stages.report import completed
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
 from trajpilot_core.studies.paper_tables.labels.diagnostics import GEOMETRY, MONOTONICITY, STAGE
 
@@ -67,3 +76,42 @@ def test_diagnostics_of_other_features_than_those_that_count_are_not_read(tmp_pa
     execute(other["features"], CONFIG, options(tmp_path), other)
     with pytest.raises(InputError, match="fills no table of the paper"):
         cells_of([read_run(str(tmp_path))])
+
+
+def write_something(work: Work[Any], stage: AnyStage) -> None:
+    for name in stage.writes:
+        if "." in name:
+            work.sink.document(name, name.encode())
+        elif name == "counts":
+            work.sink.table(name, arrow_schema(CorpusCount).empty_table())
+        else:
+            work.sink.table(name, pa.table({"of": [name]}))
+    work.sink.count(1, 1)
+
+
+def pretended(stage: AnyStage) -> AnyStage:
+    """The stage with its own settings, inputs and version; whole, and its run writes something."""
+    run = partial(write_something, stage=stage)
+    return replace(stage, run=run, sources=None, shard_by=None, conclude=None, video_s=None)
+
+
+def stages_here(config: PipelineConfig) -> dict[str, AnyStage]:
+    return {name: pretended(stage) for name, stage in stages_of(config).items()}
+
+
+def planned(config: PipelineConfig, run: RunOptions) -> dict[str, PlanRow]:
+    return {row.stage: row for row in plan(stages_here(config), config, run)}
+
+
+def test_the_other_vocabulary_under_the_same_root_reuses_every_stage_up_to_the_evaluation(tmp_path: Path) -> None:
+    first, second = "atomic", "atomic_closed"
+    run = RunOptions(root=str(tmp_path / "root"), data_root=str(tmp_path), device="cpu", workers=1)
+    stages = stages_here(recipe(first))
+    for stage in stages.values():
+        execute(stage, recipe(first), run, stages)
+    assert {row.state for row in planned(recipe(first), run).values()} == {"fresh"}
+    other = recipe(second).replace(text_bank=recipe(first).text_bank)  # descriptions leave the bank's vectors alone
+    found = planned(other, run)
+    changed = {name for name, row in found.items() if row.state != "fresh"}
+    assert changed == {"planners", "evaluation", "report"}
+    assert [completed(recipe(name)).is_closed for name in (first, second)] == [False, True]

@@ -1,16 +1,18 @@
 """The stage `features`: a vector for every segment, whatever its batch, or a reject that says why not."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
-from video_fixture import write_video
+from numpy.typing import NDArray
+from video_fixture import in_process, write_video
 
 from schemas.annotation import Segment, Take, features_schema
 from schemas.arrow import table_of
@@ -65,43 +67,17 @@ class Shards:
 
 
 def take(name: str, fps: float = 15.0) -> Take:
-    return Take(
-        take_id=f"t:{name}",
-        corpus="t",
-        name=name,
-        split="train",
-        scenario="s",
-        participant=None,
-        capture=name,
-        video=f"{name}.mp4",
-        trajectory=None,
-        timesync=None,
-        calibration=None,
-        camera="c",
-        timesync_start=None,
-        timesync_end=None,
-        duration_s=LENGTH_S,
-        fps=fps,
-        n_frames=int(LENGTH_S * fps),
-    )
+    unknown = ("participant", "trajectory", "timesync", "calibration", "timesync_start", "timesync_end")
+    known = {"take_id": f"t:{name}", "corpus": "t", "name": name, "split": "train", "scenario": "s", "capture": name}
+    clock = {"duration_s": LENGTH_S, "fps": fps, "n_frames": int(LENGTH_S * fps)}
+    return Take.model_validate({**dict.fromkeys(unknown), **known, **clock, "video": f"{name}.mp4", "camera": "c"})
 
 
 def segment(name: str, position: int, start_s: float, end_s: float, label: str = "a") -> Segment:
-    return Segment(
-        segment_id=f"t:{name}:{position:04d}",
-        take_id=f"t:{name}",
-        split="train",
-        position=position,
-        run=0,
-        start_s=start_s,
-        end_s=end_s,
-        anchor_s=(start_s + end_s) / 2,
-        raw_text=label,
-        label=label,
-        label_id=label,
-        annotation_uid="u",
-        annotator="1",
-    )
+    place = {"segment_id": f"t:{name}:{position:04d}", "take_id": f"t:{name}", "split": "train", "position": position}
+    times = {"run": 0, "start_s": start_s, "end_s": end_s, "anchor_s": (start_s + end_s) / 2}
+    text = {"raw_text": label, "label": label, "label_id": label, "annotation_uid": "u", "annotator": "1"}
+    return Segment.model_validate({**place, **times, **text})
 
 
 def corpus(root: Path, names: Sequence[str] = ("a", "b", "c")) -> Tables:
@@ -142,8 +118,25 @@ def plain(names: Sequence[str] = ("a", "b", "c")) -> Tables:
     return Tables([take(n) for n in names], [segment(n, at, *span) for n in names for at, span in enumerate(spans)])
 
 
-def test_every_segment_gets_a_vector_and_its_frame_times(root: Path, tmp_path: Path) -> None:
-    table = whole(features(root, plain(), tmp_path))
+@pytest.fixture(scope="module")
+def reference(root: Path, tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
+    """The features of all takes, under the plain settings."""
+    return whole(features(root, plain(), tmp_path_factory.mktemp("reference")))
+
+
+def of_take(table: pa.Table, name: str) -> pa.Table:
+    return table.filter(pc.equal(table["take_id"], f"t:{name}"))
+
+
+def of_a(root: Path, scratch: Path, **changes: object) -> pa.Table:
+    """The features of take a under other settings, decoded in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(isolate, "run_jobs", in_process)
+        return whole(features(root, plain(["a"]), scratch, CONFIG.replace(**changes)))
+
+
+def test_every_segment_gets_a_vector_and_its_frame_times(reference: pa.Table) -> None:
+    table = reference
     assert table.schema.equals(features_schema(SIZES["tiny"].width))
     assert table.num_rows == 15
     assert np.isfinite(vectors(table)).all()
@@ -154,33 +147,29 @@ def test_every_segment_gets_a_vector_and_its_frame_times(root: Path, tmp_path: P
     assert len(set(table["encoder"].to_pylist())) == 1
 
 
-def test_a_vector_does_not_depend_on_batch_neighbours_or_workers(root: Path, tmp_path: Path) -> None:
+def test_a_vector_does_not_depend_on_batch_neighbours_or_workers(
+    root: Path, reference: pa.Table, tmp_path: Path
+) -> None:
     """Bit-equal on one machine, whatever shares the batch and whichever decoder is faster."""
-    reference = whole(features(root, plain(), tmp_path))
-    for batch, workers in ((4, 2), (1, 2), (7, 1)):
+    for batch, workers in ((1, 2), (7, 1)):
         again = whole(features(root, plain(), tmp_path, CONFIG.replace(batch=batch), workers))
         assert again.equals(reference), (batch, workers)
     alone = features(root, plain(["b"]), tmp_path).tables["t:b"]
-    assert alone.equals(reference.filter(pa.array([t == "t:b" for t in reference["take_id"].to_pylist()])))
+    assert alone.equals(of_take(reference, "b"))
 
 
-def test_temporal_tokens_average_to_the_pooled_vector(root: Path, tmp_path: Path) -> None:
-    pooled = vectors(whole(features(root, plain(["a"]), tmp_path)))
-    table = whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(tokens="temporal")))
-    temporal = vectors(table)
-    assert temporal.shape == (5, 8 * SIZES["tiny"].width)
+def test_temporal_tokens_average_to_the_pooled_vector_which_is_the_last_quarter_of_a_hierarchical_one(
+    root: Path, reference: pa.Table, tmp_path: Path
+) -> None:
+    width, pooled = SIZES["tiny"].width, vectors(of_take(reference, "a"))
+    table = of_a(root, tmp_path, tokens="temporal")
     assert (table.schema.metadata or {})[b"tokens"] == b"8"
-    np.testing.assert_allclose(temporal.reshape(5, 8, -1).mean(axis=1), pooled, atol=4e-3)
-
-
-def test_the_last_quarter_of_a_hierarchical_vector_is_the_vector(root: Path, tmp_path: Path) -> None:
-    width = SIZES["tiny"].width
-    plainly = vectors(whole(features(root, plain(["a"]), tmp_path)))
-    deep = vectors(whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(hierarchical=True))))
+    np.testing.assert_allclose(vectors(table).reshape(5, 8, width).mean(axis=1), pooled, atol=4e-3)
+    deep = vectors(of_a(root, tmp_path, hierarchical=True))
     assert deep.shape == (5, 4 * width)
-    np.testing.assert_allclose(deep[:, -width:], plainly, atol=2e-3)
-    assert np.abs(deep[:, :width] - plainly).max() > 0.1
-    both = vectors(whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(hierarchical=True, tokens="temporal"))))
+    np.testing.assert_allclose(deep[:, -width:], pooled, atol=2e-3)
+    assert np.abs(deep[:, :width] - pooled).max() > 0.1
+    both = vectors(of_a(root, tmp_path, hierarchical=True, tokens="temporal"))
     np.testing.assert_allclose(both.reshape(5, 8, -1).mean(axis=1), deep, atol=4e-3)
 
 
@@ -192,9 +181,10 @@ def test_release_2_0_has_no_hierarchy(tmp_path: Path) -> None:
         load_embedder(cfg, "cpu", tmp_path)
 
 
-def test_the_antialiased_filter_is_another_encoder_and_nearly_the_same_vector(root: Path, tmp_path: Path) -> None:
-    default = whole(features(root, plain(["a"]), tmp_path))
-    other = whole(features(root, plain(["a"]), tmp_path, CONFIG.replace(resize="antialiased")))
+def test_the_antialiased_filter_is_another_encoder_and_nearly_the_same_vector(
+    root: Path, reference: pa.Table, tmp_path: Path
+) -> None:
+    default, other = of_take(reference, "a"), of_a(root, tmp_path, resize="antialiased")
     assert other["encoder"][0] != default["encoder"][0]
     a, b = vectors(default), vectors(other)
     cosine = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
@@ -212,11 +202,11 @@ def test_the_compiled_encoder_is_asked_for_by_a_setting(tmp_path: Path, monkeypa
     assert asked == ["compiled"]
 
 
-def test_a_checkpoint_on_disk_is_the_same_door(root: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_on_disk_is_the_same_door(root: Path, reference: pa.Table, tmp_path: Path) -> None:
     path = tmp_path / "own.pt"
     write_tiny_checkpoint(path, seed=7)
     cfg = CONFIG.replace(checkpoint=str(path))
-    own, default = whole(features(root, plain(["a"]), tmp_path, cfg)), whole(features(root, plain(["a"]), tmp_path))
+    own, default = of_a(root, tmp_path, checkpoint=str(path)), of_take(reference, "a")
     assert own["encoder"][0] != default["encoder"][0]
     assert not np.allclose(vectors(own), vectors(default), atol=1e-2)
     assert str(path) in sources(plain(["a"]), cfg, str(root))[0].files
@@ -238,34 +228,30 @@ def test_a_take_without_segments_is_an_empty_shard(root: Path, tmp_path: Path) -
 
 
 def test_videos_of_a_remote_corpus_are_copied_and_the_copies_removed(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, reference: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    local = features(root, plain(), tmp_path)
     opened = corpus_files.open_corpus
     monkeypatch.setattr(corpus_files, "open_corpus", lambda where: dataclasses.replace(opened(where), is_local=False))
-    tables = plain(["a", "b", "c", "gone"])
-    remote = features(root, tables, tmp_path)
+    remote = features(root, plain(["a", "b", "c", "gone"]), tmp_path)
     assert remote.codes("t:gone") == [RejectCode.VIDEO_MISSING]
-    assert all(remote.tables[name].equals(local.tables[name]) for name in local.tables)
+    assert all(remote.tables[f"t:{name}"].equals(of_take(reference, name)) for name in "abc")
     assert list((tmp_path / "videos").iterdir()) == []
 
 
-def test_one_bad_video_costs_one_take(root: Path, tmp_path: Path) -> None:
+def test_one_bad_video_costs_one_take(root: Path, reference: pa.Table, tmp_path: Path) -> None:
     raw = (root / "a.mp4").read_bytes()
-    (tmp_path / "a.mp4").write_bytes(raw)
-    alone = features(root, plain(["a"]), tmp_path / "scratch").tables["t:a"]
-    for content, code in (
-        (None, RejectCode.VIDEO_MISSING),
-        (b"no video at all", RejectCode.WRONG_TYPE),
-        (raw[: len(raw) // 2], RejectCode.DECODE_FAILED),
-        (b"", RejectCode.DECODE_FAILED),
+    files = {"a": raw, "text": b"no video at all", "half": raw[: len(raw) // 2], "empty": b""}
+    for name, content in files.items():
+        (tmp_path / f"{name}.mp4").write_bytes(content)
+    shards = features(tmp_path, plain(["a", "absent", "text", "half", "empty"]), tmp_path / "scratch")
+    for name, code in (
+        ("absent", RejectCode.VIDEO_MISSING),
+        ("text", RejectCode.WRONG_TYPE),
+        ("half", RejectCode.DECODE_FAILED),
+        ("empty", RejectCode.DECODE_FAILED),
     ):
-        if content is not None:
-            (tmp_path / "bad.mp4").write_bytes(content)
-        shards = features(tmp_path, plain(["a", "bad"]), tmp_path / "scratch")
-        assert shards.codes("t:bad") == [code]
-        assert shards.rejects["t:bad"][0].n_units == 5
-        assert shards.tables["t:a"].equals(alone), code
+        assert [(one.code, one.n_units) for one in shards.rejects[f"t:{name}"]] == [(code, 5)], name
+    assert shards.tables["t:a"].equals(of_take(reference, "a"))
 
 
 def test_dropped_frames_cost_the_segments_that_need_them(root: Path, tmp_path: Path) -> None:
@@ -322,3 +308,80 @@ def test_a_vector_that_is_not_finite_is_rejected(root: Path, tmp_path: Path, mon
     shards = features(root, plain(["a"]), tmp_path, workers=1)
     assert shards.codes("t:a") == [RejectCode.FEATURE_NOT_FINITE] * 2
     assert shards.tables["t:a"].num_rows == 3
+
+
+@dataclass
+class MeanLater:
+    """The mean colour of a clip, computed when somebody waits for it."""
+
+    digest: str = "late"
+    width: int = 3
+    tokens: int = 1
+    most: int = 0
+    """Most batches that were on their way at once."""
+    on_their_way: int = 0
+    begun: int = 0
+
+    def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
+        self.begun += 1
+        self.on_their_way += 1
+        self.most = max(self.most, self.on_their_way)
+        found: list[NDArray[np.float16]] = []
+
+        def wait() -> NDArray[np.float16]:
+            if not found:
+                self.on_their_way -= 1
+                found.append(self.embed(frames))
+            return found[0]
+
+        return wait
+
+    def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
+        return (frames.mean(axis=(1, 2, 3)) / 255).astype(np.float16)
+
+
+Encoder = Callable[[str, MeanLater], MeanLater]
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Encoder:
+    """Return what makes the stage use an encoder as it would on a device."""
+
+    def use(device: str, encoder: MeanLater) -> MeanLater:
+        def load(cfg: FeatureConfig, asked: str, scratch: Path) -> embed.Embedder:
+            return embed.Embedder(encoder, cfg, device, cfg.batch)
+
+        monkeypatch.setattr(embed, "load_embedder", load)
+        return encoder
+
+    return use
+
+
+def test_vectors_may_come_one_batch_late(root: Path, tmp_path: Path, use: Encoder) -> None:
+    """The last batch, of odd size, is waited for, and each vector lands at its own segment."""
+    for batch in (4, 100):
+        cfg = CONFIG.replace(batch=batch)
+        here = use("cpu", MeanLater())
+        reference = whole(features(root, plain(), tmp_path, cfg))
+        there = use("cuda", MeanLater())
+        assert whole(features(root, plain(), tmp_path, cfg)).equals(reference)
+        assert (here.most, there.most) == (1, 2 if batch < 15 else 1)
+        assert (here.on_their_way, there.on_their_way) == (0, 0)
+        assert here.begun == there.begun == -(-15 // batch)
+
+
+def test_an_interruption_commits_no_take_with_a_clip_on_its_way(root: Path, tmp_path: Path, use: Encoder) -> None:
+    """Planted: the third batch is interrupted while the second, all of take b, is on its way."""
+
+    class Interrupted(MeanLater):
+        def begin(self, frames: NDArray[np.uint8]) -> Callable[[], NDArray[np.float16]]:
+            if self.begun == 2:
+                raise KeyboardInterrupt
+            return super().begin(frames)
+
+    use("cuda", Interrupted())
+    sink, tables, cfg = Shards(), plain(), CONFIG.replace(batch=5)
+    pending: Any = tuple(sources(tables, cfg, str(root)))  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        STAGE.run(Work(tables, cfg, pending, sink, Runtime(str(root), "cpu", 1, tmp_path)))  # type: ignore[arg-type]
+    assert {name: table.num_rows for name, table in sink.tables.items()} == {"t:a": 5}

@@ -10,8 +10,9 @@ import torch
 from action_token_fixture import CFG as TOKEN_CFG
 from action_token_fixture import with_motion
 from epic_probe_fixture import Kitchens
-from full_probe_fixture import ENCODER, FRAMES, FULL, SIZE_PX, STARTS_S, VIDEOS, filmed, fully_probed, in_process
+from full_probe_fixture import ENCODER, FRAMES, FULL, SIZE_PX, STARTS_S, VIDEOS, filmed, fully_probed
 from planning_world import Memory, run_stage
+from video_fixture import in_process
 
 from schemas.arrow import rows_of
 from schemas.config import PipelineConfig
@@ -57,7 +58,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def memory(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
     """The stage on tiny videos."""
-    return fully_probed(filmed(data), data, tmp_path_factory.mktemp("probe"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clip_stream, "run_jobs", in_process)
+        return fully_probed(filmed(data), data, tmp_path_factory.mktemp("probe"))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +92,6 @@ def test_two_decoders_give_the_tokens_of_one(stream: ClipStream) -> None:
 
 
 def visual(task: ProbeTask, cfg: ProbeConfig) -> list[GridProbe]:
-    """The trials of a grid."""
     return [GridProbe("final/probe", trial, lambda: AttentiveProbe(task.shape(cfg))) for trial in grid(cfg)]
 
 
@@ -259,13 +261,14 @@ def test_a_clip_that_cannot_be_decoded_ends_the_training_with_its_name(stream: C
 
 
 def test_rows_with_a_token_are_fine_tuned_on_every_patch_that_another_encoder_sees(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: Kitchens, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The predictor reads features 16 wide, the probes patches 256 wide."""
     monkeypatch.setattr(clip_stream, "run_jobs", in_process)
-    memory = with_motion(fully_probed(filmed(data), data, tmp_path / "probe", ONE))
-    cfg = TOKEN_CFG.replace(probe=ONE, epochs=2, rates=(3e-3, 1e-9))
-    run_stage(action_token.STAGE, cfg, memory, tmp_path / "token", 1, str(data))
+    memory = with_motion(Kitchens(dict(memory.tables), dict(memory.entries)))
+    short = TOKEN_CFG.train.replace(epochs=1)
+    cfg = TOKEN_CFG.replace(probe=ONE, epochs=1, rates=(3e-3, 1e-9), train=short)
+    run_stage(action_token.STAGE, cfg, memory, tmp_path, 1, str(data))
     checks = {row.check: row.verdict for row in rows_of(Judgement, memory.tables["token_checks"])}
     assert {verdict for check, verdict in checks.items() if check.split(":")[0] in ("sight", "leak", "length")} == {
         "holds"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from planning_fixture import model_files, planning_data
-from planning_world import Memory, run_stage
+from planning_world import Memory
 from pydantic import ValidationError
 from stored_world import SETTINGS, SIZE, counts, options, run_world, stages_on, world
 
@@ -15,7 +15,7 @@ from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
 from schemas.training import GOAL_DROPOUT, PredictorConfig
 from trajpilot_core.data.chains import chains_of
-from trajpilot_core.data.cross_fitting import TWINNED, is_twin, original_of, twin_of
+from trajpilot_core.data.cross_fitting import TWINNED, twin_of
 from trajpilot_core.engine.key import resolve_inputs
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.stage import AnyStage, Source
@@ -66,11 +66,15 @@ def planned(root: Path, stages: dict[str, AnyStage], config: PipelineConfig) -> 
     return {row.stage: row for row in plan(stages, config, options(root))}
 
 
-def test_switched_on_they_are_trained_and_nothing_else_is(root: Path, twins: Path) -> None:
+def test_switched_on_they_are_trained_and_nothing_else_is_and_so_for_another_probability(
+    root: Path, twins: Path, memory: Memory
+) -> None:
     before, after = models(root), models(twins)
     assert before.items() < after.items()
     assert after.keys() - before.keys() == TWINS
     assert len(set(after.values())) == len(after)
+    row = planned(twins, stages_on(memory), with_twins(0.25))["predictor"]
+    assert (row.reused, row.compute) == (7, 2)
 
 
 def test_switched_off_again_they_go_and_nothing_is_trained(root: Path, twins: Path, memory: Memory) -> None:
@@ -80,11 +84,6 @@ def test_switched_off_again_they_go_and_nothing_is_trained(root: Path, twins: Pa
     done = run_world(copy, memory)
     assert {name: computed for name, (_, computed) in counts(done).items()} == dict.fromkeys(counts(done), 0)
     assert models(copy) == models(root)
-
-
-def test_another_probability_trains_the_twins_alone(twins: Path, memory: Memory) -> None:
-    row = planned(twins, stages_on(memory), with_twins(0.25))["predictor"]
-    assert (row.reused, row.compute) == (7, 2)
 
 
 def test_twins_that_anticipate_are_trained_in_every_chain_and_nothing_else_again(
@@ -123,38 +122,10 @@ def test_a_scorer_rests_on_no_twin_and_one_that_did_would_be_seen(
     assert rests_on(root) != rests_on(twins)
 
 
-def trained(memory: Memory, folder: Path) -> Memory:
-    """Train predictors and twins for an epoch, in this process."""
-    own = Memory(dict(memory.tables), dict(memory.entries))
-    short = SETTINGS.predictor.train.replace(epochs=1)
-    run_stage(STAGES["predictor"], with_twins().predictor.replace(train=short), own, folder)
-    return own
-
-
-def like_their_originals(memory: Memory) -> set[str]:
-    """Return the twins whose weights are those of their originals, to the bit."""
-    held = memory.entries["predictors"].weights
-    pairs = {key: (held[key], held[original_of(key)]) for key in held if is_twin(key)}
-    return {key for key, (a, b) in pairs.items() if all(a[name].tobytes() == b[name].tobytes() for name in a)}
-
-
-def test_a_twin_that_was_trained_without_goal_dropout_is_its_original(
-    memory: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_twin_is_given_and_asked_what_its_original_with_goal_dropout_would_be(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The planted fault: no goal of a twin is masked."""
-    aligned = Memory(dict(memory.tables), {})
-    cheap = SETTINGS.alignment.replace(folds=1, train=SETTINGS.alignment.train.replace(epochs=1))
-    run_stage(STAGES["alignment"], cheap, aligned, tmp_path / "alignment")
-    honest = trained(aligned, tmp_path / "honest")
-    assert {key for key in honest.entries["predictors"].weights if is_twin(key)} == TWINS
-    assert like_their_originals(honest) == set()
-    curves = {row["model"] for row in honest.tables["predictor_curves"].to_pylist()}
-    assert curves >= {f"final/{twin_of(variant)}" for variant in TWINNED}
-    monkeypatch.setattr(fit_predictor, "goal_dropout_of", lambda cfg, variant: cfg.goal_dropout)
-    assert like_their_originals(trained(aligned, tmp_path / "planted")) == TWINS
-
-
-def test_a_twin_is_given_and_asked_what_its_original_with_goal_dropout_would_be() -> None:
+    """The planted fault, no goal of a twin is masked, makes it its original."""
     data = planning_data()
     task = predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")
     latents = torch.randn(2, 5, 4)
@@ -171,6 +142,9 @@ def test_a_twin_is_given_and_asked_what_its_original_with_goal_dropout_would_be(
         assert half == loss(cfg.replace(goal_dropout=0.5), variant)
         assert half != loss(cfg, variant)
         assert loss(cfg.replace(twin_goal_dropout=0.5), variant) == loss(cfg, variant)
+        with monkeypatch.context() as patched:
+            patched.setattr(fit_predictor, "goal_dropout_of", lambda cfg, variant: cfg.goal_dropout)
+            assert loss(cfg.replace(twin_goal_dropout=0.5), twin_of(variant)) == loss(cfg, variant)
 
 
 def test_twins_of_predictors_that_have_goal_dropout_are_refused() -> None:

@@ -1,9 +1,5 @@
 """Planning in latents as stages: absent unless asked for, honest about what rows see, and in the tables where it is."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pyarrow.compute as pc
 import pytest
 import torch
@@ -14,7 +10,7 @@ from deployments.recipes import recipe
 from schemas.config import PipelineConfig, RunOptions
 from schemas.results import CurvePoint
 from trajpilot_core.data.chains import chains_of, fit_takes
-from trajpilot_core.data.planning import SPLITS, PlanningData, load_planning_data, rows_of_takes
+from trajpilot_core.data.planning import SPLITS, load_planning_data, rows_of_takes
 from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import latent_plans
@@ -90,23 +86,17 @@ def test_settings_that_do_not_fit_are_refused() -> None:
         complete(tokens)
 
 
-def looked_at(made: Memory, horizon: int = 3) -> tuple[Any, ...]:
-    data: PlanningData = load_planning_data(made, "latent_plans")
+def looked_at(made: Memory) -> tuple[object, ...]:
+    """What the check of sight is given."""
+    data = load_planning_data(made, "latent_plans")
     chain = chains_of(data)[0]
     fitted = rows_of_takes(data.segment_take, fit_takes(data, chain))
     keys = fit_end_keys(data.features, fitted, CFG.key_width)
     models = load_latents(made.models("latent_models"), data, chain, 0, "cpu")
-    windows = data.windows[horizon]
+    windows = data.windows[3]
     rows = (windows.split == SPLITS.index("test")).nonzero()[:, 0]
     few = windows.segments[probe_rows(windows.take, rows)]
-    return models, data, few, neighbour_bank(data, chain, keys, horizon), keys, fitted
-
-
-@contextmanager
-def leaky(monkeypatch: pytest.MonkeyPatch, energy: Any) -> Iterator[None]:
-    with monkeypatch.context() as patch:
-        patch.setattr(LatentWindows, "energy", energy)
-        yield
+    return models, data, few, neighbour_bank(data, chain, keys, 3), keys, fitted
 
 
 def test_a_search_that_sees_middle_latents_or_motion_is_caught(made: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +111,8 @@ def test_a_search_that_sees_middle_latents_or_motion_is_caught(made: Memory, mon
         return (motion - windows.motions_of(windows.segments)[:, None]).abs().mean((-2, -1))
 
     for energy in (by_latent, by_motion):
-        with leaky(monkeypatch, energy), pytest.raises(LeakError, match="CEM"):
+        monkeypatch.setattr(LatentWindows, "energy", energy)
+        with pytest.raises(LeakError, match="CEM"):
             check_latent_sight(*found)
 
 

@@ -34,7 +34,7 @@ TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32"
 ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN.replace(epochs=12))
 CFG = CompletedPoseSources(
     is_asked=True,
-    bootstrap=500,
+    bootstrap=100,
     predictor=PredictorConfig(
         width=32, layers=1, heads=2, hidden=64, queries=4, dropout=0.0, head="classes", train=TRAIN.replace(epochs=8)
     ),
@@ -108,6 +108,12 @@ def test_where_video_gives_the_motions_of_the_files_no_row_differs(world: Memory
     assert (found[RAW].value, found[RAW].low, found[RAW].high) == (0.0, 0.0, 0.0)
 
 
+def all_right(sources: tuple[str, str]) -> list[PoseScore]:
+    """The scores of rows that answer three windows of nine takes each, all of them right."""
+    answers = {(row.name, 0): np.ones((27, 2)) for row in pose_rows(sources)}
+    return scores_of(answers, sources, np.repeat(np.arange(9), 3), CFG)
+
+
 def test_equal_answers_give_equal_rows_and_a_difference_of_nothing() -> None:
     takes = np.concatenate([np.repeat(np.arange(8), 5), np.repeat(np.arange(8), 3)])
     every = np.random.default_rng(0).integers(0, 2, (len(takes), 2)).astype(float)
@@ -128,8 +134,7 @@ def test_pages_scores_checks_and_latex_name_rows_after_the_sources_that_ran() ->
     ):
         rows = pose_rows(sources)
         assert (rows.same.name, rows.video.name) == (same, video)
-        takes = np.repeat(np.arange(9), 3)
-        scores = scores_of({(row.name, 0): np.ones((27, 2)) for row in rows}, sources, takes, CFG)
+        scores = all_right(sources)
         made = documents(PoseResults(scores, (), (), is_simulated=False, is_closed=True))
         for name in ("pose_sources.html", "pose_sources.tex", "pose_sources.json"):
             text = made[name].decode().replace("&gt;", ">")
@@ -143,25 +148,20 @@ def test_pages_scores_checks_and_latex_name_rows_after_the_sources_that_ran() ->
 
 
 def test_an_untrained_predictor_is_marked_in_the_table_and_in_the_first_sentence_and_no_other_is() -> None:
-    takes = np.repeat(np.arange(9), 3)
-    scores = scores_of({(row.name, 0): np.ones((27, 2)) for row in ROWS}, SOURCES, takes, CFG)
     judged = [
         Judgement(check=f"trained: {name}, seed 0", verdict="undertrained" if model == "video" else "holds", detail="")
         for model, name in trained_on(SOURCES).items()
     ]
-    shown = PoseResults(scores, judged, (), is_simulated=True, is_closed=True)
+    shown = PoseResults(all_right(SOURCES), judged, (), is_simulated=True, is_closed=True)
     assert [str(row[0]) for row in main_table(shown).rows if DAGGER in str(row[0])] == [f"{VIDEO}{DAGGER}"]
     assert verdict(shown).count(DAGGER) == 1
     assert DAGGER not in verdict(dataclasses.replace(shown, judgements=()))
 
 
 def test_the_papers_column_stands_next_to_recorded_takes_alone_and_to_its_own_sources() -> None:
-    takes, names = np.repeat(np.arange(9), 3), ("aria", "pi3")
-    scores = scores_of({(row.name, 0): np.ones((27, 2)) for row in pose_rows(names)}, names, takes, CFG)
-    shown = PoseResults(scores, (), (), is_simulated=False, is_closed=True)
+    shown = PoseResults(all_right(("aria", "pi3")), (), (), is_simulated=False, is_closed=True)
     table = main_table(shown)
-    other = scores_of({(row.name, 0): np.ones((27, 2)) for row in ROWS}, SOURCES, takes, CFG)
-    of_odometry = main_table(dataclasses.replace(shown, scores=other))
+    of_odometry = main_table(dataclasses.replace(shown, scores=all_right(SOURCES)))
     assert [str(row[-1]) for row in of_odometry.rows] == ["24.29", *[""] * 6], "odometry is no Pi3"
     assert [row[-1] != "" for row in table.rows] == [True, True, True, False, True, False, False]
     assert table.header[-2:] == ("published Mid", "published Full")
@@ -231,35 +231,26 @@ def pose_bytes(memory: Memory) -> dict[str, object]:
     return {**tables, **digests, **memory.documents}
 
 
-def one_by_one(world: Memory, folder: Path, cfg: CompletedPoseSources) -> None:
-    """Run the stage as workers that share its trainings do: each knows one."""
-    stage = pose_sources.STAGE
-
-    def run(work: Work[CompletedPoseSources]) -> None:
-        for source in work.pending:
-            stage.run(dataclasses.replace(work, pending=(source,)))
-
-    run_stage(dataclasses.replace(stage, run=run), cfg, world, folder)
-
-
 def test_trainings_that_workers_share_give_the_bytes_of_one_process(
     world: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def each_alone(work: Work[CompletedPoseSources]) -> None:
+        for source in work.pending:
+            pose_sources.STAGE.run(dataclasses.replace(work, pending=(source,)))
+
     few = CFG.replace(predictor=CFG.predictor.replace(train=TRAIN.replace(epochs=1)))
     world.tables["video_motions"] = from_video(world, turned)
     run_stage(pose_sources.STAGE, few, world, tmp_path / "whole")
     whole = pose_bytes(world)
     assert sorted(world.trained) == sorted(f"final/s0/{name}" for name in POSE_MODELS)
-    one_by_one(world, tmp_path / "shared", few)
+    run_stage(dataclasses.replace(pose_sources.STAGE, run=each_alone), few, world, tmp_path / "shared")
     assert pose_bytes(world) == whole
     real = pose_sources.job_of
-    monkeypatch.setattr(  # planted: what a training is given rests on which others are asked for
-        pose_sources, "job_of", lambda work, *given: real(work, *given)._replace(seed=len(work.pending))
+    monkeypatch.setattr(  # planted: what a training is given rests on which others are asked for; alone it is the same
+        pose_sources, "job_of", lambda work, *given: real(work, *given)._replace(seed=len(work.pending) - 1)
     )
-    one_by_one(world, tmp_path / "planted", few)
-    planted = pose_bytes(world)
-    run_stage(pose_sources.STAGE, few, world, tmp_path / "planted whole")
-    assert pose_bytes(world) != planted
+    run_stage(pose_sources.STAGE, few, world, tmp_path / "planted")
+    assert pose_bytes(world) != whole
 
 
 def test_a_training_reads_its_own_seed_s_encoder_and_no_intervals(world: Memory) -> None:

@@ -40,6 +40,7 @@ from trajpilot_core.training.loop import seeded
 TRAIN = TrainConfig(epochs=6, patience=None, lr=3e-3, batch=32, precision="fp32")
 ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN.replace(epochs=12))
 CFG = PredictorConfig(width=32, layers=1, heads=2, hidden=64, queries=4, dropout=0.0, train=TRAIN)
+SHORT = CFG.replace(train=TRAIN.replace(epochs=1))
 SIZE = WorldSize(tasks=2, steps=4, alternatives=3, train=16, dev=4, test=2, motion_strength=2.0, max_horizon=5)
 
 
@@ -47,7 +48,14 @@ SIZE = WorldSize(tasks=2, steps=4, alternatives=3, train=16, dev=4, test=2, moti
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Memory:
     memory = planning_world(SIZE)
     run_stage(alignment.STAGE, ALIGNMENT, memory, tmp_path_factory.mktemp("alignment"))
-    run_stage(predictor.STAGE, CFG, memory, tmp_path_factory.mktemp("predictor"), workers=2)
+    run_stage(predictor.STAGE, CFG, memory, tmp_path_factory.mktemp("predictor"))
+    return memory
+
+
+def trained_again(trained: Memory, scratch: Path) -> Memory:
+    """The predictors after an epoch, on a copy of the tables that may be changed before."""
+    memory = Memory(dict(trained.tables), dict(trained.entries))
+    run_stage(predictor.STAGE, SHORT, memory, scratch)
     return memory
 
 
@@ -73,11 +81,10 @@ def test_the_stage_counts_windows_and_writes_three_checkpoints(trained: Memory) 
 
 
 def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained: Memory, tmp_path: Path) -> None:
-    memory = Memory(dict(trained.tables), dict(trained.entries))
-    looks = memory.tables["features"]
+    looks = trained.tables["features"]
     lost = {"egoexo4d:0000:0000", "egoexo4d:0016:0000", "egoexo4d:0021:0000"}  # of train, dev and test
-    memory.tables["features"] = looks.filter(pa.array([s not in lost for s in looks["segment_id"].to_pylist()]))
-    run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, tmp_path)
+    kept = looks.filter(pa.array([s not in lost for s in looks["segment_id"].to_pylist()]))
+    memory = trained_again(Memory({**trained.tables, "features": kept}, trained.entries), tmp_path)
     n_in, n_out = memory.counts
     assert n_in == trained.counts[0]
     assert n_in - n_out == sum(row.n_units for row in memory.rejects) == 2 * 3, (
@@ -89,23 +96,10 @@ def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained
 def test_a_fit_on_a_test_take_shows_in_the_models_though_the_folds_deny_it(
     trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = Memory(dict(trained.tables), dict(trained.entries))
     real = chains.fit_takes
     monkeypatch.setattr(chains, "fit_takes", lambda *a: torch.cat([real(*a), torch.tensor([21])]))
-    run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, tmp_path)
+    memory = trained_again(trained, tmp_path)
     assert "egoexo4d:0021" in noted_fitted(memory.models("predictors").about)["final"]
-
-
-def test_one_process_and_two_give_equal_bytes(trained: Memory, tmp_path: Path) -> None:
-    memory = Memory(dict(trained.tables), dict(trained.entries))
-    run_stage(predictor.STAGE, CFG, memory, tmp_path, workers=1)
-    one, two = memory.models("predictors"), trained.models("predictors")
-    assert (one.keys, one.about) == (two.keys, two.about)
-    for key in one.keys:
-        mine, theirs = one.read(key), two.read(key)
-        assert mine.keys() == theirs.keys()
-        assert all(mine[k].tobytes() == theirs[k].tobytes() for k in mine)
-    assert memory.tables["predictor_curves"].equals(trained.tables["predictor_curves"])
 
 
 class WatchedSink(Memory):
@@ -136,21 +130,17 @@ def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch, k
         return found
 
     monkeypatch.setattr(jobs, "job_result", watched)
-    run_stage(predictor.STAGE, CFG.replace(train=TRAIN.replace(epochs=1)), memory, scratch)
+    run_stage(predictor.STAGE, SHORT, memory, scratch)
     assert len(most) == 1 + 3
     return max(most)
 
 
-def test_the_weights_of_one_model_are_held_at_a_time(
+def test_the_weights_of_one_model_are_held_at_a_time_and_a_stage_that_keeps_all_is_seen(
     trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert most_held(trained, tmp_path, monkeypatch) == 0
-
-
-def test_a_stage_that_keeps_the_weights_of_all_is_seen(
-    trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert most_held(trained, tmp_path, monkeypatch, kept=[]) == 2
+    for number, (given, most) in enumerate(((None, 0), ([], 2))):
+        with monkeypatch.context() as patch:
+            assert most_held(trained, tmp_path / str(number), patch, given) == most
 
 
 def test_the_models_read_back_score_what_the_curves_say(trained: Memory) -> None:
@@ -169,16 +159,19 @@ def test_the_models_read_back_score_what_the_curves_say(trained: Memory) -> None
     assert not models.traj.training
 
 
-def test_fold_chains_have_traj_and_no_traj_of_their_own(tmp_path: Path) -> None:
+def test_fold_chains_have_models_of_their_own_and_two_processes_give_the_bytes_of_one(tmp_path: Path) -> None:
     memory = planning_world(SIZE)
-    short = TRAIN.replace(epochs=1)
-    run_stage(alignment.STAGE, ALIGNMENT.replace(folds=2, seeds=(3,), train=short), memory, tmp_path / "a")
-    run_stage(predictor.STAGE, CFG.replace(train=short), memory, tmp_path / "p")
+    cfg = ALIGNMENT.replace(folds=2, seeds=(3,), train=SHORT.train)
+    run_stage(alignment.STAGE, cfg, memory, tmp_path / "alignment")
+    other = Memory(dict(memory.tables), dict(memory.entries))
+    for workers, own in ((1, memory), (2, other)):
+        run_stage(predictor.STAGE, SHORT, own, tmp_path / str(workers), workers)
+    assert other.parts("predictors") == memory.parts("predictors")
+    assert other.models("predictors").about == memory.models("predictors").about
+    assert other.tables["predictor_curves"].equals(memory.tables["predictor_curves"])
     assert set(memory.models("predictors").keys) == {
-        "final/s3/traj",
-        "final/s3/no_traj",
-        "final/s3/endpoint_traj",
-        *(f"fold{k}/s3/{v}" for k in range(2) for v in ("traj", "no_traj")),
+        *(f"final/s3/{variant}" for variant in ("traj", "no_traj", "endpoint_traj")),
+        *(f"fold{k}/s3/{variant}" for k in range(2) for variant in ("traj", "no_traj")),
     }
     files = open_model_files(memory)
     fold0 = load_chain_models(files, chains_of(load_planning_data(memory, "scorer"))[1], 3, "cpu")
@@ -230,7 +223,7 @@ def curve(scores: list[float], majority: float = 0.1, previous: float = 0.2) -> 
     return [*floors, *(row("final/traj", i + 1, s) for i, s in enumerate(scores))]
 
 
-def test_trained_means_above_the_floors_no_longer_rising_and_not_fallen() -> None:
+def test_trained_means_above_the_floors_no_longer_rising_and_not_fallen(trained: Memory) -> None:
     for scores, verdict in (
         ([0.1, 0.3, 0.5, 0.505, 0.5, 0.505, 0.51, 0.5], "holds"),
         ([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], "undertrained"),
@@ -242,13 +235,10 @@ def test_trained_means_above_the_floors_no_longer_rising_and_not_fallen() -> Non
         ([0.2, 0.21, 0.205, 0.2, 0.205, 0.205, 0.2, 0.201], "holds"),
     ):
         assert judge_trained(curve(scores), "final/traj", 0).verdict == verdict, scores
-
-
-def test_the_judgement_reads_the_stage_s_own_rows(trained: Memory) -> None:
     rows = rows_of(CurvePoint, trained.tables["predictor_curves"])
     assert judge_trained(rows, "final/traj", 0).detail.startswith("dev M@1")
-    one = [r for r in rows if not r.model.endswith("/previous")]
-    assert judge_trained(one, "final/traj", 0).verdict == "undertrained"
+    without = [row for row in rows if row.model != "final/previous"]
+    assert judge_trained(without, "final/traj", 0).verdict == "undertrained"
 
 
 def test_windows_without_a_step_to_plan_are_refused_before_anything_is_trained() -> None:

@@ -1,16 +1,22 @@
-"""A stage and its settings: one field of PipelineConfig, whose type its functions take."""
+"""A stage and its settings: one field of PipelineConfig, whose type its functions take; lists of names and of pages."""
 
 import inspect
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import get_args
+from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import pytest
+import yaml
+from checkout import CHECKOUT
 
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, ReportConfig, TextConfig
 from schemas.training import TrainConfig
+from trajpilot_core.encoders.text.registry import TEXT_ENCODERS
+from trajpilot_core.encoders.video.registry import VIDEO_ENCODERS
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work
 from trajpilot_core.errors import StoreError
 from trajpilot_core.stages import EVERY_STAGE, latent, text_bank
@@ -70,7 +76,79 @@ def test_settings_that_are_no_field_of_the_pipeline_are_refused() -> None:
             replace(text_bank.STAGE, config=record)
 
 
-def test_a_stage_finds_its_own_settings_in_those_of_the_pipeline() -> None:
-    config = PipelineConfig(text_bank=TextConfig(batch=3))
-    assert text_bank.STAGE.settings(config) == TextConfig(batch=3)
-    assert text_bank.STAGE.section == "text_bank"
+def check_names(registry: Mapping[str, object], record: type[Record], field: str) -> None:
+    """The guard: a Literal of the settings and the list of what it names hold the same words."""
+    parts = [inner for part in get_args(record.model_fields[field].annotation) for inner in (part, *get_args(part))]
+    names = sorted(name for part in parts if get_origin(part) is Literal for name in get_args(part))
+    assert sorted(registry) == names, f"{record.__name__}.{field} names {names}, the list holds {sorted(registry)}"
+
+
+def test_the_lists_hold_what_the_settings_name() -> None:
+    check_names(VIDEO_ENCODERS, FeatureConfig, "model")
+    check_names(TEXT_ENCODERS, TextConfig, "encoder")
+
+
+def test_a_word_that_only_the_list_or_only_the_settings_have_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setitem(TEXT_ENCODERS, "unnamed", TEXT_ENCODERS["bag_of_words"])
+        with pytest.raises(AssertionError, match=r"the list holds .*unnamed"):
+            check_names(TEXT_ENCODERS, TextConfig, "encoder")
+    monkeypatch.delitem(VIDEO_ENCODERS, "tiny")
+    with pytest.raises(AssertionError, match=r"FeatureConfig\.model names .*tiny"):
+        check_names(VIDEO_ENCODERS, FeatureConfig, "model")
+
+
+ARCHITECTURE, OPERATIONS = CHECKOUT / "docs" / "architecture.md", CHECKOUT / "docs" / "operations.md"
+PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
+
+
+def table_rows(text: str) -> list[str]:
+    """Stages of the table of stages, in order."""
+    table = text.partition("| stage | reads | writes |")[2].partition("\n\n")[0]
+    return re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+
+
+def pools_of_page(text: str) -> dict[str, set[str]]:
+    """Pool -> deployments, as the first paragraphs state them."""
+    words = " ".join(text.split())
+    gpu = re.search(r"`trajpilot-gpu` for stages that need a GPU \(([^)]*)\)", words)
+    cpu = re.search(r"`trajpilot-cpu` for the rest \(([^)]*)\)", words)
+    assert gpu is not None
+    assert cpu is not None
+    return {
+        pool: set(re.findall(r"`([\w-]+)`", found[1]))
+        for pool, found in (("trajpilot-gpu", gpu), ("trajpilot-cpu", cpu))
+    }
+
+
+def pools_declared(path: Path) -> dict[str, set[str]]:
+    """The same as the Prefect file has it; a pool that depends on the recipe counts as CPU."""
+    pools: dict[str, set[str]] = {"trajpilot-gpu": set(), "trajpilot-cpu": set()}
+    for item in yaml.safe_load(path.read_text())["deployments"]:
+        if "group" not in item["tags"]:
+            pools["trajpilot-gpu" if item["work_pool"]["name"] == "trajpilot-gpu" else "trajpilot-cpu"].add(
+                item["name"]
+            )
+    return pools
+
+
+def test_the_table_of_stages_has_every_stage_in_order() -> None:
+    assert table_rows(ARCHITECTURE.read_text()) == list(EVERY_STAGE)
+
+
+def test_a_row_that_is_missing_misnamed_or_out_of_order_is_seen() -> None:
+    for before, after in (
+        (r"\| `scorer` .*\n", ""),
+        ("`features` \\|", "`feature` |"),
+        (r"(\| `planners` .*\n)(\| `latent` .*\n)", r"\2\1"),
+    ):
+        text, n_changed = re.subn(before, after, ARCHITECTURE.read_text())
+        assert n_changed == 1
+        assert table_rows(text) != list(EVERY_STAGE)
+
+
+def test_the_page_for_operators_lists_the_deployments_of_each_pool() -> None:
+    assert pools_of_page(OPERATIONS.read_text()) == pools_declared(PREFECT_FILE)
+    moved, n_changed = re.subn(r"`scorer`,\s", "", OPERATIONS.read_text(), count=1)
+    assert n_changed == 1
+    assert pools_of_page(moved) != pools_declared(PREFECT_FILE)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from planning_world import Memory
-from stored_world import SETTINGS, SIZE, TRAIN, TRAININGS, counts, options, run_world, stages_on, world
+from stored_world import SETTINGS, TRAIN, TRAININGS, counts, options, run_world, stages_on, world
 
 from schemas.config import PipelineConfig
 from trajpilot_core.data.cross_fitting import Contributions
@@ -28,11 +29,7 @@ from trajpilot_core.store.manifest import current_manifest
 
 N_E_TAU, N_PREDICTORS, N_SCORERS = 3, 7, 1
 """Chains final, fold0, fold1; the final one has three predictors."""
-ALL = {
-    "alignment": (0, N_E_TAU),
-    "predictor": (0, N_PREDICTORS),
-    "scorer": (0, N_SCORERS),
-}
+ALL = {"alignment": (0, N_E_TAU), "predictor": (0, N_PREDICTORS), "scorer": (0, N_SCORERS)}
 NONE = {name: (computed, 0) for name, (_, computed) in ALL.items()}
 
 
@@ -66,11 +63,7 @@ def models(root: Path, stage: str, entry: str) -> dict[str, str]:
 
 
 def all_models(root: Path) -> dict[str, str]:
-    entries = {
-        "alignment": "e_tau",
-        "predictor": "predictors",
-        "scorer": "scorers",
-    }
+    entries = dict(zip(TRAININGS, ("e_tau", "predictors", "scorers"), strict=True))
     return {key: digest for stage, entry in entries.items() for key, digest in models(root, stage, entry).items()}
 
 
@@ -91,12 +84,6 @@ def faster(row: dict[str, Any]) -> dict[str, Any]:
 
 def takes(memory: Memory, split: str) -> list[str]:
     return [row["take_id"] for row in memory.tables["takes"].to_pylist() if row["split"] == split]
-
-
-def test_a_run_after_which_nothing_changed_trains_nothing(root: Path, memory: Memory) -> None:
-    done = run_world(root, memory)
-    assert counts(done) == NONE
-    assert all(outcome.cached for outcome in done.values())
 
 
 def test_seeds_that_are_appended_train_only_their_own_models_and_their_order_nothing(
@@ -121,22 +108,15 @@ def test_seeds_that_are_appended_train_only_their_own_models_and_their_order_not
     assert [done[name].removed for name in NONE] == [N_E_TAU, N_PREDICTORS, N_SCORERS]
 
 
-def test_features_of_one_training_take_retrain_the_chains_that_it_is_fitted_on(root: Path, memory: Memory) -> None:
-    folds = run_world(root, memory, until="alignment")
-    assert folds["alignment"].cached
-    take = takes(memory, "train")[0]
-    done = run_world(root, changed(memory, "features", take, brighter))
+def test_one_changed_take_retrains_what_is_fitted_or_chosen_on_it(root: Path, memory: Memory) -> None:
+    done = run_world(root, changed(memory, "features", takes(memory, "train")[0], brighter))
     assert (done["features"].reused, done["features"].computed) == (11, 1)
     assert counts(done) == {
         "alignment": (N_E_TAU, 0),
         "predictor": (2, N_PREDICTORS - 2),  # the chain that leaves its fold out has two
         "scorer": (0, 1),
     }
-
-
-def test_motion_of_one_dev_take_retrains_everything(root: Path, memory: Memory) -> None:
-    done = run_world(root, changed(memory, "motions", takes(memory, "dev")[0], faster))
-    assert counts(done) == ALL
+    assert counts(run_world(root, changed(memory, "motions", takes(memory, "dev")[0], faster))) == ALL
 
 
 def test_a_key_that_is_blind_to_what_takes_contribute_is_found_out(
@@ -149,7 +129,10 @@ def test_a_key_that_is_blind_to_what_takes_contribute_is_found_out(
     assert counts(done) == NONE
 
 
-def test_a_test_take_of_other_content_retrains_nothing(root: Path, memory: Memory) -> None:
+def test_a_run_after_no_change_or_after_that_of_a_test_take_trains_nothing(root: Path, memory: Memory) -> None:
+    done = run_world(root, memory)
+    assert counts(done) == NONE
+    assert all(outcome.cached for outcome in done.values())
     take = takes(memory, "test")[0]
     done = run_world(root, changed(changed(memory, "features", take, brighter), "motions", take, faster))
     assert counts(done) == NONE
@@ -158,30 +141,20 @@ def test_a_test_take_of_other_content_retrains_nothing(root: Path, memory: Memor
 
 
 def test_a_new_test_take_retrains_nothing_and_a_new_training_take_everything_that_it_is_fitted_on(
-    root: Path, tmp_path: Path
+    memory: Memory, base: Path, tmp_path: Path
 ) -> None:
-    larger = world(SIZE.__class__(**{**vars(SIZE), "test": SIZE.test + 1}))
-    last = sorted(takes(larger, "test"))[-1]
-    smaller = Memory(
-        {
-            name: table.filter(pa.array([take != last for take in table["take_id"].to_pylist()]))
-            if "take_id" in table.column_names
-            else table
-            for name, table in larger.tables.items()
-        }
-    )
-    there = tmp_path / "there"
-    run_world(there, smaller)
-    before = all_models(there)
-    done = run_world(there, larger)
-    assert (done["features"].reused, done["features"].computed) == (12, 1)
+    last = takes(memory, "test")[-1]
+    without = {
+        name: table.filter(pc.not_equal(table["take_id"], last)) if "take_id" in table.column_names else table
+        for name, table in memory.tables.items()
+    }
+    run_world(tmp_path, Memory(without))
+    done = run_world(tmp_path, memory)
+    assert (done["features"].reused, done["features"].computed) == (11, 1)
     assert counts(done) == NONE
-    assert all_models(there) == before
-    run_world(tmp_path / "scratch", larger)
-    assert all_models(tmp_path / "scratch") == before, "what was reused is what a run from scratch makes"
-    fewer = changed(larger, "takes", last, lambda row: row | {"split": "train"})
-    again = run_world(there, fewer)
-    assert counts(again)["alignment"][1] > 0
+    assert all_models(tmp_path) == all_models(base), "what was reused is what a run from scratch makes"
+    more = changed(memory, "takes", last, lambda row: row | {"split": "train"})
+    assert counts(run_world(tmp_path, more, until="alignment"))["alignment"][1] > 0
 
 
 def test_a_learning_rate_of_the_predictor_retrains_what_rests_on_it(root: Path, memory: Memory) -> None:
@@ -231,9 +204,9 @@ def test_a_kill_between_the_files_of_a_training_costs_that_training_at_most(
         killed_at(patched, name, 3)
         with pytest.raises(Killed):
             run_world(tmp_path, memory)
-    done = run_world(tmp_path, memory)
+    done = run_world(tmp_path, memory, until="predictor")
     assert (done["predictor"].reused, done["predictor"].computed) == (2, 5)
-    assert all_models(tmp_path) == all_models(base)
+    assert models(tmp_path, "predictor", "predictors") == models(base, "predictor", "predictors")
     assert list((tmp_path / "scratch").glob("*/*")) == []
 
 
@@ -267,55 +240,32 @@ def test_a_folder_in_use_is_not_shared_and_is_free_when_its_holder_has_gone(tmp_
         assert (third / "mark").exists()
 
 
-def shared(root: Path, memory: Memory, name: str, compute: Callable[..., None]) -> Any:
-    """Run a stage whose trainings are shared out."""
-    stages = stages_on(memory)
+def shared(root: Path, memory: Memory, name: str) -> list[str]:
+    """Run a stage whose trainings are shared out; return the labels of their groups."""
+    stages, labels = stages_on(memory), list[str]()
 
     def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
         groups = share_out(work, job, pending, 600.0, workers=10)
         config, given = handed(work, job, SETTINGS)
-        reasons = {}
         for group in groups:
-            try:
-                compute(config, given, stages, group)
-            except StoreError as error:
-                reasons[group.number] = str(error)
-        return gather(work, job, pending, groups, reasons) if groups else pending
+            labels.append(group.label())
+            compute_group(config, given, stages, group)
+        return gather(work, job, pending, groups, {}) if groups else pending
 
-    return execute(stages[name], SETTINGS, options(root), stages, elsewhere=elsewhere)
+    execute(stages[name], SETTINGS, options(root), stages, elsewhere=elsewhere)
+    return labels
 
 
 def test_trainings_that_are_shared_out_are_groups_of_one_and_give_the_same_models(
     memory: Memory, tmp_path: Path, base: Path
 ) -> None:
-    labels: list[str] = []
-
-    def noted(config: Any, run: Any, stages: Any, group: Any) -> None:
-        labels.append(group.label())
-        compute_group(config, run, stages, group)
-
     run_world(tmp_path, memory, until="text_bank")
-    for name in TRAININGS:
-        shared(tmp_path, memory, name, noted)
+    labels = [label for name in TRAININGS for label in shared(tmp_path, memory, name)]
     assert labels[0] == "alignment group 1 of 3 · final/s0/e_tau"
     assert len(labels) == N_E_TAU + N_PREDICTORS  # one scorer is nothing to share out
     assert all_models(tmp_path) == all_models(base)
     assert counts(run_world(tmp_path, memory)) == NONE
     assert list((tmp_path / "scratch").iterdir()) == []
-
-
-def test_a_lost_group_costs_its_training_alone(memory: Memory, tmp_path: Path, base: Path) -> None:
-    def lost(config: Any, run: Any, stages: Any, group: Any) -> None:
-        if group.number == 2:
-            raise StoreError("the worker is gone")
-        compute_group(config, run, stages, group)
-
-    run_world(tmp_path, memory, until="text_bank")
-    with pytest.raises(StoreError, match=r"1 of 3 groups failed.*1 trainings unfinished.*the worker is gone"):
-        shared(tmp_path, memory, "alignment", lost)
-    done = run_world(tmp_path, memory)
-    assert (done["alignment"].reused, done["alignment"].computed) == (2, 1)
-    assert all_models(tmp_path) == all_models(base)
 
 
 def test_a_training_that_delivers_no_model_is_refused(memory: Memory, tmp_path: Path) -> None:

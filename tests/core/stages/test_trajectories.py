@@ -1,16 +1,15 @@
-"""The stage as a whole: sources, shards, processes, and real recordings."""
+"""The stage as a whole: sources, shards, processes, and real recordings, also through ingest and features."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
-from checkout import CHECKOUT, DATA
+from checkout import DATA
 from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
 from trajectories_fixture import corpus, run_stage
@@ -30,11 +29,18 @@ from trajectory_fixture import (
     write_take,
 )
 
+from deployments.recipes.simulated import demo
 from schemas.annotation import Take
+from schemas.config import PipelineConfig, RunOptions
 from schemas.poses import TrajectoryConfig
+from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.poses import files
 from trajpilot_core.poses.sources import aria as aria_source
-from trajpilot_core.stages import trajectories
+from trajpilot_core.poses.sources.take import capture_motions
+from trajpilot_core.stages import STAGES, trajectories
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import read_entry_table
 
 
 def test_sources_hold_what_decides_the_motions_and_nothing_else(tmp_path: Path) -> None:
@@ -111,16 +117,11 @@ def test_a_remote_root_gives_the_same_motions(tmp_path: Path, monkeypatch: pytes
         return (tmp_path / path.removeprefix("bucket/corpus/")).read_bytes()
 
     monkeypatch.setattr(files, "open_system", lambda _: SimpleNamespace(cat_file=from_disk))
-    (done,) = trajectories_of("s3://bucket/corpus", take)
+    (done,) = capture_motions("s3://bucket/corpus", [(take, SEGMENTS)], TrajectoryConfig())
     assert np.array_equal(motions(done), expected)
     (tmp_path / POSES).unlink()
-    assert codes(trajectories_of("s3://bucket/corpus", take)[0]) == {None: "NO_TRAJECTORY"}
-
-
-def trajectories_of(root: str, take: Take) -> list[Any]:
-    from trajpilot_core.poses.sources.take import capture_motions
-
-    return capture_motions(root, [(take, SEGMENTS)], TrajectoryConfig())
+    (done,) = capture_motions("s3://bucket/corpus", [(take, SEGMENTS)], TrajectoryConfig())
+    assert codes(done) == {None: "NO_TRAJECTORY"}
 
 
 # --- real recordings, see tests/data -------------------------------------------------------------------------------
@@ -181,17 +182,23 @@ def test_the_camera_frame_turns_the_device_motions_by_the_rig() -> None:
     assert np.abs(camera[..., 3:] - device[..., 3:]).max() > 0.05
 
 
-DAMAGES: tuple[tuple[Callable[[bytes], bytes], str], ...] = (
-    (lambda text: text[: len(text) // 2], "TRAJ_TRUNCATED"),
-    (lambda text: text.replace(b"qy_world_device", b"qy", 1), "TRAJ_MALFORMED"),
-    (lambda text: b"<!DOCTYPE html><html>Access denied</html>", "TRAJ_MALFORMED"),
-    (lambda text: b"", "TRAJ_MALFORMED"),
-    (lambda text: text.replace(b",1.0,0,", b",0.1,0,"), "TRAJ_LOW_QUALITY"),
-    (lambda text: b"".join(cut_lines(text, 1250, 1350)), "TRAJ_GAP"),
-    (lambda text: b"".join(changed(text, 1250, 1350, 3, b"nan")), "TRAJ_NOT_FINITE"),
-    (lambda text: b"".join(changed(text, 1250, 1350, 6, b"9.5")), "TRAJ_QUATERNION"),
-    (lambda text: b"".join(changed(text, 1250, 99999, 0, b"other-map")), "TRAJ_FRAME_CHANGE"),
-    (lambda text: b"".join(moved(text)), "TRAJ_UNSORTED"),
+def changed(lines: list[bytes], first: int, last: int, column: int, value: bytes) -> list[bytes]:
+    """The lines, with another value in one column of those from `first` on."""
+    cells = [line.split(b",") for line in lines[first:last]]
+    return [*lines[:first], *(b",".join([*row[:column], value, *row[column + 1 :]]) for row in cells), *lines[last:]]
+
+
+DAMAGES: tuple[tuple[Callable[[bytes, list[bytes]], list[bytes]], str], ...] = (
+    (lambda text, lines: [text[: len(text) // 2]], "TRAJ_TRUNCATED"),
+    (lambda text, lines: [text.replace(b"qy_world_device", b"qy", 1)], "TRAJ_MALFORMED"),
+    (lambda text, lines: [b"<!DOCTYPE html><html>Access denied</html>"], "TRAJ_MALFORMED"),
+    (lambda text, lines: [], "TRAJ_MALFORMED"),
+    (lambda text, lines: [text.replace(b",1.0,0,", b",0.1,0,")], "TRAJ_LOW_QUALITY"),
+    (lambda text, lines: lines[:1250] + lines[1350:], "TRAJ_GAP"),
+    (lambda text, lines: changed(lines, 1250, 1350, 3, b"nan"), "TRAJ_NOT_FINITE"),
+    (lambda text, lines: changed(lines, 1250, 1350, 6, b"9.5"), "TRAJ_QUATERNION"),
+    (lambda text, lines: changed(lines, 1250, len(lines), 0, b"other-map"), "TRAJ_FRAME_CHANGE"),
+    (lambda text, lines: [lines[0], *lines[1500:], *lines[1:1500]], "TRAJ_UNSORTED"),
 )
 
 
@@ -202,8 +209,9 @@ def test_damaged_copies_of_a_real_recording_get_their_codes(tmp_path: Path) -> N
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes((MPS / path).read_bytes())
     whole = (MPS / str(take.trajectory)).read_bytes()
+    lines = whole.splitlines(keepends=True)
     for damage, expected in DAMAGES:
-        (tmp_path / str(take.trajectory)).write_bytes(damage(whole))
+        (tmp_path / str(take.trajectory)).write_bytes(b"".join(damage(whole, lines)))
         done = [
             compute(tmp_path, take, TrajectoryConfig.model_validate({"reader": r}), real_segments())
             for r in ("auto", "whole")
@@ -211,25 +219,6 @@ def test_damaged_copies_of_a_real_recording_get_their_codes(tmp_path: Path) -> N
         assert {r.code.value for r in done[0].rejects} == {expected}
         assert done[0].table.equals(done[1].table), expected
         assert done[0].rejects == done[1].rejects, expected
-
-
-def cut_lines(text: bytes, first: int, last: int) -> list[bytes]:
-    lines = text.splitlines(keepends=True)
-    return lines[:first] + lines[last:]
-
-
-def changed(text: bytes, first: int, last: int, column: int, value: bytes) -> list[bytes]:
-    lines = text.splitlines(keepends=True)
-    for row in range(first, min(last, len(lines))):
-        cells = lines[row].split(b",")
-        cells[column] = value
-        lines[row] = b",".join(cells)
-    return lines
-
-
-def moved(text: bytes) -> list[bytes]:
-    lines = text.splitlines(keepends=True)
-    return [lines[0], *lines[1500:], *lines[1:1500]]
 
 
 def test_a_30_hz_recording_is_refused_by_default_and_read_with_a_wider_limit(tmp_path: Path) -> None:
@@ -247,9 +236,114 @@ def test_a_30_hz_recording_is_refused_by_default_and_read_with_a_wider_limit(tmp
     assert done.table["quality"][0].as_py() == pytest.approx(0.8113, abs=1e-4)  # the lowest of the rows used
 
 
-def test_the_declaration_imports_nothing_heavy() -> None:
-    heavy = "[m for m in ('torch', 'polars', 'scipy') if m in sys.modules]"
-    script = f"import sys, trajpilot_core.stages.trajectories; print({heavy})"
-    root = CHECKOUT
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)
-    assert done.stdout.strip() == "[]"
+def annotate(corpus: Path, uid: str, times_s: list[float]) -> None:
+    """Write one annotator's descriptions of one take, and put the take in the released validation split."""
+    descriptions = [
+        {"text": f"C takes step {n}.", "timestamp": t, "subject": "C", "ego_visible": True, "unsure": False}
+        for n, t in enumerate(times_s)
+    ]
+    annotation = {"annotation_uid": "a", "annotator_id": "b", "rejected": False, "descriptions": descriptions}
+    folder = corpus / "annotations"
+    folder.mkdir(parents=True)
+    splits = {"take_uid_to_split": {uid: "val"}, "split_to_take_uids": {"val": [uid]}}
+    (folder / "splits.json").write_text(json.dumps(splits))
+    (folder / "atomic_descriptions_val.json").write_text(json.dumps({"annotations": {uid: [annotation]}}))
+    (folder / "atomic_descriptions_train.json").write_text(json.dumps({"annotations": {}}))
+
+
+def settings(**trajectories: object) -> PipelineConfig:
+    base = demo()
+    return base.replace(
+        ingest=base.ingest.replace(video="downscaled_448", paraphrase_table=None, min_segment_s=0.0),
+        trajectories=base.trajectories.replace(**trajectories),
+    )
+
+
+def through_features(corpus: Path, root: Path, config: PipelineConfig) -> dict[str, Outcome]:
+    run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1)
+    return {name: execute(STAGES[name], config, run, STAGES) for name in ("ingest", "trajectories", "features")}
+
+
+def table(root: Path, stage: str, entry: str) -> pl.DataFrame:
+    folder = open_folder(str(root))
+    manifest = current_manifest(folder, stage)
+    assert manifest is not None
+    return pl.DataFrame(pl.from_arrow(read_entry_table(folder, manifest, entry)))
+
+
+def test_a_real_aria_recording_goes_through_ingest_trajectories_and_features(tmp_path: Path) -> None:
+    corpus, root = tmp_path / "corpus", tmp_path / "root"
+    corpus.mkdir()
+    for name in ("takes", "captures", "takes.json"):
+        (corpus / name).symlink_to(MPS / name)
+    uid = json.loads((MPS / "takes.json").read_text())[0]["take_uid"]
+    annotate(corpus, uid, [1.5, 3.5, 5.5, 7.5, 9.5])
+
+    done = through_features(corpus, root, settings())
+
+    assert {name: (o.n_in, o.n_out) for name, o in done.items()} == {
+        "ingest": (5, 5),
+        "trajectories": (5, 5),
+        "features": (5, 5),
+    }
+    segments = table(root, "ingest", "segments")
+    assert segments["start_s"].to_list() == [0.5, 2.5, 4.5, 6.5, 8.5]
+    assert segments["split"].unique().to_list() == ["test"]
+    motions = table(root, "trajectories", "motions")
+    motion = np.stack(motions["motions"].to_list()).reshape(5, 16, 6)
+    path_m = np.linalg.norm(motion[..., :3], axis=-1).sum()
+    assert 4.0 < path_m < 7.7, "the whole recording walks 7.67 m in 11.4 s; ten of them are covered"
+    assert motions["quality"].min() >= 0.5
+    assert motions["scale"].unique().to_list() == ["metric"]
+    features = table(root, "features", "features")
+    vectors = np.stack(features["vector"].to_list()).astype(np.float32)
+    assert np.isfinite(vectors).all()
+    assert np.linalg.norm(vectors[0] - vectors[-1]) > 0
+
+
+def test_three_real_frames_of_another_device_go_through_with_their_settings(tmp_path: Path) -> None:
+    corpus, root = tmp_path / "corpus", tmp_path / "root"
+    write_adt(corpus)
+    annotate(corpus, "adt", [0.03, 0.07])
+
+    wide = settings(frame="device", max_bracket_gap_s=0.05)
+    done = through_features(corpus, root, wide)
+
+    assert {name: o.n_out for name, o in done.items()} == {"ingest": 2, "trajectories": 2, "features": 2}
+    times = table(root, "features", "features")["frame_times_s"].to_list()
+    assert {round(t, 3) for row in times for t in row} <= {0.0, 0.033, 0.067}
+    motion = np.stack(table(root, "trajectories", "motions")["motions"].to_list()).reshape(2, 16, 6)
+    assert 0 < np.abs(motion[..., :3]).max() < 0.001, "a standing wearer moves less than a millimetre in 3 ms"
+
+
+def write_adt(corpus: Path) -> None:
+    """Lay the frames and poses out as an Ego-Exo4D take."""
+    take, capture = corpus / "takes" / "adt_1", corpus / "captures" / "adt"
+    video = take / "frame_aligned_videos" / "downscaled" / "448" / "aria01_214-1.mp4"
+    for folder in (video.parent, take / "trajectory", capture):
+        folder.mkdir(parents=True)
+    video.symlink_to(ADT / "aria01_214-1.mp4")
+    (take / "trajectory" / "closed_loop_trajectory.csv").symlink_to(ADT / "aria_trajectory.csv")
+    stamps = [int(line.split(",")[1]) for line in (ADT / "frame_timestamps.csv").read_text().split()[1:]]
+    rows = [stamps[0] - 33_333_333, *stamps, stamps[-1] + 33_333_333]
+    (capture / "timesync.csv").write_text("aria01_214-1_capture_timestamp_ns\n" + "".join(f"{ns}\n" for ns in rows))
+    record = {
+        "root_dir": "takes/adt_1",
+        "take_name": "adt_1",
+        "take_uid": "adt",
+        "task_name": "Stand",
+        "validated": True,
+        "is_dropped": False,
+        "has_trimmed_trajectory": True,
+        "timesync_start_idx": 0,
+        "timesync_end_idx": 4,
+        "capture": {
+            "root_dir": "captures/adt",
+            "capture_name": "adt",
+            "cameras": [{"cam_id": "aria01", "is_ego": True, "device_type": "aria"}],
+        },
+        "frame_aligned_videos": {
+            "aria01": {"rgb": {"stream_id": "214-1", "relative_path": "frame_aligned_videos/aria01_214-1.mp4"}}
+        },
+    }
+    (corpus / "takes.json").write_text(json.dumps([record]))

@@ -1,4 +1,4 @@
-"""Every label of the paper has a table: its places are those of the paper, and an empty one says why it is empty."""
+"""Every label of the paper has a table with its places; docs/reproduction.md agrees with the code."""
 
 import re
 from dataclasses import replace
@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from checkout import CHECKOUT
+from decision_cells import location, printed, setting
 from label_commands import commands_table
 from pdflatex import faults
 from synthetic_results import a_metric
@@ -117,20 +119,6 @@ def test_an_empty_cell_says_whether_it_was_not_run_or_is_not_built() -> None:
             assert said == {NOT_BUILT}
 
 
-def test_rows_without_a_goal_are_not_built_until_they_are_methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [replace(METHODS[0], id=f"anticipation_{row}") for row in ("no_traj", "scorer", "oracle")]
-    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", [])
-    assert {cell for row in texts([], ANTICIPATION) for cell in row[2:]} == {NOT_BUILT}
-    monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", rows)
-    assert {row[1]: row[2] for row in texts([], ANTICIPATION)[:5]} == {
-        "Qwen zero-shot": NOT_BUILT,
-        "Qwen tuned + LLM": NOT_BUILT,
-        "No-Traj": NOTHING,
-        "Scorer": NOTHING,
-        "Oracle": NOTHING,
-    }
-
-
 def scores(rows: list[tuple[str, int | None, float]], **where: object) -> pa.Table:
     """A table of scores as the stages of their own write them: (row, seed, value) of every metric."""
     names = ("mid", "full", "Verb", "Noun", "Action", "Action Acc.", "accuracy", "balanced", "made", "missed")
@@ -215,6 +203,10 @@ def test_a_label_is_not_built_without_its_stage_or_row_and_not_run_with_it(monke
     for methods, said in ((METHODS[:1], NOT_BUILT), ([*METHODS, other], NOTHING)):
         monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", methods)
         assert texts([], ATOMIC)[0][2:] == [said] * 6
+    blind = [replace(METHODS[0], id=f"anticipation_{row}") for row in ("no_traj", "scorer", "oracle")]
+    for methods, said in (([], NOT_BUILT), (blind, NOTHING)):
+        monkeypatch.setattr("trajpilot_core.studies.paper_tables.base.METHODS", methods)
+        assert [row[2] for row in texts([], ANTICIPATION)[:5]] == [NOT_BUILT] * 2 + [said] * 3
 
 
 def test_the_best_row_of_each_horizon_is_bold_and_never_the_oracle() -> None:
@@ -307,3 +299,37 @@ def test_paper_tex_compiles_full_and_empty_and_every_filled_caption_says_simulat
             assert ("SIMULATED" in (out / "tables" / f"{label}.tex").read_text()) == (name == "full"), label
     (out / "tables" / f"{ATOMIC}.tex").write_text(r"\begin{tabular}{l}" + "W" * 200 + r"\end{tabular}")
     assert any("Overfull" in fault for fault in faults(out / "paper.tex")), "the planted fault"
+
+
+CONFIG = PipelineConfig()
+PAGE = (CHECKOUT / "docs" / "reproduction.md").read_text()
+REASONS = (CHECKOUT / "docs" / "decisions" / "paper-gaps.md").read_text()
+
+
+def block(name: str) -> str:
+    return PAGE.split(f"<!-- checked: {name} -->")[1].split("<!-- end -->")[0].strip()
+
+
+ROWS = {int(cells[1]): cells[4].strip() for line in block("decisions").splitlines()[2:] if (cells := line.split("|"))}
+
+
+def test_every_decision_has_its_reasons() -> None:
+    assert list(ROWS) == list(range(1, 53))
+    assert set(ROWS) == {int(n) for n in re.findall(r"^\| (\d+) \|", REASONS, re.M)}
+
+
+def test_every_setting_and_place_exists_with_its_value() -> None:
+    assert {number: printed(cell, CONFIG) for number, cell in ROWS.items()} == ROWS
+
+
+def test_a_stale_value_and_a_removed_name_are_seen() -> None:
+    assert printed("`scorer.margin` 0.5", CONFIG) == "`scorer.margin` 0.05"
+    assert setting(CONFIG, "scorer.key") == "`scorer.key` action (or visual)"
+    assert location("schemas/annotation", "MOTIONS") == "`MOTIONS` in `schemas/annotation.py`: 16"
+    for removed in ("`scorer.marginal` 0.05", "`cosine_lost` in `training/losses.py`", "as the paper says"):
+        with pytest.raises(AssertionError, match=r"has no|is no setting"):
+            printed(removed, CONFIG)
+
+
+def test_the_labels_are_those_of_the_code_with_the_runs_that_fill_them() -> None:
+    assert commands_table().markdown().strip() == block("labels")
