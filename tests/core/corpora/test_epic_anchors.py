@@ -77,12 +77,6 @@ def test_without_videos_lengths_are_those_of_the_table_and_no_video_is_named(tmp
         assert take(read(tmp_path, config), "epic:P01_11").take.stated_s is None  # ingest rejects it with a reason
 
 
-def test_the_anchor_that_was_asked_for_stays_when_another_setting_changes() -> None:
-    changed = settings("epic_kitchens", anchor="vjepa2_stop")
-    assert changed.replace(dev_min=2).epic_kitchens.anchor == "vjepa2_stop"
-    assert changed.content()["epic_kitchens"]["anchor"] == "vjepa2_stop"
-
-
 def test_no_planning_windows_are_made(tmp_path: Path) -> None:
     rows = [
         action(f"P0{video}_0{video}_{at}", f"00:00:0{at}.00", f"00:00:0{at}.80")

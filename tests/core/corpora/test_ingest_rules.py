@@ -36,7 +36,7 @@ def ingested(tmp_path: Path, *descriptions: Any, config: IngestConfig = SMALL, *
     return ingest(corpus.write(), config)
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=120)
 @given(times, caps, st.floats(0.3, 1))
 def test_segments_are_sorted_disjoint_inside_the_video_and_hold_their_time_point(
     anchors: list[float], cap_s: float | None, share: float
@@ -75,7 +75,7 @@ def test_equal_times_keep_the_outer_halves_and_lose_what_lies_between() -> None:
     assert found.is_empty.tolist() == [False, False, True, False, False]
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=120)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60), st.integers(3, 8))
 def test_every_window_is_consecutive_in_one_run_of_one_take(rows: list[tuple[int, bool]], horizon: int) -> None:
     rows.sort(key=lambda row: row[0])
@@ -92,7 +92,7 @@ def test_every_window_is_consecutive_in_one_run_of_one_take(rows: list[tuple[int
     assert found == wanted
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=120)
 @given(st.text(max_size=40) | st.from_regex(r"(c |the person'?s? |C, )*[a-zA-Z .'-]{0,20}", fullmatch=True))
 def test_normalisation_is_idempotent_and_has_single_spaces(text: str) -> None:
     label = normalise(text)

@@ -166,8 +166,11 @@ def test_a_search_that_can_find_nothing_better_finds_nothing_and_leaves_nothing_
         assert (reached.tolist(), left.tolist(), labels.any()) == ([0.0], [0.0], False)
 
 
-def test_windows_are_decided_side_by_side_and_in_parts_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, classes = sample_world(SMALL), MAPS["labels far apart"]
+@pytest.mark.parametrize("classes", [None, MAPS["labels far apart"]], ids=["labels", "classes"])
+def test_windows_are_decided_side_by_side_and_in_parts_as_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, classes: np.ndarray | None
+) -> None:
+    world = sample_world(SMALL)
     graph = graph_of(world)
     evidence = evidence_of(world, graph, world.takes)
     rng = np.random.default_rng(2)
@@ -181,5 +184,6 @@ def test_windows_are_decided_side_by_side_and_in_parts_as_one_by_one(monkeypatch
         alone = decide(graph, evidence, one, classes)
         for other in (together, in_parts):
             assert np.array_equal(alone.full[0], other.full[i])
-            assert alone.full_chance[0] == pytest.approx(other.full_chance[i])
-            assert alone.mid_chance[0] == pytest.approx(other.mid_chance[i])
+            assert np.array_equal(alone.mid[0], other.mid[i])
+            for name in ("full_chance", "mid_chance", "chance"):
+                assert getattr(alone, name)[0] == pytest.approx(getattr(other, name)[i])
