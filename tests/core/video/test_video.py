@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkout import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from video_fixture import burnt_in, frames, write_video
@@ -141,15 +140,3 @@ def test_a_decoder_that_returns_another_frame_is_caught(video: Path, monkeypatch
     monkeypatch.setattr(PyavReader, "_fed", swallow)
     got = dict(clips(str(video), np.array([[5, 6], [6, 7], [8, 9]]) / 30, 64, "pyav"))
     assert [getattr(got[row], "code", None) for row in range(3)] == [None, RejectCode.FRAME_MISMATCH, None]
-
-
-def test_real_samples_decode() -> None:
-    film = "aria_mps_sample/takes/aria_mps_sample_1/frame_aligned_videos/downscaled/448/aria01_214-1.mp4"
-    for name, n_frames in ((film, 340), ("adt_mini/aria01_214-1.mp4", 3)):
-        found = probe(str(DATA / name))
-        assert (found.n_frames, found.fps, found.width, found.height) == (n_frames, 30.0, 448, 448)
-        times_s = frame_times_s(0.0, found.duration_s, found.fps, 16)
-        clip = frames(str(DATA / name), times_s, 128, "pyav")
-        assert clip.frames.shape == (16, 128, 128, 3)
-        assert clip.frames.std() > 10
-        assert np.abs(clip.pts_s - times_s).max() <= 0.5 / 30 + 1e-4
