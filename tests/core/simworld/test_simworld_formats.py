@@ -8,6 +8,7 @@ import csv
 import re
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,16 +19,6 @@ from trajpilot_core.simworld.layouts.epic_kitchens import clock_text, frame_numb
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
 Json = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def keystep(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return annotated(tmp_path_factory.mktemp("keystep"), small_world("keystep"))
-
-
-@pytest.fixture(scope="module")
-def goalstep(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return annotated(tmp_path_factory.mktemp("goalstep"), small_world("goalstep"))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +54,8 @@ def keysteps(corpus: Written) -> dict[str, Json]:
     return {s: load(corpus, f"annotations/keystep_{s}.json") for s in ("train", "val")}
 
 
-def test_keystep_files_have_the_habits_of_the_real_ones(keystep: Written) -> None:
+def test_keystep_files_have_the_habits_of_the_real_ones(tmp_path: Path) -> None:
+    keystep = annotated(tmp_path, small_world("keystep"))
     files = keysteps(keystep)
     good = [files[t.split]["annotations"][t.uid] for t in keystep.good()]
     keys = {key for one in good for key in one if key.startswith("annotation_")}
@@ -98,7 +90,8 @@ def goal_entries(corpus: Written, split: str) -> dict[str, Json]:
     return {v["video_uid"].removeprefix("grp-"): v for v in videos}
 
 
-def test_goalstep_files_have_the_habits_of_the_real_ones(goalstep: Written) -> None:
+def test_goalstep_files_have_the_habits_of_the_real_ones(tmp_path: Path) -> None:
+    goalstep = annotated(tmp_path, small_world("goalstep"))
     relevance, unsorted, bare, beyond, depth = set(), 0, 0, 0, set()
     for take in goalstep.good():
         steps = goal_entries(goalstep, take.split)[take.uid]["segments"]
