@@ -12,9 +12,8 @@ from segment_corpora_fixture import action, egoper, egoper_task, egoper_video, e
 
 from deployments.recipes import RECIPES
 from schemas.config import CorpusName, IngestConfig
-from trajpilot_core.corpora.registry import CORPORA, layouts
+from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.doctor import checks
-from trajpilot_core.simworld.layouts.base import layout_of
 
 TEA = "tea_u1_a1_normal_001"
 OTHERS = ("goalstep", "egoper", "epic_kitchens")
@@ -45,7 +44,6 @@ def test_every_corpus_that_a_setting_names_has_a_spec_and_a_way_to_get_it() -> N
     assert all(spec.download.commands or "e-mail" in spec.download.access for spec in CORPORA.values())
     (command,) = CORPORA["egoexo4d_atomic"].download.commands_for("/data/my; rm -rf x")
     assert command.startswith("egoexo -o '/data/my; rm -rf x' --parts"), "quoted for a shell"
-    assert all(layout_of(layout) for layout in layouts())
     assert {recipe().ingest.corpus for recipe in RECIPES.values()} == set(CORPORA)
 
 

@@ -27,8 +27,10 @@ def label_space(root: Path, label: str) -> int:
     return len({p.label_id for c in reading.candidates for p in c.points})
 
 
-def released(root: Path) -> Path:
-    """Lay the released tables out, with empty videos in place of the real ones."""
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The released tables, with empty videos in place of the real ones."""
+    root = tmp_path_factory.mktemp("epic")
     for path in EPIC_DATA.glob("EPIC_100_*.csv"):
         (root / path.name).symlink_to(path)
     write(root / "EPIC_100_train.csv", table([]))
@@ -49,8 +51,8 @@ def test_the_released_validation_table_holds_what_was_counted_in_it() -> None:
     assert not any(row.span_s[1] <= row.span_s[0] for row in rows)
 
 
-def test_the_released_rows_reach_the_tables_but_for_27_that_start_too_early(tmp_path: Path) -> None:
-    reading = read(released(tmp_path), CFG)
+def test_the_released_rows_reach_the_tables_but_for_27_that_start_too_early(released: Path) -> None:
+    reading = read(released, CFG)
     assert reading.n_in == 9668
     assert sum(len(c.points) for c in reading.candidates) == 9668 - 27
     assert codes(reading)[RejectCode.TOO_EARLY] == 27
@@ -62,21 +64,20 @@ def test_the_released_rows_reach_the_tables_but_for_27_that_start_too_early(tmp_
     assert all(d.observed_end_s == pytest.approx((d.annotated_start_s or 0) - 1.0) for d in every)
 
 
-def test_the_sets_of_the_protocol_are_those_of_the_released_lists(tmp_path: Path) -> None:
-    reading = read(released(tmp_path), settings("epic_kitchens", segment="action"))
+def test_the_sets_of_the_protocol_are_those_of_the_released_lists(released: Path) -> None:
+    reading = read(released, settings("epic_kitchens", segment="action"))
     every = [d for c in reading.candidates for d in details(c)]
     assert len(every) == 9668
     assert sum(bool(d.is_unseen) for d in every) == 1065
     assert (sum(bool(d.is_tail_verb) for d in every), sum(bool(d.is_tail_noun) for d in every)) == (1760, 1900)
     assert all(d.is_tail_action == (d.is_tail_verb or d.is_tail_noun) for d in every)
     assert len({p.label_id for c in reading.candidates for p in c.points}) == 1352
-    spaces = {label: label_space(tmp_path, label) for label in ("verb", "noun")}
+    spaces = {label: label_space(released, label) for label in ("verb", "noun")}
     assert spaces == {"verb": 78, "noun": 211}
 
 
-def test_the_table_of_305_nouns_is_never_read(tmp_path: Path) -> None:
-    root = released(tmp_path)
+def test_the_table_of_305_nouns_is_never_read(released: Path) -> None:
     assert len(parse_classes((EPIC_DATA / "EPIC_100_noun_classes_v2.csv").read_bytes(), "v2")) == 305
-    listed = spec_of("epic_kitchens").listing(open_corpus(str(root)), CFG)
+    listed = spec_of("epic_kitchens").listing(open_corpus(str(released)), CFG)
     assert "EPIC_100_noun_classes.csv" in listed.files
     assert not any("v2" in path for path in listed.files)

@@ -20,8 +20,10 @@ CFG = settings("goalstep")
 ALL = settings("goalstep", relevance=RELEVANCE, min_label_train=0)
 
 
-def released(root: Path) -> Path:
-    """Lay the released files out, with made lengths and empty videos in place of the real ones."""
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The released files, with made lengths and empty videos in place of the real ones."""
+    root = tmp_path_factory.mktemp("goalstep")
     folder = root / "v2" / "annotations"
     folder.mkdir(parents=True)
     for name in ("goalstep_valid.json", "goalstep_video_groups.tsv"):
@@ -65,8 +67,8 @@ def test_every_group_of_the_released_file_has_its_videos() -> None:
     assert all(groups[e.uid] for e in entries if e.uid.startswith("grp-"))
 
 
-def test_all_steps_of_the_released_file_reach_the_tables_when_no_filter_is_set(tmp_path: Path) -> None:
-    reading = read(released(tmp_path), ALL)
+def test_all_steps_of_the_released_file_reach_the_tables_when_no_filter_is_set(released: Path) -> None:
+    reading = read(released, ALL)
     assert reading.n_in == 3349 == sum(len(c.points) for c in reading.candidates)
     assert len({c.take.capture for c in reading.candidates}) == 134
     assert codes(reading)[RejectCode.FIELD_MISSING] == 1
@@ -74,8 +76,8 @@ def test_all_steps_of_the_released_file_reach_the_tables_when_no_filter_is_set(t
     assert counted(reading)["groups of videos, test"] == 33
 
 
-def test_the_default_filters_leave_the_paper_s_neighbourhood(tmp_path: Path) -> None:
-    reading = read(released(tmp_path), CFG)
+def test_the_default_filters_leave_the_paper_s_neighbourhood(released: Path) -> None:
+    reading = read(released, CFG)
     assert sum(len(c.points) for c in reading.candidates) == 2812  # the paper has 2,709; its filter is not said
     rows = {row.what: row for row in reading.counts}
     assert (rows["entries that keep a segment, test"].ours, rows["entries that keep a segment, test"].paper) == (

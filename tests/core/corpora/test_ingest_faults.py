@@ -1,6 +1,6 @@
 """Every kind of broken input that ingest can meet is named in the rejects table, and the rest of the corpus goes on."""
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,6 @@ import pytest
 from egoexo_faults import FAULTS, TAKE, UID, repeat_key
 from egoexo_fixture import (
     SMALL,
-    EgoExoCorpus,
     annotate,
     describe,
     healthy,
@@ -20,9 +19,10 @@ from egoexo_fixture import (
     write_json,
 )
 
-from schemas.rejects import RejectCode
+from schemas.rejects import RejectCode, reject
 from trajpilot_core.corpora.egoexo4d import atomic
 from trajpilot_core.errors import InputError
+from trajpilot_core.simworld.faults import TAKE_FAULTS
 from trajpilot_core.store import corpus_files as corpus_files
 
 
@@ -259,11 +259,6 @@ def test_training_that_dev_would_swallow_is_an_error(tmp_path: Path) -> None:
         ingest(root, SMALL.replace(dev_min=3))
 
 
-def test_a_corpus_without_training_takes_is_read_for_prediction(tmp_path: Path) -> None:
-    sink = ingest(healthy(tmp_path, n_train=0).write())
-    assert {row["split"] for row in sink.rows("takes")} == {"test"}
-
-
 def test_leftovers_of_metadata_and_takes_are_reported_and_ignored(tmp_path: Path) -> None:
     root = healthy(tmp_path).write()
     write(root / "annotations/atomic_descriptions_val.json.F14eE010", b"{")
@@ -309,10 +304,28 @@ def test_optional_files_are_null_where_absent(tmp_path: Path) -> None:
     assert (row["timesync"], row["calibration"], row["trajectory"]) == (None, None, None)
 
 
-def test_the_message_of_an_error_is_storable_text(tmp_path: Path) -> None:
-    corpus = EgoExoCorpus(tmp_path)
-    corpus.add("only", "train", [annotate([describe("C \udfff x", "\ud800")])])
-    with pytest.raises(InputError) as caught:
-        ingest(corpus.write())
-    json.dumps(str(caught.value)).encode()
-    str(caught.value).encode()
+TESTS = Path(__file__).parents[2]
+CODES = {code.value for code in RejectCode}
+
+
+def planted() -> set[str]:
+    """Codes that tests name as an expected result, and codes of the simulated world's broken takes."""
+    found = {code.value for codes in TAKE_FAULTS.values() for code in codes}
+    for path in TESTS.rglob("*.py"):
+        words = set(re.findall(r"(?:RejectCode|Code)\.([A-Z_]+)|\"([A-Z]+(?:_[A-Z]+)*)\"", path.read_text()))
+        found |= {a or b for a, b in words}
+    return found & CODES
+
+
+def test_codes_with_fixtures_are_the_codes_of_the_enum() -> None:
+    assert planted() == CODES
+
+
+def test_every_code_has_a_meaning_and_says_what_to_do() -> None:
+    assert all(code.meaning and code.action for code in RejectCode)
+    assert all(code.severity == "drop" for code in RejectCode if code.by_choice)
+
+
+def test_only_what_is_dropped_costs_units() -> None:
+    rows = [reject("ingest", code, "egoexo4d:x", "detail", n_units=3) for code in RejectCode]
+    assert all(row.n_units == (3 if row.severity == "drop" else 0) for row in rows)

@@ -1,7 +1,9 @@
 """Whatever is wrong with the documents, ingest ends with balanced rows or with an error that says what to do."""
 
 import copy
+import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,11 @@ from egoexo_fixture import (
     steps,
     write,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from schemas.base import canonical_json, canonical_object
+from trajpilot_core.corpora.formats.strict import FileFaultError, Repeated, parse, parse_records
 from trajpilot_core.errors import TrajPilotError
 
 JUNK: list[Any] = [
@@ -57,6 +63,19 @@ def mutate(document: Any, order: random.Random) -> None:
             container[key] = copy.deepcopy(other[place])
 
 
+def survivors(n: int, damaged: Callable[[random.Random, int], None], ends: Callable[[], object]) -> int:
+    """How many of `n` mutated corpora are read to their end; the others must end with an error of ours."""
+    ended = 0
+    for seed in range(n):
+        damaged(random.Random(seed), seed)
+        try:
+            ends()
+            ended += 1
+        except TrajPilotError as error:
+            str(error).encode()
+    return ended
+
+
 def corpus_for(root: Path, n_train: int = 2, n_test: int = 1) -> EgoExoCorpus:
     corpus = healthy(root, n_train, n_test)
     extra = [describe("O x.", 4.0, subject="O"), describe("C y.", 4.2, ego_visible="0"), describe("C z.", 11.9)]
@@ -64,21 +83,16 @@ def corpus_for(root: Path, n_train: int = 2, n_test: int = 1) -> EgoExoCorpus:
     return corpus
 
 
-def check(root: Path) -> bool:
-    """Ingest; return whether it came to an end. The sink asserts that rows balance."""
-    try:
-        list_sources(root)
-        sink = ingest(root, FEW_WINDOWS)
-    except TrajPilotError as error:
-        str(error).encode()
-        return False
+def check(root: Path) -> None:
+    """Ingest. The sink asserts that rows balance."""
+    list_sources(root)
+    sink = ingest(root, FEW_WINDOWS)
     for row in sink.rejects:
         (row.detail + row.take).encode()
     splits: dict[str, set[str]] = {}
     for row in sink.rows("segments"):
         splits.setdefault(row["take_id"], set()).add(row["split"])
     assert all(len(found) == 1 for found in splits.values())
-    return True
 
 
 @pytest.fixture(autouse=True)
@@ -90,32 +104,33 @@ def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mutated_annotation_files_never_crash_and_rows_balance(tmp_path: Path) -> None:
     corpus = corpus_for(tmp_path)
     clean = copy.deepcopy(corpus.train)
-    ended = 0
-    for seed in range(150):
+
+    def damaged(order: random.Random, seed: int) -> None:
         corpus.train = copy.deepcopy(clean)
-        mutate(corpus.train, random.Random(seed))
-        ended += check(corpus.write())
-    assert ended > 125
+        mutate(corpus.train, order)
+
+    assert survivors(75, damaged, lambda: check(corpus.write())) > 62
 
 
 def test_mutated_metadata_never_crashes_and_rows_balance(tmp_path: Path) -> None:
     corpus = corpus_for(tmp_path, n_train=4, n_test=2)
     takes, splits = copy.deepcopy(corpus.takes), copy.deepcopy(corpus.splits)
-    ended = 0
-    for seed in range(100):
-        order = random.Random(seed)
+
+    def damaged(order: random.Random, seed: int) -> None:
         corpus.takes, corpus.splits = copy.deepcopy(takes), copy.deepcopy(splits)
         mutate(corpus.takes if seed % 3 else corpus.splits, order)
-        ended += check(corpus.write())
-    assert ended > 50
+
+    assert survivors(60, damaged, lambda: check(corpus.write())) > 30
 
 
 def test_files_with_flipped_cut_and_doubled_bytes_never_crash(tmp_path: Path) -> None:
     root = corpus_for(tmp_path).write()
     names = ["takes.json", "annotations/splits.json", "annotations/atomic_descriptions_train.json"]
     whole = {name: (root / name).read_bytes() for name in names}
-    for seed in range(120):
-        order = random.Random(seed)
+
+    def damaged(order: random.Random, seed: int) -> None:
+        for name, content in whole.items():
+            write(root / name, content)
         name = order.choice(names)
         content = bytearray(whole[name])
         at = order.randrange(len(content))
@@ -126,5 +141,42 @@ def test_files_with_flipped_cut_and_doubled_bytes_never_crash(tmp_path: Path) ->
         else:
             content[at:at] = content[at : at + order.randrange(1, 60)]
         write(root / name, bytes(content))
-        check(root)
-        write(root / name, whole[name])
+
+    survivors(60, damaged, lambda: check(root))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+BROKEN = [b"", b"[", b"[1,2", b"[1,]", b"[1 2]", b"[1] x", b"[NaN]", b"[,1]", b"[1,2],", b"\xef\xbb\xbf[]", b"[\xff]"]
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(records=st.lists(VALUES, max_size=4), indent=st.sampled_from([None, 0, 2]))
+def test_the_records_are_those_of_the_whole_file(records: list[object], indent: int | None) -> None:
+    content = json.dumps(records, indent=indent).encode()
+    assert list(parse_records(content, "takes.json")) == parse(content, "takes.json", refuse_nan=True) == records
+
+
+def test_a_broken_file_is_refused_in_the_same_words() -> None:
+    for content in BROKEN:
+        with pytest.raises(FileFaultError) as whole:
+            parse(content, "takes.json", refuse_nan=True)
+        with pytest.raises(FileFaultError) as apart:
+            list(parse_records(content, "takes.json"))
+        assert str(apart.value) == str(whole.value), content
+
+
+def test_a_repeated_key_is_marked_and_no_list_has_no_records() -> None:
+    (marked,) = parse_records(b'[{"a": 1, "a": 2}]', "takes.json")
+    assert isinstance(marked, Repeated)
+    assert [*parse_records(b"{}", "takes.json"), *parse_records(b"[]", "takes.json")] == []
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(values=st.dictionaries(st.text(), VALUES, max_size=4))
+def test_an_object_made_of_the_texts_of_its_values_is_canonical(values: dict[str, object]) -> None:
+    texts = {name: canonical_json(value) for name, value in values.items()}  # type: ignore[arg-type]
+    assert canonical_object(texts) == canonical_json(values)  # type: ignore[arg-type]

@@ -7,17 +7,34 @@ from typing import Any
 
 import numpy as np
 import pytest
-from egoexo_fixture import SMALL, EgoExoCorpus, annotate, describe, healthy, ingest, pretend_probe, steps, write
+from egoexo_fixture import (
+    SMALL,
+    EgoExoCorpus,
+    annotate,
+    describe,
+    healthy,
+    ingest,
+    list_sources,
+    pretend_probe,
+    steps,
+    write,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from other_run import whole, with_takes
+from stored_world import SETTINGS, run_world
 
 from schemas.config import IngestConfig
+from schemas.places import OtherRun
 from schemas.rejects import RejectCode
 from trajpilot_core.corpora.records.labels import label_rows, normalise, read_paraphrases
 from trajpilot_core.corpora.records.segments import fit_to_video, midpoint_intervals, run_numbers
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import window_rows
+from trajpilot_core.data.other_runs import manifest_sha256
 from trajpilot_core.errors import InputError
+from trajpilot_core.store.files import LocalFolder
+from trajpilot_core.store.manifest import current_key
 
 DURATION_S = 60.0
 times = st.lists(st.floats(0, 80, width=32) | st.sampled_from([0.0, 3.0, 3.0, DURATION_S]), max_size=25).map(sorted)
@@ -36,7 +53,7 @@ def ingested(tmp_path: Path, *descriptions: Any, config: IngestConfig = SMALL, *
     return ingest(corpus.write(), config)
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=120)
 @given(times, caps, st.floats(0.3, 1))
 def test_segments_are_sorted_disjoint_inside_the_video_and_hold_their_time_point(
     anchors: list[float], cap_s: float | None, share: float
@@ -75,7 +92,7 @@ def test_equal_times_keep_the_outer_halves_and_lose_what_lies_between() -> None:
     assert found.is_empty.tolist() == [False, False, True, False, False]
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=120)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60), st.integers(3, 8))
 def test_every_window_is_consecutive_in_one_run_of_one_take(rows: list[tuple[int, bool]], horizon: int) -> None:
     rows.sort(key=lambda row: row[0])
@@ -92,7 +109,7 @@ def test_every_window_is_consecutive_in_one_run_of_one_take(rows: list[tuple[int
     assert found == wanted
 
 
-@settings(derandomize=True, deadline=None, max_examples=500)
+@settings(derandomize=True, deadline=None, max_examples=120)
 @given(st.text(max_size=40) | st.from_regex(r"(c |the person'?s? |C, )*[a-zA-Z .'-]{0,20}", fullmatch=True))
 def test_normalisation_is_idempotent_and_has_single_spaces(text: str) -> None:
     label = normalise(text)
@@ -306,3 +323,60 @@ def test_a_scenario_that_vanishes_is_named(tmp_path: Path) -> None:
     corpus.takes[0].update(task_name="Cook an Omelet", has_trimmed_trajectory=False)  # type: ignore[attr-defined]
     (row,) = ingest(corpus.write()).of(RejectCode.SCENARIO_VANISHED)
     assert "Cook an Omelet" in row.detail
+
+
+names = st.text("abcdef", min_size=1, max_size=2)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.sets(names), st.dictionaries(names, st.booleans()), st.integers(1, 5))
+def test_known_captures_stay_what_they_are_and_others_fill_dev_up(
+    captures: set[str], known: dict[str, bool], least: int
+) -> None:
+    config = IngestConfig(dev_min=least)
+    dev = dev_captures(captures, config, known)
+    assert {capture for capture in dev if capture in known} == {c for c in captures if known.get(c)}
+    assert dev_captures(captures, config, {}) == dev_captures(captures, config)
+    inherited, new = sum(known.get(capture, False) for capture in captures), captures - known.keys()
+    wanted = max(config.dev_min, round(config.dev_share * len(captures)))
+    assert len(dev) == inherited + min(len(new), max(0, wanted - inherited))
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> OtherRun:
+    """A run whose dev is two captures of the small corpus, one of three that it has in training, and none in test."""
+    root = tmp_path_factory.mktemp("other") / "root"
+    captures = {8: "capture-train_2", 9: "capture-train_3", 0: "capture-train_0", 11: "capture-train_4"}
+    changes = {f"egoexo4d:{number:04d}": {"capture": capture} for number, capture in captures.items()}
+    run_world(root, with_takes(whole(), changes), SETTINGS, until="ingest")
+    folder = LocalFolder(str(root))
+    sha256 = manifest_sha256(folder, "ingest", str(current_key(folder, "ingest")))
+    assert sha256 is not None
+    return OtherRun(place=str(root), sha256=sha256)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> EgoExoCorpus:
+    return healthy(tmp_path, n_train=8)
+
+
+def dev_of(corpus: EgoExoCorpus, config: IngestConfig) -> set[str]:
+    return {row["name"] for row in ingest(corpus.write(), config).rows("takes") if row["split"] == "dev"}
+
+
+def test_ingest_holds_out_the_dev_captures_of_the_other_run(corpus: EgoExoCorpus, other: OtherRun) -> None:
+    inherits = SMALL.replace(splits_of=other)
+    assert dev_of(corpus, inherits) == {"train_2", "train_3"}
+    many = dev_of(corpus, inherits.replace(dev_min=5))
+    assert {"train_2", "train_3"} < many
+    assert len(many) == 5
+    assert not {"train_0", "train_4"} & many, "they are known there and are not dev"
+    assert dev_of(corpus, SMALL) != {"train_2", "train_3"}, "the planted fault: nothing is inherited"
+
+
+def test_a_run_that_is_not_there_stops_ingest_where_it_is_planned(corpus: EgoExoCorpus, other: OtherRun) -> None:
+    root = corpus.write()
+    list_sources(root, SMALL.replace(splits_of=other))
+    gone = SMALL.replace(splits_of=other.replace(place=str(root)))
+    with pytest.raises(InputError, match=r"ingest\.splits_of: there is no output of the stage ingest under"):
+        list_sources(root, gone)

@@ -31,6 +31,15 @@ def made(tmp_path_factory):
     return data, files, scorers, predicted(data, files, scorers)
 
 
+@pytest.fixture(scope="module")
+def merged(made):
+    """Labels merged two by two: the map, the data, and what is predicted."""
+    data, files, scorers, _ = made
+    class_of = two_by_two(data)
+    own = in_classes(data, class_table(class_of))
+    return class_of, own, predicted(own, files, scorers)
+
+
 def class_table(class_of: Mapping[str, str]) -> pa.Table:
     return pa.table({"label_id": list(class_of), "class_id": list(class_of.values())})
 
@@ -40,10 +49,8 @@ def two_by_two(data: PlanningData) -> dict[str, str]:
     return {label: f"l{int(label[1:]) // 2 * 2:02d}" for label in data.label_ids}
 
 
-def test_labels_become_the_codes_of_their_classes_and_the_bank_holds_the_texts_of_classes_alone(made) -> None:
-    data = made[0]
-    class_of = two_by_two(data)
-    own = in_classes(data, class_table(class_of))
+def test_labels_become_the_codes_of_their_classes_and_the_bank_holds_the_texts_of_classes_alone(made, merged) -> None:
+    data, (class_of, own, _) = made[0], merged
     assert set(own.label_ids) == set(class_of.values())
     answers = [own.label_ids[i] for i in own.labels.tolist()]
     assert answers == [class_of[data.label_ids[i]] for i in data.labels.tolist()]
@@ -74,11 +81,8 @@ def test_classes_that_merge_nothing_give_the_same_predictions(made) -> None:
     assert after.equals(before)
 
 
-def test_rows_answer_with_classes_alone_and_the_scorer_reads_the_labels_that_it_was_trained_with(made) -> None:
-    data, files, scorers, (before, _, _) = made
-    class_of = two_by_two(data)
-    own = in_classes(data, class_table(class_of))
-    after, headroom, _ = predicted(own, files, scorers)
+def test_rows_answer_with_classes_alone_and_the_scorer_reads_the_labels_that_it_was_trained_with(made, merged) -> None:
+    (before, _, _), (class_of, _, (after, headroom, _)) = made[3], merged
     classes = set(class_of.values())
     for column in ("label_id", "decoded_id"):
         assert set(after[column].to_pylist()) <= classes
@@ -92,10 +96,9 @@ def test_rows_answer_with_classes_alone_and_the_scorer_reads_the_labels_that_it_
     assert gates[0] == gates[1], "nothing is trained again, and nothing that the Scorer reads has changed"
 
 
-def test_what_the_scorer_reads_of_candidates_does_not_depend_on_the_answers(made) -> None:
+def test_what_the_scorer_reads_of_candidates_does_not_depend_on_the_answers(made, merged) -> None:
     """The planted fault: the same queries with classes as the labels that models read."""
-    data, files, _, _ = made
-    own = in_classes(data, class_table(two_by_two(data)))
+    (data, files, _, _), own = made, merged[1]
     wrong = replace(own, own_labels=None, own_bank=None, class_of=None)
     rows = (data.windows[4].split == 2).nonzero()[:, 0][:6]
     found = []
@@ -107,10 +110,9 @@ def test_what_the_scorer_reads_of_candidates_does_not_depend_on_the_answers(made
     assert not torch.equal(found[0][0], found[2][0])
 
 
-def test_predictions_of_another_stage_over_other_answers_are_refused_both_ways(made) -> None:
-    data, files, scorers, (over_labels, _, _) = made
-    own = in_classes(data, class_table(two_by_two(data)))
-    over_classes = predicted(own, files, scorers)[0]
+def test_predictions_of_another_stage_over_other_answers_are_refused_both_ways(made, merged) -> None:
+    data, _, _, (over_labels, _, _) = made
+    _, own, (over_classes, _, _) = merged
     assert with_these_answers(over_labels, "toy", data) is over_labels
     assert with_these_answers(over_classes, "toy", own) is over_classes
     empty = over_labels.slice(0, 0)
@@ -138,10 +140,8 @@ def test_a_row_that_reads_the_labels_behind_the_classes_of_its_own_window_is_ref
         METHODS.remove(liar)
 
 
-def test_the_first_answer_over_classes_is_the_class_of_the_first_over_labels(made) -> None:
-    data, files, scorers, (before, _, _) = made
-    class_of = two_by_two(data)
-    after = predicted(in_classes(data, class_table(class_of)), files, scorers)[0]
+def test_the_first_answer_over_classes_is_the_class_of_the_first_over_labels(made, merged) -> None:
+    (before, _, _), (class_of, _, (after, _, _)) = made[3], merged
     first = [
         {
             (row["variant"], row["seed"], row["window_id"], row["position"]): row["top_ids"][0]

@@ -4,7 +4,6 @@ import argparse
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import types
 from collections import OrderedDict
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from planning_world import Memory, WorldSize, planning_world, run_stage
 from safetensors import safe_open
 from torch import Tensor, nn
@@ -22,6 +23,7 @@ from typer.testing import CliRunner
 from deployments.cli.main import app
 from schemas.config import TextConfig
 from trajpilot_core.encoders.text import egovlp
+from trajpilot_core.encoders.text.bag_of_words import BagOfWords
 from trajpilot_core.encoders.text.base import CHECKPOINT, CONVERTED, unit_rows, weights_file
 from trajpilot_core.encoders.text.egovlp import INERT, Inert, read_checkpoint
 from trajpilot_core.encoders.text.registry import load_text_encoder
@@ -298,24 +300,25 @@ def test_the_last_token_is_found_on_either_side_of_the_padding() -> None:
         unit_rows(np.array([[1.0, 0.0], [0.0, 0.0]]))
 
 
-def test_a_model_by_its_id_comes_from_the_cache_at_the_pinned_commit(tmp_path: Path) -> None:
-    """Offline: the hub's cache is laid out by hand, in a process of its own."""
+def test_a_model_by_its_id_comes_from_the_cache_at_the_pinned_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offline: the hub's cache is laid out by hand."""
+    from huggingface_hub import constants
+
     commit = "0123456789abcdef0123456789abcdef01234567"
-    home = tmp_path / "hub" / "models--somebody--model"
-    snapshot = home / "snapshots" / commit
+    snapshot = tmp_path / "models--somebody--model" / "snapshots" / commit
     snapshot.mkdir(parents=True)
     byte_tokenizer(snapshot)
     roberta().save_pretrained(snapshot)
-    code = (
-        "from schemas.config import TextConfig; "
-        "from trajpilot_core.encoders.text.registry import load_text_encoder as load; "
-        f"cfg = TextConfig(encoder='transformers', model='somebody/model', revision={commit!r}, embedding='mean'); "
-        "e = load(cfg, 'cpu'); print(e.digest, e.embed(['cut the carrot']).shape)"
-    )
-    env = {**os.environ, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip().endswith(f"transformers:mean:somebody/model@{commit} (1, {WIDTH})")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    cfg = TextConfig(encoder="transformers", model="somebody/model", revision=commit, embedding="mean")
+    encoder = load_text_encoder(cfg, "cpu")
+    assert encoder.digest.endswith(f"transformers:mean:somebody/model@{commit}")
+    assert encoder.embed(["cut the carrot"]).shape == (1, WIDTH)
+    with pytest.raises(OSError, match="couldn't find them in the cached files"):
+        load_text_encoder(cfg.replace(revision="f" * 40), "cpu")
 
 
 def test_weights_that_are_not_safetensors_are_refused(tmp_path: Path) -> None:
@@ -345,3 +348,26 @@ def test_the_projection_of_the_small_variant_is_found() -> None:
     assert isinstance(small[0], nn.ReLU)
     with pytest.raises(CheckpointError, match="layers"):
         text_projection({"vid_proj.0.weight": torch.zeros(1)})
+
+
+@settings(derandomize=True, deadline=None, max_examples=25)
+@given(st.lists(st.text(min_size=1, max_size=40), min_size=1, max_size=5), st.integers(8, 200))
+def test_bag_of_words_gives_unit_vectors_for_any_text(texts: list[str], width: int) -> None:
+    vectors = BagOfWords(width).embed(texts)
+    assert vectors.shape == (len(texts), width)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_bag_of_words_knows_shared_words_and_their_order() -> None:
+    a, b, c, d = BagOfWords(512).embed(["cut the carrot", "cut the onion", "open a fridge", "carrot the cut"])
+    assert a @ b > 0.3 > a @ c
+    assert a @ b < a @ d < 0.99
+
+
+def test_bag_of_words_is_the_same_everywhere() -> None:
+    """Golden: renew by printing the same expression; a change means every demo number changes (raise VERSION)."""
+    vector = BagOfWords(8).embed(["pour water into cup"])[0]
+    assert np.round(vector.astype(float), 4).tolist() == GOLDEN
+
+
+GOLDEN = [-0.0707, -0.2121, 0.0707, -0.6364, 0.6364, -0.0707, 0.0707, 0.3536]

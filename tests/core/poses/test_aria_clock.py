@@ -138,11 +138,6 @@ def test_the_nearest_calibration_line_is_taken_whatever_the_order() -> None:
     assert extrinsics_at(shifted_line(100, 1.0), 0, 500)[:, 0].tolist() == [1, 1]
 
 
-def test_the_calibration_quaternion_is_read_w_first() -> None:
-    found = nearest_extrinsics(calibration_line(5).encode(), np.array([5]), 1e-3, "c.jsonl")
-    assert_allclose(found.q_xyzw[0], T_DEVICE_CAMERA[0].as_quat(), atol=1e-15)
-
-
 def test_an_unreadable_calibration_line_gives_way_to_the_next_nearest() -> None:
     cut = shifted_line(200, 2.0)[:-30] + "\n"
     other = calibration_line(210, label="camera-slam-right")

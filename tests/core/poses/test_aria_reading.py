@@ -178,11 +178,6 @@ def test_damage_costs_the_segments_that_it_touches_and_says_why(tmp_path: Path, 
         assert all(r.source_file == POSES and r.detail and r.action for r in done.rejects), kind
 
 
-def test_a_truncated_file_says_which_part_of_the_video_it_covers(tmp_path: Path) -> None:
-    done = compute(tmp_path, write_take(tmp_path, joined(pose_lines()[: row_of(4.4)])))
-    assert "-4.40 s of 8.00 s" in done.rejects[-1].detail
-
-
 @pytest.mark.parametrize("reader", [SPARSE, WHOLE], ids=["sparse", "whole"])
 def test_segments_without_length_outside_the_video_or_not_a_number_are_rejected(
     tmp_path: Path, reader: TrajectoryConfig
@@ -300,7 +295,7 @@ def odd_files(draw: st.DrawFn) -> tuple[bytes, np.ndarray, int]:
     return content.encode(), segments, draw(st.integers(20, 320))
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=40, derandomize=True, deadline=None)
 @given(odd_files())
 def test_the_sparse_reader_answers_like_the_whole_file(
     tmp_path_factory: pytest.TempPathFactory, drawn: tuple[bytes, np.ndarray, int]
@@ -327,7 +322,7 @@ def test_the_sparse_reader_answers_like_the_whole_file(
     assert np.array_equal(*holes)
 
 
-@settings(max_examples=100, derandomize=True, deadline=None)
+@settings(max_examples=40, derandomize=True, deadline=None)
 @given(
     st.lists(st.tuples(*[st.floats(-1e3, 1e3)] * 3, *[st.floats(-1, 1)] * 4, st.floats(0, 1)), min_size=2, max_size=20)
 )
@@ -337,13 +332,3 @@ def test_what_is_written_in_full_precision_is_read_back_exactly(rows: list[tuple
     found = np.hstack([stream.T_world_device.t_m, stream.T_world_device.q_xyzw, stream.quality[:, None]])
     assert np.array_equal(found, np.array(rows))
     assert stream.readable.all()
-
-
-def test_a_quaternion_written_w_first_under_the_right_names_cannot_be_told(tmp_path: Path) -> None:
-    lines = list(pose_lines())
-    for k, line in enumerate(lines[1:], start=1):
-        c = line.split(b",")
-        lines[k] = b",".join([*c[:6], c[9], *c[6:9], *c[10:]])
-    done = compute(tmp_path, write_take(tmp_path, joined(lines)))
-    assert codes(done) == ALL_GOOD  # the limit that docs/decisions/frames.md states
-    assert not np.allclose(motions(done), expected_motions(camera=True), atol=1e-3)

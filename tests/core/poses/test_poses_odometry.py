@@ -1,13 +1,22 @@
 """Visual odometry: what it finds in clips whose poses are known, and why it refuses others."""
 
+import json
+from pathlib import Path
+
 import cv2
 import numpy as np
+import pytest
+from checkout import DATA
 from numpy.testing import assert_allclose
+from pose_errors import clip_error, joined
 from poses_fixture import SIDE, VIEW_DEG, angle_deg, frames, gray, head, times
+from test_poses_sources import of_video, run_stage
+from trajectory_fixture import good_take
 
-from schemas.poses import OdometryConfig
+from schemas.poses import OdometryConfig, TrajectoryConfig
 from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Lens, assumed_lens, known_lens, rays
 from trajpilot_core.poses.odometry.clip import ClipFault, ClipPoses, estimate
+from trajpilot_core.poses.sources.take import capture_motions
 
 CFG, LENS = OdometryConfig(), assumed_lens(VIEW_DEG)
 FISHEYE = {
@@ -48,7 +57,7 @@ def test_a_head_that_only_turns_has_no_translation() -> None:
 
 
 def test_a_long_clip_keeps_one_scale_over_its_windows() -> None:
-    true = head(times(40, 3.5))
+    true = head(times(30, 2.6))
     found = poses(frames(true))
     c = found.T_clip_camera[:, :3, 3]
     wanted = (true.t_m - true.t_m[0]) @ true.R[0]
@@ -117,3 +126,46 @@ def test_a_projection_of_no_known_kind_is_no_lens() -> None:
     linear = [{"Name": "Linear", "Params": values} for values in params]
     for record in (None, {}, {"Name": "Spherical", "Params": [1.0] * 4}, *linear):
         assert known_lens(record) is None, record
+
+
+MPS = DATA / "aria_mps_sample"
+FOLDER = "takes/aria_mps_sample_1"
+SPANS = [(float(at), float(at) + 2.0) for at in np.arange(0.2, 9.2, 3.0)]
+"""Clips of two seconds; docs/decisions/poses.md has one every half second."""
+
+
+@pytest.mark.slow
+def test_odometry_follows_a_real_head_through_its_fisheye(capsys: pytest.CaptureFixture[str]) -> None:
+    """Run with `-s` to see the figures."""
+    assert json.loads((MPS / "takes.json").read_text())
+    poses = f"{FOLDER}/trajectory/closed_loop_trajectory.csv"
+    lens = f"{FOLDER}/trajectory/online_calibration.jsonl"
+    take = good_take(
+        video=f"{FOLDER}/frame_aligned_videos/downscaled/448/aria01_214-1.mp4",
+        camera="aria01_214-1",
+        fps=30.0,
+        timesync="captures/aria_mps_sample/timesync.csv",
+        timesync_start=4,
+        timesync_end=345,
+        n_frames=340,
+        duration_s=340 / 30,
+        trajectory=poses,
+        calibration=lens,
+    )
+    cfg = TrajectoryConfig(source="odometry", scale="raw")
+    kept = run_stage(Path(MPS), of_video(take, SPANS), cfg)
+    table, rejects, _ = kept.shards[take.take_id]
+    assert rejects == []
+    # an estimate ends with the last frame of its segment
+    spans = [[f"s{at}", start_s, end_s - 1 / take.fps] for at, (start_s, end_s) in enumerate(SPANS)]
+    (true,) = capture_motions(str(MPS), [(take, spans)], TrajectoryConfig())
+    both = (np.array(motions["motions"].to_pylist()).reshape(-1, 16, 6) for motions in (table, true.table))
+    errors = [clip_error(joined(clip), joined(of_files)) for clip, of_files in zip(*both, strict=True)]
+    rotation, position = ([getattr(e, name) for e in errors] for name in ("rotation_deg", "position_m"))
+    share = [e.position_m / e.spread_m for e in errors]
+    with capsys.disabled():
+        for name, values in (("rotation, deg", rotation), ("position, m", position), ("of the spread", share)):
+            print(f"\n{name}: median {np.median(values):.3f}, 90 % {np.percentile(values, 90):.3f}", end="")  # noqa: T201
+    assert len(errors) == len(SPANS)
+    assert np.median(rotation) < 1.0
+    assert np.median(share) < 0.05

@@ -13,7 +13,7 @@ from trajpilot_core.poses.aria.closed_loop import PoseStream
 from trajpilot_core.poses.geometry import Poses
 from trajpilot_core.poses.motions import bracket, relative_motions, sample
 
-EXAMPLES = settings(max_examples=60, derandomize=True, deadline=None)
+EXAMPLES = settings(max_examples=30, derandomize=True, deadline=None)
 vectors = st.floats(-3, 3, allow_subnormal=False)
 
 
@@ -119,21 +119,12 @@ def test_a_constant_screw_is_resampled_exactly(axis: np.ndarray, turn: float, pi
     assert_allclose(motions, np.tile(expected, (1, KNOTS - 1, 1)), atol=1e-8)  # knots are whole nanoseconds
 
 
-def test_a_screw_about_a_far_axis_gives_sixteen_equal_motions_at_rows() -> None:
-    stamp_us = np.arange(0, 1_600_001, 1000)
-    t_s = stamp_us * 1e-6
-    rotation = Rotation.from_rotvec(t_s[:, None] * [0.2, 1.1, -0.4])
-    p = Poses(rotation.as_quat(), rotation.apply([1.0, 2.0, 0.5]) + t_s[:, None] * [0.02, 0.11, -0.04])
-    motions = motions_of(p, stamp_us, stamp_us[::100][None] * 1000)
-    assert_allclose(motions, np.tile(motions[:, :1], (1, 16, 1)), atol=1e-12)
-
-
 def test_resampling_agrees_with_scipy_to_1e_9() -> None:
     rng = np.random.default_rng(3)
     stamp_us = np.cumsum(rng.integers(1, 1180, 20_000))
     slow = np.sin(stamp_us[:, None] * 1e-6 * rng.uniform(0.5, 3, 3) + rng.uniform(0, 6, 3))
     p = Poses(turned(slow), slow * 2)
-    start = np.linspace(stamp_us[0] + 1, stamp_us[-1] - 2e6, 25)
+    start = np.linspace(stamp_us[0] + 1, stamp_us[-1] - 2e6, 8)
     knots_ns = np.rint((start[:, None] + np.linspace(0, 1.9e6, KNOTS)) * 1000).astype(np.int64)
     expected = []
     for row in knots_ns:

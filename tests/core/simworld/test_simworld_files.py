@@ -12,9 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 from checkout import CHECKOUT
-from layouts_fixture import Written, contents, small_world, written
+from layouts_fixture import Written, contents, corpus_files, faulty_world
+from once import Worlds
 
-from schemas.world import WorldConfig, demo_world, tiny_world
+from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import StoreError, WorldError
 from trajpilot_core.simworld import faults
@@ -24,24 +25,27 @@ from trajpilot_core.simworld.write import refuse_other_world, world_digest, writ
 
 
 def small(**changes: object) -> WorldConfig:
-    """A world of a second or two."""
-    return tiny_world().replace(train_takes=3, test_takes=1, segments=3, segment_s=0.6, broken="none", **changes)
+    """A world of four takes, written in a second."""
+    few = {"train_takes": 3, "test_takes": 1, "segments": 3, "segment_s": 0.6, "fps": 10, "size_px": 64}
+    return tiny_world().replace(**{**few, "broken": "none", **changes})
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Written:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What this process writes of the small world."""
+    folder = tmp_path_factory.mktemp("whole") / "world"
+    write_world(small(), folder, 1, no_progress)
+    return contents(folder)
+
+
+@pytest.fixture(scope="module")
+def corpus(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A world with all faults of the default layout."""
-    config = small_world("egoexo4d", train_takes=2, test_takes=1, segments=4)
-    return written(tmp_path_factory.mktemp("corpus") / "world", config)
+    config = faulty_world("egoexo4d")
+    return Written(worlds.copy(config, tmp_path_factory.mktemp("corpus") / "world"), sample_world(config))
 
 
-def test_the_number_of_workers_does_not_change_a_byte(tmp_path: Path) -> None:
-    write_world(small(), tmp_path / "one", 1, no_progress)
-    write_world(small(), tmp_path / "two", 2, no_progress)
-    assert contents(tmp_path / "one") == contents(tmp_path / "two")
-
-
-def test_a_complete_world_is_left_alone_and_another_one_is_refused(tmp_path: Path) -> None:
+def test_a_complete_world_is_left_alone_and_another_one_is_refused(whole: dict[str, bytes], tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     first = write_world(small(), tmp_path, 1, lambda done, total, what: seen.append((done, total)))
     assert seen == [(k, 4) for k in range(5)], "progress counts every take once"
@@ -50,8 +54,8 @@ def test_a_complete_world_is_left_alone_and_another_one_is_refused(tmp_path: Pat
     assert (first.written, first.reused) == (4, 0)
     assert (again.written, again.reused) == (0, 4)
     assert before == {name: (tmp_path / name).stat().st_mtime_ns for name in contents(tmp_path)}
-    size = sum(len(data) for name, data in contents(tmp_path).items() if name != "world.json")
-    assert first.n_bytes == again.n_bytes == size
+    assert contents(tmp_path) == whole
+    assert first.n_bytes == again.n_bytes == sum(map(len, whole.values())) - len(whole["world.json"])
     with pytest.raises(WorldError, match="another world, of other settings or another version"):
         write_world(small(seed=5), tmp_path, 1, no_progress)
 
@@ -59,10 +63,11 @@ def test_a_complete_world_is_left_alone_and_another_one_is_refused(tmp_path: Pat
 def test_a_world_that_the_disk_has_no_room_for_is_refused_before_its_first_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = write_world(small(), tmp_path / "whole", 1, no_progress).n_bytes
+    config = small(size_px=128, fps=15)
+    size = write_world(config, tmp_path / "whole", 1, no_progress).n_bytes
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=size // 2))
     with pytest.raises(StoreError, match=r"the simulated world needs .* free some space"):
-        write_world(small(), tmp_path / "none", 1, no_progress)
+        write_world(config, tmp_path / "none", 1, no_progress)
     assert not list((tmp_path / "none").rglob("*.mp4"))
 
 
@@ -81,9 +86,7 @@ def test_another_world_that_has_a_name_is_asked_for_by_it(tmp_path: Path) -> Non
         folder = tmp_path / str(n)
         refuse_other_world(tiny_world(), folder)
         with pytest.raises(WorldError, match="holds another world, 'tiny'; go on with it by --world tiny, or choose"):
-            refuse_other_world(demo_world(), folder)
-        with pytest.raises(WorldError, match="holds another world, 'tiny'"):
-            write_world(demo_world(), folder, 1, no_progress)
+            write_world(small(), folder, 1, no_progress)
 
 
 KILLED = """
@@ -99,8 +102,8 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.campaign), 2])
-def test_a_killed_run_is_finished_with_the_same_bytes(tmp_path: Path, workers: int) -> None:
-    config = small(crf=27).replace(train_takes=5)
+def test_a_killed_run_is_finished_by_two_processes_with_the_bytes_of_one(tmp_path: Path, workers: int) -> None:
+    config = small(train_takes=5)
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     folder = tmp_path / "world"
@@ -116,7 +119,7 @@ def test_a_killed_run_is_finished_with_the_same_bytes(tmp_path: Path, workers: i
     process.wait()
     process.stdout.close()
     assert not (folder / "world.json").exists()
-    summary = write_world(config, folder, 1, no_progress)
+    summary = write_world(config, folder, 2, no_progress)
     assert summary.reused >= 2
     undisturbed = tmp_path / "undisturbed"
     write_world(config, undisturbed, 1, no_progress)
@@ -126,22 +129,16 @@ def test_a_killed_run_is_finished_with_the_same_bytes(tmp_path: Path, workers: i
     assert contents(folder) == contents(undisturbed)
 
 
-def test_a_take_whose_file_was_lost_is_written_again(tmp_path: Path) -> None:
-    write_world(small(), tmp_path / "whole", 1, no_progress)
-    seen = 0
-
+def test_a_take_whose_file_was_lost_is_written_again(whole: dict[str, bytes], tmp_path: Path) -> None:
     def stop(done: int, total: int, what: str) -> None:
-        nonlocal seen
-        seen = done
         if done == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_world(small(), tmp_path / "part", 1, stop)
-    next((tmp_path / "part").rglob("*.mp4")).unlink()
-    summary = write_world(small(), tmp_path / "part", 1, no_progress)
-    assert (seen, summary.reused) == (3, 2)
-    assert contents(tmp_path / "part") == contents(tmp_path / "whole")
+        write_world(small(), tmp_path, 1, stop)
+    next(tmp_path.rglob("*.mp4")).unlink()
+    assert write_world(small(), tmp_path, 1, no_progress).reused == 2
+    assert contents(tmp_path) == whole
 
 
 def test_hostile_names_stand_in_the_records_and_touch_nothing_outside(corpus: Written) -> None:
@@ -149,7 +146,8 @@ def test_hostile_names_stand_in_the_records_and_touch_nothing_outside(corpus: Wr
     names = {t["take_name"] for t in json.loads((folder / "takes.json").read_text())}
     assert set(faults.NAMES.values()) <= names
     assert [p.name for p in folder.parent.iterdir()] == [folder.name]
-    assert not Path("/evil").exists()
+    assert not Path(faults.NAMES["name_absolute"]).exists()
+    assert {*corpus_files(folder), "world.json"} == set(contents(folder))
 
 
 def test_nothing_of_the_truth_stands_in_the_corpus(corpus: Written) -> None:

@@ -5,7 +5,6 @@ The readers of the pipeline are not used: the formats are stated twice.
 
 import ast
 import csv
-import json
 import re
 from collections import defaultdict
 from itertools import pairwise
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layouts_fixture import Written, frame_times, small_world, written
+from layouts_fixture import Written, annotated, draw_good_takes, frame_times, load, small_world
 
 from trajpilot_core.simworld.layouts.annotate import SHARED_NAME, step_name, thing_of
 from trajpilot_core.simworld.layouts.epic_kitchens import clock_text, frame_number
@@ -22,17 +21,18 @@ from trajpilot_core.simworld.world.truth import TakeTruth, World
 Json = dict[str, Any]
 
 
-def corpus(layout: str) -> Any:
-    """Return the fixture of a small world in a layout, written once."""
-
-    @pytest.fixture(scope="module", name=layout.removesuffix("_kitchens"))
-    def made(tmp_path_factory: pytest.TempPathFactory) -> Written:
-        return written(tmp_path_factory.mktemp(layout) / "world", small_world(layout))
-
-    return made
+@pytest.fixture(scope="module")
+def egoper(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    corpus = annotated(tmp_path_factory.mktemp("egoper"), small_world("egoper", fps=5))
+    draw_good_takes(corpus)
+    return corpus
 
 
-keystep, goalstep, egoper, epic = map(corpus, ("keystep", "goalstep", "egoper", "epic_kitchens"))
+@pytest.fixture(scope="module")
+def epic(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    corpus = annotated(tmp_path_factory.mktemp("epic"), small_world("epic_kitchens", fps=5))
+    draw_good_takes(corpus)
+    return corpus
 
 
 def names(world: World, take: TakeTruth) -> list[str]:
@@ -47,18 +47,15 @@ def ends(take: TakeTruth) -> list[float]:
     return [s.end_s for s in take.segments]
 
 
-def load(folder: Path, name: str) -> Any:
-    return json.loads((folder / name).read_text())
-
-
 # --- Keystep -------------------------------------------------------------------------------------------------------
 
 
 def keysteps(corpus: Written) -> dict[str, Json]:
-    return {s: load(corpus.folder, f"annotations/keystep_{s}.json") for s in ("train", "val")}
+    return {s: load(corpus, f"annotations/keystep_{s}.json") for s in ("train", "val")}
 
 
-def test_keystep_files_have_the_habits_of_the_real_ones(keystep: Written) -> None:
+def test_keystep_files_have_the_habits_of_the_real_ones(tmp_path: Path) -> None:
+    keystep = annotated(tmp_path, small_world("keystep"))
     files = keysteps(keystep)
     good = [files[t.split]["annotations"][t.uid] for t in keystep.good()]
     keys = {key for one in good for key in one if key.startswith("annotation_")}
@@ -78,7 +75,7 @@ def test_keystep_files_have_the_habits_of_the_real_ones(keystep: Written) -> Non
     assert len({number for _, number in shared[0]}) > 1
     assert inner == keystep.world.config.tasks
     assert set(files["train"]["vocabulary"]) == set(map(str, ids))
-    split = load(keystep.folder, "annotations/splits.json")["take_uid_to_split"]
+    split = load(keystep, "annotations/splits.json")["take_uid_to_split"]
     untold = keystep.broken("test_split").uid
     assert split[untold] == "test"
     assert not any(untold in file["annotations"] for file in files.values())
@@ -88,12 +85,13 @@ def test_keystep_files_have_the_habits_of_the_real_ones(keystep: Written) -> Non
 
 
 def goal_entries(corpus: Written, split: str) -> dict[str, Json]:
-    videos = load(corpus.folder, f"v2/annotations/goalstep_{split}.json")["videos"]
+    videos = load(corpus, f"v2/annotations/goalstep_{split}.json")["videos"]
     assert len(videos) == len({v["video_uid"] for v in videos})
     return {v["video_uid"].removeprefix("grp-"): v for v in videos}
 
 
-def test_goalstep_files_have_the_habits_of_the_real_ones(goalstep: Written) -> None:
+def test_goalstep_files_have_the_habits_of_the_real_ones(tmp_path: Path) -> None:
+    goalstep = annotated(tmp_path, small_world("goalstep"))
     relevance, unsorted, bare, beyond, depth = set(), 0, 0, 0, set()
     for take in goalstep.good():
         steps = goal_entries(goalstep, take.split)[take.uid]["segments"]
@@ -118,7 +116,7 @@ def test_goalstep_files_have_the_habits_of_the_real_ones(goalstep: Written) -> N
 def perception(corpus: Written) -> dict[int, tuple[str, Json]]:
     """Return take index -> (task, segment) as the ids say."""
     found = {}
-    for task, block in load(corpus.folder, "annotation.json").items():
+    for task, block in load(corpus, "annotation.json").items():
         for segment in block["segments"]:
             number = segment["video_id"].rsplit("_", 1)[-1]
             if number.isdigit():
@@ -127,7 +125,7 @@ def perception(corpus: Written) -> dict[int, tuple[str, Json]]:
 
 
 def test_egoper_actions_are_the_steps_of_the_takes_and_tile_the_video(egoper: Written) -> None:
-    blocks, found = load(egoper.folder, "annotation.json"), perception(egoper)
+    blocks, found = load(egoper, "annotation.json"), perception(egoper)
     types: dict[str, set[int]] = {"train": set(), "val": set()}
     kinds = set()
     for take in egoper.good():
@@ -154,7 +152,7 @@ def test_egoper_actions_are_the_steps_of_the_takes_and_tile_the_video(egoper: Wr
 
 
 def test_egoper_indices_are_per_task_and_lists_name_every_video_once(egoper: Written) -> None:
-    blocks, found = load(egoper.folder, "annotation.json"), perception(egoper)
+    blocks, found = load(egoper, "annotation.json"), perception(egoper)
     assert len({block["action2idx"][SHARED_NAME] for block in blocks.values()}) == len(blocks)
     for block in blocks.values():
         assert sorted(block["action2idx"].values()) == list(range(len(block["action2idx"])))

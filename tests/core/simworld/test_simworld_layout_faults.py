@@ -1,8 +1,12 @@
-"""Every fault planted in a layout is found by the stages under a code that it declares, and no good take is lost."""
+"""Every fault planted in a layout is found by the stages under a code that it declares, and no good take is lost.
+
+Equal corpora in two folders give equal tables, rejects included.
+"""
 
 import importlib
 from collections import defaultdict
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -41,8 +45,16 @@ def take_of(world: World, take: TakeTruth) -> str:
     return f"{PREFIX.get(layout, layout)}:{names.get(layout, lambda world, take: take.uid)(world, take)}"
 
 
-def run_stages(root: Path, corpus: Written) -> dict[str, pa.Table]:
-    """Run the stages that read files; returns every table that they wrote, rejects included."""
+class Run(NamedTuple):
+    """What the stages that read files wrote of a corpus, rejects included."""
+
+    corpus: Written
+    tables: dict[str, pa.Table]
+    fingerprints: dict[str, str]
+
+
+def run_stages(root: Path, corpus: Written) -> Run:
+    """Run the stages that read files."""
     layout = corpus.world.config.layout
     names = ("ingest", "trajectories", "features") if layout_of(layout).has_poses else ("ingest", "features")
     root.mkdir()
@@ -59,17 +71,34 @@ def run_stages(root: Path, corpus: Written) -> dict[str, pa.Table]:
             epic_kitchens=base.ingest.epic_kitchens.replace(segment="action"),
             basketball=base.ingest.basketball.replace(balance=False),
         ),
-        features=FeatureConfig(model="tiny", size_px=64, checkpoint=str(root / "tiny.pt"), precision="fp32"),
+        features=FeatureConfig(
+            model="tiny", size_px=64, n_frames=4, checkpoint=str(root / "tiny.pt"), precision="fp32"
+        ),
     )
     run = RunOptions(root=str(root), data_root=str(corpus.folder), device="cpu", workers=1, max_reject_ratio=1.0)
-    tables = {}
+    ran = Run(corpus, {}, {})
     for name in names:
         execute(stages[name], config, run, stages)
         folder = open_folder(run.root, run.protocols)
         manifest = current_manifest(folder, name)
         assert manifest is not None
-        tables |= {entry: read_entry_table(folder, manifest, entry) for entry in manifest.entries}
-    return tables
+        for entry, content in manifest.entries.items():
+            ran.tables[entry] = read_entry_table(folder, manifest, entry)
+            ran.fingerprints[entry] = content.fingerprint
+    return ran
+
+
+def ran_in(folder: Path, layout: str, worlds: Worlds) -> Run:
+    config = faulty_world(layout)
+    return run_stages(folder / "runs", Written(worlds.copy(config, folder / "world"), sample_world(config)))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[one if one == "egoexo4d" else pytest.param(one, marks=pytest.mark.campaign) for one in layouts()],
+)
+def ran(request: pytest.FixtureRequest, worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return ran_in(tmp_path_factory.mktemp(request.param), request.param, worlds)
 
 
 def check_labels(world: World, segments: pa.Table) -> None:
@@ -84,14 +113,13 @@ def check_labels(world: World, segments: pa.Table) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "layout",
-    [one if one == "egoexo4d" else pytest.param(one, marks=pytest.mark.campaign) for one in layouts()],
-)
-def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(layout: str, worlds: Worlds, tmp_path: Path) -> None:
-    config = faulty_world(layout)
-    corpus = Written(worlds.copy(config, tmp_path / "world"), sample_world(config))
-    tables = run_stages(tmp_path / "runs", corpus)
+def test_a_corpus_in_another_folder_gives_the_same_bytes(ran: Run, worlds: Worlds, tmp_path: Path) -> None:
+    assert ran_in(tmp_path, ran.corpus.world.config.layout, worlds).fingerprints == ran.fingerprints
+
+
+@pytest.mark.slow
+def test_every_fault_of_a_layout_is_named_and_no_good_take_is_lost(ran: Run) -> None:
+    corpus, tables, layout = ran.corpus, ran.tables, ran.corpus.world.config.layout
     codes: dict[str, set[str]] = defaultdict(set)
     for name, table in tables.items():
         if name.endswith(".rejects"):

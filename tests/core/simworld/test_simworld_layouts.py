@@ -4,8 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from layouts_fixture import OTHERS, Written, contents, corpus_files, faulty_world, small_world, written
-from once import Worlds
+from layouts_fixture import OTHERS, contents, corpus_files, small_world, written
 
 from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.corpora.formats.folders import is_simulated
@@ -14,7 +13,7 @@ from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.evaluation.ceiling import read_world
 from trajpilot_core.report.tables.tokens import fixed_metrics
-from trajpilot_core.simworld.faults import NAMES, TEST_SPLIT, VIDEO_FAULTS
+from trajpilot_core.simworld.faults import TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.annotate import base_form, thing_of
 from trajpilot_core.simworld.layouts.base import layout_of
 from trajpilot_core.simworld.presets import PRESETS
@@ -27,13 +26,7 @@ ELSEWHERE = {*VIDEO_FAULTS} | {"group_part_missing", TEST_SPLIT}
 
 
 def quick(layout: str) -> WorldConfig:
-    return small_world(layout, train_takes=2, test_takes=2, segments=4, segment_s=0.5, broken="none")
-
-
-@pytest.fixture(scope="module", params=OTHERS)
-def corpus(request: pytest.FixtureRequest, worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Written:
-    config = faulty_world(request.param)
-    return Written(worlds.copy(config, tmp_path_factory.mktemp("layouts") / "world"), sample_world(config))
+    return small_world(layout, train_takes=2, test_takes=1, segments=4, fps=5, segment_s=0.5, broken="none")
 
 
 def test_every_layout_has_a_writer_its_faults_and_a_preset(tmp_path: Path) -> None:
@@ -62,21 +55,23 @@ def test_a_second_writing_and_an_interrupted_one_end_with_the_same_bytes(layout:
         if done == 2:
             raise KeyboardInterrupt
 
-    whole = written(tmp_path / "whole", quick(layout))
+    whole = written(tmp_path / "whole", quick(layout)).folder
+    check_world_json(whole, quick(layout))
     with pytest.raises(KeyboardInterrupt):
         write_world(quick(layout), tmp_path / "part", 1, stop)
     assert not (tmp_path / "part" / "world.json").exists()
     summary = write_world(quick(layout), tmp_path / "part", 1, no_progress)
     assert summary.reused == 2
-    assert contents(tmp_path / "part") == contents(whole.folder)
-    assert write_world(quick(layout), whole.folder, 1, no_progress).written == 0
+    assert contents(tmp_path / "part") == contents(whole)
+    assert write_world(quick(layout), whole, 1, no_progress).written == 0
 
 
-def test_world_json_names_every_file_and_says_that_it_was_simulated(corpus: Written) -> None:
-    config, names = corpus.world.config, corpus_files(corpus.folder)
-    assert {*names, "world.json"} == set(contents(corpus.folder))
-    assert is_simulated(open_corpus(str(corpus.folder)))
-    found = read_world(str(corpus.folder))
+def check_world_json(folder: Path, config: WorldConfig) -> None:
+    """It names every file, and says that the world was simulated, and by which configuration."""
+    names = corpus_files(folder)
+    assert {*names, "world.json"} == set(contents(folder))
+    assert is_simulated(open_corpus(str(folder)))
+    found = read_world(str(folder))
     assert found is not None
     assert found.config == config
     has_poses = any("trajectory" in name or "timesync" in name for name in names)
@@ -90,16 +85,16 @@ def test_a_corpus_that_does_not_say_so_is_not_called_simulated(tmp_path: Path) -
         assert not is_simulated(open_corpus(str(tmp_path)))
 
 
-def test_every_fault_is_planted_once_and_changes_what_is_written(corpus: Written) -> None:
-    world, layout = corpus.world, layout_of(corpus.world.config.layout)
+@pytest.mark.parametrize("name", OTHERS)
+def test_every_fault_is_planted_once_and_changes_what_is_written(name: str) -> None:
+    world, layout = sample_world(small_world(name, train_takes=1, test_takes=1)), layout_of(name)
     assert sorted(take.fault for take in world.takes if take.fault) == sorted(layout.faults)
-    assert not Path(NAMES["name_absolute"]).exists()
     whole = dict(layout.rest(world))
     for fault in layout.faults:
         if fault in ELSEWHERE or fault.startswith(("trajectory", "calibration")):
             continue
-        mended = tuple(replace(t, fault=None) if t.fault == fault else t for t in world.takes)
-        assert dict(layout.rest(replace(world, takes=mended))) != whole, fault
+        repaired = tuple(replace(t, fault=None) if t.fault == fault else t for t in world.takes)
+        assert dict(layout.rest(replace(world, takes=repaired))) != whole, fault
 
 
 def test_verbs_are_written_in_base_form() -> None:

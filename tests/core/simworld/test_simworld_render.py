@@ -42,7 +42,7 @@ def recovered_rotation(first: np.ndarray, second: np.ndarray, camera: np.ndarray
 @pytest.fixture(scope="module")
 def clip(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[np.ndarray], np.ndarray, np.ndarray, Path]:
     """Decoded frames of one demo take, its true head rotations (N, 3, 3), the camera matrix, the file."""
-    config = large_world().replace(train_takes=1, test_takes=1, broken="none", takes_per_capture=1)
+    config = large_world().replace(train_takes=1, test_takes=1, broken="none", takes_per_capture=1, segments=6)
     world = sample_world(config)
     take = world.takes[0]
     motion = head_motion(world, take)
@@ -133,7 +133,7 @@ def probe(inputs: np.ndarray, target: np.ndarray, fit: np.ndarray) -> float:
 
 @pytest.mark.slow
 def test_coarse_picture_statistics_show_task_strongly_position_moderately_and_label_weakly() -> None:
-    config = large_world().replace(broken="none", size_px=64)
+    config = large_world().replace(broken="none", size_px=64, train_takes=40, test_takes=24)
     world = sample_world(config)
     rows, task, position, label, fit = [], [], [], [], []
     for take in world.takes:

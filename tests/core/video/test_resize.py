@@ -50,16 +50,11 @@ def test_a_squashed_picture_is_that_of_pil_within_one_level() -> None:
             assert off(np.asarray(hard, np.uint8), pil(image, size_px)) > 20
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(st.integers(1, 150), st.integers(1, 150), st.integers(1, 120), st.integers(0, 99))
 def test_any_size_agrees_with_pil(height: int, width: int, size_px: int, seed: int) -> None:
     image = noise(height, width, seed)
     assert off(squash(image, size_px), pil(image, size_px)) <= 1
-
-
-def test_a_picture_of_one_colour_stays_what_it_is() -> None:
-    plain = np.broadcast_to(np.array([255, 0, 127], np.uint8), (77, 301, 3))
-    assert (squash(np.ascontiguousarray(plain), 64) == plain[0, 0]).all()
 
 
 def read(path: Path, times_s: list[float], size_px: int, resize: str, backend: str = "pyav") -> Picture:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkout import DATA
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from video_fixture import burnt_in, frames, write_video
@@ -61,7 +60,7 @@ def test_limits_are_checked_before_anything_is_decoded(video: Path, monkeypatch:
             assert code_of(video) is RejectCode.DECODE_FAILED, limit
 
 
-@settings(derandomize=True, deadline=None, max_examples=200)
+@settings(derandomize=True, deadline=None, max_examples=50)
 @given(st.floats(0, 5000), st.floats(0.05, 60), st.sampled_from([10.0, 15.0, 29.97, 30.0, 60.0]))
 def test_sampled_times_lie_inside_the_half_open_segment(start_s: float, length_s: float, fps: float) -> None:
     times_s = frame_times_s(start_s, start_s + length_s, fps, 16)
@@ -76,12 +75,6 @@ def test_skipping_frames_does_not_change_a_pixel(video: Path) -> None:
     whole = frames(str(video), np.arange(N) / 30, 64, "pyav").frames
     some = frames(str(video), np.arange(0, N, 7) / 30, 64, "pyav").frames
     np.testing.assert_array_equal(some, whole[::7])
-
-
-def test_segments_that_share_frames_get_them_all(video: Path) -> None:
-    wanted = np.array([[0, 2, 4, 6], [4, 5, 6, 7], [30, 31, 31, 40], [6, 7, 59, 59]])
-    got = dict(clips(str(video), wanted / 30, 64, "pyav"))
-    assert {row: numbers(clip) for row, clip in got.items()} == dict(enumerate(wanted.tolist()))
 
 
 def test_a_time_outside_the_video_costs_its_segment_only(video: Path) -> None:
@@ -135,14 +128,6 @@ def test_decord_gives_the_frames_of_pyav(tmp_path: Path, video: Path) -> None:
         assert np.abs(difference).mean() < 6.0, "saturated 8 px blocks: decord upsamples colour before it shrinks"
 
 
-@needs_decord
-def test_decord_and_pyav_agree_on_a_real_video() -> None:
-    path = str(DATA / "adt_mini/aria01_214-1.mp4")
-    one, two = (frames(path, np.arange(3) / 30, 128, backend).frames.astype(float) for backend in ("pyav", "decord"))
-    assert np.abs(one - two).mean() < 1.5
-    assert np.abs(one - two).mean() < np.abs(one[0] - two[2]).mean() / 2, "much closer than the next frame but one"
-
-
 def test_a_decoder_that_returns_another_frame_is_caught(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the frame that was asked for is swallowed, as a concealing decoder does."""
     kept = PyavReader._fed
@@ -155,15 +140,3 @@ def test_a_decoder_that_returns_another_frame_is_caught(video: Path, monkeypatch
     monkeypatch.setattr(PyavReader, "_fed", swallow)
     got = dict(clips(str(video), np.array([[5, 6], [6, 7], [8, 9]]) / 30, 64, "pyav"))
     assert [getattr(got[row], "code", None) for row in range(3)] == [None, RejectCode.FRAME_MISMATCH, None]
-
-
-def test_real_samples_decode() -> None:
-    film = "aria_mps_sample/takes/aria_mps_sample_1/frame_aligned_videos/downscaled/448/aria01_214-1.mp4"
-    for name, n_frames in ((film, 340), ("adt_mini/aria01_214-1.mp4", 3)):
-        found = probe(str(DATA / name))
-        assert (found.n_frames, found.fps, found.width, found.height) == (n_frames, 30.0, 448, 448)
-        times_s = frame_times_s(0.0, found.duration_s, found.fps, 16)
-        clip = frames(str(DATA / name), times_s, 128, "pyav")
-        assert clip.frames.shape == (16, 128, 128, 3)
-        assert clip.frames.std() > 10
-        assert np.abs(clip.pts_s - times_s).max() <= 0.5 / 30 + 1e-4
