@@ -66,6 +66,7 @@ def do_first() -> None:
     """Do the first run that waits in the pool, as the process does that a worker starts for it."""
     with get_client(sync_client=True) as client:
         run = client.get_scheduled_flow_runs_for_work_pool(GPU_POOL)[0].flow_run
+        assert run.deployment_id is not None
         client.set_flow_run_state(run.id, Pending())
         entrypoint = str(client.read_deployment(run.deployment_id).entrypoint)
         run_flow(load_flow_from_entrypoint(entrypoint), flow_run=client.read_flow_run(run.id))
