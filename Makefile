@@ -64,7 +64,8 @@ soak: $(VENV)/installed-dev
 # are killed in turn.
 KILLS ?= 3
 stack-test: $(VENV)/installed-dev
-	KILLS=$(KILLS) $(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_stack.py tests/orchestration/test_slurm.py
+	KILLS=$(KILLS) $(BIN)/pytest -m stack -p no:xdist -x tests/orchestration/test_fan_out.py \
+		tests/orchestration/test_stack.py tests/orchestration/test_slurm.py
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

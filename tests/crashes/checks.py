@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from countdown import Operation
 
@@ -15,16 +16,15 @@ from trajpilot_core.store.reading import read_entry_table
 
 SIDE = "run_record.json"
 """Describes the run; differs from run to run."""
-UNIQUE = {
-    "takes": "take_id",
-    "segments": "segment_id",
-    "windows": "window_id",
-    "motions": "segment_id",
-    "features": "segment_id",
-}
+UNIQUE = {"takes": "take_id", "windows": "window_id"} | dict.fromkeys(("segments", "motions", "features"), "segment_id")
 """Tables whose rows have names."""
 Tree = dict[str, str]
 """File below `artifacts` -> sha256."""
+
+
+def row_of(name: str, problems: list[str], /, **facts: object) -> dict[str, Any]:
+    """Return a row of the log."""
+    return {"row": name, **facts, "problems": problems, "verdict": "red" if problems else "green"}
 
 
 def tree(root: Path) -> Tree:
@@ -38,7 +38,6 @@ def tree(root: Path) -> Tree:
 
 
 def temporaries(root: Path) -> set[str]:
-    """Return the files that a writer was at work on."""
     return {str(path.relative_to(root)) for path in root.rglob(".tmp-*")}
 
 
@@ -90,7 +89,6 @@ def swept(root: Path, reference: Tree) -> list[str]:
 
 
 def no_row_twice(root: Path) -> list[str]:
-    """Look for rows that stand twice in a table."""
     folder = open_folder(str(root))
     problems = []
     for stage in STAGES.values():
@@ -133,11 +131,7 @@ class Redone:
     """Clips that were encoded twice."""
 
     def too_much(self, trainings: int) -> list[str]:
-        """Say what is more than a kill may cost.
-
-        Args:
-            trainings: how many run side by side.
-        """
+        """Say what is more than a kill may cost where so many trainings run side by side."""
         problems = [] if self.shards <= 1 else [f"{self.shards} shards were done again"]
         problems += [f"{name}: {n} epochs were done again" for name, n in self.epochs.items() if n > 1]
         if len(self.epochs) > trainings:
@@ -149,19 +143,12 @@ def redone(killed: list[Operation], recovery: list[Operation], stage: str) -> Re
     """Compare what the killed run and the recovery did in the stage of the kill."""
     runs = [Counter(work_of(trace, stage)) for trace in (killed, recovery)]
     twice = {work: min(runs[0][work], runs[1][work]) for work in runs[0].keys() & runs[1].keys()}
-    epochs: Counter[str] = Counter()
-    for kind, path in twice:
-        if kind == "epoch":
-            epochs[path.rsplit("/", 1)[0]] += 1
-    return Redone(
-        shards=sum(kind == "shard" for kind, _ in twice),
-        epochs=dict(epochs),
-        clips=sum(kind == "clip" for kind, _ in twice),
-    )
+    epochs = Counter(path.rsplit("/", 1)[0] for kind, path in twice if kind == "epoch")
+    kinds = [kind for kind, _ in twice]
+    return Redone(kinds.count("shard"), dict(epochs), kinds.count("clip"))
 
 
 def work_of(trace: list[Operation], stage: str) -> list[tuple[str, str]]:
-    """Return the pieces of work that a trace shows: (kind, name)."""
     found = []
     for operation in trace:
         if operation.stage != stage:

@@ -45,8 +45,6 @@ class Countdown:
 
 
 class Armed:
-    """The countdown at work in this process."""
-
     def __init__(self, plan: Countdown) -> None:
         self.plan = plan
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -54,7 +52,6 @@ class Armed:
         self.counter = REAL["open"](f"{plan.trace}.count", flags, 0o644)
 
     def install(self, put: Callable[[Any, str, Any], None] = setattr) -> None:
-        """Put the watched calls in the place of the real ones."""
         for name in BY_HANDLE:
             put(os, name, self.by_handle(name))
         for name in RENAMES:
@@ -65,11 +62,9 @@ class Armed:
             put(io, "open", self.by_path("open", REAL_OPEN))
 
     def counted(self) -> int:
-        """Return how many operations the countdown has counted."""
         return Path(f"{self.plan.trace}.count").stat().st_size
 
     def close(self) -> None:
-        """Close the trace."""
         os.close(self.trace)
         os.close(self.counter)
 
@@ -143,7 +138,6 @@ class Armed:
         return n == plan.at or (plan.persistent and n > plan.at)
 
     def note(self, kind: str, path: str, source: str = "") -> None:
-        """Add a line to the trace."""
         at = os.path.relpath(path, self.plan.below)
         by = os.path.relpath(source, self.plan.below) if source else ""
         line = "\t".join((os.environ.get(STAGE, ""), kind, str(os.getpid()), at, by))
@@ -151,7 +145,6 @@ class Armed:
 
 
 def path_of(handle: int) -> str:
-    """Return what an open handle refers to."""
     try:
         return str(Path(f"/proc/self/fd/{handle}").readlink())
     except OSError:
@@ -228,7 +221,6 @@ def read_trace(path: Path) -> list[Operation]:
 
 
 def by_stage(trace: list[Operation]) -> dict[str, dict[str, list[str]]]:
-    """Return stage -> kind -> paths in order."""
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for operation in trace:
         found[operation.stage][operation.kind].append(operation.path)

@@ -56,17 +56,8 @@ def fail_stages(work: Path, known: Reference, seed: int, n_faults: int) -> Itera
         again = forked.run(place, None, until=stage)
         problems += [] if again.status == 0 else [f"run again, it ended with {again.status}: {again.failure}"]
         problems += checks.recovered(place.root, known.tree, list(STAGES)[: list(STAGES).index(stage) + 1])
-        yield {
-            "row": "fault",
-            "stage": stage,
-            "at": at,
-            "error": name,
-            "persistent": persistent,
-            "status": failed.status,
-            "seconds": round(time.monotonic() - began, 2),
-            "problems": problems,
-            "verdict": "red" if problems else "green",
-        }
+        facts = {"stage": stage, "at": at, "error": name, "persistent": persistent, "status": failed.status}
+        yield checks.row_of("fault", problems, **facts, seconds=round(time.monotonic() - began, 2))
 
 
 def fill_disk(work: Path, known: Reference) -> Iterator[dict[str, Any]]:
@@ -90,15 +81,8 @@ def fill_disk(work: Path, known: Reference) -> Iterator[dict[str, Any]]:
                 problems += [] if full >= LEAST_FULL else [f"the disk was full {full} times only"]
             elif size == SIZES[-1]:
                 problems.append("the largest disk was too small")
-            yield {
-                "row": "disk",
-                "size": size,
-                "status": ran.status,
-                "stages": len(ran.outcomes),
-                "failure": ran.failure,
-                "problems": problems,
-                "verdict": "red" if problems else "green",
-            }
+            facts = {"size": size, "status": ran.status, "stages": len(ran.outcomes), "failure": ran.failure}
+            yield checks.row_of("disk", problems, **facts)
             if ran.status == 0:
                 break
     finally:
@@ -129,25 +113,16 @@ def read_only(work: Path, known: Reference) -> Iterator[dict[str, Any]]:
         again = forked.run(place, None, until=stage)
         problems += [] if again.status == 0 else [f"run again, it ended with {again.status}: {again.failure}"]
         problems += checks.recovered(place.root, known.tree, [stage])
-        yield {
-            "row": "read-only",
-            "stage": stage,
-            "status": ran.status,
-            "failure": ran.failure,
-            "problems": problems,
-            "verdict": "red" if problems else "green",
-        }
+        yield checks.row_of("read-only", problems, stage=stage, status=ran.status, failure=ran.failure)
 
 
 def become_nobody() -> None:
-    """Give up every right but those of `nobody`."""
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
 
 
 def all_faults(work: Path, known: Reference, seed: int, n_faults: int) -> Iterator[dict[str, Any]]:
-    """Fail by countdown, then for real; yield a row for each."""
     yield from fail_stages(work, known, seed, n_faults)
     yield from fill_disk(work, known)
     yield from read_only(work, known)

@@ -1,6 +1,7 @@
 """kill -9 of `trajpilot run`, as a user has it with its own server, at random moments; then the same command again."""
 
 import argparse
+import contextlib
 import os
 import random
 import shutil
@@ -29,7 +30,6 @@ Append = Callable[[Path, dict[str, Any]], None]
 
 
 def command(root: Path, world: Path, workers: int) -> list[str]:
-    """Return what a user types."""
     trajpilot = str(Path(sys.executable).with_name("trajpilot"))
     places = ["--data", str(world), "--root", str(root)]
     options = ["--recipe", "soak", "--device", "cpu", "--workers", str(workers), "--checkpoint-s", "0"]
@@ -73,18 +73,8 @@ def one_root(asked: argparse.Namespace, known: Reference, number: int, n_kills: 
             break  # it came to its end before the moment
         problems = [f"left: {text}" for text in gone(mark)]
         problems += [*checks.nothing_torn(root, known.tree), *made_again(root, kept)] if root.exists() else []
-        rows.append(
-            {
-                "row": "flow",
-                "root": number,
-                "stage": reached,
-                "share": round(share, 3),
-                "shards_kept": len(kept),
-                "seconds": round(time.monotonic() - began, 2),
-                "problems": problems,
-                "verdict": "red" if problems else "green",
-            }
-        )
+        facts = {"root": number, "stage": reached, "share": round(share, 3), "shards_kept": len(kept)}
+        rows.append(checks.row_of("flow", problems, **facts, seconds=round(time.monotonic() - began, 2)))
     rows.append(last_run(known, root, typed, number, mark))
     if all(row["verdict"] == "green" for row in rows):
         shutil.rmtree(root)
@@ -92,7 +82,6 @@ def one_root(asked: argparse.Namespace, known: Reference, number: int, n_kills: 
 
 
 def last_run(known: Reference, root: Path, typed: list[str], number: int, mark: str) -> dict[str, Any]:
-    """Give the same command again, undisturbed, and check everything."""
     began, kept = time.monotonic(), committed(root)
     child = start(root, typed, mark)
     try:
@@ -108,15 +97,8 @@ def last_run(known: Reference, root: Path, typed: list[str], number: int, mark: 
     problems += [*checks.swept(root, known.tree), *checks.no_row_twice(root)]
     problems += [] if (root / "reports" / "report.html").is_file() else ["there is no report"]
     output(root).unlink()
-    return {
-        "row": "flow_end",
-        "root": number,
-        "shards_kept": len(kept),
-        "temporaries": left,
-        "seconds": round(seconds, 2),
-        "problems": problems,
-        "verdict": "red" if problems else "green",
-    }
+    facts = {"root": number, "shards_kept": len(kept), "temporaries": left, "seconds": round(seconds, 2)}
+    return checks.row_of("flow_end", problems, **facts)
 
 
 def start(root: Path, typed: list[str], mark: str) -> "subprocess.Popen[bytes]":
@@ -147,20 +129,15 @@ def wait_for(root: Path, child: "subprocess.Popen[bytes]", at: int, share: float
 
 
 def pause(child: "subprocess.Popen[bytes]", seconds: float) -> None:
-    """Wait for that long, or for the end."""
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return
 
 
 def committed(root: Path) -> dict[str, int]:
-    """Return the records of finished shards and when each was written."""
     return {str(path): path.stat().st_mtime_ns for path in (root / "artifacts").glob("*/shards/*/record.json")}
 
 
 def made_again(root: Path, kept: dict[str, int]) -> list[str]:
-    """Look for shards that were finished and were written again."""
     now = committed(root)
     return [f"done again: {path}" for path, written in kept.items() if now.get(path) != written]
 
@@ -179,10 +156,7 @@ def marked(mark: str) -> dict[int, str]:
     """Return process id -> command of the living processes whose environment has the mark."""
     token, found = f"{MARK}={mark}".encode(), {}
     for pid, text in forked.alive(lambda fields: True).items():
-        try:
-            has = token in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if has:
-            found[pid] = text
+        with contextlib.suppress(OSError):
+            if token in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found[pid] = text
     return found

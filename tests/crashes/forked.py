@@ -26,8 +26,6 @@ NAMED, TRACEBACK = 2, 70
 
 @dataclass(frozen=True)
 class Ran:
-    """What became of a run."""
-
     status: int
     """Exit status; minus the signal where it was killed."""
     seconds: float
@@ -40,8 +38,6 @@ class Ran:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run works."""
-
     root: Path
     world: Path
     workers: int = 1

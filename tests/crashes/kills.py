@@ -27,26 +27,16 @@ class Reference:
     """Number of workers -> its operations by stage and kind."""
     seconds: dict[int, float]
     stage_s: dict[str, float]
-    problems: tuple[str, ...]
+    problems: list[str]
     """What is wrong with it itself."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a kill came to."""
-
     problems: list[str]
     redone: checks.Redone
     killed: Ran
     recovery: Ran
-
-
-def make_world(folder: Path) -> None:
-    """Write the world that every run reads, once."""
-    from schemas.world import soak_world
-    from trajpilot_core.simworld.write import write_world
-
-    write_world(soak_world(), folder, 1, lambda *_: None)
 
 
 def reference(work: Path, workers: tuple[int, ...]) -> Reference:
@@ -54,13 +44,11 @@ def reference(work: Path, workers: tuple[int, ...]) -> Reference:
     note = work / "reference.json"
     if note.exists():
         seen = json.loads(note.read_text())
-        known = {int(n): found for n, found in seen["operations"].items()}
-        if set(workers) <= set(known):
-            seconds = {int(n): s for n, s in seen["seconds"].items()}
-            problems = tuple(seen["problems"])
-            return Reference(work / "reference-1", seen["tree"], known, seconds, seen["stage_s"], problems)
+        seen |= {name: {int(n): of_n for n, of_n in seen[name].items()} for name in ("operations", "seconds")}
+        if set(workers) <= set(seen["operations"]):
+            return Reference(work / "reference-1", **seen)
     operations: dict[int, Operations] = {}
-    seconds, stage_s, trees, problems = {}, {}, [], []
+    seconds, stage_s, trees, problems = {}, {}, [], list[str]()
     for n in workers:
         place = Place(work / f"reference-{n}", work / "world", n)
         shutil.rmtree(place.root, ignore_errors=True)
@@ -72,10 +60,9 @@ def reference(work: Path, workers: tuple[int, ...]) -> Reference:
         seconds[n], trees = ran.seconds, [*trees, checks.tree(place.root)]
         stage_s |= {row["stage"]: row["seconds"] for row in ran.outcomes}
     problems += [f"workers change bytes: {text}" for found in trees[1:] for text in checks.differences(found, trees[0])]
-    made = Reference(work / f"reference-{workers[0]}", trees[0], operations, seconds, stage_s, tuple(problems))
-    noted = {"tree": made.tree, "operations": operations, "seconds": seconds, "stage_s": stage_s}
-    note.write_text(json.dumps({**noted, "problems": problems}))
-    return made
+    made = {"tree": trees[0], "operations": operations, "seconds": seconds, "stage_s": stage_s, "problems": problems}
+    note.write_text(json.dumps(made))
+    return Reference(work / f"reference-{workers[0]}", **made)
 
 
 def traced(place: Place) -> Path:
@@ -107,7 +94,6 @@ def kill_and_recover(place: Place, kill: Kill, known: Reference, plant: str = ""
 
 
 def as_killed(killed: Ran, place: Place) -> list[str]:
-    """Check that the run ended as a kill ends it, and left no process."""
     problems = [f"left by the killed run: {process}" for process in killed.left]
     by_child = place.workers > 1 and killed.status == forked.NAMED and "process crashed" in killed.failure
     if killed.status != -9 and not by_child:
@@ -116,7 +102,6 @@ def as_killed(killed: Ran, place: Place) -> list[str]:
 
 
 def reused_all_before(recovery: Ran, stage: str) -> list[str]:
-    """Check that nothing before the stage of the kill was computed again."""
     return [
         f"{row['stage']} was computed again" for row in recovery.outcomes if row["stage"] != stage and not row["cached"]
     ]
@@ -137,39 +122,19 @@ def run_round(work: Path, planned: Round, known: Reference) -> Iterator[dict[str
     problems += [*checks.swept(place.root, known.tree), *checks.no_row_twice(place.root)]
     again = forked.run(place, None)
     problems += [f"{row['stage']} is not fresh in the end" for row in again.outcomes if not row["cached"]]
-    yield {
-        "row": "round",
-        "round": planned.number,
-        "workers": planned.workers,
-        "kills": len(planned.kills),
-        "temporaries": left,
-        "seconds": round(time.monotonic() - began, 2),
-        "problems": problems,
-        "verdict": "red" if problems else "green",
-    }
+    facts = {"round": planned.number, "workers": planned.workers, "kills": len(planned.kills), "temporaries": left}
+    yield checks.row_of("round", problems, **facts, seconds=round(time.monotonic() - began, 2))
     if not problems:
         shutil.rmtree(place.root)
 
 
 def row_of(planned: Round, kill: Kill, verdict: Verdict, seconds: float) -> dict[str, Any]:
-    """Return the row of one kill."""
     found = verdict.recovery.outcomes[-1] if verdict.recovery.outcomes else {}
-    return {
-        "row": "kill",
-        "round": planned.number,
-        "workers": planned.workers,
-        **asdict(kill),
-        "status": verdict.killed.status,
-        "shards_again": verdict.redone.shards,
-        "epochs_again": verdict.redone.epochs,
-        "clips_again": verdict.redone.clips,
-        "reused": found.get("reused"),
-        "computed": found.get("computed"),
-        "seconds": round(seconds, 2),
-        "recovery_s": round(verdict.recovery.seconds, 2),
-        "problems": verdict.problems,
-        "verdict": "red" if verdict.problems else "green",
-    }
+    facts = {"round": planned.number, "workers": planned.workers, **asdict(kill), "status": verdict.killed.status}
+    facts |= {f"{name}_again": n for name, n in asdict(verdict.redone).items()}
+    facts |= {name: found.get(name) for name in ("reused", "computed")}
+    facts |= {"seconds": round(seconds, 2), "recovery_s": round(verdict.recovery.seconds, 2)}
+    return checks.row_of("kill", verdict.problems, **facts)
 
 
 def prepared(work: Path, stage: str, known: Reference, workers: int) -> Place:

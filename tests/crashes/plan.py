@@ -21,8 +21,6 @@ Operations = dict[str, dict[str, list[str]]]
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill."""
-
     stage: str
     kind: str
     at: int
@@ -42,13 +40,7 @@ class Round:
 
 
 def rounds(seed: int, n_kills: int, counted: dict[int, Operations]) -> list[Round]:
-    """Lay out `n_kills` kills.
-
-    Args:
-        seed: everything drawn follows from it.
-        n_kills: kills in all.
-        counted: number of workers -> the operations of a run with so many.
-    """
+    """Lay out `n_kills` kills by seed; `counted` is number of workers -> the operations of a run with so many."""
     chance = random.Random(seed)
     told: dict[int, dict[str, list[Kill]]] = {
         workers: {stage: telling(stage, kinds) for stage, kinds in found.items()} for workers, found in counted.items()
@@ -63,9 +55,8 @@ def rounds(seed: int, n_kills: int, counted: dict[int, Operations]) -> list[Roun
         number = len(found)
         workers = max(counted) if number % WIDE_EVERY == WIDE_EVERY - 1 else min(counted)
         drawn = set(chance.sample(list(STAGES), min(left, len(STAGES))))
-        stages = [stage for stage in STAGES if stage in drawn]
         kills = []
-        for stage in stages:
+        for stage in (stage for stage in STAGES if stage in drawn):
             waiting = [kill for kill in told[workers][stage] if what(kill) not in done]
             kill = waiting[0] if waiting else any_kill(stage, counted[workers][stage], chance)
             done.add(what(kill))

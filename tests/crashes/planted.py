@@ -106,24 +106,14 @@ def orphans() -> None:
     runtime.end_with_parent = lambda: None  # type: ignore[assignment]
 
 
-PLANTS: dict[str, Callable[[], None]] = {
-    plant.__name__: plant
-    for plant in (
-        direct_write,
-        no_fsync,
-        record_first,
-        pointer_first,
-        no_resume,
-        other_chance,
-        one_best,
-        no_reuse,
-        orphans,
-    )
-}
+FAULTS = (
+    *(direct_write, no_fsync, record_first, pointer_first, no_resume),
+    *(other_chance, one_best, no_reuse, orphans),
+)
+PLANTS: dict[str, Callable[[], None]] = {fault.__name__: fault for fault in FAULTS}
 
 
 def plant() -> None:
-    """Put the fault that the environment names into this process."""
     name = os.environ.get(VARIABLE)
     if name:
         PLANTS[name]()

@@ -38,7 +38,6 @@ def needs(name: str) -> int:
 
 
 def prove_one(work: Path, name: str, known: Reference) -> list[str]:
-    """Plant a fault and return the problems that the checks find."""
     if name == "no_fsync":  # what kill -9 cannot show: the page cache survives it
         place = prepared(work, "text_bank", known, 1)
         trace = traced(place)

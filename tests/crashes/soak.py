@@ -52,17 +52,13 @@ def main() -> None:
     warm_up()
     import kills
 
-    kills.make_world(asked.work / "world")
+    from schemas.world import soak_world
+    from trajpilot_core.simworld.write import write_world
+
+    write_world(soak_world(), asked.work / "world", 1, lambda *_: None)
     workers = WORKERS[: 1 if asked.narrow else 2]
     known = kills.reference(asked.work, workers)
-    say(
-        {
-            "row": "undisturbed",
-            "seconds": known.seconds,
-            "problems": list(known.problems),
-            "verdict": "red" if known.problems else "green",
-        }
-    )
+    say(kills.checks.row_of("undisturbed", known.problems, seconds=known.seconds))
     if asked.prove:
         sys.exit(prove(asked, known))
     if asked.faults:
@@ -79,7 +75,6 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--kills", type=int, default=150, help="kills by countdown")
     parser.add_argument("--flows", type=int, default=0, help="kill -9 of `trajpilot run`")
@@ -127,23 +122,19 @@ def fail(asked: argparse.Namespace, known: Any) -> int:
 
 
 def prove(asked: argparse.Namespace, known: Any) -> int:
-    """Plant each fault; return 0 where every one turned red."""
+    import checks
     from proofs import needs, prove_one
 
     missed = []
     for name in [name for name in asked.prove if needs(name) in known.operations]:
         problems = prove_one(asked.work, name, known)
-        say({"row": "planted", "fault": name, "problems": problems[:4], "verdict": "red" if problems else "green"})
+        say(checks.row_of("planted", problems[:4], fault=name))
         missed += [] if problems else [name]
     return 1 if missed else 0
 
 
 def read_log(path: Path, seed: int) -> list[dict[str, Any]]:
-    """Return the rows of an earlier run with this seed; nothing where there is none.
-
-    Raises:
-        SystemExit: the log is of another seed.
-    """
+    """Return the rows of an earlier run; nothing where there is none. A log of another seed ends the soak."""
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     if rows and rows[0]["seed"] != seed:
         raise SystemExit(f"{path} is of seed {rows[0]['seed']}; choose another --log, or that seed")
@@ -152,15 +143,9 @@ def read_log(path: Path, seed: int) -> list[dict[str, Any]]:
 
 def write_log(path: Path, seed: int, rows: list[dict[str, Any]]) -> None:
     """Rewrite the log: its head, which stays, then the rows."""
-    head: dict[str, Any] = {
-        "row": "head",
-        "seed": seed,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": platform.machine(),
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "verdict": "head",
-    }
+    machine = {"machine": platform.machine(), "cpus": os.cpu_count(), "python": platform.python_version()}
+    written = datetime.now(UTC).isoformat(timespec="seconds")
+    head: dict[str, Any] = {"row": "head", "seed": seed, "written": written, **machine, "verdict": "head"}
     if path.exists():
         head = json.loads(path.read_text().splitlines()[0])
     temporary = path.with_suffix(".new")
@@ -169,14 +154,12 @@ def write_log(path: Path, seed: int, rows: list[dict[str, Any]]) -> None:
 
 
 def append(path: Path, row: dict[str, Any]) -> None:
-    """Add a row to the log, and say it."""
     with path.open("a") as out:
         out.write(json.dumps(row) + "\n")
     say(row)
 
 
 def say(row: dict[str, Any]) -> None:
-    """Print a row in short."""
     hidden = {"row", "verdict", "problems", "why"}
     shown = {name: value for name, value in row.items() if name not in hidden and value not in ("", {}, 0)}
     facts = " ".join(f"{name}={value}" for name, value in shown.items())
@@ -184,7 +167,6 @@ def say(row: dict[str, Any]) -> None:
 
 
 def summary(rows: list[dict[str, Any]], asked: argparse.Namespace) -> None:
-    """Print what the soak came to."""
     log.info("")
     for name, kind in (("kills by countdown", "kill"), ("kills of flows", "flow"), ("roots", "round")):
         found = [row for row in rows if row["row"] in (kind, f"{kind}_end")]

@@ -16,7 +16,6 @@ SOAK = Path(__file__).with_name("soak.py")
 
 @pytest.fixture(scope="module")
 def work(undisturbed: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder that the runs of this file share: one world, one undisturbed run."""
     return undisturbed(tmp_path_factory.mktemp("soak"))
 
 

@@ -16,6 +16,7 @@ import pytest
 from stack_processes import PATIENCE, end
 from websockets.sync.client import ClientConnection, connect
 
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_S = 120.0 * PATIENCE
 FLAGS = (
     "--headless=new",
@@ -31,8 +32,6 @@ FLAGS = (
 
 
 class Page:
-    """One tab."""
-
     def __init__(self, socket: ClientConnection) -> None:
         self.socket, self.last = socket, 0
         self.requested: list[str] = []
@@ -41,7 +40,6 @@ class Page:
         self("Network.enable")
 
     def __call__(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Send one command and return its result."""
         self.last += 1
         self.socket.send(json.dumps({"id": self.last, "method": method, "params": parameters}))
         while True:
@@ -54,11 +52,9 @@ class Page:
                 return dict(message["result"])
 
     def run(self, script: str) -> Any:
-        """Return the value of a script in the page."""
         return self("Runtime.evaluate", expression=script, returnByValue=True)["result"].get("value")
 
     def text(self) -> str:
-        """Return what a person could read on the page."""
         return str(self.run("document.body ? document.body.innerText : ''"))
 
     def open(self, url: str, wanted: str, limit_s: float = 60.0) -> str:
@@ -71,7 +67,6 @@ class Page:
         return bool(self.run("document.readyState === 'complete'"))
 
     def wait(self, enough: Callable[[str], bool], complaint: str, limit_s: float) -> str:
-        """Wait until the page's text is enough."""
         limit = time.monotonic() + limit_s * PATIENCE
         while True:
             text = self.text()
@@ -81,12 +76,10 @@ class Page:
             time.sleep(0.5)
 
     def photograph(self, path: Path) -> None:
-        """Write what the window shows as a PNG."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(self("Page.captureScreenshot", format="png")["data"]))
 
     def outside(self) -> list[str]:
-        """Return the requests that went anywhere but to this machine."""
         here = {"127.0.0.1", "localhost", None, ""}
         return [u for u in self.requested if u.startswith(("http", "ws")) and urlparse(u).hostname not in here]
 
@@ -94,22 +87,17 @@ class Page:
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
     """Start Chromium with its profile in `folder`; it is ended by its process group."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)")
-    log = (folder / "chromium.log").open("wb")
-    process = subprocess.Popen(
-        [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"],
-        stdout=log,
-        stderr=log,
-        process_group=0,
-    )
+    command = [program, *FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"]
+    with (folder / "chromium.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
     try:
         with connect(page_address(folder / "profile" / "DevToolsActivePort"), max_size=None) as socket:
             yield Page(socket)
     finally:
         end(process)
-        log.close()
 
 
 def page_address(note: Path) -> str:

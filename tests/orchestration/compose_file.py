@@ -33,7 +33,6 @@ def filled_in(text: str, variables: Mapping[str, str]) -> str:
 
 
 def fill(value: Any, variables: Mapping[str, str]) -> Any:
-    """Replace the variables at any depth."""
     if isinstance(value, str):
         return filled_in(value, variables)
     if isinstance(value, dict):

@@ -12,7 +12,6 @@ OFF = {"DO_NOT_TRACK": "1", "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
 
 
 def services(compose: Compose) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
-    """Name, service and environment of every service."""
     for name, service in compose["services"].items():
         yield name, service, service.get("environment", {})
 
@@ -36,7 +35,6 @@ def login_is_required(compose: Compose) -> Iterator[str]:
 
 
 def published_on_loopback_only(compose: Compose) -> Iterator[str]:
-    """A port is published on 127.0.0.1 or not at all."""
     for name, service, _ in services(compose):
         for port in service.get("ports", []):
             if not str(port).startswith("127.0.0.1:"):
@@ -46,7 +44,6 @@ def published_on_loopback_only(compose: Compose) -> Iterator[str]:
 
 
 def images_are_pinned(compose: Compose) -> Iterator[str]:
-    """An image names a version."""
     for name, service, _ in services(compose):
         if not PINNED.search(service.get("image", "")):
             yield f"{name}: image {service.get('image')} names no version"
@@ -60,7 +57,6 @@ def one_image_of_ours(compose: Compose) -> Iterator[str]:
 
 
 def health_is_checked(compose: Compose) -> Iterator[str]:
-    """What stays up has a health check."""
     for name, service, _ in services(compose):
         if service.get("restart") != "no" and not service.get("healthcheck", {}).get("test"):
             yield f"{name}: has no health check"
@@ -80,20 +76,14 @@ def nobody_is_root(compose: Compose) -> Iterator[str]:
 def data_is_read_only(compose: Compose) -> Iterator[str]:
     """Downloads are mounted read-only; workers have both data and artifacts; nobody has the engine's socket."""
     for name, service, _ in services(compose):
-        places = {
-            str(v).rsplit(":", 2)[-2 if str(v).endswith((":ro", ":rw")) else -1]: str(v) for v in volumes(service)
-        }
+        volumes = map(str, service.get("volumes", []))
+        places = {v.rsplit(":", 2)[-2 if v.endswith((":ro", ":rw")) else -1]: v for v in volumes}
         if "/data" in places and not places["/data"].endswith(":ro"):
             yield f"{name}: may write to the downloads"
         if "worker" in service.get("command", []) and not {"/data", "/artifacts"} <= set(places):
             yield f"{name}: lacks the volume of data or of artifacts"
         if any("docker.sock" in v for v in places.values()):
             yield f"{name}: holds the engine's socket"
-
-
-def volumes(service: dict[str, Any]) -> list[str]:
-    """The volumes of a service, in the short form."""
-    return list(service.get("volumes", []))
 
 
 def telemetry_is_off(compose: Compose) -> Iterator[str]:

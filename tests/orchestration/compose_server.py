@@ -21,14 +21,11 @@ GIVEN = {"TRAJPILOT_LOGIN": LOGIN, "TRAJPILOT_DATABASE_PASSWORD": "none", "TRAJP
 
 
 class Served(NamedTuple):
-    """A running server."""
-
     url: str
     folder: Path
 
 
 def server_of_compose(folder: Path) -> Iterator[Served]:
-    """Start the service `server` of docker-compose.yml as a process."""
     service = as_started(GIVEN)["services"]["server"]
     port = free_port()
     declared: dict[str, str] = service["environment"]
@@ -51,8 +48,6 @@ def server_of_compose(folder: Path) -> Iterator[Served]:
 
 
 class Answer(NamedTuple):
-    """What the server said."""
-
     status: int
     body: bytes
 

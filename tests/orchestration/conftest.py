@@ -50,8 +50,6 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.fixture(scope="module")
 def prefect_server(empty_database: EmptyDatabase) -> str:
-    """The address of an embedded Prefect server."""
-
     def embedded() -> Iterator[str]:
         from prefect.server.api.server import SubprocessASGIServer
 
@@ -66,7 +64,6 @@ def prefect_server(empty_database: EmptyDatabase) -> str:
 
 @pytest.fixture(scope="module")
 def served(empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory) -> "Served":
-    """The server of docker-compose.yml, which asks for a login."""
     from compose_server import Served, server_of_compose
 
     started = running("compose", lambda: server_of_compose(empty_database.copy(tmp_path_factory.mktemp("server"))))
@@ -92,5 +89,4 @@ def ran(shelf: Shelf, worlds: Worlds, empty_database: EmptyDatabase) -> "Ran":
 
 @pytest.fixture
 def checkout() -> Path:
-    """Root of the checkout."""
     return CHECKOUT

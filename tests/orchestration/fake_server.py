@@ -65,7 +65,6 @@ class Fake(BaseHTTPRequestHandler):
 
 
 def serving() -> Iterator[type[Fake]]:
-    """Serve with a class that the test may change."""
     kind = type("OneFake", (Fake,), {})
     with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
         kind.url = f"http://127.0.0.1:{server.server_port}/api"

@@ -5,8 +5,11 @@ import io
 import json
 import os
 import pickle
+import sqlite3
 from pathlib import Path
 from typing import Any
+
+import pyarrow.parquet as pq
 
 TEXTS = (
     "<script>alert(1)</script>",
@@ -96,26 +99,12 @@ def hostile_corpus(folder: Path) -> None:
 SECRET = "c4nary9f3"
 """Stands in every secret below; nowhere else."""
 VARIABLES = (
-    "AWS_ACCESS_KEY_ID",
-    "AWS_SECRET_ACCESS_KEY",
-    "AWS_SESSION_TOKEN",
-    "FSSPEC_S3_KEY",
-    "FSSPEC_S3_SECRET",
-    "HF_TOKEN",
-    "HUGGING_FACE_HUB_TOKEN",
-    "PREFECT_API_AUTH_STRING",
-    "PREFECT_SERVER_API_AUTH_STRING",
-    "PREFECT_API_KEY",
-    "PREFECT_SERVER_DATABASE_PASSWORD",
-    "TRAJPILOT_LOGIN",
-    "TRAJPILOT_DATABASE_PASSWORD",
-    "GITHUB_TOKEN",
-    "WANDB_API_KEY",
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "FSSPEC_S3_KEY", "FSSPEC_S3_SECRET"),
+    *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "GITHUB_TOKEN", "WANDB_API_KEY", "AZURE_STORAGE_KEY"),
+    *("PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_API_KEY"),
+    *("PREFECT_SERVER_DATABASE_PASSWORD", "TRAJPILOT_LOGIN", "TRAJPILOT_DATABASE_PASSWORD"),
     "GOOGLE_APPLICATION_CREDENTIALS",
-    "AZURE_STORAGE_KEY",
 )
-
-
 FILES_OF_HOME = (".aws/credentials", ".cache/huggingface/token", ".netrc", ".pgpass")
 
 
@@ -130,17 +119,12 @@ def home_with_secrets(home: Path) -> dict[str, str]:
 
 def hits(folder: Path, secret: str) -> list[str]:
     """Return the files below a folder in which a secret stands: as bytes, in a table's cells, in a database's rows."""
-    return [
-        str(path.relative_to(folder)) for path in sorted(folder.rglob("*")) if path.is_file() and holds(path, secret)
-    ]
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return [str(path.relative_to(folder)) for path in files if holds(path, secret)]
 
 
 def holds(path: Path, secret: str) -> bool:
     """Say whether a secret stands in a file, compressed or not."""
-    import sqlite3
-
-    import pyarrow.parquet as pq
-
     content = path.read_bytes()
     if secret.encode() in content or secret.encode().hex().encode() in content:
         return True

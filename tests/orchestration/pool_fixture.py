@@ -14,10 +14,19 @@ from typing import Any
 
 import pytest
 from checkout import CHECKOUT
-from prefect.client.orchestration import SyncPrefectClient
+from prefect import flow, runtime
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+from prefect.utilities.callables import parameter_schema
 from stack_processes import kill_all_of, processes_of, wait_for
 
+from deployments.deploy import make_pool
+from deployments.recipes.simulated import soak
+from deployments.settings import CPU_POOL, GPU_POOL, POOLS
+from flows.groups import features_gpu_group, predictor_group, trajectories_group
 from schemas.config import PipelineConfig, RunOptions
+from tasks.fan_out import Board
+from tasks.stage import stage_output
 from trajpilot_core.store.manifest import PACKS
 
 LIMIT_S = 240.0
@@ -27,16 +36,12 @@ LIMIT_S = 240.0
 def worker(api: str, pool: str, folder: Path, name: str) -> Iterator[Path]:
     """A process worker that does one run at a time; ended with all that it started, which is found by the mark."""
     mark = folder / f"worker-{name}"
-    stated = {
-        "PREFECT_API_URL": api,
-        "PREFECT_WORKER_QUERY_SECONDS": "1",
-        "PREFECT_PLUGINS_ENABLED": "0",
-        "MARK": str(mark),
-    }
+    stated = {"PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1", "PREFECT_PLUGINS_ENABLED": "0"}
+    environment = {**os.environ, **stated, "MARK": str(mark)}
     command = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--limit", "1", "--name", name]
     with (folder / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(
-            command, cwd=CHECKOUT, env={**os.environ, **stated}, stdout=log, stderr=log, start_new_session=True
+            command, cwd=CHECKOUT, env=environment, stdout=log, stderr=log, start_new_session=True
         )
     try:
         yield mark
@@ -47,15 +52,12 @@ def worker(api: str, pool: str, folder: Path, name: str) -> Iterator[Path]:
 
 
 def run_processes(mark: Path) -> list[int]:
-    """Ids of the processes that execute a flow run for a worker."""
     return [pid for pid, line in processes_of(mark).items() if "prefect.engine" in line]
 
 
 @contextmanager
 def killed_first(mark: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kill the first flow run of a worker; until then the run that shares out leaves the last groups to workers."""
-    from tasks.fan_out import Board
-
     killed = Event()
     last_waiting = Board.last_waiting
     patch.setattr(Board, "last_waiting", lambda board: last_waiting(board) if killed.is_set() else None)
@@ -73,9 +75,6 @@ def killed_first(mark: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def shared_out(run: RunOptions, stage: str = "features", config: PipelineConfig | None = None) -> str:
     """Run a stage as a deployed run would; return the id of the flow run."""
-    from prefect import flow, runtime
-
-    from tasks.stage import stage_output
 
     @flow(name=stage)
     def one_stage() -> str:
@@ -87,25 +86,14 @@ def shared_out(run: RunOptions, stage: str = "features", config: PipelineConfig 
 
 def table_of(flow_run: str, stage: str = "features") -> list[dict[str, Any]]:
     """Rows of the table of groups that a run has left."""
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
-
-    wanted = ArtifactFilter(
-        key=ArtifactFilterKey(any_=[f"{stage}-groups"]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run])
-    )
+    key, run = ArtifactFilterKey(any_=[f"{stage}-groups"]), ArtifactFilterFlowRunId(any_=[flow_run])
     with get_client(sync_client=True) as client:
-        (found,) = client.read_artifacts(artifact_filter=wanted)
+        (found,) = client.read_artifacts(artifact_filter=ArtifactFilter(key=key, flow_run_id=run))
     return list(json.loads(str(found.data)))
 
 
 def deploy_groups(client: SyncPrefectClient) -> None:
     """Make the work pools and the deployments of groups on a machine without a GPU, as prefect.yaml does."""
-    from prefect.utilities.callables import parameter_schema
-
-    from deployments.deploy import make_pool
-    from deployments.settings import CPU_POOL, GPU_POOL, POOLS
-    from flows.groups import features_gpu_group, predictor_group, trajectories_group
-
     for pool in POOLS:
         make_pool(client, pool, "process")
     for found, pool in ((features_gpu_group, GPU_POOL), (predictor_group, GPU_POOL), (trajectories_group, CPU_POOL)):
@@ -121,12 +109,10 @@ def deploy_groups(client: SyncPrefectClient) -> None:
 
 
 def online(client: SyncPrefectClient, pool: str) -> set[str]:
-    """Names of the workers of a pool that the server has heard of."""
     return {worker.name for worker in client.read_workers_for_work_pool(pool)}
 
 
 def copied(root: Path, other: Path) -> Path:
-    """A root with the same finished stages."""
     shutil.copytree(root / "artifacts", other / "artifacts")
     return other
 
@@ -142,13 +128,9 @@ def artifact_bytes(root: Path) -> dict[str, bytes]:
 
 
 def options(root: Path, data: Path, **changes: object) -> RunOptions:
-    """Options of a run on one CPU process."""
     stated = {"root": str(root), "data_root": str(data), "device": "cpu", "workers": 1, "max_reject_ratio": 0.6}
     return RunOptions.model_validate({**stated, **changes})
 
 
 def small() -> PipelineConfig:
-    """The recipe `soak`."""
-    from deployments.recipes.simulated import soak
-
     return soak()

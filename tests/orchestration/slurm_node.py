@@ -43,7 +43,6 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> list[str]:
-    """Return the programs that this machine lacks."""
     return [program for program in PROGRAMS if shutil.which(program) is None]
 
 
@@ -55,7 +54,6 @@ class SlurmNode:
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
 
     def start(self) -> None:
-        """Start all three and wait until the node takes jobs."""
         host = platform.node().split(".")[0]
         for name in ("state", "spool"):
             (self.folder / name).mkdir(parents=True)
@@ -73,14 +71,12 @@ class SlurmNode:
         wait_for(lambda: "idle" in self.say("sinfo", "-h", "-o", "%t"))
 
     def run(self, *command: str) -> None:
-        """Start one process of it."""
         with (self.folder / f"{command[0]}.log").open("ab") as log:
             self.processes.append(
                 subprocess.Popen(command, stdout=log, stderr=log, env=self.environment, start_new_session=True)
             )
 
     def say(self, *command: str) -> str:
-        """Return what a command of Slurm prints."""
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False).stdout
 
     def end(self) -> None:

@@ -25,7 +25,6 @@ class Client:
         self.environment = {k: v for k, v in worker.items() if k != "PREFECT_PLUGINS_ENABLED"}
 
     def api(self, path: str, body: object = None, method: str | None = None) -> Any:
-        """Call the API; a body makes it a POST."""
         token = base64.b64encode(self.ground.login.encode()).decode()
         request = urllib.request.Request(
             f"{self.ground.url}/api{path}",
@@ -38,7 +37,6 @@ class Client:
         return json.loads(text) if text else None
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run `prefect ...` as a user does, in the checkout."""
         command = [str(Path(sys.executable).parent / "prefect"), *arguments]
         return subprocess.run(
             command, cwd=CHECKOUT, env=self.environment, capture_output=True, text=True, timeout=RUN_S, check=False
@@ -50,11 +48,9 @@ class Client:
         return list(self.api("/flow_runs/filter", body))
 
     def finished(self, run_id: str, limit_s: float = RUN_S) -> dict[str, Any]:
-        """Wait until a run has ended and return it."""
         return self.until(lambda run: run["state"]["type"] in FINAL, run_id, limit_s)
 
     def until(self, enough: Callable[[dict[str, Any]], bool], run_id: str, limit_s: float) -> dict[str, Any]:
-        """Wait until a run is as wanted."""
         limit = time.monotonic() + limit_s
         while True:
             run = dict(self.api(f"/flow_runs/{run_id}"))
@@ -64,11 +60,9 @@ class Client:
             time.sleep(1.0)
 
     def task_states(self, run_id: str) -> dict[str, str]:
-        """Task -> name of its state."""
         tasks = self.api("/task_runs/filter", {"flow_runs": {"id": {"any_": [run_id]}}})
         return {task["name"]: task["state"]["name"] for task in tasks}
 
     def run_deployment(self, name: str, **parameters: object) -> str:
-        """Start a deployed run through the API and return its id."""
         deployment = self.api(f"/deployments/name/{name}/{name}")
         return str(self.api(f"/deployments/{deployment['id']}/create_flow_run", {"parameters": parameters})["id"])

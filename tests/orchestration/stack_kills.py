@@ -28,8 +28,6 @@ AWAY = (OSError, HTTPException)
 
 
 class Kill(NamedTuple):
-    """What one kill came to."""
-
     line: str
     crashed_s: float | None
     """From the kill to the mark; None: the run went on."""
@@ -51,8 +49,6 @@ def faults(root: Path, before: dict[str, int], wanted: dict[str, bytes]) -> list
 
 
 class Killer:
-    """Kills in a running stack."""
-
     def __init__(self, stack: Stack, client: Client) -> None:
         self.stack, self.client = stack, client
         client.prefect("work-pool", "set-concurrency-limit", POOL, "1")
@@ -63,7 +59,6 @@ class Killer:
         self.wanted, self.span_s = artifact_bytes(root), time.monotonic() - began
 
     def stated(self, root: Path) -> dict[str, Any]:
-        """Parameters of a run into a root."""
         return {"config": CONFIG, "run": {"root": str(root), "checkpoint_s": 0}}
 
     def kill(self, number: int) -> Kill:
@@ -97,7 +92,6 @@ class Killer:
             time.sleep(1.0)
 
     def again(self, root: Path, before: str) -> None:
-        """Run the deployment again, as a user does."""
         stated = json.dumps(self.stated(root))
         done = self.client.prefect("deployment", "run", "full-pipeline", "--watch", "--params", stated)
         run = self.client.runs("full-pipeline")[0]
@@ -123,7 +117,6 @@ class Killer:
 
 
 def answered(ask: Callable[[], Any]) -> Any:
-    """Ask the server; None while it is away."""
     try:
         return ask()
     except AWAY:

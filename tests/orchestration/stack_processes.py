@@ -28,14 +28,12 @@ END_S = 30.0
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def wait_for(what: Callable[[], bool], limit_s: float = 60.0 * PATIENCE) -> None:
-    """Wait until something is so."""
     limit = time.monotonic() + limit_s
     while not what():
         assert time.monotonic() < limit, f"not so within {limit_s} s"
@@ -56,7 +54,6 @@ def end(process: subprocess.Popen[Any], first: int = signal.SIGTERM) -> None:
 
 
 def group_lives(process: subprocess.Popen[Any]) -> bool:
-    """Whether a process of the group is left."""
     process.poll()
     try:
         os.killpg(process.pid, 0)
@@ -86,13 +83,11 @@ def kill_all_of(mark: Path) -> None:
 
 
 def kill_one(pid: int) -> None:
-    """Kill a process, unless it is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:
-    """Ids of the processes that a process started, and of those that they started."""
     below: dict[int, list[int]] = {}
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -122,7 +117,6 @@ class Ground:
 
     @property
     def url(self) -> str:
-        """Address of the server."""
         return f"http://127.0.0.1:{self.port['server']}"
 
     def variables(self) -> dict[str, str]:
@@ -146,7 +140,6 @@ class Ground:
         }
 
     def environment(self, service: str, declared: dict[str, str]) -> dict[str, str]:
-        """The environment of a service: its own, and the little that an image gives."""
         stated = dict(declared)
         for name, (container, here) in self.replaced(service).items():
             if name in stated:
@@ -169,8 +162,6 @@ class Ground:
 
 
 class Stack:
-    """The running services."""
-
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         self.services: dict[str, Any] = as_started(ground.variables())["services"]
@@ -179,7 +170,6 @@ class Stack:
         self.logs.mkdir()
 
     def environment(self, service: str) -> dict[str, str]:
-        """The environment in which a service runs here."""
         return self.ground.environment(service, self.services[service].get("environment", {}))
 
     def start_all(self) -> None:
@@ -194,7 +184,6 @@ class Stack:
                 self.wait(name, "service_healthy")
 
     def start(self, name: str) -> None:
-        """Start one service in a process group of its own; its output goes to a log."""
         if name == "database":
             is_new = not (self.ground.folder / "database" / "cluster").exists()
             self.processes[name] = self.start_database()
@@ -206,7 +195,6 @@ class Stack:
         self.processes[name] = self.popen(name, command, self.environment(name))
 
     def popen(self, name: str, command: list[str], environment: dict[str, str], **more: Any) -> subprocess.Popen[bytes]:
-        """Start a process whose output goes to its log."""
         with (self.logs / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
                 command, cwd=CHECKOUT, env=environment, stdout=log, stderr=log, process_group=0, **more
@@ -234,7 +222,6 @@ class Stack:
         return self.popen("database", command, environment, **who)
 
     def postgres(self, program: str, *arguments: str) -> str:
-        """Run one of PostgreSQL's programs against the cluster and return what it says."""
         environment = {**self.environment("database"), "PGPASSWORD": self.ground.password, "PGHOST": "127.0.0.1"}
         done = subprocess.run([program, *arguments], env=environment, check=True, capture_output=True, text=True)
         return done.stdout
@@ -254,7 +241,6 @@ class Stack:
             time.sleep(1.0)
 
     def is_healthy(self, name: str) -> bool:
-        """Ask the service's own health check."""
         kind, *command = self.services[name]["healthcheck"]["test"]
         assert kind == "CMD"
         command = self.ground.arguments(name, command)
@@ -267,7 +253,6 @@ class Stack:
         return asked.returncode == 0
 
     def tail(self, name: str) -> str:
-        """The last lines that a service wrote."""
         return (self.logs / f"{name}.log").read_text(errors="replace")[-3000:]
 
     def end_all(self) -> None:

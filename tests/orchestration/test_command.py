@@ -1,14 +1,25 @@
-"""The `trajpilot` command as a user starts it: in any folder, with a taken port, on a server that runs, two at once."""
+"""The `trajpilot` command as a user starts it: in any folder, with a taken port, on a server that runs, two at once,
+with plugins."""
 
+import base64
 import os
+import re
+import shlex
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from checkout import CHECKOUT
 from hostile import FILES_OF_HOME
 from once import EmptyDatabase, Worlds
+from plugins_fixture import pip_install
 from stack_processes import servers_over, wait_for
 from typed import typed
 from whole_run import ELSEWHERE, Ran
@@ -16,19 +27,7 @@ from whole_run import ELSEWHERE, Ran
 from schemas.world import soak_world
 
 COMMAND = str(Path(sys.executable).parent / "trajpilot")
-INGEST = (
-    "run",
-    "--recipe",
-    "demo",
-    "--workers",
-    "1",
-    "--only",
-    "ingest",
-    "--set",
-    "ingest.dev_min=1",
-    "--max-rejects",
-    "0.6",
-)
+INGEST = ("run", "--recipe", "demo", "--only", "ingest", "--set", "ingest.dev_min=1", "--max-rejects", "0.6")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
@@ -44,10 +43,9 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HOME": str(home), **more}
 
 
-def start(arguments: tuple[str, ...], cwd: Path, env: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [COMMAND, *arguments], cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+def start(arguments: tuple[str, ...], cwd: Path, env: dict[str, str], **how: Any) -> subprocess.Popen[str]:
+    output: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([COMMAND, *arguments], cwd=cwd, env=env, **output, **how)
 
 
 def finish(process: subprocess.Popen[str]) -> str:
@@ -61,23 +59,14 @@ def test_a_run_in_another_folder_writes_under_its_root_only(ran: Ran, tmp_path: 
     assert lines[0].startswith("TrajPilot on ")
     assert str(ran.root) in lines[0]
     assert "Traceback" not in ran.output
-    check_last_commands(lines, tmp_path)
+    status, ui = (line.partition(": ")[2] for line in lines if "trajpilot " in line.partition(": ")[2])
+    assert ui.startswith(f"{status.split()[0]} ui ")
+    bare = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "COLUMNS": "200"}  # no path and no variable of ours
+    done = subprocess.run(["/bin/sh", "-c", status], cwd="/", env=bare, capture_output=True, text=True, check=True)
+    assert "fresh" in done.stdout
     assert list((ran.root.parent / ELSEWHERE).iterdir()) == []
     assert sorted(str(p.relative_to(home)) for p in home.rglob("*") if p.is_file()) == [*FILES_OF_HOME]
     assert servers_over(ran.root) == []
-
-
-def check_last_commands(lines: list[str], folder: Path) -> None:
-    """Paste the commands of a run's last lines into a shell that knows no path and no variable of ours."""
-    printed = [line.partition(": ")[2] for line in lines if "trajpilot " in line.partition(": ")[2]]
-    assert [command.split()[1] for command in printed] == ["status", "ui"]
-    bare = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "200"}
-    for command, said in zip((printed[0], f"{printed[1]} --help"), ("fresh", "Prefect UI"), strict=True):
-        done = subprocess.run(
-            ["/bin/sh", "-c", command], cwd="/", env=bare, capture_output=True, text=True, timeout=100, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        assert said in done.stdout
 
 
 @pytest.mark.campaign  # two runs of one stage: tests/core/engine/test_two_runs.py
@@ -119,16 +108,9 @@ def test_ctrl_c_ends_the_run_and_its_server_at_once_and_says_how_to_go_on(
 ) -> None:
     root = tmp_path / "root"
     empty_database.copy(root / "prefect")
-    process = subprocess.Popen(
-        [COMMAND, "demo", "--world", "soak", "--root", str(root)],
-        cwd=tmp_path,
-        env=environment(tmp_path / "home"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+    words, home = ("demo", "--world", "soak", "--root", str(root)), environment(tmp_path / "home")
+    heed = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    process = start(words, tmp_path, home, start_new_session=True, preexec_fn=heed)
     wait_for(lambda: (root / "world" / ".world").exists(), 120.0)
     os.killpg(process.pid, number) if number == signal.SIGINT else os.kill(process.pid, number)
     output, _ = process.communicate(timeout=60)
@@ -156,3 +138,41 @@ def test_an_interrupt_that_ends_in_another_error_is_an_interrupt_all_the_same(
     assert "interrupted: finished work is kept" in capsys.readouterr().err
     with pytest.raises(RuntimeError, match="of its own"), session.interruptible():
         raise RuntimeError("an error of its own")
+
+
+NAME, METRIC = "Most frequent (plugin)", "First"
+
+
+def documented() -> list[str]:
+    """Return the settings of the page's command; its folders and its recipe are those of the finished run."""
+    (typed,) = re.findall(
+        r"^trajpilot run (?:.*\\\n)*.*$", (CHECKOUT / "docs" / "plugins.md").read_text(), re.MULTILINE
+    )
+    words = shlex.split(typed.replace("\\\n", " "))
+    assert words[2::2][:3] == ["--recipe", "--data", "--root"]
+    return words[8:]
+
+
+def artifact(root: Path, key: str) -> str:
+    with closing(sqlite3.connect(root / "prefect" / "prefect.db")) as database:
+        *_, (data,) = database.execute("select data from artifact where key = ? order by created", (key,)).fetchall()
+    pictures = re.findall(r"data:image/svg\+xml;base64,([\w+/=]+)", data)
+    return str(data) + "".join(base64.b64decode(one).decode() for one in pictures)
+
+
+# the row of a plugin, whose package pip has installed: docs/plugins.md
+@pytest.mark.campaign
+@pytest.mark.timeout(1200)
+def test_the_command_of_the_page_ends_well_and_report_and_ui_show_the_row(ran: Ran, tmp_path: Path) -> None:
+    """Seen before: exit 2 after everything was computed, since what places the report did not list the plugin."""
+    root = Path(shutil.copytree(ran.root, tmp_path / "root"))
+    paths = os.pathsep.join([str(CHECKOUT), str(pip_install(tmp_path / "plugins"))])
+    with_plugins = ran._replace(environment={**ran.environment, "PYTHONPATH": paths})
+    status, said = with_plugins.again(root, *documented())
+    assert status == 0, said
+    assert "MethodError" not in said
+    page = (root / "reports" / "report.html").read_text()
+    assert NAME in page
+    assert f'data-metric="{METRIC}"' in page
+    for key in ("report-summary", "evaluation-accuracy"):
+        assert NAME in artifact(root, key), key

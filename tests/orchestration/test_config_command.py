@@ -1,17 +1,23 @@
-"""`trajpilot config`, `--config` and `--version`: what they print, what they change, what they refuse."""
+"""`trajpilot config`, `--config`, `--pretrained` and `--version`: what they print, change and refuse."""
 
 import io
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import Result
+from other_run import other_root
 from typer.testing import CliRunner
 
+from deployments.cli import run as commands
 from deployments.cli.main import app, main
 from deployments.cli.options import configure
 from deployments.recipes import RECIPES, recipe
+from schemas.config import PipelineConfig, RunOptions
+from trajpilot_core.data.other_runs import outputs_that_count
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
+from trajpilot_core.stages.report import completed
 
 WIDE = {"COLUMNS": "200"}
 
@@ -28,11 +34,6 @@ def test_show_prints_a_group_with_what_a_change_makes_stale() -> None:
     assert "16 (main experiment: 64)" in text
     assert "alignment." not in text
     assert "A change of scorer makes stale at most: scorer, evaluation, report." in text
-
-
-def test_a_group_that_is_none_is_refused_with_the_groups() -> None:
-    with pytest.raises(InputError, match="no setting starts with cooking; the groups are ingest, trajectories"):
-        CliRunner().invoke(app, ["config", "show", "cooking"], catch_exceptions=False)
 
 
 def test_diff_names_what_differs_and_nothing_between_a_recipe_and_itself() -> None:
@@ -91,3 +92,46 @@ def test_a_terminal_that_lacks_a_sign_shows_another_and_nothing_fails(monkeypatc
     terminal.seek(0)
     assert ended.value.code == 2
     assert "no setting starts with cooking?; the groups are" in terminal.read()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[PipelineConfig]:
+    found: list[PipelineConfig] = []
+
+    def start(config: PipelineConfig, options: RunOptions, what: str, world: object) -> None:
+        found.append(config)
+
+    monkeypatch.setattr(commands, "start", start)
+    return found
+
+
+def invoked(root: Path, *more: str) -> Result:
+    return CliRunner().invoke(app, ["run", "--data", str(root), "--root", str(root / "new"), *more])
+
+
+def test_all_three_settings_come_from_the_outputs_that_count(
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    asked: list[PipelineConfig],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    root = other_root(tmp_path_factory)
+    monkeypatch.chdir(root.parent)
+    result = invoked(tmp_path, "--pretrained", root.name, "--set", "alignment.folds=2")
+    assert result.exit_code == 0, result.output
+    (config,) = asked
+    named = (config.ingest.splits_of, config.alignment.pretrained, config.predictor.pretrained)
+    assert {stage: run for stage, run in zip(("ingest", "alignment", "predictor"), named, strict=True)} == (
+        outputs_that_count(str(root))
+    )
+    assert {run.place for run in named if run} == {str(root)}
+    assert config.alignment.folds == 2
+    report = completed(config)
+    assert (report.alignment_from, report.predictor_from) == named[1:]
+
+
+def test_a_root_without_predictors_starts_nothing(tmp_path: Path, asked: list[PipelineConfig]) -> None:
+    result = invoked(tmp_path, "--pretrained", str(tmp_path))
+    assert isinstance(result.exception, InputError)
+    assert "contains no output of the stage ingest" in str(result.exception)
+    assert not asked

@@ -60,7 +60,6 @@ def stage() -> None:
 
 
 def started(client: SyncPrefectClient, *tags: str) -> tuple[object, object]:
-    """A run with one running task."""
     run = client.create_flow_run(left, state=Running(), tags=tags)
     return run.id, client.create_task_run(stage, run.id, dynamic_key="0", state=Running()).id
 

@@ -10,9 +10,7 @@ import pytest
 
 from deployments.cli import run as command
 from deployments.cli.options import configure
-from deployments.recipes.simulated import soak
 from schemas.config import RunOptions
-from schemas.world import soak_world
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import no_progress
@@ -80,14 +78,3 @@ def test_a_demo_on_a_root_of_another_world_names_it_and_leaves_the_root_as_it_wa
     with pytest.raises(WorldError, match="holds another world, 'tiny'; go on with it by --world tiny"):
         command.demo(root=str(root), world="demo", set_=[], only=[], from_=None, force=[], workers=1)
     assert sorted(root.rglob("*")) == before
-
-
-def test_the_soak_world_has_twelve_whole_takes_of_which_three_are_tested() -> None:
-    world = soak_world()
-    assert (world.train_takes + world.test_takes, world.test_takes, world.broken) == (12, 3, "none")
-
-
-def test_every_training_of_the_soak_recipe_is_two_epochs() -> None:
-    config = soak()
-    trainings = (config.alignment.train, config.predictor.train, config.scorer.train)
-    assert [(train.epochs, train.patience) for train in trainings] == [(2, None)] * 3

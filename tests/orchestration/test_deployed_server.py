@@ -24,7 +24,6 @@ DEPLOYED = (FULL, "features", "text-bank", "report")
 
 
 def environment(served: Served, home: Path, **more: str) -> dict[str, str]:
-    """A user with the login."""
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
     return {**kept, "HOME": str(home), "PREFECT_API_URL": f"{served.url}/api", "PREFECT_API_AUTH_STRING": LOGIN, **more}
 
@@ -44,7 +43,6 @@ def home(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def runs(served: Served, deployment: str = FULL) -> list[dict[str, Any]]:
-    """The runs of a deployment, newest first."""
     body = {"flows": {"name": {"any_": [deployment]}}, "sort": "EXPECTED_START_TIME_DESC"}
     return list(told(served.url, "/flow_runs/filter", body))
 
@@ -57,31 +55,29 @@ def create(served: Served, parameters: dict[str, Any], deployment: str = FULL) -
     return answer.status, answer.body.decode()
 
 
-def test_the_literal_command_makes_a_run_with_its_parameters_in_the_checkout_and_elsewhere_where_plugins_are_on(
-    served: Served, home: Path, checkout: Path
-) -> None:
+def test_the_literal_command_makes_a_run_with_its_parameters_where_plugins_are_on(served: Served, home: Path) -> None:
+    """The checkout turns them on, too: test_plugin.py."""
     stated = {"config": {"scorer": {"candidates": 32}, "features": {"size_px": 64}}, "run": {"from_stage": "scorer"}}
-    for cwd, plugins, parameters in ((checkout, {}, stated), (home, {"PREFECT_PLUGINS_ENABLED": "1"}, {})):
-        words = ["deployment", "run", FULL, *(("--params", json.dumps(parameters)) if parameters else ())]
-        done = subprocess.run(
-            [str(Path(sys.executable).parent / "prefect"), *words],
-            cwd=cwd,
-            env=environment(served, home, **plugins),
-            capture_output=True,
-            text=True,
-            timeout=400,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        made = runs(served)[0]
-        assert made["parameters"] == parameters
-        assert made["work_pool_name"] == "trajpilot-gpu"
+    command = [str(Path(sys.executable).parent / "prefect"), "deployment", "run", FULL, "--params", json.dumps(stated)]
+    env = environment(served, home, PREFECT_PLUGINS_ENABLED="1")
+    done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = runs(served)[0]
+    assert (made["parameters"], made["work_pool_name"]) == (stated, "trajpilot-gpu")
 
 
 def test_the_server_refuses_a_wrong_value_by_the_name_of_its_field(served: Served, home: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"config": {"features": {"size_px": 17}}}, "config.features.size_px"),
+        ({"config": {"features": {"backend": "vlc"}}}, "config.features.backend"),
+        ({"config": {"features": {"size": 64}}}, "config.features"),
+        ({"config": {"ingest": {"corpus": "mine"}}}, "config.ingest.corpus"),
         ({"config": {"alignment": {"train": {"lr": -1}}}}, "config.alignment.train.lr"),
+        ({"run": {"recipe": "soup"}}, "run.recipe"),
+        ({"run": {"device": "mps"}}, "run.device"),
+        ({"run": {"only": ["cooking"]}}, "run.only[0]"),
+        ({"run": {"checkpoint_s": -1}}, "run.checkpoint_s"),
+        ({"run": {"from_stage": "cooking"}}, "run.from_stage"),
         ({"config": {"predictor": {"depth": 3}}}, "config.predictor"),
         ({"run": {"force": ["cooking"]}}, "run.force[0]"),
         ({"run": {"protocols": ["http"], "workers": 1.5}}, "run.workers"),

@@ -63,7 +63,6 @@ def faults_of(rest: str) -> list[str]:
 
 
 def is_setting(path: str) -> bool:
-    """Whether a dotted path names a field of the settings."""
     at: object = PipelineConfig()
     for name in path.split("."):
         if not isinstance(at, BaseModel) or name not in type(at).model_fields:

@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 import pytest
@@ -20,106 +21,116 @@ from pool_fixture import (
     worker,
 )
 from prefect.client.orchestration import get_client
+from prefect.flow_engine import run_flow
+from prefect.flows import load_flow_from_entrypoint
+from prefect.states import Pending
 from stack_processes import wait_for
 
+from deployments.settings import CPU_POOL, GPU_POOL
+from schemas.config import PipelineConfig
 from schemas.poses import OdometryConfig
 from schemas.world import soak_world
+from tasks import fan_out
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.stages import STAGES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 GROUP_S = 32.0
 """Three groups of the world's twelve takes."""
-BEFORE = ("ingest", "trajectories", "features", "text_bank", "alignment")
-NAMES = ("one", "two", "three", "four")
+QUICK = OdometryConfig(rate_hz=4, size_px=96, corners=48)
+FROM_VIDEO = small().replace(trajectories=small().trajectories.replace(source="odometry", odometry=QUICK))
+TWO_FOLDS = small().replace(alignment=small().alignment.replace(folds=2))
 
 
 class Ground(NamedTuple):
-    """A server with the deployments, a world, and a root whose features one process made."""
+    """A server with the deployments, a world, and a root with `ingest` alone."""
 
     api: str
     data: Path
     before: Path
-    """Root with `ingest` alone."""
-    alone: dict[str, bytes]
-    """Artifacts after `features` in one process."""
 
 
 @pytest.fixture(scope="module")
 def ground(prefect_server: str, worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Ground:
     folder = tmp_path_factory.mktemp("pool")
-    data, before, single = folder / "data", folder / "before", folder / "single"
-    worlds.copy(soak_world(), data)
-    execute(STAGES["ingest"], small(), options(before, data), STAGES)
-    execute(STAGES["features"], small(), options(copied(before, single), data), STAGES)
+    worlds.copy(soak_world(), folder / "data")
+    execute(STAGES["ingest"], small(), options(folder / "before", folder / "data"), STAGES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PREFECT_API_URL", prefect_server)
         with get_client(sync_client=True) as client:
             deploy_groups(client)
-    return Ground(prefect_server, data, before, artifact_bytes(single))
+    return Ground(prefect_server, folder / "data", folder / "before")
 
 
-def test_without_a_worker_the_run_computes_every_group_itself(ground: Ground, tmp_path: Path) -> None:
-    run = options(copied(ground.before, tmp_path / "root"), ground.data, group_video_s=GROUP_S)
-    rows = table_of(shared_out(run))
-    assert [(row["state"], row["where"], row["attempts"]) for row in rows] == [("done", "this run", 1)] * 3
-    assert artifact_bytes(tmp_path / "root") == ground.alone
+def do_first() -> None:
+    """Do the first run that waits in the pool, as the process does that a worker starts for it."""
+    with get_client(sync_client=True) as client:
+        run = client.get_scheduled_flow_runs_for_work_pool(GPU_POOL)[0].flow_run
+        assert run.deployment_id is not None
+        client.set_flow_run_state(run.id, Pending())
+        entrypoint = str(client.read_deployment(run.deployment_id).entrypoint)
+        run_flow(load_flow_from_entrypoint(entrypoint), flow_run=client.read_flow_run(run.id))
 
 
-def test_two_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
+def test_groups_that_a_worker_and_the_run_itself_compute_have_the_bytes_of_one_process(
     ground: Ground, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    execute(STAGES["features"], small(), options(copied(ground.before, tmp_path / "alone"), ground.data), STAGES)
+    last_waiting, workers = fan_out.Board.last_waiting, [Thread(target=do_first)]
+
+    def after_the_worker(board: fan_out.Board) -> fan_out.Row | None:
+        if not workers:
+            return last_waiting(board)
+        worker = workers.pop()
+        worker.start()
+        worker.join()
+        return None
+
+    monkeypatch.setattr(fan_out.Board, "last_waiting", after_the_worker)
     run = options(copied(ground.before, tmp_path / "root"), ground.data, group_video_s=GROUP_S)
-    with (
-        worker(ground.api, "trajpilot-gpu", tmp_path, "one") as first,
-        worker(ground.api, "trajpilot-gpu", tmp_path, "two"),
-    ):
-        with get_client(sync_client=True) as client:
-            wait_for(lambda: online(client, "trajpilot-gpu") == {"one", "two"}, LIMIT_S)
-        with killed_first(first, monkeypatch):
-            rows = table_of(shared_out(run))
-    assert artifact_bytes(tmp_path / "root") == ground.alone
-    assert [row["state"] for row in rows] == ["done"] * 3
-    (lost,) = [row for row in rows if row["attempts"] == 2]
-    assert "Crashed: " in lost["why it failed"]
-    assert {row["where"] for row in rows} > {"this run"}
+    rows = table_of(shared_out(run))
+    assert [(row["state"], row["attempts"]) for row in rows] == [("done", 1)] * 3
+    assert [row["where"] for row in rows] == ["", "this run", "this run"]
+    assert artifact_bytes(tmp_path / "root") == artifact_bytes(tmp_path / "alone")
 
 
-@pytest.mark.campaign
-def test_poses_from_video_are_shared_out_over_the_workers_of_the_other_pool(ground: Ground, tmp_path: Path) -> None:
-    quick = OdometryConfig(rate_hz=4, size_px=96, corners=48)
-    config = small().replace(trajectories=small().trajectories.replace(source="odometry", odometry=quick))
-    alone = options(copied(ground.before, tmp_path / "alone"), ground.data, max_reject_ratio=1.0)
-    assert execute(STAGES["trajectories"], config, alone, STAGES).n_out > 0
-    root = copied(ground.before, tmp_path / "root")
-    run = options(root, ground.data, max_reject_ratio=1.0, group_video_s=GROUP_S)
-    with worker(ground.api, "trajpilot-cpu", tmp_path, "poses"), get_client(sync_client=True) as client:
-        wait_for(lambda: "poses" in online(client, "trajpilot-cpu"), LIMIT_S)
-        rows = table_of(shared_out(run, "trajectories", config), "trajectories")
-    assert [row["state"] for row in rows] == ["done"] * 3
-    assert {row["where"] for row in rows} > {"this run"}
-    assert artifact_bytes(root) == artifact_bytes(tmp_path / "alone")
-
-
-@pytest.mark.campaign
-def test_four_workers_make_the_same_models_and_a_killed_training_is_done_again(
-    prefect_server: str, worlds: Worlds, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("stage", "config", "pool", "n_workers", "group_s", "attempts"),
+    [
+        pytest.param("features", small(), GPU_POOL, 2, GROUP_S, [1, 1, 2], marks=pytest.mark.stack),
+        pytest.param("trajectories", FROM_VIDEO, CPU_POOL, 1, GROUP_S, [1] * 3, marks=pytest.mark.campaign),
+        pytest.param("predictor", TWO_FOLDS, GPU_POOL, 4, 1.0, [1] * 6 + [2], marks=pytest.mark.campaign),
+    ],
+    ids=["features", "poses", "trainings"],
+)
+def test_workers_make_the_same_bytes_and_a_killed_group_is_done_again(
+    stage: str,
+    config: PipelineConfig,
+    pool: str,
+    n_workers: int,
+    group_s: float,
+    attempts: list[int],
+    ground: Ground,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = small().replace(alignment=small().alignment.replace(folds=2))
-    data, before, single = tmp_path / "data", tmp_path / "before", tmp_path / "single"
-    worlds.copy(soak_world(), data)
-    for stage in BEFORE:
-        execute(STAGES[stage], config, options(before, data), STAGES)
-    execute(STAGES["predictor"], config, options(copied(before, single), data), STAGES)
-    monkeypatch.setenv("PREFECT_API_URL", prefect_server)
-    run = options(copied(before, tmp_path / "root"), data, group_video_s=1.0)
-    with ExitStack() as workers, get_client(sync_client=True) as client:
-        deploy_groups(client)
-        marks = [workers.enter_context(worker(prefect_server, "trajpilot-gpu", tmp_path, name)) for name in NAMES]
-        wait_for(lambda: online(client, "trajpilot-gpu") >= set(NAMES), LIMIT_S)
-        with killed_first(marks[0], monkeypatch):
-            rows = table_of(shared_out(run, "predictor", config), "predictor")
-    assert [row["state"] for row in rows] == ["done"] * 7
-    assert [row["attempts"] for row in rows].count(2) == 1
+    before, alone, root = tmp_path / "before", tmp_path / "alone", tmp_path / "root"
+    copied(ground.before, before)
+    for name in ("trajectories", "features", "text_bank", "alignment") if stage == "predictor" else ():
+        execute(STAGES[name], config, options(before, ground.data), STAGES)
+    single = options(copied(before, alone), ground.data, max_reject_ratio=1.0)
+    assert execute(STAGES[stage], config, single, STAGES).n_out > 0
+    run = options(copied(before, root), ground.data, max_reject_ratio=1.0, group_video_s=group_s)
+    names = [f"{stage}-{n}" for n in range(n_workers)]
+    with ExitStack() as workers:
+        marks = [workers.enter_context(worker(ground.api, pool, tmp_path, name)) for name in names]
+        with get_client(sync_client=True) as client:
+            wait_for(lambda: online(client, pool) >= set(names), LIMIT_S)
+        if 2 in attempts:
+            workers.enter_context(killed_first(marks[0], monkeypatch))
+        rows = table_of(shared_out(run, stage, config), stage)
+    assert [row["state"] for row in rows] == ["done"] * len(attempts)
+    assert sorted(row["attempts"] for row in rows) == attempts
+    assert ["Crashed: " in row["why it failed"] for row in rows].count(True) == attempts.count(2)
     assert {row["where"] for row in rows} > {"this run"}
-    assert artifact_bytes(tmp_path / "root") == artifact_bytes(single)
+    assert artifact_bytes(root) == artifact_bytes(alone)

@@ -16,15 +16,9 @@ from trajpilot_core.errors import StoreError
 
 
 def group(number: int, of: int) -> ShardGroup:
+    shards = {f"t{number}": f"k{number}"}
     return ShardGroup(
-        stage="features",
-        version=1,
-        key="k",
-        number=number,
-        of=of,
-        unit="take",
-        shards={f"t{number}": f"k{number}"},
-        video_s=60.0,
+        stage="features", version=1, key="k", number=number, of=of, unit="take", shards=shards, video_s=60.0
     )
 
 
@@ -95,6 +89,13 @@ def board(pool: Pool, **changes: Any) -> tuple[Board, list[Any], list[Any]]:
     return Board(**{**stated, **changes}), told, tables
 
 
+def followed(pool: Pool, **changes: Any) -> list[dict[str, Any]]:
+    """Follow to the end; return the rows of the last table."""
+    followed, _, tables = board(pool, **changes)
+    followed.follow()
+    return list(tables[-1])
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fan_out, "POLL_S", 0.0)
@@ -103,53 +104,44 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_with_workers_at_every_group_the_run_only_waits() -> None:
     pool = Pool({1: ["done"], 2: ["done"]})
-    followed, told, tables = board(pool)
-    followed.follow()
+    watched, told, tables = board(pool)
+    watched.follow()
     assert (pool.here, pool.cancelled) == ([], [])
-    assert [row["state"] for row in tables[-1]] == ["done", "done"]
-    assert {row["where"] for row in tables[-1]} == {"far:1"}
+    assert [(row["state"], row["where"]) for row in tables[-1]] == [("done", "far:1")] * 2
     assert told[-1] == (120, 120, "s of video, 2 of 2 groups done")
 
 
 def test_without_a_worker_the_run_computes_every_group_the_last_first() -> None:
     pool = Pool({1: ["waits"], 2: ["waits"], 3: ["waits"]})
-    followed, _, tables = board(pool)
-    followed.follow()
+    assert {row["where"] for row in followed(pool)} == {"this run"}
     assert pool.here == [3, 2, 1]
-    assert {row["where"] for row in tables[-1]} == {"this run"}
 
 
 def test_a_lost_group_is_started_again_and_says_why_it_was_lost() -> None:
     pool = Pool({1: ["killed", "killed", "done"], 2: ["done"]})
-    followed, _, tables = board(pool)
-    followed.follow()
+    lost, _ = followed(pool)
     assert pool.started == [(1, 1), (2, 1), (1, 2), (1, 3)]
-    assert (tables[-1][0]["state"], tables[-1][0]["attempts"]) == ("done", 3)
-    assert tables[-1][0]["why it failed"].count("Crashed: it was killed") == 2
+    assert (lost["state"], lost["attempts"]) == ("done", 3)
+    assert lost["why it failed"].count("Crashed: it was killed") == 2
 
 
 def test_a_group_that_is_lost_three_times_is_given_up_and_the_others_are_finished() -> None:
-    pool = Pool({1: ["killed"] * 3, 2: ["done"]})
-    followed, _, tables = board(pool)
-    followed.follow()
-    assert [row["state"] for row in tables[-1]] == ["failed", "done"]
-    assert tables[-1][0]["attempts"] == 3
+    lost, other = followed(Pool({1: ["killed"] * 3, 2: ["done"]}))
+    assert (lost["state"], lost["attempts"], other["state"]) == ("failed", 3, "done")
 
 
 def test_a_run_that_completes_without_its_shards_is_not_believed() -> None:
     pool = Pool({1: ["lies", "done"], 2: ["done"]})
-    followed, _, tables = board(pool)
-    followed.follow()
-    assert "1 of 1 takes are missing: Completed: it was lies" in tables[-1][0]["why it failed"]
+    assert "1 of 1 takes are missing: Completed: it was lies" in followed(pool)[0]["why it failed"]
     assert pool.made == {1, 2}
 
 
 def test_a_run_that_somebody_deleted_is_started_again() -> None:
     pool = Pool({1: ["done", "done"], 2: ["done"]})
-    followed, _, _ = board(pool)
-    followed.poll()
+    watched, _, _ = board(pool)
+    watched.poll()
     del pool.live[next(run_id for run_id, run in pool.live.items() if run[0] == 1)]
-    followed.follow()
+    watched.follow()
     assert (1, 2) in pool.started
 
 
@@ -157,25 +149,19 @@ def test_what_fails_in_this_process_counts_like_what_fails_elsewhere() -> None:
     def broken(group: ShardGroup, told: Callable[[int, int, str], None]) -> None:
         raise StoreError("the disk is full")
 
-    pool = Pool({1: ["waits"] * 3, 2: ["done"]})
-    followed, _, tables = board(pool, compute=broken)
-    followed.follow()
-    assert tables[-1][0]["state"] == "failed"
-    assert tables[-1][0]["why it failed"].count("StoreError: the disk is full") == 3
+    failed, _ = followed(Pool({1: ["waits"] * 3, 2: ["done"]}), compute=broken)
+    assert failed["state"] == "failed"
+    assert failed["why it failed"].count("StoreError: the disk is full") == 3
 
 
 def test_a_server_that_is_silent_for_a_moment_costs_nothing() -> None:
-    pool = Pool({1: ["done"], 2: ["done"]}, outages=4)
-    followed, _, tables = board(pool)
-    followed.follow()
-    assert [row["attempts"] for row in tables[-1]] == [1, 1]
+    assert [row["attempts"] for row in followed(Pool({1: ["done"], 2: ["done"]}, outages=4))] == [1, 1]
 
 
 def test_a_server_that_stays_silent_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fan_out, "DEAF_S", -1.0)
-    followed, _, _ = board(Pool({1: ["done"], 2: ["done"]}, outages=10**6))
     with pytest.raises(httpx.ConnectError):
-        followed.follow()
+        followed(Pool({1: ["done"], 2: ["done"]}, outages=10**6))
 
 
 def test_runs_that_nobody_has_begun_are_cancelled_when_the_run_breaks_off() -> None:
@@ -183,9 +169,8 @@ def test_runs_that_nobody_has_begun_are_cancelled_when_the_run_breaks_off() -> N
         raise ZeroDivisionError
 
     pool = Pool({1: ["waits"], 2: ["waits"]})
-    followed, _, _ = board(pool, compute=bug)
     with pytest.raises(ZeroDivisionError):
-        followed.follow()
+        followed(pool, compute=bug)
     assert pool.cancelled == [2, 1]
 
 
@@ -194,17 +179,15 @@ def test_the_amount_of_a_group_is_said_in_takes_and_video() -> None:
     assert many.label() == "features group 3 of 12 · 25 takes, 41 min of video"
 
 
-def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once() -> None:
-    for ahead in (4, 12):
-        pool = Pool({number: ["waits"] for number in range(1, 13)})
-        started: list[int] = []
+@pytest.mark.parametrize("ahead", [4, 12])
+def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once(ahead: int) -> None:
+    pool = Pool({number: ["waits"] for number in range(1, 13)})
+    started: list[int] = []
 
-        def noting(
-            group: ShardGroup, told: Callable[[int, int, str], None], pool: Pool = pool, started: list[int] = started
-        ) -> None:
-            started.append(len(pool.started))
-            pool.compute(group, told)
+    def noting(group: ShardGroup, told: Callable[[int, int, str], None]) -> None:
+        started.append(len(pool.started))
+        pool.compute(group, told)
 
-        board(pool, compute=noting, ahead=ahead)[0].follow()
-        assert started[0] == ahead
-        assert pool.here == list(range(12, 0, -1))
+    followed(pool, compute=noting, ahead=ahead)
+    assert started[0] == ahead
+    assert pool.here == list(range(12, 0, -1))

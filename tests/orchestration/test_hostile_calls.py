@@ -96,11 +96,13 @@ READERS = {
 }
 """Commands that read what lies there below a root."""
 Calls = Iterator[list[str]]
+COMMAND = typer.main.get_command(command_line.app)
+"""Built once: a call of `app` builds all commands again."""
 
 
 def commands(node: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
     """Every command with its parameters that take a value."""
-    node = node or typer.main.get_command(command_line.app)
+    node = node or COMMAND
     for name, inner in getattr(node, "commands", {}).items():
         yield from commands(inner, (*words, name))
     if not hasattr(node, "commands"):
@@ -176,6 +178,7 @@ def without_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def ended(*_: object, **__: object) -> None:
         raise SystemExit(0)
 
+    monkeypatch.setattr(command_line, "app", COMMAND)
     monkeypatch.setattr(session, "run_session", ended)
     monkeypatch.setattr(subprocess, "call", ended)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")

@@ -29,8 +29,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 class Made(NamedTuple):
-    """A finished run."""
-
     config: PipelineConfig
     run: RunOptions
     refs: dict[str, ArtifactRef]
@@ -109,6 +107,9 @@ def test_changing_one_take_recomputes_the_shards_of_that_take_only(made: Made) -
     take = next(t for t in takes if t["split"] == "test")
     video = Path(made.run.data_root) / take["video"]
     poses = Path(made.run.data_root) / take["trajectory"]
+    manifest = current_manifest(open_folder(made.run.root), "features")
+    assert manifest is not None
+    n_shards = sum(name.startswith("shard:") for name in manifest.inputs)
     kept = video.read_bytes(), poses.read_bytes()
     try:
         video.write_bytes(kept[0] + b"\0\0\0\x08free")
@@ -116,16 +117,10 @@ def test_changing_one_take_recomputes_the_shards_of_that_take_only(made: Made) -
         states = states_of(made, ("ingest", "trajectories", "features"))
         assert "computed 1," in states["trajectories"][1]
         assert "computed 1," in states["features"][1]
-        assert states["features"][1].startswith(f"reused {n_shards(made, 'features') - 1},")
+        assert states["features"][1].startswith(f"reused {n_shards - 1},")
     finally:
         video.write_bytes(kept[0])
         poses.write_bytes(kept[1])
-
-
-def n_shards(made: Made, stage: str) -> int:
-    manifest = current_manifest(open_folder(made.run.root), stage)
-    assert manifest is not None
-    return sum(name.startswith("shard:") for name in manifest.inputs)
 
 
 def test_changing_a_label_text_recomputes_no_feature_and_no_trajectory(made: Made, tmp_path: Path) -> None:
@@ -133,18 +128,13 @@ def test_changing_a_label_text_recomputes_no_feature_and_no_trajectory(made: Mad
     kept = path.read_bytes()
     document = json.loads(kept)
     chosen = {s["annotation_uid"]: s["raw_text"] for s in table(made, "ingest", "segments").to_pylist()}
-    changed = 0
-    for annotations in document["annotations"].values():
-        for annotation in annotations:
-            for description in annotation["descriptions"] if annotation["annotation_uid"] in chosen else []:
-                if not changed and description["text"] == chosen[annotation["annotation_uid"]]:
-                    description["text"], changed = "C polishes the silver spoon.", 1
-    assert changed
+    annotations = [a for several in document["annotations"].values() for a in several if a["annotation_uid"] in chosen]
+    texts = [d for a in annotations for d in a["descriptions"] if d["text"] == chosen[a["annotation_uid"]]]
+    texts[0]["text"] = "C polishes the silver spoon."
     try:
         path.write_text(json.dumps(document))
         states = states_of(made, ("ingest", "trajectories", "features", "text_bank"))
-        assert states["ingest"][0] == "Completed"
-        assert states["text_bank"][0] == "Completed"
+        assert (states["ingest"][0], states["text_bank"][0]) == ("Completed", "Completed")
         assert "computed 0," in states["features"][1]
         assert "computed 0," in states["trajectories"][1]
     finally:

@@ -1,4 +1,5 @@
-"""`trajpilot workers`: what it starts, that it says what is missing, restarts what dies, and leaves nothing behind."""
+"""`trajpilot workers`: what it starts, that it says what is missing, restarts what dies, and leaves
+nothing behind; and what `trajpilot doctor` finds of the server."""
 
 import os
 import signal
@@ -11,6 +12,7 @@ from fake_server import LOGIN, Fake
 from stack_processes import processes_of, wait_for
 
 import deployments.workers as workers
+from deployments.embedded import check_server
 from deployments.settings import POOLS
 from deployments.workers import Keeper, WorkerPlan, planned, refuse_unready
 from trajpilot_core.errors import InputError
@@ -29,25 +31,13 @@ def test_each_gpu_gets_a_worker_of_its_own_with_one_run_at_a_time() -> None:
     assert plans[-1].describe().endswith("pool trajpilot-cpu, 4 runs at a time, on the CPU")
     (alone,) = planned(["0"], 0, 1, 2)
     assert alone.gpu is None, "nobody else uses the GPU"
-    assert plans[0].command()[-8:] == [
-        "--pool",
-        "trajpilot-gpu",
-        "--name",
-        plans[0].name,
-        "--limit",
-        "1",
-        "--type",
-        "process",
-    ]
+    assert plans[0].command()[-8:] == f"--pool trajpilot-gpu --name {plans[0].name} --limit 1 --type process".split()
 
 
-def test_without_a_gpu_one_worker_of_the_gpu_pool_runs_on_the_cpu_and_says_so() -> None:
+def test_without_a_gpu_one_worker_of_the_gpu_pool_runs_on_the_cpu_and_more_workers_than_gpus_are_refused() -> None:
     plan, _ = planned([], None, 1, 2)
     assert plan.gpu is None
     assert plan.describe().endswith("pool trajpilot-gpu, 1 run at a time, on the CPU")
-
-
-def test_more_workers_than_gpus_are_refused() -> None:
     with pytest.raises(InputError, match="3 GPU workers are requested, but 2 GPUs are visible"):
         planned(["0", "1"], 3, 1, 2)
 
@@ -63,15 +53,12 @@ def test_a_worker_sees_its_gpu_alone_and_no_plugins(monkeypatch: pytest.MonkeyPa
     assert worker_environment(None, "m")["CUDA_VISIBLE_DEVICES"] == "4, 6"
 
 
-def test_a_server_that_is_not_there_or_not_named_is_refused_and_one_with_both_pools_is_not(fake: type[Fake]) -> None:
+def test_a_server_is_refused_with_what_it_lacks_and_one_with_both_pools_is_not(fake: type[Fake]) -> None:
     refuse_unready(fake.url, LOGIN, POOLS)
     with pytest.raises(InputError, match="PREFECT_API_URL is not set"):
         refuse_unready(None, None, POOLS)
     with pytest.raises(InputError, match=r"the Prefect server http://127.0.0.1:9/api does not answer"):
         refuse_unready("http://127.0.0.1:9/api", None, POOLS)
-
-
-def test_a_pool_that_is_not_deployed_a_login_and_a_pool_of_another_kind_are_named(fake: type[Fake]) -> None:
     fake.pools = {"trajpilot-cpu": "process"}
     with pytest.raises(InputError, match="has no work pool trajpilot-gpu; run `trajpilot deploy` first"):
         refuse_unready(fake.url, LOGIN, POOLS)
@@ -82,10 +69,49 @@ def test_a_pool_that_is_not_deployed_a_login_and_a_pool_of_another_kind_are_name
         refuse_unready(fake.url, "admin:wrong", POOLS)
 
 
+# `trajpilot doctor` over HTTP: verdicts of server and login, and no password is ever shown.
+
+
+def verdicts(url: str | None, login: str | None = LOGIN, has_key: bool = False) -> dict[str, str]:
+    found = check_server(url, login, has_key=has_key)
+    assert "canary" not in str(found)
+    return {row.what: row.verdict for row in found}
+
+
+def test_a_server_with_login_pool_and_worker_is_ok_and_a_pool_without_worker_is_noted(fake: type[Fake]) -> None:
+    others = dict.fromkeys(("login", "server", "pool trajpilot-cpu", "deployments"), "ok")
+    assert verdicts(fake.url) == {**others, "pool trajpilot-gpu": "note"}
+
+
+def test_a_wrong_or_missing_login_and_a_key_over_it_are_bad_and_a_server_without_login_is_noted(
+    fake: type[Fake],
+) -> None:
+    assert [verdicts(fake.url, login) for login in (None, "admin:canary-wrong")] == [{"login": "bad"}] * 2
+    assert verdicts(fake.url, has_key=True)["login"] == "bad"
+    fake.login = None
+    assert verdicts(fake.url)["login"] == "note"
+
+
+def test_another_version_no_pools_and_no_deployments_are_noted(fake: type[Fake]) -> None:
+    fake.version, fake.workers, fake.deployments = "3.0.0", {}, []
+    others = dict.fromkeys(("server", "pool trajpilot-cpu", "pool trajpilot-gpu", "deployments"), "note")
+    assert verdicts(fake.url) == {**others, "login": "ok"}
+
+
+def test_a_server_that_does_not_answer_and_an_address_that_is_none_are_bad_and_none_is_needed() -> None:
+    assert verdicts(None) == {"server": "ok"}
+    assert verdicts("http://127.0.0.1:9/api") == {"server": "bad"}
+    assert verdicts("file:///etc/passwd") == {"server": "bad"}
+
+
+def test_a_server_that_sends_the_login_elsewhere_is_not_followed(fake: type[Fake]) -> None:
+    fake.moved_to = fake.url.replace("/api", "/elsewhere")
+    (found,) = check_server(fake.url, LOGIN, has_key=False)
+    assert (found.verdict, found.found) == ("bad", "HTTP 302")
+
+
 CHILD = "import time; time.sleep(600)"
-PARENT = (
-    "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1], sys.argv[2]], start_new_session=True)"
-)
+PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]], start_new_session=True)"
 
 
 class Idle(WorkerPlan):
@@ -96,8 +122,6 @@ class Idle(WorkerPlan):
 
 
 class Dead(WorkerPlan):
-    """A worker that ends at once."""
-
     def command(self) -> list[str]:
         return [sys.executable, "-c", "raise SystemExit(3)"]
 
@@ -136,11 +160,8 @@ def test_a_worker_that_dies_is_said_and_started_again_after_a_growing_pause(
 
     with pytest.raises(Enough):
         Keeper([Dead("dead", "trajpilot-cpu", 1)], tmp_path, say).keep()
-    assert [line.split("restart in ")[1].split(";")[0] for line in said if "restart in" in line] == [
-        "1 s",
-        "2 s",
-        "4 s",
-    ]
+    pauses = [line.split("restart in ")[1].split(";")[0] for line in said if "restart in" in line]
+    assert pauses == ["1 s", "2 s", "4 s"]
     assert sum("restarted" in line for line in said) == 2
 
 

@@ -8,20 +8,18 @@ import sqlite3
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from browser import browser
 from hostile import SECRET, TEXTS, Marker, hits, payload
+from prefect.serializers import PickleSerializer
 from typed import typed
 from whole_run import Ran
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 TRAININGS = {"alignment": (".",), "predictor": (".",), "scorer": ("scorer",)}
 """Where a training of a stage keeps its checkpoints, below its folder in scratch."""
-
-
-def copied(ran: Ran, root: Path) -> Path:
-    """A copy of the root, for tests that change it; the same run goes on in it."""
-    return Path(shutil.copytree(ran.root, root))
 
 
 def test_no_secret_of_the_user_stands_in_anything_that_a_run_writes(ran: Ran) -> None:
@@ -41,7 +39,8 @@ def test_the_run_s_own_server_asks_for_a_login_that_is_the_user_s_nowhere_and_wr
 
 @pytest.mark.campaign
 def test_a_failing_run_with_its_tracebacks_keeps_the_secrets_too(ran: Ran, tmp_path: Path) -> None:
-    weights, marker, root = tmp_path / "weights.pt", tmp_path / "marker", copied(ran, tmp_path / "root")
+    weights, marker, root = tmp_path / "weights.pt", tmp_path / "marker", tmp_path / "root"
+    shutil.copytree(ran.root, root)
     weights.write_bytes(payload(marker))
     status, output = ran.again(root, "--only", "features", "--set", f"features.checkpoint={weights}")
     assert status == 2
@@ -55,9 +54,6 @@ def test_a_failing_run_with_its_tracebacks_keeps_the_secrets_too(ran: Ran, tmp_p
 
 
 def test_a_secret_in_a_log_a_table_or_the_database_would_be_found(ran: Ran, tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     (tmp_path / "a.log").write_text(f"connecting with {SECRET}-aws_secret_access_key\n")
     pq.write_table(
         pa.table({"detail": [f"{SECRET}{n % 3}" for n in range(500)]}), tmp_path / "b.parquet", compression="zstd"
@@ -74,13 +70,9 @@ def test_a_secret_in_a_log_a_table_or_the_database_would_be_found(ran: Ran, tmp_
 def test_prefect_kept_no_result(ran: Ran) -> None:
     assert [p for p in (ran.root / "prefect" / "storage").rglob("*") if p.is_file()] == []
     with sqlite3.connect(ran.root / "prefect" / "prefect.db") as database:
-        kinds = {json.loads(data or "null") and json.loads(data).get("type") for (data,) in states(database)}
+        states = database.execute("select data from task_run_state union all select data from flow_run_state")
+        kinds = {json.loads(data or "null") and json.loads(data).get("type") for (data,) in states}
     assert kinds <= {None, "unpersisted"}
-
-
-def states(database: sqlite3.Connection) -> list[tuple[str | None]]:
-    """What Prefect's states hold of results."""
-    return database.execute("select data from task_run_state union all select data from flow_run_state").fetchall()
 
 
 def test_hostile_texts_are_text_in_the_report_in_latex_and_in_the_tables(ran: Ran, tmp_path: Path) -> None:
@@ -95,10 +87,8 @@ def test_hostile_texts_are_text_in_the_report_in_latex_and_in_the_tables(ran: Ra
         assert page.run("window.alerts.length") == 0
         assert [u for u in page.requested if not u.startswith("data:") and u != page_file.as_uri()] == []
         assert page.run("document.scripts.length") == 2
-        assert (
-            page.run("document.querySelectorAll('iframe, object, embed, form, link, img[src^=\"http\"], video').length")
-            == 0
-        )
+        active = "document.querySelectorAll('iframe, object, embed, form, link, img[src^=\"http\"], video').length"
+        assert page.run(active) == 0
     assert "<img src=x onerror=alert(3)>" in text, "the name of a take that was refused"
     for latex in (ran.root / "reports").glob("*.tex"):
         assert "\\input{" not in latex.read_text()
@@ -107,8 +97,6 @@ def test_hostile_texts_are_text_in_the_report_in_latex_and_in_the_tables(ran: Ra
 
 def known_texts(ran: Ran) -> str:
     """All texts of the tables of ingest, as they were read."""
-    import pyarrow.parquet as pq
-
     tables = (ran.root / "artifacts" / "ingest").glob("*/data-*.parquet")
     return "\n".join(str(value) for path in tables for row in pq.read_table(path).to_pylist() for value in row.values())
 
@@ -117,17 +105,15 @@ def plant(root: Path, marker: Path, *, keep: tuple[str, ...] = ()) -> list[Path]
     """Put the hostile pickle in place of every file below a root, of the same size, but those called `keep`."""
     planted = [p for p in sorted(root.rglob("*")) if p.is_file() and p.name not in keep]
     for path in planted:
-        size = path.stat().st_size
-        path.write_bytes(payload(marker, size))
+        path.write_bytes(payload(marker, path.stat().st_size))
     return planted
 
 
 def test_hostile_pickles_in_place_of_all_data_are_named_and_never_run(ran: Ran, tmp_path: Path) -> None:
     copy, marker = tmp_path / "root", tmp_path / "marker"
     shutil.copytree(ran.root / "artifacts", copy / "artifacts")
-    planted = plant(
-        copy / "artifacts", marker, keep=("manifest.json", "record.json", "run_record.json", "sources.json", "current")
-    )
+    kept = ("manifest.json", "record.json", "run_record.json", "sources.json", "current")
+    planted = plant(copy / "artifacts", marker, keep=kept)
     assert len(planted) > 40
     status, said = typed("verify", "--root", str(copy))
     assert status == 1
@@ -137,7 +123,7 @@ def test_hostile_pickles_in_place_of_all_data_are_named_and_never_run(ran: Ran, 
 
 @pytest.mark.campaign
 def test_hostile_pickles_in_place_of_everything_are_computed_again_and_never_run(ran: Ran, tmp_path: Path) -> None:
-    marker, root = tmp_path / "marker", copied(ran, tmp_path / "root")
+    marker, root = tmp_path / "marker", Path(shutil.copytree(ran.root, tmp_path / "root"))
     before = {p.relative_to(root): p.read_bytes() for p in root.rglob("manifest.json")}
     planted = plant(root / "artifacts", marker)
     for path in (root / "inventory.parquet", root / "last.json"):
@@ -152,12 +138,8 @@ def test_hostile_pickles_in_place_of_everything_are_computed_again_and_never_run
     assert status == 0, output
     assert not marker.exists()
     assert {p: (root / p).read_bytes() for p in before} == before
-    left = [str(p.relative_to(root)) for p in (root / "artifacts").rglob("*") if p.is_file() and hostile(p, marker)]
-    assert left == [], "the store still holds what was planted"
-
-
-def hostile(path: Path, marker: Path) -> bool:
-    return path.read_bytes().startswith(payload(marker))
+    files = [path for path in (root / "artifacts").rglob("*") if path.is_file()]
+    assert [path for path in files if path.read_bytes().startswith(payload(marker))] == [], "what was planted is left"
 
 
 def plant_scratch(root: Path, stage: str, marker: Path) -> list[Path]:
@@ -188,8 +170,6 @@ def plant_results(home: Path, marker: Path) -> list[Path]:
 
 
 def test_the_planted_pickle_is_hostile_indeed(tmp_path: Path) -> None:
-    from prefect.serializers import PickleSerializer
-
     pickle.loads(payload(tmp_path / "0", 4096))
     PickleSerializer().loads(PickleSerializer().dumps(Marker(tmp_path / "1")))
     assert (tmp_path / "0").exists()

@@ -1,18 +1,19 @@
 """The job script of a Slurm worker, without Slurm: what must go gives its run back and leaves no process behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 from checkout import CHECKOUT
 from compose_server import LOGIN, Served, told
 
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 JOB = CHECKOUT / "deployments/slurm/worker.sbatch"
 WORKER = """#!{python}
 import os, subprocess, sys, time
@@ -54,10 +55,8 @@ def living(job: str) -> int:
     """Return how many processes carry the mark of a job's worker."""
     wanted, found = f"TRAJPILOT_WORKER=slurm-{job}".encode(), 0
     for place in Path("/proc").glob("[0-9]*"):
-        try:
+        with contextlib.suppress(OSError):
             found += wanted in (place / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
     return found
 
 
@@ -74,12 +73,7 @@ def made(served: Served, state: str) -> str:
     return str(told(served.url, "/flow_runs/", {"flow_id": flow["id"], "state": {"type": state}})["id"])
 
 
-def state_of(served: Served, run: str) -> Any:
-    return told(served.url, f"/flow_runs/{run}")["state"]["name"]
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its_time_is_up(
     served: Served, tmp_path: Path
 ) -> None:
@@ -96,25 +90,24 @@ def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its
         assert (living(job), process.returncode) == (0, 0)
         assert f"runs given back: {run if after == 'AwaitingRetry' else 'none'}" in said
         assert (f"scontrol requeue {job}" in said) == (state == "CRASHED")
-        assert state_of(served, run) == after, "a run that ended must stay as it ended"
+        assert told(served.url, f"/flow_runs/{run}")["state"]["name"] == after, "a run that ended must stay as it ended"
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_job_whose_server_does_not_answer_returns_to_the_queue(tmp_path: Path) -> None:
-    process, job = begun(tmp_path, "http://127.0.0.1:9", str(uuid4()))
+@pytest.mark.parametrize(
+    ("run", "s", "ending", "after"),
+    [
+        ("", 600.0, "USR1", ""),
+        ("", 0.5, "its worker", ""),
+        pytest.param(str(UUID(int=0)), 600.0, "USR1", "scontrol requeue {job}\n", marks=pytest.mark.slow),
+    ],
+    ids=["without a run", "without a worker", "without a server"],
+)
+def test_a_job_leaves_no_process_and_returns_to_the_queue_where_the_server_of_its_run_does_not_answer(
+    run: str, s: float, ending: str, after: str, tmp_path: Path
+) -> None:
+    process, job = begun(tmp_path, "http://127.0.0.1:9", run, s)
     assert seen(job, 2)
-    process.send_signal(signal.SIGUSR1)
-    said = process.communicate(timeout=60)[0]
-    assert said == f"ended by USR1; runs given back: none\nscontrol requeue {job}\n"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_without_a_run_a_job_ends_for_good_and_leaves_no_process(tmp_path: Path) -> None:
-    for s, ending in ((600.0, "USR1"), (0.5, "its worker")):
-        process, job = begun(tmp_path, "http://127.0.0.1:9", s=s)
-        assert seen(job, 2)
-        if ending == "USR1":
-            process.send_signal(signal.SIGUSR1)
-        assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n"
-        assert living(job) == 0
+    if ending == "USR1":
+        process.send_signal(signal.SIGUSR1)
+    assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n{after.format(job=job)}"
+    assert living(job) == 0

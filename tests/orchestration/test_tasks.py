@@ -1,11 +1,13 @@
-"""Shells of tasks without a server: progress, a silent server, settings that reach a stage, workers of a pool."""
+"""Shells of tasks without a server: progress, a silent server, workers of a pool, texts."""
 
 import logging
+import re
 from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
 import pytest
+from hostile import TEXTS
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import WorkerStatus
 from prefect.exceptions import ObjectNotFound
@@ -13,11 +15,10 @@ from prefect.exceptions import ObjectNotFound
 from tasks import artifacts
 from tasks.artifacts import StageProgress, shown
 from tasks.group_runs import workers_online
+from trajpilot_core.incoming import literal
 
 
 class Shelf:
-    """What the UI would show."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[tuple[float, str]] = []
         monkeypatch.setattr(artifacts, "create_progress_artifact", self.create)
@@ -139,3 +140,24 @@ def test_a_pool_of_which_nothing_is_known_has_this_worker() -> None:
     unknown = (Server(), Server(WorkerStatus.OFFLINE), Server(pool=None))
     silent = (Server(fault=ObjectNotFound(Exception("gone"))), Server(fault=httpx.ConnectError("refused")))
     assert [online(server) for server in (*unknown, *silent)] == [1] * 5
+
+
+SHOWN = {
+    "ingest.min_overlap 0.5 -> 0.4": "ingest.min_overlap 0.5 -> 0.4",
+    "recipe soak, nothing changed; config a1": "recipe soak, nothing changed; config a1",
+    "/srv/runs/report.html": "/srv/runs/report.html",
+    "![x](http://h/p.png)": r"\!\[x\](http://h/p.png)",
+    "_a_ b_c": r"\_a\_ b_c",
+    "# title": r"\# title",
+    "1. first": "&#49;. first",
+    "a\nb": "a b",
+}
+
+
+def test_nothing_of_a_hostile_text_is_left_that_markdown_reads() -> None:
+    assert [text for text in TEXTS if re.search(r"(?<!\\)[<&\[`*]", literal(text).removeprefix("&#"))] == []
+    assert [text for text in TEXTS if "\n" in literal(f"a\n\n{text}\r\n# b")] == []
+
+
+def test_plain_texts_stay_as_they_are_and_marks_are_escaped() -> None:
+    assert {text: literal(text) for text in SHOWN} == SHOWN

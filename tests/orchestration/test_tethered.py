@@ -33,13 +33,11 @@ def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def living(note: Path) -> list[int]:
-    """Those of the two processes that live."""
     wait_for(lambda: note.exists() and note.read_text().endswith("."))
     return [pid for pid in map(int, note.read_text().rstrip(".").split()) if lives(pid)]
 
 
 def lives(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
     return bool(state.strip()) and not state.startswith("Z")
 

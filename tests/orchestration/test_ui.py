@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from browser import Page, browser
+from browser import PROGRAMS, Page, browser
 from compose_server import ask, told
 from hostile import TEXTS
 from stack_processes import CHECKOUT, PATIENCE, end, free_port, wait_for
@@ -27,26 +27,20 @@ from trajpilot_core.report.drawing.svg_grid import MOST_BYTES
 from trajpilot_core.report.figures import FIGURES
 from trajpilot_core.stages import STAGES
 
-CHROMIUM = any(shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-if not CHROMIUM:
+if not any(shutil.which(name) for name in PROGRAMS):
     pytest.skip("no Chromium on this machine (Debian: apt-get install chromium)", allow_module_level=True)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(int(1200 * PATIENCE)),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(1200 * PATIENCE))]
 KEPT = CHECKOUT / "runs" / "ui"
 PIPELINE = "full-pipeline"
 LIMIT_S = 60.0
-LOGIN = "person:word-of-a-test"
-KEYS = [f"{stage}-{f.name}" for f in FIGURES for stage in f.stages if stage in STAGES]
-"""Those of stages that a run of planning has."""
+AUTH, LOGIN = "PREFECT_SERVER_API_AUTH_STRING", "person:word-of-a-test"
+TITLES = {f"{stage}-{f.name}": f.title for f in FIGURES for stage in f.stages if stage in STAGES}
+"""Of the figures of the stages that a run of planning has."""
 EMPTY = ["planners-curves", "probe-curves"]
 """Pictures of stages that the recipe switches off."""
 
 
 class Shown(NamedTuple):
-    """A finished run behind its UI."""
-
     root: Path
     url: str
     page: Page
@@ -54,22 +48,17 @@ class Shown(NamedTuple):
     """What the command printed."""
 
     def api(self, path: str, body: object = None) -> Any:
-        """Call the API; a body makes it a POST."""
         return told(self.url, path, body, LOGIN)
 
     def run(self) -> dict[str, Any]:
-        """The run of the pipeline."""
         return next(dict(r) for r in self.api("/flow_runs/filter", {}) if r["name"].startswith(PIPELINE))
 
-    def artifact(self, key: str) -> dict[str, Any]:
-        """The newest artifact of a key."""
-        body = {"artifacts": {"key": {"any_": [key]}}, "sort": "CREATED_DESC", "limit": 1}
-        return dict(self.api("/artifacts/filter", body)[0])
-
     def open(self, key: str, wanted: str) -> str:
-        """Open the page of an artifact, photograph it, and return what it says."""
-        made = self.artifact(key)
+        """Open the page of the newest artifact of a key, photograph it, and return what it shows."""
+        body = {"artifacts": {"key": {"any_": [key]}}, "sort": "CREATED_DESC", "limit": 1}
+        made = self.api("/artifacts/filter", body)[0]
         text = self.page.open(f"{self.url}/artifacts/artifact/{made['id']}", wanted, LIMIT_S)
+        assert self.page.outside() == []
         self.page.photograph(KEPT / f"{key}.png")
         return text
 
@@ -80,14 +69,8 @@ def shown(ran: Ran, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]
     folder, port = tmp_path_factory.mktemp("ui"), free_port()
     shutil.copytree(ran.root, folder / "run", ignore=shutil.ignore_patterns("artifacts", "scratch"))
     with (folder / "server.log").open("wb") as log:
-        server = subprocess.Popen(
-            command("ui", "--root", str(folder / "run"), "--port", str(port)),
-            stdout=log,
-            stderr=log,
-            process_group=0,
-            cwd=CHECKOUT,
-            env={**os.environ, "PREFECT_SERVER_API_AUTH_STRING": LOGIN},
-        )
+        ui, env = command("ui", "--root", str(folder / "run"), "--port", str(port)), {**os.environ, AUTH: LOGIN}
+        server = subprocess.Popen(ui, stdout=log, stderr=log, process_group=0, cwd=CHECKOUT, env=env)
         try:
             url = f"http://127.0.0.1:{port}"
             wait_for(lambda: ask(url, "GET", "/api/health").status == 200, 180 * PATIENCE)
@@ -110,8 +93,7 @@ def test_the_run_says_what_it_is_and_its_page_shows_every_stage_with_its_artifac
     wanted = {f"{stage.replace('_', '-')}-progress" for stage in STAGES} | {"report-summary", "evaluation-accuracy"}
     shown.page.wait(lambda text: sum(key in text for key in wanted) > 3, "the tab shows no artifact", LIMIT_S)
     shown.page.photograph(KEPT / "artifacts.png")
-    keys = {a["key"] for a in shown.api("/artifacts/filter", {"limit": 200})}
-    assert wanted <= keys
+    assert wanted <= {a["key"] for a in shown.api("/artifacts/filter", {"limit": 200})}
 
 
 def test_the_picture_of_the_run_has_an_arrow_from_every_stage_that_is_read(shown: Shown) -> None:
@@ -123,8 +105,8 @@ def test_the_picture_of_the_run_has_an_arrow_from_every_stage_that_is_read(shown
 
 def test_the_states_of_the_tasks_carry_the_counts(shown: Shown) -> None:
     tasks = {t["name"]: t["state"] for t in shown.api("/task_runs/filter", {})}
-    assert tasks["features"]["name"] == "Completed"
-    assert tasks["features"]["message"] == "reused 0, computed 11, removed 0, rejected 0"
+    counts = "reused 0, computed 11, removed 0, rejected 0"
+    assert (tasks["features"]["name"], tasks["features"]["message"]) == ("Completed", counts)
     assert tasks["ingest"]["message"].startswith("computed, 109 rows in")
 
 
@@ -141,22 +123,17 @@ def test_a_stage_ends_at_a_hundred_percent_and_its_table_has_every_figure(shown:
 
 
 def test_every_picture_is_there_to_be_seen(shown: Shown) -> None:
-    for key in KEYS:
-        if key in EMPTY:  # a stage that trained nothing says so in the place of its picture
-            shown.open(key, "nothing was trained")
-        else:
-            see_picture(key, shown)
-
-
-def see_picture(key: str, shown: Shown) -> None:
-    (title,) = [f.title for f in FIGURES for stage in f.stages if f"{stage}-{f.name}" == key]
-    shown.open(key, title)
     look = "JSON.stringify([...document.querySelectorAll('article img, .markdown-renderer img')].map("
     look += "i => [i.src.slice(0, 5), i.src.length, i.complete ? i.naturalWidth : 0]))"
-    shown.page.wait(lambda _: any(width for *_, width in json.loads(shown.page.run(look))), f"no {key}", LIMIT_S)
-    shown.page.photograph(KEPT / f"{key}.png")
-    ((kind, size, width),) = json.loads(shown.page.run(look))
-    assert (kind, size <= MOST_BYTES, width > 300) == ("data:", True, True)
+    for key, title in TITLES.items():
+        if key in EMPTY:  # a stage that trained nothing says so in the place of its picture
+            shown.open(key, "nothing was trained")
+            continue
+        shown.open(key, title)
+        shown.page.wait(lambda _: any(width for *_, width in json.loads(shown.page.run(look))), f"no {key}", LIMIT_S)
+        shown.page.photograph(KEPT / f"{key}.png")
+        ((kind, size, width),) = json.loads(shown.page.run(look))
+        assert (kind, size <= MOST_BYTES, width > 300) == ("data:", True, True)
 
 
 def test_the_summary_has_the_main_figures_and_where_the_report_lies(shown: Shown) -> None:
@@ -182,25 +159,14 @@ def test_the_form_shows_groups_descriptions_bounds_and_choices_and_names_the_fie
     page.open(f"{shown.url}/deployments/deployment/{deploy(shown)}/run", "Processes for decoding", LIMIT_S)
     text = page.text()
     page.photograph(KEPT / "form.png")
-    wanted = (
-        "ingest (Optional)",
-        "Which takes and descriptions are kept",
-        "Where and how a run happens",
-        "all run at once. Allowed: at least 1, at most 64.",
-        "epic_kitchens",
-        "evaluation (Optional)",
-    )
+    wanted = ["ingest (Optional)", "Which takes and descriptions are kept", "Where and how a run happens"]
+    wanted += ["all run at once. Allowed: at least 1, at most 64.", "epic_kitchens", "evaluation (Optional)"]
     assert [words for words in wanted if words not in text] == []
     before = len(shown.api("/flow_runs/filter", {}))
     page.run(FILL)
     time.sleep(1.0)  # the form takes a value over a moment later; on a slow machine it was sent before
     page.run("[...document.querySelectorAll('button')].find(b => b.innerText.trim() === 'Submit').click()")
     page.wait(lambda text: "field 'run.workers'" in " ".join(text.split()), "the form names no field", LIMIT_S)
-    page.run(
-        "[...document.querySelectorAll('.schema-form-property')].find(p => p.innerText.startsWith('workers'))"
-        ".scrollIntoView()"
-    )
-    page.photograph(KEPT / "form-refused.png")
     assert len(shown.api("/flow_runs/filter", {})) == before
     asked = {"parameters": {"run": {"workers": 0}}}
     refused = ask(shown.url, "POST", f"/api/deployments/{deploy(shown)}/create_flow_run", LOGIN, asked)
@@ -226,11 +192,6 @@ def deploy(shown: Shown) -> str:
     schema = parameter_schema(full_pipeline).model_dump()
     stated = {"name": PIPELINE, "flow_id": flow["id"], "parameter_openapi_schema": schema}
     return str(shown.api("/deployments/", {**stated, "enforce_parameter_schema": True})["id"])
-
-
-def test_nothing_was_asked_of_any_other_machine(shown: Shown) -> None:
-    assert len(shown.page.requested) > 50
-    assert shown.page.outside() == []
 
 
 def test_the_report_is_opened_from_the_run(shown: Shown) -> None:

@@ -36,7 +36,6 @@ def ask(*arguments: object) -> Result:
 
 
 def cells(result: Result, first: str) -> list[str]:
-    """The other cells of a table's row."""
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines() if "│" in line]
     return next(row[1:] for row in rows if row[0] == first)
 
@@ -66,7 +65,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture
 def own(tmp_path: Path) -> tuple[Path, Path]:
-    """Of one test."""
     return ingested(tmp_path)
 
 

@@ -29,8 +29,6 @@ def command(*arguments: str) -> list[str]:
 
 
 class Ran(NamedTuple):
-    """A finished run."""
-
     root: Path
     world: Path
     environment: dict[str, str]
@@ -38,7 +36,6 @@ class Ran(NamedTuple):
     server_login: str
 
     def again(self, root: Path, *more: str) -> tuple[int, str]:
-        """Run the same command on a copy of the root; return its status and what it printed."""
         line = command(*RUN, "--data", str(self.world), "--root", str(root), *more)
         done = subprocess.run(
             line, cwd=root.parent, env=self.environment, capture_output=True, text=True, timeout=900, check=False
