@@ -47,10 +47,17 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@functools.cache
+def nodes(tree: ast.AST) -> list[ast.AST]:
+    """All nodes of a tree, in the order of `ast.walk`, which several rules ask for."""
+    return list(ast.walk(tree))
+
+
+@functools.cache
 def imported(tree: ast.AST) -> dict[str, str]:
     """Name in the module -> what it stands for: `np` -> `numpy`, `loads` -> `pickle.loads`."""
     names = {}
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             names |= {
                 a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
@@ -71,7 +78,7 @@ def banned(tree: ast.AST) -> list[str]:
     names = imported(tree)
     modules = {full.split(".")[0] for full in names.values() if full != "pickle.UnpicklingError"} & BANNED_MODULES
     found = [f"import of {module}" for module in sorted(modules)]
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.Call):
             continue
         name = called(node, names)
@@ -85,7 +92,7 @@ def banned(tree: ast.AST) -> list[str]:
 
 
 def reads_environment(tree: ast.AST) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr in ("environ", "getenv") for n in ast.walk(tree))
+    return any(isinstance(n, ast.Attribute) and n.attr in ("environ", "getenv") for n in nodes(tree))
 
 
 def test_each_package_name_resolves_inside_the_checkout_and_belongs_to_one_distribution() -> None:
@@ -165,7 +172,7 @@ def test_no_function_is_over_60_lines() -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.name}"
         for path in FILES
-        for node in ast.walk(tree_of(path))
+        for node in nodes(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
     ]
@@ -236,7 +243,7 @@ def test_the_rule_against_pickles_and_code_leaves_the_innocent_alone() -> None:
 
 def encoded_by_chance(tree: ast.AST) -> list[str]:
     """Calls that read or write text in whatever encoding the user's locale has."""
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    calls = [node for node in nodes(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
     texts = [call for call in calls if call.func.attr in ("read_text", "write_text")]  # type: ignore[attr-defined]
     return [f"line {call.lineno}" for call in texts if "encoding" not in {word.arg for word in call.keywords}]
 
@@ -250,7 +257,7 @@ def test_every_text_is_read_and_written_as_utf_8_in_every_locale() -> None:
 def prefect_switches(tree: ast.AST) -> list[str]:
     """Flows and tasks that do not say that they keep no result; `with_options` may not say that it does."""
     found = []
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if not isinstance(node, ast.Call):
             bare = node.decorator_list if isinstance(node, ast.FunctionDef) else []
             found += [f"line {d.lineno}: bare @{d.id}" for d in bare if isinstance(d, ast.Name) and d.id in SWITCHED]
@@ -307,7 +314,7 @@ def private_names(tree: ast.AST) -> list[str]:
     """Names with a leading underscore of other modules of ours, imported or reached through the module."""
     ours = {name: whole for name, whole in imported(tree).items() if whole.split(".")[0] in PACKAGES}
     found = [whole for whole in ours.values() if is_private(whole.rpartition(".")[2])]
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute) and is_private(node.attr) and isinstance(node.value, ast.Name):
             found += [f"{ours[node.value.id]}.{node.attr}"] if node.value.id in ours else []
     return found

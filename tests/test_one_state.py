@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from checkout import CHECKOUT
+from one_state import reset
 from order import shuffled
 
 FIXTURES = CHECKOUT / "tests" / "fixtures"
@@ -19,7 +20,7 @@ import pytest
 def numbers():
     import torch
     threads, precision = torch.get_num_threads(), torch.get_default_dtype()
-    return random.random(), np.random.rand(), torch.rand(1).item(), threads, precision, os.environ.get("MESS")
+    return random.random(), np.random.rand(), float(torch.rand(1)), threads, precision, os.environ.get("MESS")
 
 @pytest.fixture(scope="module")
 def shared():
@@ -36,6 +37,22 @@ def test_messy(test, shared, request):
 
 FIRST = {}
 """
+TORCH = """
+import random
+
+float32, float64 = "float32", "float64"
+kept = {"threads": 8, "dtype": float32}
+generator = random.Random()  # as torch does, it seeds itself from the operating system
+manual_seed = generator.seed
+get_num_threads, get_default_dtype = lambda: kept["threads"], lambda: kept["dtype"]
+set_num_threads, set_default_dtype = (lambda value, name=name: kept.update({name: value}) for name in kept)
+set_default_device = set_grad_enabled = use_deterministic_algorithms = set_float32_matmul_precision = lambda value: None
+
+
+def rand(n):
+    return generator.random()
+"""
+"""Stands for torch, whose import takes seconds."""
 ORDERED = "from one_state import one_state, pytest_fixture_setup"
 
 
@@ -46,6 +63,7 @@ def messy(folder: Path, conftest: str, orders: Sequence[Sequence[str]] = ORDERS)
     """Two files of messy tests, which must agree with each other and between processes: the last line, and numbers."""
     folder.mkdir()
     (folder / "conftest.py").write_text(conftest)
+    (folder / "torch.py").write_text(TORCH)
     note = folder / "numbers"
     told = MESSY + f"\ndef test_told():\n    open({str(note)!r}, 'a').write(f'{{numbers()[:3]}}\\n')\n"
     for name in ("test_a.py", "test_b.py"):
@@ -62,8 +80,7 @@ def messy(folder: Path, conftest: str, orders: Sequence[Sequence[str]] = ORDERS)
         "-p",
         "no:cacheprovider",
     ]
-    environment = {
-        **os.environ,
+    environment = os.environ | {
         "PYTEST_ADDOPTS": "",
         "PYTHONPATH": str(FIXTURES),
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -90,6 +107,22 @@ def test_without_it_the_mess_of_others_is_seen(tmp_path: Path) -> None:
     told = messy(tmp_path / "without", "", ORDERS[:1])
     assert "failed" in told
     assert not told.endswith("; 1 kinds of numbers"), told
+
+
+def test_torch_itself_starts_from_the_same_state() -> None:
+    import torch
+
+    found = []
+    for _ in range(2):
+        reset()
+        found.append(
+            (torch.rand(1).item(), torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled())
+        )
+        torch.set_num_threads(2)
+        torch.set_default_dtype(torch.float64)
+        torch.set_grad_enabled(False)
+    reset()
+    assert found[0] == found[1]
 
 
 def test_a_random_order_keeps_files_together_and_is_that_of_its_seed() -> None:

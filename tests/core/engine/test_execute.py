@@ -12,7 +12,7 @@ import pytest
 import toy_stages as toy
 from toy_stages import INGEST, TOYS, VECTOR, hostile_names, options, run_toys, toys_with, tree_bytes, write_corpus
 
-from schemas.config import IngestConfig, PipelineConfig
+from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.rejects import Reject
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.sink import StageSink
@@ -28,14 +28,18 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
 
 
+@pytest.fixture
+def run(tmp_path: Path, corpus: Path) -> RunOptions:
+    return options(tmp_path / "root", corpus)
+
+
 def manifest_of(root: Path, stage: str):
     manifest = current_manifest(open_folder(str(root)), stage)
     assert manifest is not None
     return manifest
 
 
-def test_a_second_run_computes_nothing_and_says_so(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_a_second_run_computes_nothing_and_says_so(run: RunOptions) -> None:
     first, second = run_toys(run), run_toys(run)
     assert first["toy_vectors"].message() == "reused 0, computed 4, removed 0, rejected 0"
     assert second["toy_vectors"].message() == "reused 4, computed 0, removed 0, rejected 0"
@@ -63,8 +67,7 @@ def test_a_stage_without_anything_to_do_says_so(tmp_path: Path, corpus: Path) ->
     assert replace(done, computed=0, rejected={"DECODE_FAILED": 1}).message().endswith("rejected 1")
 
 
-def test_changing_one_shards_file_recomputes_one_shard(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_changing_one_shards_file_recomputes_one_shard(run: RunOptions, corpus: Path) -> None:
     run_toys(run)
     (corpus / "take2.txt").write_text("7 bad 8")
     done = run_toys(run)
@@ -76,16 +79,14 @@ def test_changing_one_shards_file_recomputes_one_shard(tmp_path: Path, corpus: P
     assert not done["toy_sum"].cached
 
 
-def test_the_same_content_from_upstream_leaves_downstream_fresh(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_the_same_content_from_upstream_leaves_downstream_fresh(run: RunOptions, corpus: Path) -> None:
     run_toys(run)
     (corpus / "takes.txt").write_text("take0\n\n\ntake1\ntake2 take3")
     done = run_toys(run)
     assert [done[name].cached for name in TOYS] == [False, True, True]
 
 
-def test_only_its_own_part_of_the_config_enters_a_stages_key(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_only_its_own_part_of_the_config_enters_a_stages_key(run: RunOptions) -> None:
     run_toys(run)
     done = run_toys(run, config=toy.features_config(batch=3))
     assert [done[name].cached for name in TOYS] == [True, False, True]  # equal vectors: the sum stays fresh
@@ -103,8 +104,7 @@ def test_force_recomputes_although_the_output_is_there(tmp_path: Path, corpus: P
     assert tree_bytes(tmp_path / "root") == before
 
 
-def test_going_back_to_an_older_config_moves_the_pointer_only(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_going_back_to_an_older_config_moves_the_pointer_only(run: RunOptions, tmp_path: Path) -> None:
     first = run_toys(run)["toy_vectors"].ref
     assert run_toys(run, config=toy.features_config(size_px=64))["toy_vectors"].ref.uri != first.uri
     back = run_toys(run)["toy_vectors"]
@@ -183,13 +183,12 @@ def test_a_shard_whose_rows_vanish_is_refused(tmp_path: Path, corpus: Path) -> N
         run_toys(options(tmp_path / "root", corpus), toys_with(VECTOR, run=leaky))
 
 
-def test_a_crash_keeps_the_finished_shards_and_the_scratch_folder(tmp_path: Path, corpus: Path) -> None:
+def test_a_crash_keeps_the_finished_shards_and_the_scratch_folder(run: RunOptions, tmp_path: Path) -> None:
     def crash(work: Work) -> None:
         (work.runtime.scratch / "checkpoint").write_text("epoch 1")
         toy.read_vectors_of_takes(replace(work, pending=work.pending[:3]))
         raise KeyboardInterrupt
 
-    run = options(tmp_path / "root", corpus)
     with pytest.raises(KeyboardInterrupt):
         run_toys(run, toys_with(VECTOR, run=crash))
     (kept,) = (tmp_path / "root" / "scratch").glob("toy_vectors-*")
@@ -218,14 +217,13 @@ def test_rejects_of_all_shards_form_one_table(tmp_path: Path, corpus: Path) -> N
 
 
 def test_a_file_that_changes_while_a_shard_is_computed_is_rejected_and_tried_again(
-    tmp_path: Path, corpus: Path
+    run: RunOptions, corpus: Path
 ) -> None:
     def disturbed(work: Work) -> None:
         toy.read_vectors_of_takes(replace(work, pending=work.pending[:1]))
         (corpus / "take1.txt").write_text("4 4 4 4")
         toy.read_vectors_of_takes(replace(work, pending=work.pending[1:]))
 
-    run = options(tmp_path / "root", corpus)
     done = run_toys(run, toys_with(VECTOR, run=disturbed))["toy_vectors"]
     assert done.rejected == {"INPUT_UNSTABLE": 4}
     assert done.n_out == 9
@@ -297,8 +295,7 @@ def test_shards_that_cannot_be_told_apart_or_written_down_are_refused(tmp_path: 
             execute(stage, PipelineConfig(), options(tmp_path / "root", tmp_path), {stage.name: stage})
 
 
-def test_a_damaged_or_lost_output_is_computed_again(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_a_damaged_or_lost_output_is_computed_again(run: RunOptions, tmp_path: Path) -> None:
     first = run_toys(run)
     root = tmp_path / "root"
     before = tree_bytes(root)
@@ -314,15 +311,15 @@ def test_a_damaged_or_lost_output_is_computed_again(tmp_path: Path, corpus: Path
     assert tree_bytes(root) == before
 
 
-def test_touching_a_file_reads_it_once_more_and_recomputes_nothing(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_touching_a_file_reads_it_once_more_and_recomputes_nothing(run: RunOptions, corpus: Path) -> None:
     run_toys(run)
     os.utime(corpus / "take0.txt", (1, 1))
     assert run_toys(run)["toy_vectors"].cached
 
 
-def test_a_change_that_keeps_size_and_time_is_seen_by_rehash_only(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_a_change_that_keeps_size_and_time_is_seen_by_rehash_only(
+    run: RunOptions, tmp_path: Path, corpus: Path
+) -> None:
     run_toys(run)
     old = (corpus / "take0.txt").stat()
     (corpus / "take0.txt").write_text("5 1 2")
@@ -331,8 +328,7 @@ def test_a_change_that_keeps_size_and_time_is_seen_by_rehash_only(tmp_path: Path
     assert run_toys(options(tmp_path / "root", corpus, rehash=True))["toy_vectors"].computed == 1
 
 
-def test_a_write_right_after_hashing_is_seen(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_a_write_right_after_hashing_is_seen(run: RunOptions, corpus: Path) -> None:
     for number in range(5):
         (corpus / "take0.txt").write_text(f"{number} 0 0")
         assert run_toys(run, until="toy_vectors")["toy_vectors"].computed == (4 if number == 0 else 1)

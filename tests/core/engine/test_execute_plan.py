@@ -9,7 +9,7 @@ import toy_stages as toy
 from toy_stages import TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, write_corpus
 
 from schemas.base import fingerprint
-from schemas.config import PipelineConfig
+from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.planning.plan import PlanRow, plan, status
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import StoreError, StoreIOError, VersionError
@@ -25,6 +25,11 @@ def corpus(tmp_path: Path) -> Path:
     return write_corpus(tmp_path / "corpus")
 
 
+@pytest.fixture
+def run(tmp_path: Path, corpus: Path) -> RunOptions:
+    return options(tmp_path / "root", corpus)
+
+
 def planned(run, stages=TOYS, config: PipelineConfig | None = None) -> dict[str, PlanRow]:
     return {row.stage: row for row in plan(stages, config or PipelineConfig(), run)}
 
@@ -38,15 +43,13 @@ def test_plan_of_an_empty_root_knows_the_first_stage_only(tmp_path: Path, corpus
     assert not (tmp_path / "root").exists()
 
 
-def test_plan_after_a_run_is_fresh_and_reads_no_input_file(tmp_path: Path, corpus: Path, monkeypatch) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_plan_after_a_run_is_fresh_and_reads_no_input_file(run: RunOptions, monkeypatch) -> None:
     run_toys(run)
     monkeypatch.setattr(inventory, "_hash", lambda *_: pytest.fail("plan read an input file"))
     assert [row.state for row in planned(run).values()] == ["fresh"] * 3
 
 
-def test_plan_says_exactly_at_most_and_unknown(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_plan_says_exactly_at_most_and_unknown(run: RunOptions, tmp_path: Path, corpus: Path) -> None:
     run_toys(run)
     (corpus / "take2.txt").write_text("8 8 8 8")
     rows = planned(run)
@@ -65,20 +68,18 @@ def test_plan_says_exactly_at_most_and_unknown(tmp_path: Path, corpus: Path) -> 
     assert planned(options(tmp_path / "root", corpus, force=("toy_vectors",)))["toy_vectors"].work() == "exactly 4"
 
 
-def test_plan_after_a_crash_counts_the_missing_shards_only(tmp_path: Path, corpus: Path) -> None:
+def test_plan_after_a_crash_counts_the_missing_shards_only(run: RunOptions, corpus: Path) -> None:
     def crash(work) -> None:
         source = work.pending[0]
         work.sink.shard(source.shard, *toy.vectors_of(source, str(corpus)))
         raise KeyError
 
-    run = options(tmp_path / "root", corpus)
     with pytest.raises(KeyError):
         run_toys(run, toys_with(VECTOR, run=crash))
     assert planned(run)["toy_vectors"].work() == "exactly 3"
 
 
-def test_status_shows_rows_and_where_they_are(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_status_shows_rows_and_where_they_are(run: RunOptions) -> None:
     assert all(row.rows is None for row in status(TOYS, PipelineConfig(), run))
     run_toys(run)
     rows = {row.plan.stage: row for row in status(TOYS, PipelineConfig(), run)}
@@ -125,9 +126,8 @@ def test_a_damaged_pack_is_built_again_and_a_damaged_shard_is_named(tmp_path: Pa
         read_entry_table(folder, manifest, "toy_vectors")
 
 
-def test_repair_never_drops_what_could_not_be_read(tmp_path: Path, corpus: Path, monkeypatch) -> None:
+def test_repair_never_drops_what_could_not_be_read(run: RunOptions, tmp_path: Path, monkeypatch) -> None:
     """A disk that does not answer is no damage: what is on it may be whole."""
-    run = options(tmp_path / "root", corpus)
     run_toys(run)
     before = tree_bytes(tmp_path / "root")
     kept = LocalFolder.read
@@ -145,8 +145,7 @@ def test_repair_never_drops_what_could_not_be_read(tmp_path: Path, corpus: Path,
     assert tree_bytes(tmp_path / "root") == before
 
 
-def test_repair_never_drops_what_another_version_wrote(tmp_path: Path, corpus: Path) -> None:
-    run = options(tmp_path / "root", corpus)
+def test_repair_never_drops_what_another_version_wrote(run: RunOptions) -> None:
     done = run_toys(run)
     path = Path(done["toy_sum"].ref.uri)
     body = {name: value for name, value in json.loads(path.read_bytes()).items() if name != "sha256"}
@@ -159,9 +158,8 @@ def test_repair_never_drops_what_another_version_wrote(tmp_path: Path, corpus: P
 
 
 def test_an_output_of_before_a_stage_wrote_an_entry_is_made_again_and_nothing_after_it_is(
-    tmp_path: Path, corpus: Path
+    run: RunOptions, tmp_path: Path
 ) -> None:
-    run = options(tmp_path / "root", corpus)
     before = replace(toy.INGEST, writes=("toy_takes", "toy_model"), run=without_the_document)
     run_toys(run, {**TOYS, toy.INGEST.name: before})
     old = tree_bytes(tmp_path / "root", lambda path: path.name == "manifest.json")

@@ -13,10 +13,10 @@ from trajpilot_core.training.fit_event import PROBE, OutcomeTask, train_shot_mod
 from trajpilot_core.training.jobs import put_task
 
 LEARNING = CFG.replace(
-    train=CFG.train.replace(epochs=40, lr=5e-3, weight_decay=0.0),
+    train=CFG.train.replace(epochs=32, lr=5e-3, weight_decay=0.0),
     predictor=CFG.predictor.replace(trajectory_dropout=0.0, dropout=0.0),
 )
-FEW = LEARNING.replace(train=LEARNING.train.replace(epochs=10))
+FEW = LEARNING.replace(train=LEARNING.train.replace(epochs=4))
 FEATURES = 32
 VARIANTS = ("traj", PROBE)
 

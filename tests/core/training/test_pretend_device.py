@@ -21,7 +21,7 @@ from trajpilot_core.training import fit_alignment, fit_predictor, scorer_fit
 from trajpilot_core.training.jobs import TrainingJob
 from trajpilot_core.training.loop import FittedModel, Training, fit
 
-EPOCHS = TRAIN.replace(epochs=2, batch=16)
+EPOCHS = TRAIN.replace(epochs=2, batch=32)
 ONE = TypeVar("ONE")
 
 

@@ -8,6 +8,7 @@ import signal
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -44,6 +45,14 @@ FOLDED = World(folds=3)
 FAST = SCORER.replace(ablations=("no_labels",), train=SCORER.train.replace(epochs=2))
 
 
+class Whole(NamedTuple):
+    """A collection, its folder, and of how many parts it is."""
+
+    folder: Path
+    found: Collected
+    n_parts: int
+
+
 def gathered(folder: Path, config=SCORER, seed: int = 0, world: World = FOLDED, threads: int = 1) -> Collected:
     data = planning_data(world)
     files = model_files(data, world.folds, (0, 1))
@@ -61,27 +70,47 @@ def same(one: dict[str, FittedScorer], other: dict[str, FittedScorer]) -> bool:
     )
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """A collection in small parts, which no test changes."""
+    folder, parts = tmp_path_factory.mktemp("whole"), list[int]()
+    with pytest.MonkeyPatch.context() as patch:
+        count_searches(patch, parts)
+        return Whole(folder, gathered(folder), len(parts))
+
+
+@pytest.fixture
+def copied(whole: Whole, tmp_path: Path) -> Path:
+    """A copy of its files."""
+    return shutil.copytree(whole.folder, tmp_path / "copied")
+
+
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scorer_queries, "WINDOWS_AT_ONCE", 7)
 
 
-@pytest.fixture
-def searched(monkeypatch: pytest.MonkeyPatch, small_parts: None) -> list[int]:
-    """Numbers of the windows whose candidates were searched, one for each part."""
-    found: list[int] = []
+def count_searches(patch: pytest.MonkeyPatch, found: list[int]) -> None:
+    """Note the numbers of the windows whose candidates are searched, one for each part; the parts are small."""
 
     def counted(view, bank, rows, config):
         found.append(len(rows))
         return find_candidates(view, bank, rows, config)
 
-    monkeypatch.setattr(scorer_queries, "find_candidates", counted)
+    patch.setattr(scorer_queries, "WINDOWS_AT_ONCE", 7)
+    patch.setattr(scorer_queries, "find_candidates", counted)
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    found: list[int] = []
+    count_searches(monkeypatch, found)
     return found
 
 
-def test_queries_of_every_chain_read_as_they_did_alone(tmp_path: Path, small_parts: None) -> None:
+def test_queries_of_every_chain_read_as_they_did_alone(whole: Whole) -> None:
     data = planning_data(FOLDED)
-    train = gathered(tmp_path).train
+    train = whole.found.train
     drawn, at = draw_queries(data, chains_of(data), SCORER.max_queries, 0), 0
     for chain in chains_of(data):
         view = chain_view(data, model_files(data, 3, (0, 1)), chain, 0, "cpu")
@@ -99,12 +128,11 @@ def test_queries_of_every_chain_read_as_they_did_alone(tmp_path: Path, small_par
     assert len(train.latents) == 1 + 4 * len(data.labels), "one table a chain, and one zero row"
 
 
-def test_the_number_of_threads_changes_no_byte_of_the_queries(tmp_path: Path, small_parts: None) -> None:
-    for threads in (1, 3):
-        gathered(tmp_path / str(threads), threads=threads)
+def test_the_number_of_threads_changes_no_byte_of_the_queries(whole: Whole, tmp_path: Path, small_parts: None) -> None:
+    gathered(tmp_path, threads=3)
     one, three = (
         {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")}
-        for folder in (tmp_path / "1", tmp_path / "3")
+        for folder in (whole.folder, tmp_path)
     )
     assert one == three
     assert len(one) > 10
@@ -183,16 +211,15 @@ def test_a_process_that_is_killed_in_the_middle_of_a_part_repeats_that_part_only
 
 
 def test_a_damaged_part_is_seen_and_made_again(
-    tmp_path: Path, searched: list[int], caplog: pytest.LogCaptureFixture
+    copied: Path, searched: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    gathered(tmp_path)
-    for path in (tmp_path / "train/plans.rows", tmp_path / "dev/m1.rows"):
+    for path in (copied / "train/plans.rows", copied / "dev/m1.rows"):
         sound = path.read_bytes()
         path.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
         searched.clear()
         caplog.clear()
         with caplog.at_level(logging.WARNING, "trajpilot"):
-            gathered(tmp_path)
+            gathered(copied)
         assert len(searched) == 1, path
         assert "damaged" in caplog.text
         assert path.read_bytes() == sound
@@ -211,22 +238,19 @@ def with_other_weights(files: ModelFiles, model: str) -> ModelFiles:
     return files._replace(predictors=replace(files.predictors, open=changed))
 
 
-def test_parts_of_something_else_are_made_again(tmp_path: Path, searched: list[int]) -> None:
-    gathered(tmp_path)
-    n_parts = len(searched)
-    searched.clear()
-    gathered(tmp_path, SCORER.replace(margin=0.2))
-    assert len(searched) == n_parts
+def test_parts_of_something_else_are_made_again(whole: Whole, copied: Path, searched: list[int]) -> None:
+    gathered(copied, SCORER.replace(margin=0.2))
+    assert len(searched) == whole.n_parts
 
 
-def test_parts_of_another_predictor_are_made_again(tmp_path: Path, searched: list[int]) -> None:
+def test_parts_of_another_predictor_are_made_again(whole: Whole, tmp_path: Path, searched: list[int]) -> None:
     data = planning_data(FOLDED)
     drawn = draw_queries(data, chains_of(data), SCORER.max_queries, 0)
     parts = [*parts_of("dev", {"final": dev_rows(data, SCORER.max_queries)}), *parts_of("train", drawn)]
     for model in ("final/s0/traj", "final/s0/no_traj", "fold1/s0/traj"):
-        gathered(tmp_path)
+        folder = shutil.copytree(whole.folder, tmp_path / model)
         searched.clear()
-        collect(data, with_other_weights(model_files(data, 3, (0, 1)), model), SCORER, 0, tmp_path, "cpu", no_progress)
+        collect(data, with_other_weights(model_files(data, 3, (0, 1)), model), SCORER, 0, folder, "cpu", no_progress)
         own = [len(part.rows) for part in parts if part.chain == model.partition("/")[0]]
         assert sorted(searched) == sorted(own), model
         assert len(own) < len(parts)
@@ -239,13 +263,12 @@ def test_the_papers_queries_need_67_gb() -> None:
     assert n * query_bytes(shape, 64) / 1e9 == pytest.approx(67.1, abs=0.1)
 
 
-def test_the_need_is_what_the_files_take(tmp_path: Path, small_parts: None) -> None:
+def test_the_need_is_what_the_files_take(whole: Whole, small_parts: None) -> None:
     data = planning_data(FOLDED)
-    gathered(tmp_path)
     drawn = draw_queries(data, chains_of(data), SCORER.max_queries, 0)
     parts = [*parts_of("dev", {"final": dev_rows(data, SCORER.max_queries)}), *parts_of("train", drawn)]
     shape = ScorerShape(2 * 10 + 2 * 16, 16, 2)
-    assert sum(path.stat().st_size for path in tmp_path.rglob("*.rows")) == disk_need(parts, shape, SCORER)
+    assert sum(path.stat().st_size for path in whole.folder.rglob("*.rows")) == disk_need(parts, shape, SCORER)
 
 
 def test_a_disk_without_room_is_refused_before_anything_is_searched(
@@ -255,9 +278,8 @@ def test_a_disk_without_room_is_refused_before_anything_is_searched(
     with monkeypatch.context() as planted:
         planted.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
         planted.setattr(scorer_queries, "chain_view", None)
-        with pytest.raises(StoreError, match=r"90 train and 27 dev queries of 5 candidates .* needs .* GB .*0\.00 GB"):
-            gathered(tmp_path)
-        with pytest.raises(StoreError, match=r"lower scorer\.max_queries or scorer\.candidates"):
+        needed = r"90 train and 27 dev queries of 5 candidates .* needs .* GB .*0\.00 GB"
+        with pytest.raises(StoreError, match=rf"(?s){needed}.*lower scorer\.max_queries or scorer\.candidates"):
             gathered(tmp_path)
     assert searched == []
     for worth_saying, said in ((10**9, 0), (0, 1)):
@@ -270,14 +292,13 @@ def test_a_disk_without_room_is_refused_before_anything_is_searched(
     gathered(tmp_path)
 
 
-def test_the_room_of_other_splits_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gathered(tmp_path)
+def test_the_room_of_other_splits_is_not_counted(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = planning_data(FOLDED)
     view = chain_view(data, model_files(data, 3, (0, 1)), chains_of(data)[0], 0, "cpu")
-    usage = shutil.disk_usage(tmp_path)
+    usage = shutil.disk_usage(copied)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
     with pytest.raises(StoreError, match="36 test queries"):
-        collect_windows(view, "test", split_rows(data, "test"), SCORER, tmp_path)
+        collect_windows(view, "test", split_rows(data, "test"), SCORER, copied)
 
 
 def growth_of_collecting(folder: str, in_memory: bool) -> int:
@@ -311,9 +332,9 @@ def test_the_memory_of_collecting_does_not_grow_with_the_queries(tmp_path: Path)
     assert grown[1] > 30e6
 
 
-def test_queries_move_to_a_device_only_where_they_fit_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_move_to_a_device_only_where_they_fit_it(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (fits(50, 100), fits(51, 100), fits(1, 0)) == (True, False, False)
-    found = gathered(tmp_path)
+    found = whole.found
     assert on_device(found, "cpu") is found
     monkeypatch.setattr(scorer_queries, "free_bytes", lambda device: 1 << 40)
     moved = on_device(found._replace(train=None), "meta")

@@ -19,7 +19,9 @@ SMALL = PdppConfig(
     width=32, multiples=(1, 2), times=50, end_weight=1.0, average_decay=0.9, average_every=2, average_start=50
 )
 """Small enough to learn in seconds; equal weights, so that the actions between are learned as soon as the ends."""
-STEPS, TOTAL_STEPS, LEARNING_RATE = 180, 240, 1e-2
+ONE_LEVEL = SMALL.replace(multiples=(1,), average_start=40)
+"""Measured: .996 to 1 of the actions with three seeds; two levels take half as many steps again."""
+STEPS, TOTAL_STEPS, LEARNING_RATE = 110, 150, 1e-2
 """Stopped after three quarters of the schedule."""
 
 
@@ -62,9 +64,9 @@ class Fit:
 
 @pytest.fixture(scope="module")
 def trained() -> Pdpp:
-    """A planner that has seen the same 64 windows at every step; some seconds of CPU."""
+    """A planner of one level that has seen the same 64 windows at every step; some seconds of CPU."""
     torch.manual_seed(0)
-    fit = Fit(SMALL, TOTAL_STEPS)
+    fit = Fit(ONE_LEVEL, TOTAL_STEPS)
     fit.go(windows(), 0, STEPS)
     return fit.planner.eval()
 
@@ -77,12 +79,12 @@ def share_right(planner: Pdpp, n_steps: int | None) -> float:
 
 
 def test_64_windows_are_memorised_and_weights_that_were_never_averaged_are_found(trained: Pdpp) -> None:
-    for n_steps in (SMALL.sampling_steps, None):
+    for n_steps in (ONE_LEVEL.sampling_steps, None):
         assert share_right(trained, n_steps) > 0.95, n_steps
     torch.manual_seed(0)
-    stale = Pdpp(SMALL, SHAPE)
+    stale = Pdpp(ONE_LEVEL, SHAPE)
     stale.unet.load_state_dict(trained.unet.state_dict())
-    assert share_right(stale, SMALL.sampling_steps) < 0.5
+    assert share_right(stale, ONE_LEVEL.sampling_steps) < 0.5
 
 
 def test_what_is_computed_once_a_window_changes_no_answer() -> None:

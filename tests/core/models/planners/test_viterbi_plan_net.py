@@ -1,7 +1,13 @@
-"""ViterbiPlanNet: the original's numbers, both readouts, and that it learns through the Viterbi layer."""
+"""ViterbiPlanNet: the original's numbers, both readouts, and that it learns through the Viterbi layer.
+
+The last two tests are of what is recorded of all originals, and of the formula that gives weights and inputs."""
+
+import re
 
 import pytest
 import torch
+from checkout import DATA
+from formula import fill, numbers
 from planner_cases import VITERBI_HORIZONS, batch, viterbi_plan_net, without_attention_dropout
 from planners_fixture import (
     KEYSTEP,
@@ -14,6 +20,7 @@ from planners_fixture import (
     recorded,
     share_memorised,
 )
+from torch import nn
 from torch.testing import assert_close
 
 from schemas.planners import ViterbiPlanNetConfig
@@ -84,3 +91,22 @@ def test_it_memorises_64_windows() -> None:
     """Measured: .988 to .996 with seeds 0, 1, 2 on three kernels. At a rate that stays, a step in a hundred throws the
     planner back to .6 to .9, another one on each processor."""
     assert share_memorised(small(), random_windows(), steps=150, lr=1e-2, last_lr=0.0) > 0.95
+
+
+LARGEST = 60_000
+RECORDED = sorted([*(DATA / "planners").glob("*.json"), *(DATA / "epic_probe").glob("*.json")])
+
+
+def test_recorded_answers_are_small_and_say_where_they_come_from() -> None:
+    for path in RECORDED:
+        text = path.read_text()
+        assert len(text) < LARGEST, path
+        assert re.search(r'"origin": "github.com/\S+/\S+ at [0-9a-f]{40};', text), path
+
+
+def test_the_formula_gives_full_rank_and_leaves_norms_near_one() -> None:
+    assert torch.linalg.matrix_rank(numbers(12, 12)) == 12
+    module = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+    fill(module, scale=0.3)
+    assert module[0].weight.abs().max() <= 0.3
+    assert (module[1].weight - 1).abs().max() <= 0.3
