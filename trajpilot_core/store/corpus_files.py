@@ -46,7 +46,7 @@ def open_corpus(data_root: str) -> Corpus:
         StoreError: the protocol of the address is not allowed.
     """
     if not data_root:
-        raise InputError("no corpus root is given; name the folder of the download with --data")
+        raise InputError("no corpus root is given; give the folder of the download (--data)")
     location = parse_location(data_root)
     if location.protocol != "file":
         from trajpilot_core.store.objects import open_system
@@ -54,7 +54,7 @@ def open_corpus(data_root: str) -> Corpus:
         return Corpus(location.path, open_system(location), is_local=False)
     fs = fsspec.filesystem("file", use_listings_cache=False)
     if not fs.isdir(location.path):
-        raise InputError(f"the corpus root {data_root} is no folder; name the folder of the download with --data")
+        raise InputError(f"the corpus root {data_root} is no folder; give the folder of the download")
     return Corpus(location.path, fs, is_local=True)
 
 
