@@ -62,8 +62,7 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
 def run(work: Work[ScorerConfig]) -> None:
     """Fit the scorers of seeds on the held-out takes of every chain.
 
-    Raises:
-        InputError: a scorer without a goal is enabled, but no predictor anticipates.
+    Raises InputError: a scorer without a goal is enabled, but no predictor anticipates.
     """
     from trajpilot_core.data.chains import open_model_files, predictor_config
     from trajpilot_core.data.planning import load_planning_data

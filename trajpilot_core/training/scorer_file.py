@@ -47,8 +47,7 @@ def load_scorer(
 ) -> ReadyScorer:
     """Build the frozen scorer of one seed, or an ablated one, or the one that sees no goal, and read its decision.
 
-    Raises:
-        StoreError: there is no such scorer, or it has other parameters.
+    Raises StoreError: there is no such scorer, or it has other parameters.
     """
     key = model_key(FINAL, seed, variant_of(ablation) if sees_goal else SCORER_NO_GOAL)
     if key not in scorers.about:

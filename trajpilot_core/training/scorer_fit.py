@@ -84,12 +84,8 @@ def fit_scorers(
 
     Args:
         data: on `device`.
-        files: frozen models of all chains.
         config: its `train.precision` is resolved.
         seed: which chains are read; also of the scorers' own weights, dropout and batches.
-        scratch: folder for this seed's queries and checkpoints.
-        device: where the models run.
-        progress: called with (done, total, what).
         checkpoint_s: seconds between checkpoints of each training; 0: one after every epoch.
         threads: how many parts of the queries are made at a time on a CPU.
         sees_goal: false: only the paper's scorer is fitted, on queries that goal-dropout twins make without a goal.
@@ -97,8 +93,7 @@ def fit_scorers(
     Returns:
         Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation; without a goal only SCORER_NO_GOAL.
 
-    Raises:
-        StoreError: a goal must not be seen, and the chains have no twins.
+    Raises StoreError: a goal must not be seen, and the chains have no twins.
     """
     config = config if sees_goal else config.replace(ablations=())
     total, folder = epochs_of(config), scratch / QUERIES
@@ -140,14 +135,6 @@ def train_scorer(
 
     Args:
         collected: the queries, in files or on the device.
-        config: its `train.precision` is resolved.
-        ablation: what the scorer does without.
-        seed: of weights, dropout and batches.
-        scratch: folder of the checkpoint's folder.
-        device: of the scorer.
-        progress: called with (done, total, what).
-        checkpoint_s: seconds between checkpoints; 0: one after every epoch.
-        name: its variant.
     """
     train, dev, shape = collected.train, collected.dev, collected.shape
     with seeded(seed):
@@ -187,10 +174,7 @@ def measurer(
     """Return the measure of an epoch: the scores on dev, and on learned queries under the threshold that dev chose.
 
     Args:
-        scorer: what is measured.
-        train: the training queries.
         dev: the dev queries; None: nothing is measured.
-        batch: queries that are decided at once.
         seed: draws the learned queries that are scored, per horizon at most as many as dev has.
     """
     if dev is None:
@@ -225,14 +209,6 @@ def choices_of(
 ) -> list[ScorerChoice]:
     """Return what a trained scorer decides on each of N dev queries: whether it ranks and gates better than chance is
     read off it.
-
-    Args:
-        scorer: takes the weights on, and stays so.
-        state: weights of the epoch that was kept.
-        dev: the queries.
-        config: margin and batch.
-        model: `final/<variant>`.
-        seed: of the training.
     """
     if dev is None:
         return []
