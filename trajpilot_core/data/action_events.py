@@ -73,6 +73,9 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
         if clips:
             motions[clips, part] = motions_tensor(table, [data.segment_ids[at] for at in clips])
             has_motion[clips, part] = True
+    details = inputs.table("details", ["segment_id", "annotated_end_s"]).to_pylist()
+    end_of = {row["segment_id"]: row["annotated_end_s"] for row in details}
+    ended_s = np.array([end_of[segment] for segment in data.segment_ids], dtype=np.float64)
     events = ActionEvents(
         take_ids=tuple(take_of),
         take=torch.tensor([take_of[row["take_id"]] for row in rows]),
@@ -86,7 +89,7 @@ def load_events(inputs: Inputs, seen_s: float, gap_s: float = 0.0) -> tuple[Acti
         has_motion=has_motion,
         labels=torch.tensor([label_of[row["label_id"]] for row in rows]),
         classes=torch.from_numpy(np.stack([data.clips.classes(part) for part in PARTS], axis=1)),
-        seconds=torch.from_numpy(durations(inputs, data)).float(),
+        seconds=torch.from_numpy(ended_s - data.action_s).float(),
     )
     if not has_motion[events.rows(TRAIN), DURING].any():
         raise InputError("no training action has head motion; look at the rejects of trajectories")
@@ -125,14 +128,6 @@ def last_tubelets(inputs: Inputs, data: ClipData, seen_s: float) -> Tensor:
         seen[-1] = True
         means[at, 0] = data.tokens[at, :n_tubelets][seen].astype(np.float32).mean(axis=0)
     return torch.from_numpy(means)
-
-
-def durations(inputs: Inputs, data: ClipData) -> Array:
-    """Return (N,) durations of the actions, seconds."""
-    ends = inputs.table("details", ["segment_id", "annotated_end_s"]).to_pylist()
-    end_of = {row["segment_id"]: row["annotated_end_s"] for row in ends}
-    seconds: Array = np.array([end_of[segment] for segment in data.segment_ids], dtype=np.float64) - data.action_s
-    return seconds
 
 
 def columns_of(events: ActionEvents, classes: dict[ActionPart, Codes]) -> Tensor:

@@ -66,21 +66,17 @@ def variants_of(chain: Chain) -> tuple[str, ...]:
     return VARIANTS if chain.name == FINAL.name else VARIANTS[:2]
 
 
-def twins_of(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
-    """Return the goal-dropout twins of a chain: rows of the tables use them, so the final chain has them.
+def trained_variants(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
+    """Return every predictor variant that a chain trains, including goal-dropout twins.
 
-    In runs that anticipate, those of the folds make the training queries of a scorer without a goal, and one more of
-    the final chain has its own row: the motion of Start alone.
+    Rows of the tables use the twins of the final chain. In runs that anticipate, those of the folds make the training
+    queries of a scorer without a goal, and one more of the final chain has its own row: the motion of Start alone.
     """
     is_final = chain.name == FINAL.name
     if cfg.twin_goal_dropout is None or not (is_final or cfg.anticipates):
-        return ()
-    return tuple(map(twin_of, VARIANTS if is_final and cfg.anticipates else TWINNED))
-
-
-def trained_variants(chain: Chain, cfg: PredictorConfig) -> tuple[str, ...]:
-    """Return every predictor variant that a chain trains, including goal-dropout twins."""
-    return (*variants_of(chain), *twins_of(chain, cfg))
+        return variants_of(chain)
+    twinned = VARIANTS if is_final and cfg.anticipates else TWINNED
+    return (*variants_of(chain), *map(twin_of, twinned))
 
 
 def twin_of(variant: str) -> str:
@@ -191,8 +187,6 @@ class Contributions:
         For an entry without parts per take, every take contributes the whole entry.
 
         Args:
-            inputs: inputs of the stage, which declares `takes`, `take_contents` and the entries.
-            entries: the entries that its trainings read.
             columns: further columns of `takes` that they read.
         """
         rows = inputs.table("takes", ["take_id", "split", *columns]).to_pylist()
@@ -243,6 +237,6 @@ def horizons_of(inputs: Inputs) -> list[JsonValue]:
     return horizons
 
 
-def part_of(inputs: Inputs, name: str, begins: str = "") -> JsonValue:
-    """Return the digests of the parts of an entry whose names start with `begins`."""
-    return {part: digest for part, digest in inputs.parts(name).items() if part.startswith(begins)}
+def part_of(inputs: Inputs, name: str) -> JsonValue:
+    """Return the digests of the parts of an entry."""
+    return {**inputs.parts(name)}

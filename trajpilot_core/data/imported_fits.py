@@ -115,11 +115,7 @@ def refuse_leaks(
     """Refuse models that were fitted on takes that are held out in this run.
 
     Args:
-        output: the other run.
         fits: chain -> the takes that its models were fitted on.
-        chains: the chains of this run.
-        here: the takes of this run.
-        fold_of: training take -> its fold.
 
     Raises:
         InputError: a chain was fitted on takes or captures that are dev or test here, or on takes that it leaves out
@@ -158,9 +154,7 @@ def note_imported(
     """Return the notes on models of a chain that are from another run, or started from one.
 
     Args:
-        chain: its name.
         fits: chain -> the takes that its models were fitted on there; empty: only `fitted_here` is noted.
-        here: the takes of this run.
         fitted_here: the takes that the models were fitted on in this run.
     """
     if not fits:

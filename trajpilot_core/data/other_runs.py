@@ -18,7 +18,6 @@ from schemas.config import PipelineConfig
 from schemas.places import OtherRun
 from trajpilot_core.errors import InputError, StoreError, StoreIOError
 from trajpilot_core.store.files import Folder, open_folder
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.manifest import (
     current_key,
     current_manifest,
@@ -209,14 +208,14 @@ def manifest_sha256(folder: Folder, stage: str, key: str) -> str | None:
     return None if folder.size(path) is None else hashlib.sha256(folder.read(path)).hexdigest()
 
 
-def outputs_that_count(place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> dict[str, OtherRun]:
+def outputs_that_count(place: str) -> dict[str, OtherRun]:
     """Return stage -> current output under a root, for every stage that another run can start from.
 
     Raises:
         InputError: a stage has not run there.
         StoreError: an output is damaged, or was not made from the current inputs.
     """
-    folder, manifests = open_folder(place, allowed), dict[str, Manifest]()
+    folder, manifests = open_folder(place), dict[str, Manifest]()
     for stage in SETTING:
         manifest = current_manifest(folder, stage)
         if manifest is None:
@@ -231,14 +230,14 @@ def outputs_that_count(place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS)
     return {stage: OtherRun(place=folder.url, sha256=sha256) for stage, sha256 in digests.items() if sha256}
 
 
-def starting_from(config: PipelineConfig, place: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> PipelineConfig:
+def starting_from(config: PipelineConfig, place: str) -> PipelineConfig:
     """Return settings with which a run inherits dev captures, folds and E_tau, and starts from the predictors.
 
     Raises:
         InputError: the other run has not completed the stage predictor.
         StoreError: see `outputs_that_count`.
     """
-    outputs = outputs_that_count(place, allowed)
+    outputs = outputs_that_count(place)
     return config.replace(
         ingest=config.ingest.replace(splits_of=outputs["ingest"]),
         alignment=config.alignment.replace(pretrained=outputs["alignment"]),

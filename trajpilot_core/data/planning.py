@@ -151,7 +151,6 @@ def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = No
 
     Args:
         inputs: the declared inputs of `stage`, which must include those seven tables.
-        stage: name of the stage, for rejects.
         motions: replaces the table `motions`; None: it is read.
 
     Raises StoreError: tables do not match (an id of one is missing in another).
@@ -194,7 +193,6 @@ def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
     """Return the same data with classes instead of labels as answers; the label inputs of models do not change.
 
     Args:
-        data: with labels as answers.
         label_classes: columns label_id and class_id; the class has the text of the label with this id.
 
     Raises StoreError: a label has no class, or a class has the text of a label from another class.

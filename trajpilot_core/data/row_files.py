@@ -107,7 +107,12 @@ def read_part(folder: Path, name: str, key: str) -> tuple[Place, ...] | None:
     if marker.format != FORMAT or marker.key != key:
         log.info("%s is stale (key mismatch); recomputing its part", path)
         return None
-    if _digest(folder, marker) != marker.content_digest:
+    digest = hashlib.sha256()
+    for place in marker.places:
+        digest.update(place.digest().encode())
+        for chunk in _chunks(_path(folder, place), place):
+            digest.update(chunk)
+    if digest.hexdigest() != marker.content_digest:
         log.warning("the rows of %s are damaged; recomputing the part", path)
         return None
     return marker.places
@@ -149,16 +154,6 @@ def _write(path: Path, content: memoryview, place: Place) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _digest(folder: Path, marker: Marker) -> str:
-    """Return the digest of a part's rows on disk."""
-    digest = hashlib.sha256()
-    for place in marker.places:
-        digest.update(place.digest().encode())
-        for chunk in _chunks(_path(folder, place), place):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _chunks(path: Path, place: Place) -> Iterator[bytes]:

@@ -115,7 +115,6 @@ def refuse_late(ids: tuple[str, ...], seen_until_s: Tensor, moment_s: Tensor) ->
     """Refuse shots whose preceding segment ends after their annotated time.
 
     Args:
-        ids: ids of the shots.
         seen_until_s: (N,) end of the preceding segment, seconds.
         moment_s: (N,) annotated time of the shot, seconds.
 

@@ -37,7 +37,6 @@ def two_motions(inputs: Inputs, stage: str) -> TwoMotions:
 
     Args:
         inputs: inputs of the stage; `motions` are from pose files, `video_motions` of the same segments from video.
-        stage: name of the stage, for rejects.
 
     Raises InputError: no segment, or no test window in all of its segments, has motions from both sources.
     """

@@ -135,8 +135,8 @@ class WindowBatch:
 def load_scorers(models: Models, seed: int, device: str) -> Scorers:
     """Read the scorers of one seed from the entry `scorers`."""
     config = scorer_config(models)
-    ablated = {name: ReadyScorer(*load_scorer(models, seed, device, name)) for name in config.ablations}
-    return Scorers(config, ReadyScorer(*load_scorer(models, seed, device)), ablated)
+    ablated = {name: load_scorer(models, seed, device, name) for name in config.ablations}
+    return Scorers(config, load_scorer(models, seed, device), ablated)
 
 
 def retrieve(

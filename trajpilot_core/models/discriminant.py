@@ -69,7 +69,6 @@ def shrunk(covariance_CC: Tensor, fourth: Tensor, n: int) -> Tensor:
     Args:
         covariance_CC: covariance of n samples without mean.
         fourth: scalar, mean fourth power of their lengths.
-        n: number of samples.
     """
     one_CC = torch.eye(len(covariance_CC), dtype=covariance_CC.dtype, device=covariance_CC.device)
     level = covariance_CC.diagonal().mean()

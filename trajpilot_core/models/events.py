@@ -124,29 +124,21 @@ class TokenProbe(nn.Module):
         self.row = row
         self.probe = AttentiveProbe(shape)
         self.constant = nn.Parameter(INIT_STD * torch.randn(shape.width)) if row == "constant" else None
-        self.project = nn.Linear(text_width, shape.width) if is_given(row) else None
+        is_given = row in TOKENS_READ or row == "shuffled"  # by a predictor
+        self.project = nn.Linear(text_width, shape.width) if is_given else None
         if self.project is not None:
             nn.init.trunc_normal_(self.project.weight, std=INIT_STD)
             nn.init.zeros_(self.project.bias)
 
     def forward(self, tokens_BND: Tensor, token_BE: Tensor) -> dict[ActionPart, Tensor]:
         """Return part -> logits (B, C of that part); `token_BE` is only read if the row has an input token."""
-        token_BD = self.own_token(tokens_BND, token_BE)
+        if self.project is not None:
+            token_BD = self.project(token_BE)
+        elif self.constant is not None:
+            token_BD = self.constant.to(tokens_BND.dtype).expand(len(tokens_BND), -1)
+        else:
+            token_BD = torch.zeros_like(tokens_BND[:, 0]) if self.row == "zero" else None
         if token_BD is not None:
             tokens_BND = torch.cat([tokens_BND, token_BD[:, None]], dim=1)
         logits: dict[ActionPart, Tensor] = self.probe(tokens_BND)
         return logits
-
-    def own_token(self, tokens_BND: Tensor, token_BE: Tensor) -> Tensor | None:
-        """Return the additional token (B, D); None if there is none."""
-        if self.project is not None:
-            projected: Tensor = self.project(token_BE)
-            return projected
-        if self.constant is not None:
-            return self.constant.to(tokens_BND.dtype).expand(len(tokens_BND), -1)
-        return torch.zeros_like(tokens_BND[:, 0]) if self.row == "zero" else None
-
-
-def is_given(row: TokenRow) -> bool:
-    """Return whether a row's token comes from a predictor."""
-    return row in TOKENS_READ or row == "shuffled"

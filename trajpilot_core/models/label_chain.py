@@ -34,11 +34,6 @@ class Sparse(NamedTuple):
         product: Tensor = torch.sparse.mm(self.matrix, dense_Cx.contiguous())
         return product
 
-    def transposed_times(self, dense_Rx: Tensor) -> Tensor:
-        """Return the product (C, x) of the transpose with a dense matrix."""
-        product: Tensor = torch.sparse.mm(self.transposed, dense_Rx.contiguous())
-        return product
-
 
 def sparse(values: Tensor) -> Sparse:
     """Return a dense or sparse matrix (R, C) as a sparse one that works in inference mode."""
@@ -64,7 +59,8 @@ class LabelMoves(NamedTuple):
     def forth(self, state_VB: Tensor) -> Tensor:
         """Return (V, B): the mass that reaches each label from (V, B)."""
         by_frequency_1B = (self.unseen[:, None] * state_VB).sum(0, keepdim=True)
-        return self.counts.transposed_times(self.seen[:, None] * state_VB) + self.frequent[:, None] * by_frequency_1B
+        seen_VB: Tensor = torch.sparse.mm(self.counts.transposed, (self.seen[:, None] * state_VB).contiguous())
+        return seen_VB + self.frequent[:, None] * by_frequency_1B
 
     def back(self, value_VB: Tensor) -> Tensor:
         """Return (V, B): the expected value, of (V, B), of the label after each label."""

@@ -110,11 +110,7 @@ class LatentPredictor(nn.Module):
         return context
 
     def forward(self, context: list[KeysValues], steps: StepInputs, n_steps: int, horizon: int) -> Tensor:
-        """Return (B, S, T, G, D) normalised latents of the steps; S is 1 if the steps have no inputs.
-
-        Args:
-            context: result of `encode`.
-        """
+        """Return (B, S, T, G, D) normalised latents of the steps; S is 1 if the steps have no inputs."""
         n_windows = len(context[0][0])
         given = steps.motion if steps.motion is not None else steps.text
         n_plans = 1 if given is None else given.shape[1]

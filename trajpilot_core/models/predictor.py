@@ -191,8 +191,7 @@ class CausalPredictor(nn.Module):
     def class_logits(self, predicted_xE: Tensor) -> Tensor:
         """Return (..., V) float32: the class head's logits for predicted embeddings (..., E).
 
-        Raises:
-            TypeError: the model has no class head.
+        Raises TypeError: the model has no class head.
         """
         if self.class_head is None:
             raise TypeError("this predictor has no class head; its labels are ranked by their text embeddings")

@@ -83,20 +83,13 @@ def best(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
     ids, values = top.indices[:, :n], top.values[:, :n]
     tied_R = (top.values[:, 1:] == top.values[:, :-1]).any(1)  # `topk` guarantees no order of equal values
     if bool(tied_R.any()):
-        ids[tied_R], values[tied_R] = _best_in_turn(scores_RV[tied_R], n)
+        left_RV, parts = scores_RV[tied_R], []
+        for _ in range(n):
+            parts.append(left_RV.max(dim=1))  # the first of equal values, as torch.max guarantees
+            left_RV.scatter_(1, parts[-1].indices[:, None], -torch.inf)
+        ids[tied_R] = torch.stack([part.indices for part in parts], 1)
+        values[tied_R] = torch.stack([part.values for part in parts], 1)
     return ids, values
-
-
-def _best_in_turn(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return the result of `best` by n searches for the highest score."""
-    left = scores_RV.clone()
-    ids, values = [], []
-    for _ in range(n):
-        top = left.max(dim=1)  # the first of equal values, as torch.max guarantees
-        ids.append(top.indices)
-        values.append(top.values)
-        left.scatter_(1, top.indices[:, None], -torch.inf)
-    return torch.stack(ids, 1), torch.stack(values, 1)
 
 
 def best_labels(plan_RE: Tensor, bank: LabelBank, n: int) -> tuple[Tensor, Tensor]:

@@ -120,19 +120,16 @@ class ClassReadout:
 
     def ranked(self, plan_BHP: Tensor, take_B: Tensor, n: int) -> RankedPlan:
         """Rank by the exact posterior of every step; the sequence is the most probable one. (B, H, R), (B, H)."""
-        ranked = [self._ranked(plan, take, n) for plan, take in self._parts(plan_BHP, take_B)]
+        ranked = []
+        for plan, take in self._parts(plan_BHP, take_B):
+            posterior_BHV, decoded_BH = self._decoded(plan, take)
+            answers = best(posterior_BHV.flatten(0, 1), n)
+            ranked.append((*(part.view(*plan.shape[:2], -1) for part in answers), decoded_BH))
         if not ranked:
             empty = plan_BHP.new_zeros(*plan_BHP.shape[:2], min(n, plan_BHP.shape[2]))
             return RankedPlan(empty.long(), empty, empty[:, :, 0].long())
         ids, scores, decoded = (torch.cat(parts) for parts in zip(*ranked, strict=True))
         return RankedPlan(ids, scores, decoded)
-
-    def _ranked(self, plan_BHP: Tensor, take_B: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return ids, scores and sequence of one part."""
-        posterior_BHV, decoded_BH = self._decoded(plan_BHP, take_B)
-        ids, scores = best(posterior_BHV.flatten(0, 1), n)
-        shape = (*plan_BHP.shape[:2], ids.shape[1])
-        return ids.view(shape), scores.view(shape), decoded_BH
 
     def against(self, ends_B2P: Tensor, mids_BKMP: Tensor, truth_BM: Tensor, take_B: Tensor) -> PlanTruth:
         """Compare the decoded middle steps of every whole plan with the true labels; (B, K, M)."""

@@ -78,7 +78,12 @@ class GateThenRankScorer(nn.Module):
 
     def forward(self, inputs: ScorerInputs) -> tuple[Tensor, Tensor]:
         """Return gate logits (B,) and rank scores (B, K), -inf where there is no candidate."""
-        candidate_BKD = self._candidates(inputs)
+        n_mids_B1, candidate_BKD = inputs.n_mids[:, None], self.role[2]
+        if self.latent_in is not None:
+            candidate_BKD = candidate_BKD + self._plan(inputs.plans, n_mids_B1)
+            candidate_BKD = candidate_BKD + self.latent_in(_mean_mids(inputs.latents, n_mids_B1))
+        if self.label_in is not None:
+            candidate_BKD = candidate_BKD + self.label_in(_mean_mids(inputs.labels, n_mids_B1))
         fallback_BD = self._plan(inputs.fallback, inputs.n_mids) + self.role[1]
         query_BD = self.query_in(self.normalise(inputs.query)) + self.role[0]
         tokens_BTD = torch.cat([query_BD[:, None], fallback_BD[:, None], candidate_BKD], dim=1)
@@ -87,17 +92,6 @@ class GateThenRankScorer(nn.Module):
         out_BTD = self.blocks(tokens_BTD, src_key_padding_mask=absent_BT)
         rank_BK = self.rank(out_BTD[:, 2:])[..., 0].masked_fill(~inputs.valid, -torch.inf)
         return self.gate(out_BTD[:, 0])[:, 0], rank_BK
-
-    def _candidates(self, inputs: ScorerInputs) -> Tensor:
-        """Return (B, K, D): the sum of the candidates' inputs that this scorer reads."""
-        n_mids_B1 = inputs.n_mids[:, None]
-        seen_BKD = self.role[2]
-        if self.latent_in is not None:
-            seen_BKD = seen_BKD + self._plan(inputs.plans, n_mids_B1)
-            seen_BKD = seen_BKD + self.latent_in(_mean_mids(inputs.latents, n_mids_B1))
-        if self.label_in is not None:
-            seen_BKD = seen_BKD + self.label_in(_mean_mids(inputs.labels, n_mids_B1))
-        return seen_BKD
 
     def normalise(self, query_BQ: Tensor) -> Tensor:
         """Normalise features and endpoint latents of (B, Q) separately: unit vectors would vanish in a joint norm."""

@@ -114,8 +114,7 @@ def stages_of(config: PipelineConfig) -> dict[str, AnyStage]:
 def selected(run: RunOptions, config: PipelineConfig) -> list[str]:
     """Return the names of the stages that `run` selects, in order.
 
-    Raises:
-        InputError: a name is not a stage, or not a stage of this corpus.
+    Raises InputError: a name is not a stage, or not a stage of this corpus.
     """
     known = stages_of(config)
     names = [*run.only, *run.force, *([run.from_stage] if run.from_stage else [])]

@@ -59,8 +59,7 @@ def completed(config: PipelineConfig) -> CompletedActionToken:
 def trainings(inputs: Inputs, cfg: CompletedActionToken) -> Trainings:
     """Return the predictors of every chain and seed, on which the rest of the stage depends.
 
-    Raises:
-        InputError: no probe is enabled, or no seed has both an E_tau and a probe.
+    Raises InputError: no probe is enabled, or no seed has both an E_tau and a probe.
     """
     if cfg.tuned.tokens is None:
         raise InputError("action_token.is_asked without a probe: set probe.tokens=temporal, or full")
@@ -81,8 +80,7 @@ def facts(inputs: Inputs, cfg: CompletedActionToken, known: Trainings) -> dict[s
 def seeds_to_run(inputs: Inputs) -> list[int]:
     """Return the seeds of E_tau that also have a probe, from which the rows of a seed start.
 
-    Raises:
-        InputError: there is none.
+    Raises InputError: there is none.
     """
     encoders, probes = seeds_of(inputs.parts("e_tau")), seeds_of(inputs.parts(probe.ENTRY))
     both = [seed for seed in encoders if seed in probes]
@@ -140,11 +138,7 @@ def write_results(
     """Score and judge the answers of all seeds, and write tables and models.
 
     Args:
-        work: of the stage.
-        tuned: answers of the rows of each seed.
         curves: of the predictors, written by their trainings, and of the scorers.
-        events: the clips as events.
-        data: the clips.
     """
     import numpy as np
 

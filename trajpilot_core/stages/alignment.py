@@ -37,8 +37,7 @@ def facts(inputs: Inputs, cfg: AlignmentConfig, known: Trainings) -> dict[str, F
 def fits(work: Work[AlignmentConfig], wanted: Trainings) -> Fits | None:
     """Prepare one E_tau per chain and seed on the segments of its takes; or import it.
 
-    Raises:
-        TrainingError: no segment to fit on, or none in dev.
+    Raises TrainingError: no segment to fit on, or none in dev.
     """
     if work.config.pretrained is not None:
         import_e_tau(work, wanted)

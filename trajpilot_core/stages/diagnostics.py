@@ -50,12 +50,7 @@ def run(work: Work[DiagnosticsConfig]) -> None:
 
 
 def places_of(inputs: Inputs, ids: pa.Array) -> "tuple[SegmentPlaces, NDArray[np.str_]]":
-    """Return the positions of segments, in the order of `ids`, and their splits, of shape (S,).
-
-    Args:
-        inputs: takes and segments.
-        ids: (S,) segment ids.
-    """
+    """Return the positions of segments, in the order of `ids`, and their splits, of shape (S,)."""
     from trajpilot_core.evaluation.feature_distances import SegmentPlaces
 
     segments = inputs.table("segments", ["segment_id", "take_id", "run", "position", "label_id"])
@@ -80,7 +75,6 @@ def windows_of(
     Windows with a segment without a feature are left out, as in every row; so are windows without a middle.
 
     Args:
-        inputs: windows.
         ids: (S,) segment ids, in the order of the features.
         take: (S,) take of each.
         cfg: number of training windows to sample per horizon.

@@ -140,6 +140,9 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     metrics = score(predictions, takes, cfg)
     in_latents = rows_of(Judgement, work.inputs.table("latent_checks")) if plans_in_latents(cfg) else []
     has_heads = predictor_config(work.inputs.models("predictors")).head == "classes"
+    optional = [name for name in ("planner_models", "latent_models") if name in cfg.further_entries]
+    fitted = {name: work.inputs.models(name) for name in (*FITTED, *optional)}
+    fitted = {name: models for name, models in fitted.items() if name in FITTED or models.keys}
     learned = trained(work.inputs, cfg) + [row for row in in_latents if row.check.startswith(TRAINED)]
     evidence = CheckInputs(
         predictions,
@@ -148,7 +151,7 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
         candidate_takes(collected.candidates(), work.inputs),
         folds_of(work.inputs),
         learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
-        {name: fitted_takes(work.inputs, name) for name in fitted_entries(work.inputs, cfg)},
+        {name: noted_fitted(models.about) or None for name, models in fitted.items()},
         has_heads,
         over_classes=cfg.vocabulary == "classes",
     )
@@ -189,13 +192,7 @@ def what_is_known(work: Work[CompletedEvaluation], predictions: "Predictions") -
 
 
 def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: CompletedEvaluation) -> list[Metric]:
-    """Score every row with intervals over takes, and over captures where a capture has several takes.
-
-    Args:
-        predictions: the blocks.
-        takes: rows with take_id, corpus and capture.
-        cfg: settings of the bootstrap.
-    """
+    """Score every row with intervals over takes, and over captures where a capture has several takes."""
     from trajpilot_core.evaluation.tables import capture_clusters, metric_rows, take_clusters
 
     scored = set(predictions.take_ids)
@@ -233,17 +230,6 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     planners = sorted({(row.model.removeprefix("final/").rpartition("_h")[0], row.seed) for row in planning})
     judged += [(f"final/{name}", seed, judge_planner(curve + planning, name, seed)) for name, seed in planners]
     return [judgement.replace(check=f"trained: {model}, seed {seed}") for model, seed, judgement in judged]
-
-
-def fitted_entries(inputs: Inputs, cfg: CompletedEvaluation) -> tuple[str, ...]:
-    """Return the entries of models that must note the takes they were fitted on."""
-    optional = [name for name in ("planner_models", "latent_models") if name in cfg.further_entries]
-    return (*FITTED, *(name for name in optional if inputs.models(name).keys))
-
-
-def fitted_takes(inputs: Inputs, name: str) -> dict[str, list[str]] | None:
-    """Return chain -> takes that the models of an entry were fitted on; None where not noted. Reads no model."""
-    return noted_fitted(inputs.models(name).about) or None
 
 
 def candidate_takes(used: Sequence[str], inputs: Inputs) -> dict[str, str]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from schemas.results import CurvePoint
 from trajpilot_core.data.chains import fitting_takes, fold_count, frozen, held_out_takes, load_e_tau
-from trajpilot_core.data.cross_fitting import FINAL, Chain, chains, model_key
+from trajpilot_core.data.cross_fitting import Chain, chains, model_key
 from trajpilot_core.data.events import BEFORE, DEV, DURING, Events
 from trajpilot_core.data.planning import rows_of_takes
 from trajpilot_core.engine.progress import Progress
@@ -26,7 +26,7 @@ from trajpilot_core.retrieval.events import EventChain, EventPredictor, latents_
 from trajpilot_core.stages.trained import Trainings, variants_by_chain
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.event_scorer import Target, fit_event_scorer
-from trajpilot_core.training.fit_event import EventTask
+from trajpilot_core.training.fit_event import EventTask, new_event_predictor
 from trajpilot_core.training.jobs import TrainingJob, chain_job, put_task
 from trajpilot_core.training.scorer_fit import ScorerDecision
 
@@ -46,6 +46,8 @@ class EventRun(ABC, Generic[E, T]):
     """Entry of the stage's models."""
     RIGHT: ClassVar[str]
     """What the curves of the scorer call the share of right predictions."""
+    KIND: ClassVar[type[EventPredictor]]
+    """Class of the predictors."""
 
     @abstractmethod
     def variants(self, chain: Chain) -> tuple[str, ...]:
@@ -56,16 +58,12 @@ class EventRun(ABC, Generic[E, T]):
         """Return the tensors of the trainings of a chain and seed."""
 
     @abstractmethod
-    def new_predictor(self, task: T) -> EventPredictor:
-        """Build a predictor for a task."""
-
-    @abstractmethod
     def target(self, embed: int) -> Target:
         """Return what the scorer predicts of the events `here`; `embed` is the text width of E_tau."""
 
     @cached_property
     def chains(self) -> tuple[Chain, ...]:
-        """The chains that the folds call for."""
+        """The chains that the folds call for, first the one that answers dev and test."""
         return chains(fold_count(self.events.fold))
 
     @cached_property
@@ -99,8 +97,7 @@ class EventRun(ABC, Generic[E, T]):
 def event_jobs(this: EventRun[E, T], wanted: Trainings) -> list[TrainingJob]:
     """Write the tensors of chains and seeds to scratch; return their trainings.
 
-    Raises:
-        TrainingError: no event to fit on.
+    Raises TrainingError: no event to fit on.
     """
     jobs = []
     for (chain, seed), variants in variants_by_chain(wanted).items():
@@ -117,12 +114,10 @@ def event_jobs(this: EventRun[E, T], wanted: Trainings) -> list[TrainingJob]:
 def chain_models(this: EventRun[E, T], chain: Chain, seed: int) -> EventChain:
     """Build the frozen models of a chain and seed from its finished trainings."""
     task, device = this.task(chain, seed), this.work.runtime.device
-    models = {
-        variant: frozen(
-            this.new_predictor(task), this.trained(chain, seed, variant), model_key(chain, seed, variant), device
-        )
-        for variant in this.variants(chain)
-    }
+    models = {}
+    for variant in this.variants(chain):
+        new = new_event_predictor(this.KIND, task, this.work.config.predictor)
+        models[variant] = frozen(new, this.trained(chain, seed, variant), model_key(chain, seed, variant), device)
     e_tau, fit = load_e_tau(this.work.inputs.models("e_tau"), chain, seed, device), task.fit.to(device)
     bank = fit[this.here.has_motion[fit, DURING]]
     return EventChain(e_tau, models["traj"], models["no_traj"], models.get("endpoint_traj"), bank)
@@ -144,7 +139,7 @@ def seed_models(this: EventRun[E, T], seed: int, progress: Progress) -> SeedMode
     """Fit the scorer of a seed on events from takes that each chain has not seen; return it with all chains."""
     runtime = this.work.runtime
     built = {chain: chain_models(this, chain, seed) for chain in this.chains}
-    final = built[final_of(this.chains)]
+    final = built[this.chains[0]]
     target = this.target(final.e_tau.text_width)
     fitted = fit_event_scorer(
         final,
@@ -162,8 +157,3 @@ def seed_models(this: EventRun[E, T], seed: int, progress: Progress) -> SeedMode
     scorer.load_state_dict(fitted.state)
     renamed = [row.replace(quantity=row.quantity.replace("M@1", this.RIGHT)) for row in fitted.curve]
     return SeedModels(built, final, scorer.requires_grad_(False), fitted.decision, renamed)
-
-
-def final_of(known: tuple[Chain, ...]) -> Chain:
-    """Return the chain that answers dev and test."""
-    return next(chain for chain in known if chain.name == FINAL.name)

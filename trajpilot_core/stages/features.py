@@ -31,8 +31,7 @@ WAITING = 2
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
     """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels).
 
-    Raises:
-        InputError: frames must be encoded, but the run has no videos.
+    Raises InputError: frames must be encoded, but the run has no videos.
     """
     if cfg.source == "released":
         return released_features.sources(inputs, cfg)
@@ -87,7 +86,10 @@ def run(work: Work[FeatureConfig]) -> None:
     if cfg.source == "released":
         released_features.run(work)
         return
-    states = [_state(source) for source in sorted(work.pending, key=lambda source: source.shard)]
+    states = []
+    for source in sorted(work.pending, key=lambda source: source.shard):
+        segments = [tuple(segment) for segment in cast(list[Any], source.facts["segments"])]
+        states.append(TakeClips(source.shard, source.files[0], cast(list[tuple[str, float, float]], segments)))
     embedder = load_embedder(cfg, work.runtime.device, work.runtime.scratch)
     with torch_threads(cfg):
         clips, began = 0, time.monotonic()
@@ -97,12 +99,6 @@ def run(work: Work[FeatureConfig]) -> None:
             rate = clips / max(1e-9, time.monotonic() - began)
             work.runtime.progress(done, len(states), f"takes; {rate:.1f} clips a second")
             work.sink.shard(state.take_id, table, rejects, len(state.segments))
-
-
-def _state(source: Source) -> TakeClips:
-    """Return the empty state of one pending take."""
-    segments = cast(list[tuple[str, float, float]], [tuple(s) for s in cast(list[Any], source.facts["segments"])])
-    return TakeClips(source.shard, source.files[0], segments)
 
 
 def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Embedder") -> Iterator[TakeClips]:

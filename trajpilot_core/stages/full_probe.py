@@ -105,12 +105,8 @@ class PatchProbes:
         """Fine-tune the trials of all rows side by side, so that a clip is encoded once for all of them.
 
         Args:
-            seed: of the fine-tuning.
-            clips: clips and columns.
             rows: (M,) long, their numbers in the stream.
             tokens: row -> (M, E) float16, the token of each clip.
-            begun: weights of the visual probe.
-            progress: called after every epoch.
         """
         cfg, runtime = self.cfg, self.runtime
         task = replace(clips, tokens=torch.empty(len(rows), 0, self.width, dtype=torch.float16))

@@ -19,7 +19,6 @@ from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import (
     CutTake,
     Labelling,
-    Tables,
     counts_of,
     cut_take,
     details_of,
@@ -71,8 +70,7 @@ def sources(_: Inputs, config: IngestConfig, data_root: str) -> list[Source]:
 def run(work: Work[IngestConfig]) -> None:
     """Read the corpus, probe the videos or trust the metadata, and write the tables.
 
-    Raises:
-        InputError: the metadata cannot be used, or a split has no take left.
+    Raises InputError: the metadata cannot be used, or a split has no take left.
     """
     from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 
@@ -89,25 +87,31 @@ def run(work: Work[IngestConfig]) -> None:
     captures = (c.candidate.take.capture for c in cut if c.candidate.released == "train")
     dev = dev_captures(captures, config, dev_of_captures(config.splits_of))
     tables = tables_of(cut, dev, config, spec.horizons if spec.has_plans else NO_WINDOWS)
-    _check_training(tables, len(dev), config)
-    rejects += _vanished_scenarios(reading, cut)
+    splits = {*tables.takes.column("split").to_pylist()}
+    if "dev" in splits and "train" not in splits:
+        if len(dev) == 1:
+            raise InputError(
+                "train is empty: the only usable training capture went to dev; two are needed, one for each"
+            )
+        raise InputError(
+            f"train is empty: all {len(dev)} usable training captures went to dev, which needs at least "
+            f"{config.dev_min}; add captures or lower it with --set ingest.dev_min"
+        )
+    for gone in sorted(reading.scenarios - {c.candidate.take.scenario for c in cut}):
+        rejects.append(Fault(RejectCode.SCENARIO_VANISHED, f"no take of {gone!r} can be used").reject("", 0))
     work.sink.table("details", details_of(cut, tables.segments))
     work.sink.table("scenario_labels", scenario_labels_of(tables, reading.allowed))
     classes, collapsed = label_classes(tables.labels, spec.n_classes(config))
     work.sink.table("label_classes", classes)
     reading = replace(reading, counts=(*reading.counts, *collapsed))
     work.sink.table("counts", table_of(CorpusCount, counts_of(tables, reading, spec.published)))
-    _write(work, tables, rejects, reading.n_in)
-
-
-def _write(work: Work[IngestConfig], tables: Tables, rejects: list[Reject], n_in: int) -> None:
     work.sink.table("takes", tables.takes)
     work.sink.table("segments", tables.segments)
     work.sink.table("labels", tables.labels)
     work.sink.table("windows", tables.windows)
     work.sink.table("take_contents", contents_of(tables.takes, tables.segments, tables.windows))
     work.sink.reject(rejects)
-    work.sink.count(n_in, tables.segments.num_rows)
+    work.sink.count(reading.n_in, tables.segments.num_rows)
 
 
 def _paraphrases(corpus: Corpus, config: IngestConfig) -> dict[str, str]:
@@ -214,24 +218,6 @@ def _causes(released: dict[str, Released], rejects: Sequence[Reject], split: str
     return (
         "; ".join(parts) or "There is no reject: the annotations list no such take; download them again (docs/data.md)"
     )
-
-
-def _check_training(tables: Tables, n_dev: int, config: IngestConfig) -> None:
-    splits = Counter(tables.takes.column("split").to_pylist())
-    if splits["dev"] and not splits["train"]:
-        if n_dev == 1:
-            raise InputError(
-                "train is empty: the only usable training capture went to dev; two are needed, one for each"
-            )
-        raise InputError(
-            f"train is empty: all {n_dev} usable training captures went to dev, which needs at least {config.dev_min}; "
-            "add captures or lower it with --set ingest.dev_min"
-        )
-
-
-def _vanished_scenarios(reading: CorpusReading, cut: Iterable[CutTake]) -> list[Reject]:
-    gone = reading.scenarios - {c.candidate.take.scenario for c in cut}
-    return [Fault(RejectCode.SCENARIO_VANISHED, f"no take of {s!r} can be used").reject("", 0) for s in sorted(gone)]
 
 
 STAGE = Stage(

@@ -31,8 +31,7 @@ def trainings(inputs: Inputs, cfg: LatentConfig) -> Trainings:
 def completed(config: PipelineConfig) -> LatentConfig:
     """Return the settings of the stage.
 
-    Raises:
-        InputError: they contradict the other settings.
+    Raises InputError: they contradict the other settings.
     """
     latent = config.latent
     if config.evaluation.vocabulary == "classes":
@@ -62,8 +61,7 @@ def facts(inputs: Inputs, cfg: LatentConfig, known: Trainings) -> dict[str, Fact
 def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
     """Prepare the predictors of latents and the classifier; dev chooses the epoch.
 
-    Raises:
-        TrainingError: there is no window to fit on, or none in dev.
+    Raises TrainingError: there is no window to fit on, or none in dev.
     """
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import load_planning_data

@@ -3,7 +3,6 @@
 Source: paper, 1 (first table), 3.1 to 3.2 and its appendix on diagnostics; docs/decisions/latent-planning.md.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ VERSION = 4  # raise when the numbers that this stage writes change
 def run(work: Work[LatentConfig]) -> None:
     """Answer the test windows with every row, score conditions and energies, and judge the trainings."""
     from trajpilot_core.data.planning import load_planning_data
+    from trajpilot_core.evaluation.latent_scores import judge_energies, judge_latents
     from trajpilot_core.training.loop import one_thread
 
     device = work.runtime.device
@@ -33,21 +33,16 @@ def run(work: Work[LatentConfig]) -> None:
     with one_thread(device):
         scored = conditions(work, data)
         predicted, correlated, spread = plans(work, data)
+    curves = rows_of(CurvePoint, work.inputs.table("latent_curves"))
+    judged = judge_latents(curves) + judge_energies(spread)
     schema = arrow_schema(Prediction)
     work.sink.table("latent_predictions", pa.concat_tables([schema.empty_table(), *predicted]))
     work.sink.table("latent_conditions", table_of(ConditionScore, scored))
     work.sink.table("energy_correlations", table_of(EnergyCorrelation, correlated))
     work.sink.table("energy_spreads", table_of(EnergySpread, spread))
-    work.sink.table("latent_checks", table_of(Judgement, checks(work, spread)))
+    work.sink.table("latent_checks", table_of(Judgement, judged))
     n_windows = work.inputs.table("windows", ["horizon"]).num_rows
     work.sink.count(n_windows, n_windows)
-
-
-def checks(work: Work[LatentConfig], spreads: Sequence[EnergySpread]) -> list[Judgement]:
-    """Judge whether every model is trained, and whether energies identify the true motion."""
-    from trajpilot_core.evaluation.latent_scores import judge_energies, judge_latents
-
-    return judge_latents(rows_of(CurvePoint, work.inputs.table("latent_curves"))) + judge_energies(spreads)
 
 
 def conditions(work: Work[LatentConfig], data: "PlanningData") -> list[ConditionScore]:

@@ -17,7 +17,7 @@ from trajpilot_core.models.events import OutcomePredictor
 from trajpilot_core.stages.event_run import EventRun, seed_models
 from trajpilot_core.stages.outcome import ENTRY, PROBE
 from trajpilot_core.training.event_scorer import Target, shot_target
-from trajpilot_core.training.fit_event import OutcomeTask, new_outcome_predictor, new_shot_probe
+from trajpilot_core.training.fit_event import OutcomeTask, new_shot_probe
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class ShotRun(EventRun[Shots, OutcomeTask]):
 
     ENTRY = ENTRY
     RIGHT = "accuracy"
+    KIND = OutcomePredictor
 
     def variants(self, chain: Chain) -> tuple[str, ...]:
         """Return the predictors of a chain."""
@@ -38,10 +39,6 @@ class ShotRun(EventRun[Shots, OutcomeTask]):
         shots = self.events
         parts = self.latents(chain, seed), self.fitted(chain), shots.rows(DEV)
         return OutcomeTask(shots.context, *parts, shots.tokens, shots.made)
-
-    def new_predictor(self, task: OutcomeTask) -> OutcomePredictor:
-        """Build a predictor."""
-        return new_outcome_predictor(task, self.work.config)
 
     def target(self, embed: int) -> Target:
         """Return the outcome as the target."""
@@ -87,8 +84,7 @@ def answers_of(models: OutcomeModels, shots: Shots, seed: int) -> list[ShotAnswe
 def sight_judgement(models: OutcomeModels, shots: Shots, seed: int) -> Judgement:
     """Check that no row's answer depends on inputs that it must not see.
 
-    Raises:
-        LeakError: an answer does.
+    Raises LeakError: an answer does.
     """
     here = shots.to(str(models.chain.bank.device))
     check_sight(METHODS, models, here, here.rows(TEST))

@@ -26,20 +26,13 @@ TAKES_GIVE = ("segments", "windows", "features", "motions")
 
 
 def trainings(inputs: Inputs, cfg: PlannersConfig) -> Trainings:
-    """Return every method, horizon and seed."""
-    chain = chains_in(folds_of(inputs))[0]
-    variants = [f"{method}_h{horizon}" for method in cfg.methods for horizon in horizons_in(inputs)]
+    """Return every method, seed, and horizon that has windows both to fit on and in dev."""
+    chain, windows = chains_in(folds_of(inputs))[0], inputs.table("windows", ["horizon", "split"])
+    fitted, dev = (
+        {*windows.filter(pc.equal(windows["split"], split))["horizon"].to_pylist()} for split in ("train", "dev")
+    )
+    variants = [f"{method}_h{horizon}" for method in cfg.methods for horizon in sorted(fitted & dev)]
     return {model_key(chain, seed, variant): (chain, seed, variant) for seed in cfg.seeds for variant in variants}
-
-
-def horizons_in(inputs: Inputs) -> list[int]:
-    """Return the horizons that have windows both to fit on and in dev, ascending; the others have no planner."""
-    windows = inputs.table("windows", ["horizon", "split"])
-    horizons = [
-        set(pc.unique(windows.filter(pc.equal(windows["split"], split))["horizon"]).to_pylist())
-        for split in ("train", "dev")
-    ]
-    return sorted(int(horizon) for horizon in set.intersection(*horizons))
 
 
 def facts(inputs: Inputs, cfg: PlannersConfig, known: Trainings) -> dict[str, Facts]:
@@ -74,21 +67,16 @@ def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
     for name, of in wanted.items():
         if parts_of(of[2])[1] in task.fit:
             jobs[name] = chain_job(work, *of, scratch, scratch)
-        else:
-            leave_out(work, name, shape)
+            continue
+        log.warning("planners: %s skipped: no usable windows of its horizon to fit on, or none in dev", name)
+        with work.sink.training(name) as share:  # committed without a model
+            share.table("planners_curves", table_of(CurvePoint, []))
+            share.models(ENTRY, {"shape": shape})
 
     def about(job: "TrainingJob") -> dict[str, str]:
         return {"shape": shape, **fitted_takes(job, data.segment_take, data.take_ids)}
 
     return Fits(jobs, train_planner, about, trials=len(work.config.rates))
-
-
-def leave_out(work: Work[PlannersConfig], name: str, shape: str) -> None:
-    """Commit a training without a model: no window of its horizon has all features and motions, or none in dev."""
-    log.warning("planners: %s skipped: no usable windows of its horizon to fit on, or none in dev", name)
-    with work.sink.training(name) as share:
-        share.table("planners_curves", table_of(CurvePoint, []))
-        share.models(ENTRY, {"shape": shape})
 
 
 STAGE = trained_stage(

@@ -69,8 +69,7 @@ def trainings(inputs: Inputs, cfg: CompletedPoseSources) -> Trainings:
 def facts(inputs: Inputs, cfg: CompletedPoseSources, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: all windows and both motions, since lengths of the second follow the first.
 
-    Raises:
-        InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
+    Raises InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
     """
     shared = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
     e_tau, fold_of = inputs.parts("e_tau"), folds_of(inputs)
@@ -100,19 +99,24 @@ def fits(work: Work[CompletedPoseSources], wanted: Trainings) -> Fits:
     jobs: dict[str, TrainingJob] = {}
     for (_, seed), models in variants_by_chain(wanted).items():
         tasks = tasks_of(work, motions.data, chain, seed, latents_of(work, motions, chain, seed))
-        names = {model: model_key(FINAL, seed, model) for model in models}
-        jobs |= {name: job_of(work, name, (seed, model), tasks[model]) for model, name in names.items()}
+        jobs |= {model_key(FINAL, seed, model): job_of(work, (seed, model), tasks[model]) for model in models}
     return Fits(jobs, train_predictor, lambda job: {"config": work.config.predictor.model_dump_json()})
 
 
 def conclude(work: Work[CompletedPoseSources]) -> None:
     """Test each predictor with the sources of its rows, score and judge; write tables and pages."""
-    from trajpilot_core.data.chains import chains_of
+    from trajpilot_core.data.chains import chains_of, frozen
     from trajpilot_core.data.two_motions import two_motions
     from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on
+    from trajpilot_core.training.fit_predictor import new_predictor
     from trajpilot_core.training.loop import one_thread
 
-    motions, sources = two_motions(work.inputs, "pose_sources"), sources_of(work.inputs)
+    motions = two_motions(work.inputs, "pose_sources")
+    first, second = (
+        "/".join(sorted({*work.inputs.table(name, ["source"])["source"].to_pylist()}))
+        for name in ("motions", "video_motions")
+    )
+    sources = first, second
     data, chain = motions.data, chains_of(motions.data)[0]
     seeds = seeds_of(work.inputs.models("e_tau").keys)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
@@ -123,7 +127,10 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
             steps.begin(f"the rows of seed {seed}")
             latents = latents_of(work, motions, chain, seed)
             tasks = tasks_of(work, data, chain, seed, latents)
-            models = {name: fitted(work, model_key(FINAL, seed, name), task) for name, task in tasks.items()}
+            models = {}
+            for name, task in tasks.items():
+                key, new = model_key(FINAL, seed, name), new_predictor(task, work.config.predictor)
+                models[name] = frozen(new, work.trained[key].models(ENTRY), key, work.runtime.device)
             scores |= ask(work, data, chain, models, latents, seed, pose_rows(sources))
             trained += [judge_model(work, name, trained_on(sources)[name], seed, tasks["files"]) for name in tasks]
     steps.begin("metrics, intervals and pages")
@@ -134,27 +141,10 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
     write_results(work, scores, sources, motions, trained)
 
 
-def sources_of(inputs: Inputs) -> tuple[str, str]:
-    """Return the sources of head motion of both stages, from their tables."""
-    first, second = (
-        "/".join(sorted(set(inputs.table(name, ["source"])["source"].to_pylist())))
-        for name in ("motions", "video_motions")
-    )
-    return first, second
-
-
 def judge_model(
     work: Work[CompletedPoseSources], model: str, named: str, seed: int, task: "PredictorTask"
 ) -> Judgement:
-    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors on the windows of `task`.
-
-    Args:
-        work: of the stage.
-        model: one of `POSE_MODELS`.
-        named: printed name of its training data.
-        seed: of the training.
-        task: its windows give the floors.
-    """
+    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors on the windows of `task`."""
     from trajpilot_core.evaluation.trained_rows import TRAINED
     from trajpilot_core.training.convergence import complete, judge_scores
     from trajpilot_core.training.dev_scores import floor_scores
@@ -203,47 +193,20 @@ def union(task: "PredictorTask", latents_SE: "Tensor") -> "PredictorTask":
     )
 
 
-def job_of(work: Work[CompletedPoseSources], name: str, of: tuple[int, str], task: "PredictorTask") -> "TrainingJob":
+def job_of(work: Work[CompletedPoseSources], of: tuple[int, str], task: "PredictorTask") -> "TrainingJob":
     """Write the tensors of a predictor to scratch, and return its training.
 
     The mixture has twice the windows and so twice the steps per epoch; `both_equal` has half the epochs.
-
-    Args:
-        work: of the stage.
-        name: of the training.
-        of: its seed, and its name in `POSE_MODELS`.
-        task: its tensors.
     """
-    from trajpilot_core.training.jobs import TrainingJob, put_task
+    from trajpilot_core.training.jobs import chain_job, put_task
 
     seed, model = of
     cfg, folder = work.config.predictor, work.runtime.scratch / "pose-sources" / f"s{seed}" / model
     put_task(folder, folder, task)
     if model == "both_equal":
         cfg = cfg.replace(train=cfg.train.replace(epochs=max(1, cfg.train.epochs // 2)))
-    return TrainingJob(
-        name=f"{FINAL.name}/{model}",
-        seed=seed,
-        variant=variant_of(model),
-        folder=work.runtime.training_scratch[name],
-        own=folder,
-        shared=folder,
-        config=cfg.model_dump_json(),
-        device=work.runtime.device,
-        checkpoint_s=work.runtime.checkpoint_s,
-    )
-
-
-def fitted(work: Work[CompletedPoseSources], name: str, task: "PredictorTask") -> "CausalPredictor":
-    """Build the frozen predictor of a finished training."""
-    import torch
-
-    from trajpilot_core.training.fit_predictor import new_predictor
-
-    model = new_predictor(task, work.config.predictor)
-    weights = work.trained[name].models(ENTRY).read(name)
-    model.load_state_dict({key: torch.tensor(value) for key, value in weights.items()}, strict=True)
-    return model.to(work.runtime.device).eval().requires_grad_(False)
+    job = chain_job(work, FINAL, seed, model, folder, folder)
+    return job._replace(variant=variant_of(model), config=cfg.model_dump_json())
 
 
 def ask(

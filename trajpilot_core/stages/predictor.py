@@ -80,8 +80,12 @@ def masking_facts(cfg: PredictorConfig, variant: str) -> Facts:
 
 
 def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
-    """Prepare the predictors of chains and seeds on the windows of their takes; dev chooses the epoch."""
+    """Prepare the predictors of chains and seeds on the windows of their takes; dev chooses the epoch.
+
+    The rows that need no model are epoch 0 of `<chain>/majority` and `<chain>/previous`.
+    """
     from trajpilot_core.data.planning import load_planning_data
+    from trajpilot_core.training.dev_scores import floor_scores
     from trajpilot_core.training.fit_predictor import predictor_shape, train_predictor
     from trajpilot_core.training.initial_weights import places_for
     from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, put_tensors
@@ -98,7 +102,12 @@ def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
         if not shape:
             shape = predictor_shape(task, work.config.head).to_json()
             put_tensors(scratch, SHARED, shared)
-        floors[model_key(chain, seed, VARIANTS[0])] = floor_rows(task, chain, seed)
+        labels = [{h: task.labels[segments] for h, segments in part.items()} for part in (task.fit, task.dev)]
+        floors[model_key(chain, seed, VARIANTS[0])] = [
+            CurvePoint(model=f"{chain.name}/{row}", seed=seed, epoch=0, split="dev", quantity=name, value=value)
+            for row, values in floor_scores(labels[0], labels[1], len(task.bank)).items()
+            for name, value in values.items()
+        ]
         folder = scratch / f"{chain.name}-s{seed}"
         put_tensors(folder, OWN, of_chain)
         jobs |= {model_key(chain, seed, v): chain_job(work, chain, seed, v, folder, scratch) for v in variants}
@@ -125,8 +134,7 @@ def conclude(work: Work[PredictorConfig]) -> None:
 def make_task(data: "PlanningData", e_tau: "Models", chain: Chain, seed: int, device: str) -> "PredictorTask":
     """Return the tensors of one chain and seed: its latents, the windows of its takes, and all dev windows.
 
-    Raises:
-        TrainingError: no window to fit on, or none in dev, or windows without a step between Start and Goal.
+    Raises TrainingError: no window to fit on, or none in dev, or windows without a step between Start and Goal.
     """
     import torch
 
@@ -152,19 +160,6 @@ def make_task(data: "PlanningData", e_tau: "Models", chain: Chain, seed: int, de
     latents = trajectory_latents(encoder, data.motions.to(device)).cpu()
     rows = rows_of_takes(data.segment_take, takes)
     return PredictorTask(data.features, latents, data.labels, data.bank, rows, fit, dev, max(data.windows))
-
-
-def floor_rows(task: "PredictorTask", chain: Chain, seed: int) -> list[CurvePoint]:
-    """Return the dev scores of the rows that need no model, as epoch 0 of `<chain>/majority` and `<chain>/previous`."""
-    from trajpilot_core.training.dev_scores import floor_scores
-
-    labels = [{h: task.labels[segments] for h, segments in part.items()} for part in (task.fit, task.dev)]
-    scores = floor_scores(labels[0], labels[1], len(task.bank))
-    return [
-        CurvePoint(model=f"{chain.name}/{row}", seed=seed, epoch=0, split="dev", quantity=name, value=value)
-        for row, values in scores.items()
-        for name, value in values.items()
-    ]
 
 
 STAGE = trained_stage(

@@ -34,8 +34,7 @@ log = logging.getLogger("trajpilot")
 def e_tau_facts(inputs: Inputs, cfg: AlignmentConfig, wanted: Trainings) -> dict[str, Facts]:
     """Return for every E_tau of another run the digests of its model, its curve, and what it was fitted on.
 
-    Raises:
-        InputError: the other run lacks a model, does not match this one, or has seen what this one holds out.
+    Raises InputError: the other run lacks a model, does not match this one, or has seen what this one holds out.
     """
     output, here = open_alignment(cfg), TakesHere.read(inputs)
     fold_of = folds_for(here.train, cfg)
@@ -54,8 +53,7 @@ def e_tau_facts(inputs: Inputs, cfg: AlignmentConfig, wanted: Trainings) -> dict
 def import_e_tau(work: Work[AlignmentConfig], wanted: Trainings) -> None:
     """Write every wanted E_tau as it is in the other run, with its curve.
 
-    Raises:
-        InputError: it belongs to another text space, or is damaged.
+    Raises InputError: it belongs to another text space, or is damaged.
     """
     output, here = open_alignment(work.config), TakesHere.read(work.inputs)
     models, fits = output.models(E_TAU), fits_of(output, E_TAU)
@@ -78,8 +76,7 @@ def open_alignment(cfg: AlignmentConfig) -> OtherOutput:
 def settings_of_e_tau(cfg: AlignmentConfig) -> AlignmentConfig:
     """Return the settings with which every E_tau was made; for an imported one, sizes and training of the other run.
 
-    Raises:
-        InputError: another version of this project wrote it.
+    Raises InputError: another version of this project wrote it.
     """
     if cfg.pretrained is None:
         return cfg
@@ -90,8 +87,7 @@ def settings_of_e_tau(cfg: AlignmentConfig) -> AlignmentConfig:
 def require_text_space(output: OtherOutput, models: Models, inputs: Inputs) -> int:
     """Return the width of the text space, which is the same here and in the other run.
 
-    Raises:
-        InputError: it is another width or another encoder.
+    Raises InputError: it is another width or another encoder.
     """
     bank = inputs.table(BANK, ["encoder", "vector"])
     here, there = int(bank.schema.field("vector").type.list_size), int(models.about["text_width"])
@@ -115,14 +111,7 @@ def initial_weights(
 ) -> dict[str, Facts]:
     """Return training -> the fact that identifies its initial weights; empty where they are random.
 
-    Args:
-        inputs: of predictor.
-        cfg: its settings.
-        wanted: the trainings.
-        fold_of: training take -> its fold.
-
-    Raises:
-        InputError: the other run lacks a model, or has seen what this one holds out.
+    Raises InputError: the other run lacks a model, or has seen what this one holds out.
     """
     if cfg.pretrained is None:
         return {}
@@ -142,14 +131,9 @@ def event_facts(
     """Return what decides each training of a stage of events: all events, the E_tau of its chain and seed, and weights.
 
     Args:
-        inputs: of the stage.
-        cfg: settings of its predictors.
-        known: the trainings.
-        shared: what all of them depend on.
         unmasked: variants that do not begin with the weights of a predictor.
 
-    Raises:
-        InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
+    Raises InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
     """
     e_tau = inputs.parts(E_TAU)
     # the Goal of an event is masked, which only goal-dropout twins have learned
@@ -175,7 +159,6 @@ def origin_of_models(e_tau: Mapping[str, str], cfg: PredictorConfig, fitted_on: 
 
     Args:
         e_tau: what the entry notes about its models.
-        cfg: settings of the predictors.
         fitted_on: what an E_tau of this run was fitted on.
     """
     first = "random weights" if cfg.pretrained is None else "weights of another run"

@@ -49,8 +49,7 @@ def completed(config: PipelineConfig) -> ProbeConfig:
 def sources(inputs: Inputs, cfg: ProbeConfig, data_root: str) -> list[Source]:
     """Return one source per seed: all clips, since the stage also answers the tested ones; with `full` their videos.
 
-    Raises:
-        InputError: the settings have no probe, or enable every patch in a run without videos or encoder.
+    Raises InputError: the settings have no probe, or enable every patch in a run without videos or encoder.
     """
     if cfg.tokens is None:
         raise InputError("a corpus without plans is scored by the probe: set probe.tokens=temporal, or full")
@@ -72,8 +71,10 @@ def reads(config: PipelineConfig) -> tuple[str, ...] | None:
 
 def run(work: Work[ProbeConfig]) -> None:
     """Fit the pending grids, let dev choose one trial of each, and answer the tested clips with it."""
+    import torch
+
     from trajpilot_core.data.action_clips import load_clips
-    from trajpilot_core.training.fit_probe import probe_task, train_probe
+    from trajpilot_core.training.fit_probe import answers, choose_probe, load_probe, probe_task, train_probe
     from trajpilot_core.training.jobs import chain_job, put_task, run_jobs
 
     if not work.pending:
@@ -93,14 +94,21 @@ def run(work: Work[ProbeConfig]) -> None:
         for name, seed in trainings(work.config).items()
         if name in pending
     ]
-    run_jobs(jobs, train_probe, work.runtime, lambda job: ended(job, data, task, work))
+
+    def ended(job: "TrainingJob") -> None:
+        chosen = choose_probe(job, work.config)
+        model = load_probe(chosen, task, work.config, work.runtime.device)
+        classes = {part: codes.cpu().numpy() for part, codes in task.classes.items()}
+        rankings = answers(model, torch.from_numpy(data.tokens[data.rows("test")]), classes)
+        commit(job.key, job.seed, chosen, rankings, work, task, data)
+
+    run_jobs(jobs, train_probe, work.runtime, ended)
 
 
 def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:
     """Refuse clips that show the action.
 
-    Raises:
-        InputError: the last frame of a clip is later than `gap_s` before its action.
+    Raises InputError: the last frame of a clip is later than `gap_s` before its action.
     """
     if cfg.gap_s is None:
         return
@@ -115,26 +123,6 @@ def refuse_late(data: "ClipData", cfg: ProbeConfig) -> None:
         )
 
 
-def ended(job: "TrainingJob", data: "ClipData", task: "ProbeTask", work: Work[ProbeConfig]) -> None:
-    """Answer the tested clips with the chosen probe and commit it."""
-    import torch
-
-    from trajpilot_core.training.fit_probe import answers, choose_probe, load_probe
-
-    chosen = choose_probe(job, work.config)
-    model = load_probe(chosen, task, work.config, work.runtime.device)
-    classes = {part: codes.cpu().numpy() for part, codes in task.classes.items()}
-    commit(
-        job.key,
-        job.seed,
-        chosen,
-        answers(model, torch.from_numpy(data.tokens[data.rows("test")]), classes),
-        work,
-        task,
-        data,
-    )
-
-
 def commit(
     name: str,
     seed: int,
@@ -144,17 +132,7 @@ def commit(
     task: "ProbeTask",
     data: "ClipData",
 ) -> None:
-    """Commit the chosen probe, the curves of the grid, and answers, scores and checks of the tested clips.
-
-    Args:
-        name: of the training.
-        seed: of it.
-        chosen: the trial that dev chose.
-        rankings: its answers to the tested clips.
-        work: of the stage.
-        task: what was fitted.
-        data: all clips.
-    """
+    """Commit the chosen probe, the curves of the grid, and answers, scores and checks of the tested clips."""
     from trajpilot_core.evaluation.action_scores import (
         AnsweredRow,
         TestedClips,

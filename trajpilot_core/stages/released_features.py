@@ -58,22 +58,15 @@ def run(work: Work[FeatureConfig]) -> None:
     pending = sorted(work.pending, key=lambda source: source.shard)
     for done, source in enumerate(pending):
         segments = cast(SegmentSpans, [tuple(span) for span in cast(list[Any], source.facts["segments"])])
+        take, n = source.shard, len(segments)
         try:
             rows = segment_vectors(corpus, source, segments, work.config) if segments else []
         except TakeFault as fault:
-            lost = reject(
-                STAGE_NAME,
-                fault.code,
-                source.shard,
-                fault.detail,
-                n_units=len(segments),
-                source_file=fault.source_file,
-            )
-            empty = shard_table(source.shard, [], [], work.config)
-            work.sink.shard(source.shard, empty, [lost], len(segments))
+            lost = reject(STAGE_NAME, fault.code, take, fault.detail, n_units=n, source_file=fault.source_file)
+            work.sink.shard(take, shard_table(take, [], [], work.config), [lost], n)
             continue
-        table, rejects = finite_shard(source.shard, segments, rows, work.config)
-        work.sink.shard(source.shard, table, rejects, len(segments))
+        table, rejects = finite_shard(take, segments, rows, work.config)
+        work.sink.shard(take, table, rejects, n)
         work.runtime.progress(done, len(pending), "takes; released features, nothing is encoded")
 
 
@@ -82,8 +75,7 @@ def segment_vectors(
 ) -> "list[SegmentRows | None]":
     """Return the rows of each segment of a take; None where tokens are kept and no row is inside a segment.
 
-    Raises:
-        TakeFault: its file is missing, damaged, or of another length than its video.
+    Raises TakeFault: its file is missing, damaged, or of another length than its video.
     """
     from trajpilot_core.encoders.released import read_rows, refuse_length, segment_rows, segment_tokens
 
@@ -101,8 +93,7 @@ def segment_vectors(
 def first_there(corpus: Corpus, paths: tuple[str, ...]) -> tuple[str, bytes]:
     """Return the first existing file, and its content.
 
-    Raises:
-        TakeFault: none exists, or it changed while it was read.
+    Raises TakeFault: none exists, or it changed while it was read.
     """
     for path in paths:
         try:
@@ -118,10 +109,11 @@ def finite_shard(
 ) -> tuple[pa.Table, list[Reject]]:
     """Return the features of a take, and a reject for each segment without a row or with values beyond float16."""
     kept: list[tuple[str, SegmentRows]] = []
-    rejects = []
+    rejects, clock = [], RELEASED[cfg.released].clock
     for (segment, start_s, end_s), rows in zip(segments, of_segments, strict=True):
         if rows is None:
-            detail = f"no row of the file is inside {start_s:.2f} to {end_s:.2f} s; one is {_row_s(cfg):.2f} s long"
+            row_s = clock.window / clock.rate_hz
+            detail = f"no row of the file is inside {start_s:.2f} to {end_s:.2f} s; one is {row_s:.2f} s long"
             rejects.append(reject(STAGE_NAME, RejectCode.FEATURES_OUTSIDE, take, detail, segment=segment))
             continue
         with np.errstate(over="ignore"):
@@ -132,11 +124,6 @@ def finite_shard(
         detail = f"{n_bad} of {len(rows.vector)} numbers of the released rows are not finite in float16"
         rejects.append(reject(STAGE_NAME, RejectCode.FEATURE_NOT_FINITE, take, detail, segment=segment))
     return shard_table(take, [segment for segment, _ in kept], [rows for _, rows in kept], cfg), rejects
-
-
-def _row_s(cfg: FeatureConfig) -> float:
-    clock = RELEASED[cfg.released].clock
-    return clock.window / clock.rate_hz
 
 
 def shard_table(take: str, ids: list[str], of_segments: "list[SegmentRows]", cfg: FeatureConfig) -> pa.Table:

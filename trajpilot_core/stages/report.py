@@ -49,8 +49,6 @@ def narrowed(
     """Return the reads for a corpus without plans, or with further stages that answer rows; None: the default.
 
     Args:
-        config: all settings.
-        reads: reads in every run of planning.
         more: further stage -> its entries to read.
     """
     if spec_of(config.ingest.corpus).has_plans:
@@ -106,9 +104,7 @@ def run(work: Work[CompletedReport], stages: Sequence[AnyStage], others: Sequenc
     """Build the report; see `trajpilot_core.report` for the parts.
 
     Args:
-        work: the stage's work.
         stages: stages with rejects and outputs to count.
-        others: stages to count if the run has them.
     """
     from trajpilot_core.methods.plugged import listed
     from trajpilot_core.report.action_page import build_alone

@@ -1,7 +1,5 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
-from typing import TYPE_CHECKING, NamedTuple
-
 from pydantic import JsonValue
 
 from schemas.arrow import table_of
@@ -12,9 +10,6 @@ from trajpilot_core.data.cross_fitting import Contributions, folds_of, horizons_
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
-
-if TYPE_CHECKING:
-    from trajpilot_core.store.tensors import Models
 
 VERSION = 9  # raise when the numbers that this stage writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")
@@ -64,74 +59,48 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
     return listed
 
 
-def check_twins(config: ScorerConfig, predictors: "Models") -> None:
-    """Check that a scorer without a goal has twins that anticipate.
-
-    Raises:
-        InputError: it has none.
-    """
-    from trajpilot_core.data.chains import predictor_config
-
-    if config.anticipates and not predictor_config(predictors).anticipates:
-        raise InputError(
-            "scorer.anticipates=true, but no predictor was trained to answer without a goal; set "
-            "predictor.anticipates=true and predictor.twin_goal_dropout, or scorer.anticipates=false"
-        )
-
-
 def run(work: Work[ScorerConfig]) -> None:
-    """Fit the scorers of seeds on the held-out takes of every chain."""
-    from trajpilot_core.data.chains import open_model_files
+    """Fit the scorers of seeds on the held-out takes of every chain.
+
+    Raises InputError: a scorer without a goal is enabled, but no predictor anticipates.
+    """
+    from trajpilot_core.data.chains import open_model_files, predictor_config
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.data.transitions import with_closed_tables
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
-    from trajpilot_core.training.scorer_file import write_scorer_without_goal, write_scorers
-    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorer_without_goal, fit_scorers
+    from trajpilot_core.training.scorer_file import write_scorers
+    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
 
     config, runtime = work.config, work.runtime
     files = open_model_files(work.inputs)
+    if config.anticipates and not predictor_config(files.predictors).anticipates:
+        raise InputError(
+            "scorer.anticipates=true, but no predictor was trained to answer without a goal; set "
+            "predictor.anticipates=true and predictor.twin_goal_dropout, or scorer.anticipates=false"
+        )
     data = with_closed_tables(load_planning_data(work.inputs, "scorer"), work.inputs, files.predictors)
     data = data.to(runtime.device)
-    check_twins(config, files.predictors)
     pending = {source.shard for source in work.pending}
-    jobs = [Fitting(training_of(seed), seed, epochs_of(config), is_blind=False) for seed in files.seeds]
-    jobs += [Fitting(training_without_goal(seed), seed, config.train.epochs, is_blind=True) for seed in files.seeds]
-    jobs = [job for job in jobs if job.name in pending]
-    total, done = sum(job.epochs for job in jobs), 0
+    jobs = [(training_of(seed), seed, epochs_of(config), True) for seed in files.seeds]
+    jobs += [(training_without_goal(seed), seed, config.train.epochs, False) for seed in files.seeds]
+    jobs = [job for job in jobs if job[0] in pending]
+    total, done = sum(epochs for *_, epochs, _ in jobs), 0
 
     def shown(done: int, total: int, what: str) -> None:
         runtime.progress(done, total, f"{UNIT}; {what}")
 
     with one_thread(runtime.device):
-        for name, seed, epochs, is_blind in jobs:
+        for name, seed, epochs, sees_goal in jobs:
             progress, folder, done = portion(shown, done, total), runtime.training_scratch[name], done + epochs
-            task = data, files, config, seed, folder, runtime.device, progress
-            if is_blind:
-                blind = fit_scorer_without_goal(*task, runtime.checkpoint_s, runtime.workers)
-                with work.sink.training(name) as share:
-                    write_scorer_without_goal(share, seed, blind)
-                    share.table("scorer_curves", table_of(CurvePoint, blind.curve))
-                    share.table("scorer_choices", table_of(ScorerChoice, blind.choices))
-                continue
-            fitted = fit_scorers(*task, runtime.checkpoint_s, runtime.workers)
+            how = folder, runtime.device, progress, runtime.checkpoint_s, runtime.workers
+            fitted = fit_scorers(data, files, config, seed, *how, sees_goal=sees_goal)
             with work.sink.training(name) as share:
                 write_scorers(share, seed, fitted)
                 curves = [row for scorer in fitted.values() for row in scorer.curve]
                 choices = [row for scorer in fitted.values() for row in scorer.choices]
                 share.table("scorer_curves", table_of(CurvePoint, curves))
                 share.table("scorer_choices", table_of(ScorerChoice, choices))
-
-
-class Fitting(NamedTuple):
-    """One training of the stage."""
-
-    name: str
-    seed: int
-    epochs: int
-    """Maximum, over all its scorers."""
-    is_blind: bool
-    """It sees no goal."""
 
 
 def conclude(work: Work[ScorerConfig]) -> None:

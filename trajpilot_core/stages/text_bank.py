@@ -2,7 +2,6 @@
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from schemas.annotation import descriptions_schema, text_bank_schema
 from schemas.config import TextConfig
@@ -30,7 +29,10 @@ def run(work: Work[TextConfig]) -> None:
         parts.append(encoder.embed(texts[at : at + BATCHES * cfg.batch]))
         work.runtime.progress(min(at + BATCHES * cfg.batch, len(texts)), len(texts), f"labels; encoder {cfg.encoder}")
     bank = np.concatenate(parts)
-    work.sink.table("text_bank", bank_table(labels, bank, encoder.digest))
+    column = pa.FixedSizeListArray.from_arrays(pa.array(bank.reshape(-1)), bank.shape[1])
+    names = pa.array([encoder.digest] * labels.num_rows, pa.string())
+    columns = [labels["label_id"], labels["label"], names, column]
+    work.sink.table("text_bank", pa.table(columns, schema=text_bank_schema(bank.shape[1])))
     work.sink.table("descriptions", descriptions_table(labels, describe(texts, cfg), encoder, bank.shape[1], cfg.batch))
     work.sink.count(labels.num_rows, labels.num_rows)
 
@@ -38,15 +40,7 @@ def run(work: Work[TextConfig]) -> None:
 def descriptions_table(
     labels: pa.Table, described: Descriptions | None, encoder: TextEncoder, width: int, batch: int
 ) -> pa.Table:
-    """Return the sentences of all labels and their (N, E) unit vectors, label by label; empty without descriptions.
-
-    Args:
-        labels: label_id and label, in order.
-        described: sentences by label.
-        encoder: of the texts.
-        width: E.
-        batch: texts per call.
-    """
+    """Return the sentences of all labels and their (N, E) unit vectors, label by label; empty without descriptions."""
     schema = descriptions_schema(width)
     if described is None:
         return schema.empty_table()
@@ -61,14 +55,6 @@ def descriptions_table(
         pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), width),
     ]
     return pa.table(columns, schema=schema)
-
-
-def bank_table(labels: pa.Table, vectors: NDArray[np.float32], encoder: str) -> pa.Table:
-    """Return the bank's table of labels (label_id, label) and their (V, E) unit vectors."""
-    schema = text_bank_schema(vectors.shape[1])
-    column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
-    names = pa.array([encoder] * labels.num_rows, pa.string())
-    return pa.table([labels["label_id"], labels["label"], names, column], schema=schema)
 
 
 def sources(inputs: Inputs, cfg: TextConfig, data_root: str) -> list[Source]:

@@ -28,11 +28,11 @@ from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
-from trajpilot_core.stages.event_run import EventRun, SeedModels, event_jobs, final_of
+from trajpilot_core.stages.event_run import EventRun, SeedModels, event_jobs
 from trajpilot_core.stages.full_probe import PatchProbes
 from trajpilot_core.stages.trained import Trainings
 from trajpilot_core.training.event_scorer import Target, action_target
-from trajpilot_core.training.fit_event import ActionTask, new_action_predictor
+from trajpilot_core.training.fit_event import ActionTask
 from trajpilot_core.training.fit_probe import (
     ChosenProbe,
     ProbeTask,
@@ -55,6 +55,7 @@ class TokenRun(EventRun[ActionEvents, ActionTask]):
 
     ENTRY = ENTRY
     RIGHT = "action"
+    KIND = ActionPredictor
 
     def variants(self, chain: Chain) -> tuple[str, ...]:
         """Return the predictors of a chain, the same for all."""
@@ -67,25 +68,9 @@ class TokenRun(EventRun[ActionEvents, ActionTask]):
             events.context, self.latents(chain, seed), self.fitted(chain), events.rows(DEV), events.labels, events.bank
         )
 
-    def new_predictor(self, task: ActionTask) -> ActionPredictor:
-        """Build a predictor."""
-        return new_action_predictor(task, self.work.config)
-
     def target(self, embed: int) -> Target:
         """Return the text of the action as the target."""
         return action_target(self.here, self.work.config)
-
-    def given_to(self, chain: Chain, seed: int) -> list[str]:
-        """Return the videos that the predictors of a chain were fitted on.
-
-        Read from their input tensors, not from the folds that these should follow, so that a leak shows.
-        """
-        notes = [self.trained(chain, seed, variant).about for variant in TWINNED]
-        return sorted({take for about in notes for takes in noted_fitted(about).values() for take in takes})
-
-    def takes_of(self, rows: Tensor) -> list[str]:
-        """Return the distinct videos of clips."""
-        return [self.events.take_ids[at] for at in torch.unique(self.events.take[rows.cpu()]).tolist()]
 
 
 def loaded(work: Work[CompletedActionToken]) -> TokenRun:
@@ -110,8 +95,7 @@ class TunedSeed(NamedTuple):
 def predictor_jobs(this: TokenRun, wanted: Trainings) -> list[TrainingJob]:
     """Write the inputs of the predictors of chains and seeds to scratch; return their trainings.
 
-    Raises:
-        TrainingError: no clip to fit on, or no training clip that a chain has not seen.
+    Raises TrainingError: no clip to fit on, or no training clip that a chain has not seen.
     """
     if not any(len(this.held_out(chain)) for chain in this.chains):
         raise TrainingError(
@@ -125,8 +109,7 @@ def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
 
     A training clip gets the token of a chain that has not seen its video, a dev clip that of `final`.
     """
-    held_out = {chain: this.held_out(chain) for chain in this.chains}
-    final = final_of(this.chains)
+    held_out, final = {chain: this.held_out(chain) for chain in this.chains}, this.chains[0]
     return {**held_out, final: torch.cat([held_out[final], this.events.rows(DEV)])}
 
 
@@ -176,14 +159,10 @@ def tune_seed(
     """Fine-tune the probes of a seed and answer the tested clips with them.
 
     Args:
-        this: the clips.
-        seed: of the models.
-        of_seed: its predictors and scorer.
         patches: what reads every patch of a clip; None: probes read the tokens that the features keep.
         runtime: of the stage, with the progress of this part.
 
-    Raises:
-        LeakError: a row sees more than it declares.
+    Raises LeakError: a row sees more than it declares.
     """
     clips, numbers, begun = probe_task(this, seed)
     tokens = {method.id: tokens_of(this, of_seed, method.id) for method in METHODS}
@@ -200,7 +179,7 @@ def tune_seed(
         chosen = tuned_on_stored(this, seed, clips, tokens, begun, runtime)
     else:
         chosen = patches.tuned(seed, clips, numbers, tokens, begun, runtime.progress)
-    maker = maker_of(this, of_seed, final_of(this.chains))
+    maker = maker_of(this, of_seed, this.chains[0])
     models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, read)
     rows = this.here.rows(TEST)
     check_sight(METHODS, models, this.here, rows)
@@ -226,13 +205,23 @@ def tuned_on_stored(
 ) -> dict[TokenRow, tuple[TokenProbe, ChosenProbe]]:
     """Fine-tune the rows one after the other on the tokens that the features keep; arguments as `PatchProbes.tuned`."""
     tasks = {row: TokenTask(**vars(clips), token=token, begun=begun) for row, token in tokens.items()}
-    jobs: dict[TokenRow, TrainingJob] = {}
+    jobs, scratch = dict[TokenRow, TrainingJob](), this.folder(seed) / "probes"
     for row, task in tasks.items():
         shared, of_chain = task.tensors()
         if not jobs:  # the same for every row
-            put_tensors(this.folder(seed) / "probes", SHARED, shared)
-        put_tensors(this.folder(seed) / "probes" / row, OWN, of_chain)
-        jobs[row] = row_job(this, seed, row)
+            put_tensors(scratch, SHARED, shared)
+        put_tensors(scratch / row, OWN, of_chain)
+        jobs[row] = TrainingJob(
+            name=name_of(row),
+            seed=seed,
+            variant=row,
+            folder=scratch / row / row,
+            own=scratch / row,
+            shared=scratch,
+            config=this.work.config.model_dump_json(),
+            device=runtime.device,
+            checkpoint_s=runtime.checkpoint_s,
+        )
     run_jobs(list(jobs.values()), train_token_probe, runtime)
     chosen = {row: choose_probe(job, this.work.config.tuned) for row, job in jobs.items()}
     return {
@@ -241,29 +230,19 @@ def tuned_on_stored(
     }
 
 
-def row_job(this: TokenRun, seed: int, row: TokenRow) -> TrainingJob:
-    """Return the fine-tuning of a row; its tensors are in the scratch of its seed."""
-    shared, runtime = this.folder(seed) / "probes", this.work.runtime
-    return TrainingJob(
-        name=name_of(row),
-        seed=seed,
-        variant=row,
-        folder=shared / row / row,
-        own=shared / row,
-        shared=shared,
-        config=this.work.config.model_dump_json(),
-        device=runtime.device,
-        checkpoint_s=runtime.checkpoint_s,
-    )
-
-
 def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgement]:
     """Check what each model has seen, from the input clips of the trainings, and how often the gate opened."""
     rows = this.here.rows(TEST)
     opened = by_scorer(models.maker, this.here, rows).opened
     known = this.events.has_motion[this.events.rows(TEST)]
-    fitted = {chain.name: this.given_to(chain, seed) for chain in this.chains}
-    tokens = {chain.name: this.takes_of(rows) for chain, rows in clips_of(this).items()}
+    fitted = {}
+    for chain in this.chains:  # by the input tensors, not by the folds that these should follow, so that a leak shows
+        notes = [noted_fitted(this.trained(chain, seed, variant).about) for variant in TWINNED]
+        fitted[chain.name] = sorted({take for note in notes for takes in note.values() for take in takes})
+    tokens = {
+        chain.name: [this.events.take_ids[at] for at in torch.unique(this.events.take[rows.cpu()]).tolist()]
+        for chain, rows in clips_of(this).items()
+    }
     sight = "the action, its text, how long it lasts and head motion that is not seen exchanged; no token and no answer"
     return [
         check_unseen(tokens, fitted),

@@ -54,12 +54,7 @@ class TrainedStage(Generic[Config]):
 
 
 def trained_stage(trained: TrainedStage[Config], **declared: Any) -> Stage[Config]:
-    """Return the stage of a declaration.
-
-    Args:
-        trained: its trainings.
-        declared: the other fields of `Stage`.
-    """
+    """Return the stage of a declaration."""
 
     return Stage(
         writes=(trained.entry, trained.curves, *trained.results),

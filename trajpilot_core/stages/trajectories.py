@@ -1,10 +1,6 @@
 """Stages `trajectories`, `video_motions`: the head motion of every segment, 16 relative motions from a pose source."""
 
-from collections.abc import Iterator
-from itertools import chain
-
 import pyarrow as pa
-from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
@@ -13,7 +9,7 @@ from schemas.poses import TrajectoryConfig, VideoMotionsConfig
 from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
-from trajpilot_core.poses.sources.base import Done, TakeJob, pose_source, source_of
+from trajpilot_core.poses.sources.base import pose_source, source_of
 
 VERSION = 1
 ENDS = {
@@ -27,14 +23,18 @@ def sources(inputs: Inputs, cfg: TrajectoryConfig, data_root: str) -> list[Sourc
     """Return one source per take: files and facts of its pose source, and the segment intervals."""
     segments = intervals_by_take(spans_of(inputs, cfg))
     takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
-    return [_source(take, segments.get(take.take_id, []), cfg) for take in takes]
+    listed = []
+    for take in takes:
+        poses = pose_source(source_of(take, cfg))
+        facts = {**poses.facts(take, cfg), "segments": segments.get(take.take_id, [])}
+        listed.append(Source(shard=take.take_id, files=poses.files(take, cfg), facts=facts))
+    return listed
 
 
 def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
     """Return the columns INTERVAL of every segment: its own interval, or that of the action that it precedes.
 
-    Raises:
-        InputError: the segments do not precede actions.
+    Raises InputError: the segments do not precede actions.
     """
     segments = inputs.table("segments", INTERVAL)
     if cfg.span == "segment":
@@ -59,13 +59,6 @@ def with_details(config: PipelineConfig) -> tuple[str, ...] | None:
     return None if config.trajectories.span == "segment" else (*STAGE.reads, "details")
 
 
-def _source(take: Take, segments: list[JsonValue], cfg: TrajectoryConfig) -> Source:
-    """Return the source of one take."""
-    poses = pose_source(source_of(take, cfg))
-    facts = {**poses.facts(take, cfg), "segments": segments}
-    return Source(shard=take.take_id, files=poses.files(take, cfg), facts=facts)
-
-
 def on_gpu(cfg: TrajectoryConfig) -> bool:
     """Return whether a model estimates the poses."""
     return "pi3" in cfg.sources()
@@ -75,17 +68,11 @@ def run(work: Work[TrajectoryConfig]) -> None:
     """Compute the motions of the pending takes and commit one shard for each."""
     takes = {take.take_id: take for take in rows_of(Take, work.inputs.table("takes"))}
     jobs = [(takes[source.shard], source.facts["segments"]) for source in work.pending]
-    for done in _outcomes(jobs, work):
-        work.sink.shard(done.take_id, done.table, done.rejects, done.n_in)
-
-
-def _outcomes(jobs: list[TakeJob], work: Work[TrajectoryConfig]) -> Iterator[Done]:
-    """Compute takes source by source."""
     cfg = work.config
-    by_source = {name: [job for job in jobs if source_of(job[0], cfg) == name] for name in cfg.sources()}
-    return chain.from_iterable(
-        pose_source(name).motions(jobs, cfg, work.runtime) for name, jobs in by_source.items() if jobs
-    )
+    for name in cfg.sources():
+        of_source = [job for job in jobs if source_of(job[0], cfg) == name]
+        for done in pose_source(name).motions(of_source, cfg, work.runtime) if of_source else ():
+            work.sink.shard(done.take_id, done.table, done.rejects, done.n_in)
 
 
 STAGE = Stage(
@@ -110,8 +97,7 @@ STAGE = Stage(
 def second_sources(inputs: Inputs, cfg: VideoMotionsConfig, data_root: str) -> list[Source]:
     """Return one source per take, as `sources` does.
 
-    Raises:
-        InputError: the second source is that of the pose files, or its motions are not those of the segments.
+    Raises InputError: the second source is that of the pose files, or its motions are not those of the segments.
     """
     if cfg.source == "aria":
         raise InputError("video_motions.source=aria: those are the pose files; use pi3 or odometry")

@@ -49,8 +49,7 @@ def completed(config: PipelineConfig) -> CompletedVlm:
 def sources(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
     """Return one source per test take with windows to query: its video, windows and texts.
 
-    Raises:
-        InputError: the settings contradict the run's other settings.
+    Raises InputError: the settings contradict the run's other settings.
     """
     from trajpilot_core.vlm.material import windows_to_ask
 
@@ -167,8 +166,7 @@ def lost(source: Source, rejects: tuple[Reject, ...], n_units: int) -> list[Reje
 def refuse_settings(config: PipelineConfig) -> None:
     """Check the settings: labels as answers, videos, and a server that frames may be sent to.
 
-    Raises:
-        InputError: they contradict each other.
+    Raises InputError: they contradict each other.
     """
     if config.evaluation.vocabulary == "classes":
         raise InputError("vlm.rows answers with labels, but evaluation.vocabulary=classes; use a run on labels")
@@ -211,8 +209,7 @@ class Written(NamedTuple):
 def missing(work: Work[CompletedVlm]) -> "Iterator[tuple[list[VlmRequest], Mapping[str, Image], bool]]":
     """Yield per take the requests without an answer, their frames, and whether further requests depend on them.
 
-    Raises:
-        LeakError: a prompt contains its answer.
+    Raises LeakError: a prompt contains its answer.
     """
     from trajpilot_core.vlm.parsing import load_projection
     from trajpilot_core.vlm.payload import AnswerFolder
@@ -235,11 +232,10 @@ def missing(work: Work[CompletedVlm]) -> "Iterator[tuple[list[VlmRequest], Mappi
                 break
 
 
-def write_requests(work: Work[CompletedVlm], out: Path, part_bytes: int = PART_BYTES) -> Written:
+def write_requests(work: Work[CompletedVlm], out: Path) -> Written:
     """Write requests without an answer as OpenAI JSONL, one folder per model, in parts.
 
-    Raises:
-        InputError: the folder has earlier requests, which might be answered twice.
+    Raises InputError: the folder has earlier requests, which might be answered twice.
     """
     from trajpilot_core.vlm.payload import line
 
@@ -257,20 +253,15 @@ def write_requests(work: Work[CompletedVlm], out: Path, part_bytes: int = PART_B
             seen.add(request.digest())
             model = request.adapter or request.model
             path = open_files.get(model)
-            if path is None or path.stat().st_size > part_bytes:
-                path = part_path(out, model, len(files) + 1)
+            if path is None or path.stat().st_size > PART_BYTES:
+                named = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in model).strip("._")
+                path = out / (named or "model") / f"part-{len(files) + 1:04d}.jsonl"
                 path.parent.mkdir(parents=True, exist_ok=True)
                 open_files[model] = path
                 files.append(path)
             with path.open("a", encoding="utf-8") as file:
                 n_bytes += file.write(line(request, images) + "\n")
     return Written(files, len(seen), n_bytes, n_waiting)
-
-
-def part_path(out: Path, model: str, number: int) -> Path:
-    """Return the path of a file of requests to a model."""
-    named = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in model).strip("._")
-    return out / (named or "model") / f"part-{number:04d}.jsonl"
 
 
 def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[str]]:

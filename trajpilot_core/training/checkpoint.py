@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,37 +65,6 @@ class Trained(NamedTuple):
     """Device whose random state is saved next to the CPU's."""
 
 
-class Snapshot(NamedTuple):
-    """The state of a training after an epoch, on the CPU; it no longer changes."""
-
-    tensors: dict[str, Tensor]
-    facts: dict[str, Any]
-    best: dict[str, Tensor]
-    best_epoch: int
-
-
-def snapshot(trained: Trained, progress: TrainingProgress, *, has_ended: bool) -> Snapshot:
-    """Copy the state of a training to the CPU; if it has ended, only what its result needs."""
-    tensors = {"random/cpu": torch.get_rng_state(), "random/batches": trained.generator.get_state()}
-    if _has_cuda_state(trained.device):
-        tensors["random/cuda"] = torch.cuda.get_rng_state(trained.device)
-    if not has_ended:
-        state = {f"model/{key}": value for key, value in trained.model.state_dict().items()}
-        state |= {f"optimizer/{key}": value for key, value in _optimizer_tensors(trained.optimizer).items()}
-        tensors |= {key: value.detach().to("cpu", copy=True).contiguous() for key, value in state.items()}
-    facts = {
-        "format": FORMAT,
-        "name": trained.name,
-        "has_ended": has_ended,
-        "epoch": progress.epoch,
-        "best_epoch": progress.best_epoch,
-        "best_score": progress.best_score,
-        "scores": list(progress.scores),
-        "curve": [row.model_dump(mode="json") for row in progress.curve],
-    }
-    return Snapshot(tensors, facts, progress.best, progress.best_epoch)
-
-
 class CheckpointWriter:
     """Writes the checkpoints of one training from a thread, at most one at a time, when enough time has passed.
 
@@ -121,12 +90,29 @@ class CheckpointWriter:
     def start(self, trained: Trained, progress: TrainingProgress, *, has_ended: bool) -> None:
         """Copy the state and write it once the previous write is done; with an interval of 0, wait until it is written.
 
-        Raises:
-            StoreIOError: the disk failed or is full, now or during the previous write.
+        Raises StoreIOError: the disk failed or is full, now or during the previous write.
         """
         self.wait()
         self.last_s = time.monotonic()
-        self._write = self._thread.submit(self._put, snapshot(trained, progress, has_ended=has_ended))
+        tensors = {"random/cpu": torch.get_rng_state(), "random/batches": trained.generator.get_state()}
+        if _has_cuda_state(trained.device):
+            tensors["random/cuda"] = torch.cuda.get_rng_state(trained.device)
+        if not has_ended:  # the result of a completed training needs neither model nor optimizer
+            state = {f"model/{key}": value for key, value in trained.model.state_dict().items()}
+            moments = trained.optimizer.state_dict()["state"]  # of AdamW; learning rates follow from the step
+            state |= {f"optimizer/{n}/{key}": value for n, values in moments.items() for key, value in values.items()}
+            tensors |= {key: value.detach().to("cpu", copy=True).contiguous() for key, value in state.items()}
+        facts = {
+            "format": FORMAT,
+            "name": trained.name,
+            "has_ended": has_ended,
+            "epoch": progress.epoch,
+            "best_epoch": progress.best_epoch,
+            "best_score": progress.best_score,
+            "scores": list(progress.scores),
+            "curve": [row.model_dump(mode="json") for row in progress.curve],
+        }
+        self._write = self._thread.submit(self._put, tensors, facts, progress.best)
         if not self.every_s:
             self.wait()
 
@@ -136,15 +122,15 @@ class CheckpointWriter:
         if write is not None:
             write.result()
 
-    def _put(self, shot: Snapshot) -> None:
+    def _put(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any], best: Mapping[str, Tensor]) -> None:
         """Write the best weights if they changed, then the checkpoint that names them; then remove older files."""
         assert self.folder is not None
-        if shot.best_epoch != self.best[0]:
-            digest = tensors_digest(shot.best)
-            write_atomically(self.folder / best_name(digest), shot.best, {})
-            self.best = shot.best_epoch, digest
-        facts = {**shot.facts, "digest": tensors_digest(shot.tensors), "best": self.best[1]}
-        write_atomically(self.folder / NAME, shot.tensors, {"progress": json.dumps(facts)})
+        if facts["best_epoch"] != self.best[0]:
+            digest = tensors_digest(best)
+            write_atomically(self.folder / best_name(digest), best, {})
+            self.best = facts["best_epoch"], digest
+        facts = {**facts, "digest": tensors_digest(tensors), "best": self.best[1]}
+        write_atomically(self.folder / NAME, tensors, {"progress": json.dumps(facts)})
         _sweep(self.folder, best_name(self.best[1]))
 
     def __exit__(
@@ -171,13 +157,12 @@ def _sweep(folder: Path, kept: str) -> None:
 def load_checkpoint(folder: Path | None, trained: Trained) -> TrainingProgress | None:
     """Restore model, optimizer and random states from a checkpoint; None if there is none or it is damaged.
 
-    Raises:
-        CheckpointError: the folder contains the checkpoint of another training.
+    Raises CheckpointError: the folder contains the checkpoint of another training.
     """
     if folder is None or not is_there(folder / NAME):
         return None
     try:
-        tensors, facts, best = _read(folder)
+        tensors, facts, progress = _read(folder)
     except (SafetensorError, ValueError, KeyError) as error:
         with naming_failures("set aside", folder / NAME):
             damaged = (folder / NAME).rename(folder / f"damaged-{NAME}")
@@ -192,23 +177,26 @@ def load_checkpoint(folder: Path | None, trained: Trained) -> TrainingProgress |
     _sweep(folder, best_name(facts["best"]))
     if not facts["has_ended"]:
         trained.model.load_state_dict(_below(tensors, "model/"), strict=True)
-        _restore_optimizer(trained.optimizer, _below(tensors, "optimizer/"))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in _below(tensors, "optimizer/").items():
+            number, name = key.split("/", 1)
+            moments.setdefault(int(number), {})[name] = value
+        groups = trained.optimizer.state_dict()["param_groups"]
+        trained.optimizer.load_state_dict({"state": moments, "param_groups": groups})
     torch.set_rng_state(tensors["random/cpu"])
     trained.generator.set_state(tensors["random/batches"])
     if _has_cuda_state(trained.device) and "random/cuda" in tensors:
         torch.cuda.set_rng_state(tensors["random/cuda"], trained.device)
-    return _progress(facts, best)
+    return progress
 
 
 def read_progress(folder: Path) -> TrainingProgress:
     """Return the progress of the training in `folder`, with its best weights.
 
-    Raises:
-        CheckpointError: its checkpoint is damaged.
+    Raises CheckpointError: its checkpoint is damaged.
     """
     try:
-        _, facts, best = _read(folder)
-        return _progress(facts, best)
+        return _read(folder)[2]
     except (SafetensorError, ValueError, KeyError) as error:
         raise CheckpointError(f"{folder / NAME} is damaged ({error}); delete it and run the stage again") from error
 
@@ -225,30 +213,23 @@ def checkpoint_epoch(folder: Path) -> int:
 def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write a temporary safetensors file, sync it, and rename it to `path`; missing folders are created.
 
-    Raises:
-        StoreIOError: the disk failed or is full; an existing file is kept.
+    Raises StoreIOError: the disk failed or is full; an existing file is kept.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with naming_failures("write", path), _discarding(temporary):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with naming_failures("write", path):
         try:
-            save_file(dict(tensors), temporary, dict(metadata))
-        except SafetensorError as error:  # how the library reports a failing disk
-            raise asked_again(path.parent, str(error)) from error
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
-        temporary.replace(path)
-
-
-@contextlib.contextmanager
-def _discarding(temporary: Path) -> Iterator[None]:
-    """Remove a temporary file if writing it fails, so that a full disk has room again."""
-    try:
-        yield
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                save_file(dict(tensors), temporary, dict(metadata))
+            except SafetensorError as error:  # how the library reports a failing disk
+                raise asked_again(path.parent, str(error)) from error
+            with temporary.open("rb") as written:
+                os.fsync(written.fileno())
+            temporary.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):  # so that a full disk has room again
+                temporary.unlink(missing_ok=True)
+            raise
 
 
 def read_tensors(
@@ -257,12 +238,9 @@ def read_tensors(
     """Return the tensors by name, in their saved shapes, and the metadata of a safetensors file.
 
     Args:
-        path: the file.
-        device: device of the tensors.
         wanted: name -> whether to read it.
 
-    Raises:
-        StoreIOError: the file is missing or cannot be read.
+    Raises StoreIOError: the file is missing or cannot be read.
     """
     with naming_failures("read", path), safe_open(path, "pt", device=device) as file:
         names = [name for name in file.keys() if wanted(name)]  # noqa: SIM118
@@ -285,8 +263,8 @@ def is_there(path: Path) -> bool:
         return path.is_file()
 
 
-def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Tensor]]:
-    """Read a checkpoint and its best weights, and check the digests of both."""
+def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], TrainingProgress]:
+    """Read the tensors and facts of a checkpoint, and its progress with the best weights; check the digests."""
     tensors, metadata = read_tensors(folder / NAME, "cpu")
     facts: dict[str, Any] = json.loads(metadata["progress"])
     if facts["format"] != FORMAT:
@@ -299,35 +277,14 @@ def _read(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Te
     best = read_tensors(path, "cpu")[0]
     if tensors_digest(best) != facts["best"]:
         raise ValueError(f"its best weights {path.name} do not match their digest")
-    return tensors, facts, best
-
-
-def _progress(facts: Mapping[str, Any], best: dict[str, Tensor]) -> TrainingProgress:
-    """Build the progress that a checkpoint records."""
     curve = [CurvePoint.model_validate(row) for row in facts["curve"]]
-    return TrainingProgress(
-        facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"], curve, best, facts["best"]
-    )
+    known = facts["epoch"], facts["best_epoch"], facts["best_score"], facts["scores"]
+    return tensors, facts, TrainingProgress(*known, curve, best, facts["best"])
 
 
 def _has_cuda_state(device: str) -> bool:
     """Return whether a training on this device samples on a GPU; `cpu` does not initialise CUDA."""
     return device.startswith("cuda") and torch.cuda.is_available()
-
-
-def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Return the state of AdamW as `<parameter number>/<name>` -> tensor; learning rates follow from the step."""
-    state = optimizer.state_dict()["state"]
-    return {f"{number}/{name}": value for number, values in state.items() for name, value in values.items()}
-
-
-def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Restore the state of AdamW."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        number, name = key.split("/", 1)
-        state.setdefault(int(number), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def _below(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

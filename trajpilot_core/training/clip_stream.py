@@ -119,7 +119,10 @@ class ClipStream:
             gap_s = uniform(cfg.random_gap_s, generator)
             last_s = float(self.times_s[row, -1])
             later_s = max(float(self.action_s[row]) - gap_s - last_s, -float(self.times_s[row, 0]))
-            view = view._replace(later_s=later_s, ahead=self._tubelets(row, gap_s))
+            times_s = self.times_s[row]
+            rate_hz = (len(times_s) - 1) / max(1e-6, float(times_s[-1] - times_s[0]))
+            n_tubelets = int(gap_s * rate_hz / TUBELET)  # until the action: whole ones count, as in V-JEPA 2
+            view = view._replace(later_s=later_s, ahead=None if view.ahead is None else n_tubelets)
         if cfg.rand_augment is not None or cfg.crop_scale is not None:
             operations, level, deviation = cfg.rand_augment or (0, 0.0, 0.0)
             seed = int(torch.randint(2**31, (), generator=generator))
@@ -131,19 +134,10 @@ class ClipStream:
             view = view._replace(erased=ErasedPart(some_part(ERASED_SCALE, ERASED_RATIO, generator), seed))
         return view
 
-    def _tubelets(self, row: int, gap_s: float) -> int | None:
-        """Return at which tubelet after a clip the action starts: whole tubelets count, as in V-JEPA 2."""
-        if self.config.ahead_tubelets is None:
-            return None
-        times_s = self.times_s[row]
-        rate_hz = (len(times_s) - 1) / max(1e-6, float(times_s[-1] - times_s[0]))
-        return int(gap_s * rate_hz / TUBELET)
-
     def tokens(self, batches: Sequence[Sequence[ClipView]]) -> Iterator[Tensor]:
         """Yield the tokens (B, N, D) of each batch, on the device of the encoder; clips are decoded ahead.
 
-        Raises:
-            InputError: a clip cannot be decoded.
+        Raises InputError: a clip cannot be decoded.
         """
         views = [view for batch in batches for view in batch]
         cfg = self.config
@@ -226,7 +220,6 @@ def some_part(scale: tuple[float, float], ratio: tuple[float, float], generator:
     Args:
         scale: least and largest share of the area.
         ratio: least and largest width / height.
-        generator: samples it.
     """
     for _ in range(ATTEMPTS):
         area = uniform(scale, generator)

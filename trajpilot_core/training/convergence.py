@@ -24,8 +24,6 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
 
     Args:
         curve: rows of predictor_curves.
-        model: `<chain>/<variant>`.
-        seed: seed of the training.
     """
     scores = [row.value for row in _dev_rows(curve, model, seed) if row.epoch > 0]
     chain = model.split("/")[0]
@@ -71,10 +69,8 @@ def judge_scores(
     epoch was good on dev by chance.
 
     Args:
-        check: name of the judgement.
         scores: dev scores of the epochs, in order; higher is better.
         floors: dev scores of rows without a model; empty: unknown.
-        quantity: name of the scores.
         is_share: the scores are between 0 and 1; else they are negated distances.
     """
     if len(scores) < FEWEST_EPOCHS or not floors:
@@ -107,10 +103,8 @@ def judge_row(
     without one, the row's own.
 
     Args:
-        check: name of the judgement.
         low: lower end, in percent; infinite if there are too few takes for an interval.
         floors: name -> value of each floor of the table, in percent.
-        what: name of the figure.
         leads: name of a floor -> lower end of the paired difference of row and floor, in points.
     """
     of_floors = ", ".join(f"{name} {value:.1f}" for name, value in floors.items()) or "none was scored"

@@ -88,34 +88,25 @@ def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels:
     return {"majority": mid_accuracy(majority, dev), "previous": mid_accuracy(previous, dev)}
 
 
-def train_sample(
-    n_fitted: Mapping[SampledGroup, int], n_dev: Mapping[SampledGroup, int], seed: int
+def sampled_fit(
+    fitted: Mapping[SampledGroup, Tensor], dev: Mapping[SampledGroup, Tensor], seed: int
 ) -> dict[SampledGroup, Tensor]:
     """Sample the fitted rows that are scored: per group at most as many as dev has, and at most `MOST_SAMPLED`.
 
     A separate generator samples, so that no random state changes and the training is the same as without the measure.
 
     Args:
-        n_fitted: group, such as a horizon -> number of fitted rows.
-        n_dev: group -> number of dev rows. A group without dev rows is left out.
+        fitted: group, such as a horizon -> (N, ...) fitted rows.
+        dev: group -> dev rows. A group without dev rows is left out.
         seed: seed of the training; variants of one seed are scored on the same sample.
 
     Returns:
-        Group -> (n,) long, ascending rows among the fitted ones of that group, on the CPU; empty groups are left out.
+        Group -> (n, ...) rows of `fitted` in their order, on its device; empty groups are left out.
     """
     generator = torch.Generator().manual_seed(seed)
     sample = {}
-    for group, n in n_fitted.items():
-        rows = torch.randperm(n, generator=generator)[: min(n_dev.get(group, 0), MOST_SAMPLED)]
+    for group, of_group in fitted.items():
+        rows = torch.randperm(len(of_group), generator=generator)[: min(len(dev.get(group, ())), MOST_SAMPLED)]
         if len(rows):
-            sample[group] = rows.sort().values
+            sample[group] = of_group[rows.sort().values.to(of_group.device)]
     return sample
-
-
-def sampled_fit(
-    fitted: Mapping[SampledGroup, Tensor], dev: Mapping[SampledGroup, Tensor], seed: int
-) -> dict[SampledGroup, Tensor]:
-    """Return group -> the fitted rows that are scored next to dev, (n, ...) as in `fitted`; see `train_sample`."""
-    n_fitted, n_dev = ({group: len(rows) for group, rows in part.items()} for part in (fitted, dev))
-    sample = train_sample(n_fitted, n_dev, seed)
-    return {group: fitted[group][rows.to(fitted[group].device)] for group, rows in sample.items()}

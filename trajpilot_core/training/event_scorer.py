@@ -19,10 +19,11 @@ from trajpilot_core.data.action_events import ActionEvents
 from trajpilot_core.data.events import BEFORE, DURING, Events
 from trajpilot_core.data.shots import Shots
 from trajpilot_core.engine.progress import Progress
+from trajpilot_core.memory import in_parts
 from trajpilot_core.models.events import CLASSES, MADE
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.events import EventChain, FoundEvents, find_events, latents_of, vote
-from trajpilot_core.training.scorer import Queries, decide, in_blocks, joined
+from trajpilot_core.training.scorer import Queries, decide, joined
 from trajpilot_core.training.scorer_fit import FittedScorer, ScorerDecision, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet
 
@@ -90,14 +91,16 @@ def action_target(events: ActionEvents, cfg: CompletedActionToken) -> Target:
     def score(predicted: Tensor, truth: Tensor) -> Utility:
         flat_xE, flat_x = predicted.flatten(0, -2), truth.flatten()
 
-        def part(at: Tensor) -> Tensor:
+        def part(at: slice) -> Tensor:
             """Return (x, 3): the cosine, whether the true text is the nearest one, whether it is among the first."""
             cosine_xV = flat_xE[at] @ events.bank.T
             true_x = cosine_xV.gather(1, flat_x[at][:, None])
             rank_x = (cosine_xV > true_x).sum(1)  # ties go to the true label
             return torch.stack([true_x[:, 0], (rank_x < 1).float(), (rank_x < TOP).float()], dim=1)
 
-        terms_x3 = in_blocks(flat_x, ACTIONS_AT_ONCE, part, flat_xE.new_zeros(0, 3))
+        what = f"one prediction does not fit into the memory of {flat_xE.device}"
+        parts = in_parts(len(flat_x), ACTIONS_AT_ONCE, part, what, "choose another device")
+        terms_x3 = torch.cat([flat_xE.new_zeros(0, 3), *parts])
         utility_x = (terms_x3 * terms_x3.new_tensor(cfg.utility)).sum(1)
         return Utility(utility_x.view(truth.shape), terms_x3[:, 1].view(truth.shape))
 
@@ -118,11 +121,7 @@ def event_queries(
     """Turn events and their candidates into queries of the scorer.
 
     Args:
-        chain: rolls candidates out.
-        events: all events.
         rows: (B,) long, the queries.
-        neighbours: their candidates.
-        target: what is predicted.
         motion_of: (N,) long, event -> the event whose head motion replaces its own (permuted candidates); None: itself.
     """
     start_BE = latents_of(chain.e_tau, events, rows, BEFORE)
@@ -130,12 +129,13 @@ def event_queries(
     mids_BKE = latents_of(chain.e_tau, events, moved_BK.flatten(), DURING).view(*moved_BK.shape, -1)
     none_B2E = torch.zeros_like(start_BE)[:, None].expand(-1, 2, -1)
 
-    def rolled_out(at: Tensor) -> Tensor:
+    def rolled_out(at: slice) -> Tensor:
         return chain.traj.roll_out(events.context[rows[at]], start_BE[at], mids_BKE[at])
 
-    width = target.shape.plan
-    outputs_BKP = in_blocks(rows, target.at_once, rolled_out, mids_BKE.new_zeros(0, mids_BKE.shape[1], width))
-    plans_BKP = target.predictions(outputs_BKP)
+    what = f"the candidates of one event do not fit into the memory of {rows.device}"
+    parts = in_parts(len(rows), target.at_once, rolled_out, what, "lower scorer.candidates, or choose another device")
+    none_BKP = mids_BKE.new_zeros(0, mids_BKE.shape[1], target.shape.plan)
+    plans_BKP = target.predictions(torch.cat([none_BKP, *parts]))
     fallback_BP = target.predictions(chain.no_traj(events.context[rows], none_B2E))
     seen_BD = chain.traj.backbone.standardise(events.context[rows].mean(1))
     truth_B = target.truth[rows]
@@ -176,16 +176,9 @@ def fit_event_scorer(
     """Fit the scorer on events from takes that their chain has not seen; dev chooses gate and temperature.
 
     Args:
-        final: the chain that predicts at test.
         training: chains, each with the events (n,), long, of the training takes that it has not seen.
-        events: all events.
         dev: (m,) long, dev events, predicted by the final chain.
         target: what is predicted; settings with resolved precision.
-        seed: seed of weights, dropout and batches.
-        scratch: parent of the checkpoint's folder.
-        device: device of the scorer.
-        progress: called with (done, total, what).
-        checkpoint_s: seconds between checkpoints; 0: one after every epoch.
     """
     ranking = target.ranking
 
@@ -227,12 +220,8 @@ def scored(
     """Answer events with the scorer.
 
     Args:
-        chain: retrieves and rolls out.
-        scorer: in evaluation mode.
         decision: threshold of its gate.
-        events: all events.
         rows: (n,) long.
-        target: what is predicted.
         motion_of: as in `event_queries`.
     """
     neighbours = find_events(chain, events, rows, target.ranking.candidates)

@@ -51,8 +51,6 @@ def measurer(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Ca
     """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on train and dev.
 
     Args:
-        model: the encoder.
-        data: its tensors.
         seed: samples the fitted segments that are scored, at most as many as dev has.
     """
     scored = {**sampled_fit({"train": data["fit"]}, {"train": data["dev"]}, seed), "dev": data["dev"]}

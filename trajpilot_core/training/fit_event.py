@@ -9,7 +9,7 @@ Shapes: N events, B batch, C tokens of a clip, D feature width, V labels, E text
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
+P = TypeVar("P", bound=ActionPredictor | OutcomePredictor)
 PROBE = "probe"
 """Name of its training. Only the chain `final` has one: no other model depends on it."""
 
@@ -75,6 +76,15 @@ class EventTask(Task):
         return latents_B2E * kept(len(rows), net.trajectory_dropout, latents_B2E.device)[:, None, None]
 
 
+def new_event_predictor(
+    kind: Callable[[PredictorConfig, PredictorShape], P], task: EventTask, net: PredictorConfig
+) -> P:
+    """Build a model of this kind from the global random state, with the feature scale of the fitted takes."""
+    model = kind(net.replace(head="open"), task.shape(net))
+    task.standardise(model.backbone, task.context)
+    return model
+
+
 def start_backbone(backbone: CausalPredictor, net: PredictorConfig, job: TrainingJob) -> None:
     """Load the weights of another run, if one is set: those of a twin, which was trained with a masked Goal."""
     start_weights(backbone, net, f"{job.key}{TWIN}")
@@ -94,15 +104,9 @@ def fit_event(
     """Fit a model on batches of fitted events and leave it in the job's checkpoint.
 
     Args:
-        job: names the training, its folder and device.
-        task: the events.
-        train: epochs, batch, rates.
-        model: on the job's device.
         loss: events (B,), long -> scalar.
         right: events (B,), long -> (B,) bool, whether the model is right: its mean on dev, and on as many fitted
             events, is measured after each epoch, and dev chooses the epoch.
-        quantity: name of that mean.
-        epoch_done: called after each epoch.
         keeps_last: the last epoch is kept, regardless of its score.
     """
     scored = {"dev": task.dev, **sampled_fit({"train": task.fit}, {"train": task.dev}, job.seed)}
@@ -141,7 +145,7 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
     cfg = CompletedActionToken.model_validate_json(job.config)
     task = ActionTask.unpacked(job_tensors(job))
     with seeded(job.seed):
-        model = new_action_predictor(task, cfg).to(job.device)
+        model = new_event_predictor(ActionPredictor, task, cfg.predictor).to(job.device)
     start_backbone(model.backbone, cfg.predictor, job)
 
     def right(rows: Tensor) -> Tensor:
@@ -150,33 +154,17 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
         return (predicted_BE @ task.bank.T).argmax(1) == task.labels[rows]
 
     def loss(rows: Tensor) -> Tensor:
-        return action_loss(model, task, cfg, job.variant, rows)
+        """Return L_pred, a scalar: the segment before has no label and the Goal is masked, so only the Mid counts."""
+        latents_B2E = task.dropped(rows, job.variant, cfg.predictor)
+        predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]
+        target_BE = task.bank[ids_B]
+        temperature = clamp_temperature(model.backbone.log_temperature)
+        pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature, len(task.bank))
+        cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
+        total: Tensor = cfg.predictor.cosine_weights[1] * cosine + cfg.predictor.infonce_weight * pooled
+        return total
 
     fit_event(job, task, cfg.train, model, loss, right, "action", epoch_done)
-
-
-def new_action_predictor(task: ActionTask, cfg: CompletedActionToken) -> ActionPredictor:
-    """Build a model from the global random state, with the feature scale of the fitted takes."""
-    model = ActionPredictor(cfg.predictor.replace(head="open"), task.shape(cfg.predictor))
-    task.standardise(model.backbone, task.context)
-    return model
-
-
-def action_loss(
-    model: ActionPredictor, task: ActionTask, cfg: CompletedActionToken, variant: str, rows: Tensor
-) -> Tensor:
-    """Return L_pred of the actions `rows` (B,), long, a scalar, with dropout of trajectories (D 13).
-
-    The segment before an action has no label and the Goal is masked, so only the Mid is a target.
-    """
-    latents_B2E = task.dropped(rows, variant, cfg.predictor)
-    predicted_BE, ids_B = model(task.context[rows], latents_B2E), task.labels[rows]
-    target_BE = task.bank[ids_B]
-    temperature = clamp_temperature(model.backbone.log_temperature)
-    pooled = alignment_loss(predicted_BE, target_BE, ids_B, temperature, len(task.bank))
-    cosine = (1 - (predicted_BE * target_BE).sum(-1)).mean()
-    loss: Tensor = cfg.predictor.cosine_weights[1] * cosine + cfg.predictor.infonce_weight * pooled
-    return loss
 
 
 @dataclass(frozen=True)
@@ -196,7 +184,9 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
     cfg = CompletedOutcome.model_validate_json(job.config)
     task = OutcomeTask.unpacked(job_tensors(job))
     with seeded(job.seed):
-        model = (new_shot_probe if job.variant == PROBE else new_outcome_predictor)(task, cfg).to(job.device)
+        is_probe = job.variant == PROBE
+        model = new_shot_probe(task, cfg) if is_probe else new_event_predictor(OutcomePredictor, task, cfg.predictor)
+    model = model.to(job.device)
     if isinstance(model, OutcomePredictor):
         start_backbone(model.backbone, cfg.predictor, job)
 
@@ -216,13 +206,6 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
         return (logits(rows, is_step=False).argmax(1) == MADE) == task.made[rows]
 
     fit_event(job, task, cfg.train, model, loss, right, "accuracy", epoch_done, keeps_last=True)
-
-
-def new_outcome_predictor(task: OutcomeTask, cfg: CompletedOutcome) -> OutcomePredictor:
-    """Build a model from the global random state, with the feature scale of the fitted takes."""
-    model = OutcomePredictor(cfg.predictor.replace(head="open"), task.shape(cfg.predictor))
-    task.standardise(model.backbone, task.context)
-    return model
 
 
 def new_shot_probe(task: OutcomeTask, cfg: CompletedOutcome) -> ShotProbe:

@@ -94,17 +94,12 @@ class FullFit:
         tokens_BND, columns_B3 = next(self.pending), self.task.columns[rows_B.to(self.task.columns.device)]
         losses = []
         for probe, member in zip(self.grid.probes, self.members, strict=True):
-            more = [values[rows_B].to(tokens_BND.device) for values in member.more]
-            losses.append(self._loss_of(probe, columns_B3, tokens_BND, *more))
+            inputs = (columns_B3, tokens_BND, *(values[rows_B].to(tokens_BND.device) for values in member.more))
+            parts = zip(*(torch.split(values, self.cfg.clips_at_once) for values in inputs), strict=True)
+            # activations are recomputed for the gradients, part by part
+            of_parts = [checkpoint(part_loss, probe, *part, use_reentrant=False) for part in parts]
+            losses.append(torch.stack(of_parts).sum())
         self.losses.append(torch.stack(losses).detach())
-        return torch.stack(losses).sum()
-
-    def _loss_of(self, probe: nn.Module, columns_B3: Tensor, *inputs: Tensor) -> Tensor:
-        """Return the loss of one probe, a scalar; activations are recomputed for the gradients, part by part."""
-        each, losses = self.cfg.clips_at_once, list[Tensor]()
-        for at in range(0, len(columns_B3), each):
-            part = (values[at : at + each] for values in (columns_B3, *inputs))
-            losses.append(checkpoint(part_loss, probe, *part, use_reentrant=False))
         return torch.stack(losses).sum()
 
     def measure(self) -> dict[str, float]:
@@ -143,10 +138,7 @@ def answers_of(
 
     Args:
         probes: in evaluation mode; the tokens of a clip are computed once for all of them.
-        stream: the clips.
-        rows: numbers of clips in the stream.
         classes: part -> (C,) the class of each column.
-        cfg: how many clips are predicted at once.
         more: of each probe, further inputs (M, ...) of all clips of the stream; empty: none has any.
     """
     parts: list[list[dict[ActionPart, Codes]]] = [[] for _ in probes]
@@ -181,14 +173,6 @@ def fit_side_by_side(
     """Fit probes side by side; return for each name the one with the best dev score in the epoch that is kept.
 
     Args:
-        members: the probes.
-        seed: seed of weights, batches and views.
-        task: clips and columns; its tokens are empty.
-        cfg: epochs, batches and views.
-        stream: the clips of the task, in order.
-        folder: folder of the checkpoint.
-        device: device of the probes.
-        epoch_done: called after each epoch.
         checkpoint_s: seconds between checkpoints.
         keeps_last: the last epoch is kept, so that no name chooses the epoch of another; else the best one on dev.
     """

@@ -132,43 +132,14 @@ class LatentFit:
             horizon,
             None if horizon == NEXT else goal_seen_B,
         )
-        steps = own_steps(self.task, self.controls, segments_BH, self.variant)
-        predicted: Tensor = self.model(context, steps, horizon - 1, horizon)[:, 0]
+        has_text, has_motion = INPUTS[self.variant]
+        after_BT = segments_BH[:, 1:]
+        motion = self.controls.standardised(self.task.motions[after_BT])[:, None] if has_motion else None
+        text = self.task.bank[self.task.labels[after_BT]][:, None] if has_text else None
+        is_moved = torch.ones(horizon - 1, dtype=torch.bool, device=segments_BH.device)
+        is_moved[-1] = horizon == NEXT  # the goal step of a plan has no motion
+        predicted: Tensor = self.model(context, StepInputs(motion, is_moved, text), horizon - 1, horizon)[:, 0]
         return predicted
-
-
-def own_steps(
-    task: LatentTask,
-    controls: Controls,
-    segments_BH: Tensor,
-    variant: LatentVariant,
-    *,
-    text_BH: Tensor | None = None,
-    motion_BH: Tensor | None = None,
-) -> StepInputs:
-    """Return a variant's inputs of the steps after Start; the goal step of a plan has no motion.
-
-    Args:
-        task: motions and texts.
-        controls: how motions are standardised.
-        segments_BH: windows.
-        variant: which inputs are given.
-        text_BH: segments whose texts replace those of the windows; None: not replaced.
-        motion_BH: segments whose motion replaces that of the windows; None: not replaced.
-    """
-    has_text, has_motion = INPUTS[variant]
-    steps_BT = (segments_BH if motion_BH is None else motion_BH)[:, 1:]
-    texts_BT = (segments_BH if text_BH is None else text_BH)[:, 1:]
-    motion = controls.standardised(task.motions[steps_BT])[:, None] if has_motion else None
-    text = task.bank[task.labels[texts_BT]][:, None] if has_text else None
-    return StepInputs(motion, moved_steps(segments_BH.shape[1], segments_BH.device), text)
-
-
-def moved_steps(horizon: int, device: torch.device) -> Tensor:
-    """Return (H - 1,) bool: the steps whose motion a predictor receives; in a plan all but the goal step."""
-    is_moved = torch.ones(horizon - 1, dtype=torch.bool, device=device)
-    is_moved[-1] = horizon == NEXT
-    return is_moved
 
 
 def latent_loss(latent_fit: LatentFit, batch: PredictorBatch) -> Tensor:
@@ -213,7 +184,6 @@ def distances(latent_fit: LatentFit, windows: Mapping[int, Tensor]) -> dict[str,
     """Return minus the mean l1 of middles (or next steps), of copies of Start, and of goal steps.
 
     Args:
-        latent_fit: the predictor.
         windows: horizon -> (N, H) long segments.
     """
 

@@ -79,11 +79,8 @@ def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTas
 
     Args:
         inputs: segments, takes, scenario_labels and descriptions are read.
-        data: windows, features and labels.
-        chain: the planners are fitted on its takes.
 
-    Raises:
-        InputError: there are no descriptions.
+    Raises InputError: there are no descriptions.
     """
     takes = fit_takes(data, chain)
     fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
@@ -150,8 +147,12 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
     method, horizon = parts_of(job.variant)
     settings, windows = settings_of(cfg, method), task.fit[horizon]
     with seeded(job.seed):
-        model = new_planner(task, cfg, method, horizon).to(job.device)
-    each = steps_per_epoch(cfg, method, len(windows))
+        model = MatchedPlanner(method, cfg, task.shape(), horizon)
+    mean, scale = feature_scales(task.features[task.fit_rows][:, None])
+    model.feature_mean.copy_(mean)
+    model.feature_scale.copy_(scale)
+    model = model.to(job.device)
+    each = cfg.pdpp.epoch_steps if method == "pdpp" else math.ceil(len(windows) / settings.batch)  # PDPP's own epoch
     epochs = settings.epochs if cfg.most_steps is None else max(1, min(settings.epochs, cfg.most_steps // each))
     train = TrainConfig(
         epochs=epochs,
@@ -165,15 +166,27 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
         clip=None,
         precision="fp32",
     )
+
+    def loss(rows: Tensor) -> Tensor:
+        segments_BH = windows[rows]
+        inputs = task.inputs(segments_BH, torch.arange(len(segments_BH), device=segments_BH.device))
+        return model.loss(inputs, task.labels[segments_BH], task.tasks[segments_BH[:, 0]])
+
+    def scheduled(step: int, total: int, cfg: TrainConfig) -> float:
+        """Return the original's rate: a step down every few epochs, or PDPP's warm-up and halvings."""
+        if settings.step_epochs is None:
+            return cfg.lr * learning_rate_multiplier(step, total)
+        return float(cfg.lr * settings.gamma ** (step // each // settings.step_epochs))
+
     training = Training(
         name=f"{job.name}, rate x{rate:.2g}",
         seed=job.seed,
         model=model,
         batches=lambda generator: batches_of(len(windows), settings.batch, each, generator, windows.device),
-        loss=lambda rows: batch_loss(model, task, windows[rows]),
+        loss=loss,
         measure=measurer(model, task, horizon, job.seed),
         selected=SELECTED,
-        rate=rate_of(settings, each),
+        rate=scheduled,
         stepped=model.after_step,
     )
     return training, train
@@ -189,20 +202,6 @@ def settings_of(cfg: PlannersConfig, method: PlannerName) -> PlannerTraining:
     return settings[method]
 
 
-def new_planner(task: PlannerTask, cfg: PlannersConfig, method: PlannerName, horizon: int) -> MatchedPlanner:
-    """Build a planner from the global random state, with the feature scale of the fitted takes."""
-    model = MatchedPlanner(method, cfg, task.shape(), horizon)
-    mean, scale = feature_scales(task.features[task.fit_rows][:, None])
-    model.feature_mean.copy_(mean)
-    model.feature_scale.copy_(scale)
-    return model
-
-
-def steps_per_epoch(cfg: PlannersConfig, method: PlannerName, windows: int) -> int:
-    """Return the optimiser steps of an epoch: a pass over the windows, or what PDPP calls an epoch."""
-    return cfg.pdpp.epoch_steps if method == "pdpp" else math.ceil(windows / settings_of(cfg, method).batch)
-
-
 def batches_of(
     windows: int, batch: int, n_batches: int, generator: torch.Generator, device: torch.device
 ) -> list[Tensor]:
@@ -211,28 +210,6 @@ def batches_of(
     while windows and len(batches) < n_batches:
         batches += index_batches(windows, batch, generator, device)
     return batches[:n_batches]
-
-
-def rate_of(settings: PlannerTraining, each: int) -> Callable[[int, int, TrainConfig], float]:
-    """Return the original's schedule: a step down every few epochs, or PDPP's warm-up and halvings.
-
-    Args:
-        settings: training of the method.
-        each: optimiser steps of an epoch.
-    """
-
-    def rate(step: int, total: int, cfg: TrainConfig) -> float:
-        if settings.step_epochs is None:
-            return cfg.lr * learning_rate_multiplier(step, total)
-        return float(cfg.lr * settings.gamma ** (step // each // settings.step_epochs))
-
-    return rate
-
-
-def batch_loss(model: MatchedPlanner, task: PlannerTask, segments_BH: Tensor) -> Tensor:
-    """Return the loss of fitted windows, a scalar."""
-    inputs = task.inputs(segments_BH, torch.arange(len(segments_BH), device=segments_BH.device))
-    return model.loss(inputs, task.labels[segments_BH], task.tasks[segments_BH[:, 0]])
 
 
 def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) -> Callable[[], dict[str, float]]:

@@ -106,7 +106,6 @@ def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.
 
     Args:
         fit_windows: horizon -> (N, H) long.
-        batch: windows per step.
         generator: on the CPU; the numbers are on the device of the windows.
     """
     batches = [(h, rows) for h, w in fit_windows.items() for rows in index_batches(len(w), batch, generator, w.device)]
@@ -218,9 +217,6 @@ def measurer(
     """Return the measure of an epoch: M@1 under the variant's own trajectories, per H and as their plain mean.
 
     Args:
-        model: the predictor.
-        task: its tensors.
-        variant: decides the trajectory input.
         arithmetic: arithmetic of the model; its outputs are fp32 and are compared with the bank in fp32.
         sample: horizon -> (n, H) long, the fitted windows that are scored next to dev (`sampled_fit`); None: dev
             alone.

@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from schemas.events import TOKEN_ROWS, CompletedActionToken, ProbeConfig, TokenRow
+from schemas.events import CompletedActionToken, ProbeConfig, TokenRow
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.arrays import Codes
@@ -132,11 +132,6 @@ def fit_grid(
     """Fit every trial of a grid, each with a new probe.
 
     Args:
-        job: names the training, its folder and device.
-        task: its clips.
-        cfg: the grid.
-        build: builds a probe from the global random state.
-        epoch_done: called after each epoch.
         more: (N, ...) further inputs of the probe for each clip.
     """
     trials, fitted = grid(cfg), torch.nonzero(~task.is_dev)[:, 0]
@@ -176,8 +171,6 @@ def measurer(model: nn.Module, task: ProbeTask, seed: int, *more: Tensor) -> Cal
     """Return the measure of an epoch: every metric, as a share, on dev and on as many fitted clips.
 
     Args:
-        model: a probe.
-        task: its clips.
         seed: seed of the training; it samples the fitted clips.
         more: (N, ...) further inputs of the probe for each clip.
     """
@@ -248,8 +241,7 @@ class ChosenProbe(NamedTuple):
 def choose_probe(job: TrainingJob, cfg: ProbeConfig) -> ChosenProbe:
     """Return the trial with the highest dev score, ties to the first: one trial for all metrics.
 
-    Raises:
-        TrainingError: a trial is not complete.
+    Raises TrainingError: a trial is not complete.
     """
     best = best_trial(job, len(grid(cfg)))
     return ChosenProbe(grid(cfg)[best.number], best.weights, best.curve)
@@ -289,11 +281,6 @@ class TokenTask(ProbeTask):
     """Weights of the visual probe."""
 
 
-def token_row(variant: str) -> TokenRow:
-    """Return the row of a training's variant."""
-    return next(row for row in TOKEN_ROWS if row == variant)
-
-
 def new_token_probe(row: TokenRow, task: TokenTask, cfg: CompletedActionToken) -> TokenProbe:
     """Build the model of a row from the global random state, and load the weights of the visual probe."""
     model = TokenProbe(row, task.shape(cfg.tuned), task.token.shape[1])
@@ -304,7 +291,7 @@ def new_token_probe(row: TokenRow, task: TokenTask, cfg: CompletedActionToken) -
 def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
     """Fine-tune every trial of the row that the job names; each writes its own checkpoint."""
     cfg = CompletedActionToken.model_validate_json(job.config)
-    task, row = TokenTask.unpacked(job_tensors(job)), token_row(job.variant)
+    task, row = TokenTask.unpacked(job_tensors(job)), cast(TokenRow, job.variant)
     fit_grid(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
 
 

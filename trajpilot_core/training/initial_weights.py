@@ -37,16 +37,10 @@ def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> fro
     All parameters and buffers are loaded, including the scale of the features. A goal-dropout twin that the other run
     lacks gets the weights of its original there (`first_weights`); a class head that it lacks stays as it is.
 
-    Args:
-        model: model of the training.
-        cfg: its settings.
-        key: chain, seed and variant of the training.
-
     Returns:
         Names of the parameters of a class head that the other run lacks; empty if no other run is set.
 
-    Raises:
-        InputError: the other model has other sizes, or is damaged.
+    Raises InputError: the other model has other sizes, or is damaged.
     """
     if cfg.pretrained is None:
         return frozenset()
@@ -60,8 +54,7 @@ def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> fro
 def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
     """Refuse weights that have another meaning under the settings of this run.
 
-    Raises:
-        InputError: settings differ; names them with both values.
+    Raises InputError: settings differ; names them with both values.
     """
     settings = output.settings(PredictorConfig, ENTRY)
     both = {name: (getattr(cfg, name), getattr(settings, name)) for name in UNSEEN}
@@ -84,8 +77,7 @@ def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> fr
     Returns:
         Names of the parameters without weights, which stay as they are.
 
-    Raises:
-        InputError: parameters are missing on one side or differ in shape; names them with both shapes.
+    Raises InputError: parameters are missing on one side or differ in shape; names them with both shapes.
     """
     here = {name: tuple(value.shape) for name, value in state.items()}
     shapes = {name: value.shape for name, value in weights.items()}

@@ -6,7 +6,7 @@ all processes costs at most the epochs since the last checkpoint, and no tensor 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -66,22 +66,16 @@ class TrainingJob(NamedTuple):
         return model_key(Chain(self.name.split("/")[0], None), self.seed, self.variant)
 
 
-def chain_job(
-    work: Work[Any], chain: Chain, seed: int, variant: str, folder: Path, shared: Path, name: str | None = None
-) -> TrainingJob:
+def chain_job(work: Work[Any], chain: Chain, seed: int, variant: str, folder: Path, shared: Path) -> TrainingJob:
     """Return the training of one shard of a stage, whose tensors are in scratch.
 
     Args:
         work: the stage's work; its settings are passed to the training.
-        chain: cross-fit chain.
-        seed: of weights, dropout and batches.
-        variant: what is trained.
         folder: folder with the task's tensors.
         shared: folder with the tensors that all the jobs share.
-        name: what the variant is called in the log and the curves; None: its own name.
     """
     return TrainingJob(
-        name=f"{chain.name}/{name or variant}",
+        name=f"{chain.name}/{variant}",
         seed=seed,
         variant=variant,
         folder=work.runtime.training_scratch[model_key(chain, seed, variant)],
@@ -103,13 +97,9 @@ def run_jobs(
     """Run every job to completion; one that completed earlier returns at once.
 
     Args:
-        jobs: the trainings.
-        train: fits one job.
-        runtime: where they run.
         ended: called in this process for each completed job; it may delete the job's folder.
 
-    Raises:
-        TrainingError: a training failed, or its process crashed.
+    Raises TrainingError: a training failed, or its process crashed.
     """
     workers = processes(len(jobs), runtime.workers) if runtime.device == "cpu" else 1
     if workers > 1:
@@ -132,14 +122,7 @@ def processes(n_jobs: int, workers: int) -> int:
 def run_trials(
     job: TrainingJob, n_trials: int, trial: Callable[[int], tuple[Training, TrainConfig]], epoch_done: EpochDone
 ) -> None:
-    """Fit the trials of a grid one after the other; each has its own folder, and progress counts the epochs of all.
-
-    Args:
-        job: the training that the grid belongs to.
-        n_trials: size of the grid.
-        trial: number of a trial -> its training and hyperparameters.
-        epoch_done: called after each epoch.
-    """
+    """Fit the trials of a grid one after the other; each has its own folder, and progress counts the epochs of all."""
     for number in range(n_trials):
 
         def report(epoch: int, epochs: int, line: str, number: int = number) -> None:
@@ -163,8 +146,7 @@ class BestTrial(NamedTuple):
 def best_trial(job: TrainingJob, n_trials: int) -> BestTrial:
     """Return the trial with the highest dev score, ties to the first.
 
-    Raises:
-        TrainingError: a trial is not complete.
+    Raises TrainingError: a trial is not complete.
     """
     trials: list[TrainingProgress] = []
     for number in range(n_trials):
@@ -236,8 +218,7 @@ def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
     Returns:
         Name of a parameter or buffer -> CPU tensor of its shape, and the curve.
 
-    Raises:
-        TrainingError: the job is not complete.
+    Raises TrainingError: the job is not complete.
     """
     if not is_there(job.folder / NAME):
         raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
@@ -252,9 +233,7 @@ def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]
     folds that should have produced them, so that a leak is visible.
 
     Args:
-        job: a training whose inputs are still in scratch.
         segment_take: shape (S,), long, the take of each segment.
-        take_ids: ids of the takes.
     """
     tensors = read_tensors(job.own / OWN, "cpu", lambda name: name.split("/")[0] in ("fit", "fit_rows"))[0]
     takes = torch.unique(segment_take.cpu()[torch.cat([rows.flatten() for rows in tensors.values()])]).tolist()
@@ -264,36 +243,29 @@ def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]
 def _run_spawned(
     jobs: Sequence[TrainingJob], train: Train, runtime: Runtime, workers: int, ended: Callable[[TrainingJob], None]
 ) -> None:
-    """Run the jobs in separate processes and report their progress; the log of a process itself is not shown."""
+    """Run the jobs in separate processes, report their progress, and raise the first error at once.
+
+    The log of a process itself is not shown.
+    """
     for job in jobs:
         tell_resumed(job.name, job.seed, checkpoint_epoch(job.folder))
     with worker_pool(workers) as pool:
         futures = [pool.submit(_in_process, job, train) for job in jobs]
+        open_ = dict(zip(futures, jobs, strict=True))
+        known: dict[TrainingJob, tuple[int, int, str]] = {}
         try:
-            _watch(futures, jobs, runtime, ended)
+            while open_:
+                done, _ = wait(open_, POLL_S, FIRST_COMPLETED)
+                known |= {job: _progress_of(job) for job in open_.values()}
+                for future in done:
+                    future.result()
+                    ended(open_.pop(future))
+                runtime.progress(*_together([known[job] for job in jobs], [future.done() for future in futures]))
         except BrokenProcessPool as error:
             raise TrainingError(
                 "a training process crashed (killed, or out of memory); run again, with fewer "
                 "--workers if memory is short: each training goes on from its last checkpoint"
             ) from error
-
-
-def _watch(
-    futures: Sequence[Future[None]],
-    jobs: Sequence[TrainingJob],
-    runtime: Runtime,
-    ended: Callable[[TrainingJob], None],
-) -> None:
-    """Wait for all jobs and call `ended` for each completed one; raise the first error at once."""
-    open_ = dict(zip(futures, jobs, strict=True))
-    known: dict[TrainingJob, tuple[int, int, str]] = {}
-    while open_:
-        done, _ = wait(open_, POLL_S, FIRST_COMPLETED)
-        known |= {job: _progress_of(job) for job in open_.values()}
-        for future in done:
-            future.result()
-            ended(open_.pop(future))
-        runtime.progress(*_together([known[job] for job in jobs], [future.done() for future in futures]))
 
 
 def _together(progress: Sequence[tuple[int, int, str]], ended: Sequence[bool]) -> tuple[int, int, str]:

@@ -102,7 +102,6 @@ def fit(
     """Train until the epochs are over or dev stops improving, and return the best epoch's weights.
 
     Args:
-        training: what is optimised.
         cfg: its hyperparameters; `precision` is resolved to fp32 or bf16.
         folder: private to this training; holds its checkpoint, from which a second call goes on. None: no checkpoint.
         device: of the model; on a CPU one thread is used.
@@ -116,7 +115,9 @@ def fit(
     """
     with seeded(training.seed, device), one_thread(device):
         generator = torch.Generator().manual_seed(training.seed)
-        cfg = with_least_steps(cfg, training)
+        if cfg.least_steps:
+            n_batches = max(1, len(training.batches(torch.Generator())))  # a generator of its own: no batch changes
+            cfg = cfg.replace(epochs=max(cfg.epochs, math.ceil(cfg.least_steps / n_batches)))
         optimizer = build_optimizer(training.model, cfg, device, training.parts, decays_all=training.decays_all)
         trained = Trained(training.name, training.model, optimizer, generator, device)
         state = load_checkpoint(folder, trained) or TrainingProgress()
@@ -196,26 +197,13 @@ def note_epoch(training: Training, state: TrainingProgress, loss: float) -> None
         state.best = {name: value.detach().cpu().clone() for name, value in training.model.state_dict().items()}
 
 
-def with_least_steps(cfg: TrainConfig, training: Training) -> TrainConfig:
-    """Return the settings with as many epochs as `least_steps` needs, at least their own."""
-    if not cfg.least_steps:
-        return cfg
-    n_batches = max(1, len(training.batches(torch.Generator())))  # a generator of its own: no later batch changes
-    return cfg.replace(epochs=max(cfg.epochs, math.ceil(cfg.least_steps / n_batches)))
-
-
 def finished(state: TrainingProgress, cfg: TrainConfig) -> bool:
     """Return whether the epochs are over, or dev has not improved for `patience` of them after the first plateau."""
     if state.epoch >= cfg.epochs or cfg.patience is None:
         return state.epoch >= cfg.epochs
-    return state.epoch - max(state.best_epoch, plateau_end(state)) >= cfg.patience
-
-
-def plateau_end(state: TrainingProgress) -> int:
-    """Return the first epoch whose training loss is well below that of the first epoch; without one, the last."""
     losses = [row.value for row in state.curve if (row.split, row.quantity) == ("train", "loss")]
     fallen = (n for n, loss in enumerate(losses, 1) if losses[0] - loss > PLATEAU * abs(losses[0]))
-    return next(fallen, state.epoch)
+    return state.epoch - max(state.best_epoch, next(fallen, state.epoch)) >= cfg.patience
 
 
 def learning_rate(step: int, total_steps: int, cfg: TrainConfig) -> float:
@@ -255,7 +243,6 @@ def seeded(seed: int, device: str = "cpu") -> Iterator[None]:
     """Seed the global random state inside the block and put the caller's state back after it.
 
     Args:
-        seed: of the CPU, and of the device.
         device: where the block samples; with `cpu`, CUDA is not touched.
     """
     on_gpu = device.startswith("cuda") and torch.cuda.is_available()

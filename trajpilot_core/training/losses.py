@@ -100,7 +100,6 @@ def cosine_loss(
         predicted_BHE: (B, H, E) unit vectors in order Start, Mid_1 .. Mid_M, Goal.
         target_BHE: (B, H, E) text embeddings of the true labels, unit norm.
         goal_seen_B: (B,) bool, samples whose goal is a target (D 16); None: all.
-        weights: weights of Start, Mid and Goal.
     """
     distance_BH = 1 - (predicted_BHE * target_BHE).sum(-1)
     seen_B = torch.ones_like(distance_BH[:, 0]) if goal_seen_B is None else goal_seen_B.float()
@@ -143,7 +142,6 @@ def pooled_prediction_loss(
     Args:
         parts: windows, horizon by horizon; their tokens share one pool.
         log_temperature: scalar, as in alignment_loss.
-        infonce_weight: lambda.
         n_ids: number of labels, see `numbered`.
         weights: weights of Start, Mid and Goal in the cosine term.
     """

@@ -5,7 +5,7 @@ E text space, P width of a plan. Source: paper, appendix on the scorer; docs/dec
 docs/decisions/scorer.md.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -82,9 +82,6 @@ def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *,
     """Turn the candidates of B windows of one horizon into B queries.
 
     Args:
-        view: the chain.
-        candidates: the candidates.
-        config: weights of the utility.
         with_truth: false: the plans are not held against the truth, their scores are NaN. Enough for an answer.
     """
     data, truth_BM = view.data, truth_of(view.data, candidates.segments)
@@ -116,20 +113,6 @@ def queries_of(view: ChainView, candidates: Candidates, config: ScorerConfig, *,
     )
 
 
-def in_blocks(rows: Tensor, most: int, part: Callable[[Tensor], Tensor], empty: Tensor) -> Tensor:
-    """Return `part` of the numbers of `rows` (B,), at most `most` at a time, put together: (B, ...).
-
-    Args:
-        rows: long.
-        most: of one call.
-        part: of numbers of rows, long.
-        empty: (0, ...) what is returned where there are no rows.
-    """
-    numbers = torch.arange(len(rows), device=rows.device)
-    parts = [part(at) for at in torch.split(numbers, most) if len(at)]
-    return torch.cat(parts) if parts else empty
-
-
 def joined(parts: Sequence[Queries]) -> Queries | None:
     """Put queries of single events of several chains together; None where there are none."""
     parts = [part for part in parts if len(part)]
@@ -157,7 +140,6 @@ def inputs_at(queries: Queries, rows: Tensor) -> ScorerInputs:
     """Gather what the scorer reads of some queries.
 
     Args:
-        queries: N queries.
         rows: long, shape (B,), numbers of the queries.
 
     Returns:
@@ -213,7 +195,6 @@ def scorer_loss(
         utility_BK: (B, K), -inf where there is no candidate.
         opens_B: (B,) bool gate targets.
         weights: of positive and negative gate targets.
-        config: loss weights and the temperature of the utilities' softmax (D 32).
     """
     weight_B = torch.where(opens_B, weights[0], weights[1])
     gate = F.binary_cross_entropy_with_logits(gate_B.float(), opens_B.float(), weight_B)
@@ -237,9 +218,6 @@ def decide(
     They are on the device of the queries' takes.
 
     Args:
-        scorer: what decides.
-        queries: N queries.
-        batch: how many are read at once.
         rows: (n,) long, the queries that are decided; None: all.
     """
     every = torch.arange(len(queries)) if rows is None else rows
@@ -296,7 +274,6 @@ def dev_scores(gate_N: Tensor, choice_N: Tensor, queries: Queries) -> dict[str, 
     Args:
         gate_N: shape (N,), gate probabilities.
         choice_N: long, shape (N,), the candidate chosen for each query.
-        queries: the N dev queries.
     """
     choices = judged(choice_N, queries, torch.arange(len(queries)))
     return scores_at(best_threshold(gate_N, choices.chosen - choices.fallback, choices.n_mids), gate_N, choices)

@@ -18,7 +18,7 @@ from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.progress import Progress, portion
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
-from trajpilot_core.training.dev_scores import train_sample
+from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import (
     NEVER,
@@ -77,55 +77,37 @@ def fit_scorers(
     progress: Progress,
     checkpoint_s: float = 0.0,
     threads: int = 1,
+    *,
+    sees_goal: bool = True,
 ) -> dict[str, FittedScorer]:
     """Fit the paper's scorer and its ablations on the same queries; every choice is made on dev.
 
     Args:
         data: on `device`.
-        files: frozen models of all chains.
         config: its `train.precision` is resolved.
         seed: which chains are read; also of the scorers' own weights, dropout and batches.
-        scratch: folder for this seed's queries and checkpoints.
-        device: where the models run.
-        progress: called with (done, total, what).
         checkpoint_s: seconds between checkpoints of each training; 0: one after every epoch.
         threads: how many parts of the queries are made at a time on a CPU.
+        sees_goal: false: only the paper's scorer is fitted, on queries that goal-dropout twins make without a goal.
 
     Returns:
-        Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation of the configuration.
+        Variant -> scorer: `scorer`, and `scorer_<ablation>` for each ablation; without a goal only SCORER_NO_GOAL.
+
+    Raises StoreError: a goal must not be seen, and the chains have no twins.
     """
-    total = epochs_of(config)
+    config = config if sees_goal else config.replace(ablations=())
+    total, folder = epochs_of(config), scratch / QUERIES
     collecting = portion(progress, 0, total)
-    collected = collect(data, files, config, seed, scratch / QUERIES, device, collecting, threads=threads)
+    collected = collect(data, files, config, seed, folder, device, collecting, sees_goal=sees_goal, threads=threads)
     ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
     fitted = {}
     for n, ablation in enumerate(ablations):
+        name = variant_of(ablation) if sees_goal else SCORER_NO_GOAL
         own_progress = portion(progress, n * config.train.epochs, total)
-        fitted[variant_of(ablation)] = train_scorer(
-            collected, config, ablation, seed, scratch, device, own_progress, checkpoint_s
+        fitted[name] = train_scorer(
+            collected, config, ablation, seed, scratch, device, own_progress, checkpoint_s, name=name
         )
     return fitted
-
-
-def fit_scorer_without_goal(
-    data: PlanningData,
-    files: ModelFiles,
-    config: ScorerConfig,
-    seed: int,
-    scratch: Path,
-    device: str,
-    progress: Progress,
-    checkpoint_s: float = 0.0,
-    threads: int = 1,
-) -> FittedScorer:
-    """Fit the paper's scorer on queries that see no goal, made by goal-dropout twins; arguments as in `fit_scorers`.
-
-    Raises:
-        StoreError: the chains have no twins.
-    """
-    settings, folder = config.replace(ablations=()), scratch / QUERIES
-    collected = collect(data, files, settings, seed, folder, device, progress, sees_goal=False, threads=threads)
-    return train_scorer(collected, settings, None, seed, scratch, device, progress, checkpoint_s, name=SCORER_NO_GOAL)
 
 
 def epochs_of(config: ScorerConfig) -> int:
@@ -147,24 +129,13 @@ def train_scorer(
     device: str,
     progress: Progress,
     checkpoint_s: float = 0.0,
-    rows: Tensor | None = None,
-    name: str | None = None,
+    name: str = SCORER,
 ) -> FittedScorer:
     """Train one scorer; without training queries its weights stay as initialised and its gate never opens.
 
     Args:
         collected: the queries, in files or on the device.
-        config: its `train.precision` is resolved.
-        ablation: what the scorer does without.
-        seed: of weights, dropout and batches.
-        scratch: folder of the checkpoint's folder.
-        device: of the scorer.
-        progress: called with (done, total, what).
-        checkpoint_s: seconds between checkpoints; 0: one after every epoch.
-        rows: long, shape (n,), the training queries that it learns from; None: all.
-        name: its variant; None: that of the ablation.
     """
-    variant = variant_of(ablation) if name is None else name
     train, dev, shape = collected.train, collected.dev, collected.shape
     with seeded(seed):
         scorer = GateThenRankScorer(config, shape, ablation).to(device)
@@ -172,51 +143,47 @@ def train_scorer(
         state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
         return FittedScorer(state, shape, _decision(config, dev, 0, 0.0, {}), [])
     where = train.take.device  # of the queries: on the device, or in mapped files
-    rows = (torch.arange(len(train)) if rows is None else rows).to(where)
-    opens, utility = gate_targets(train, config.margin)[rows], train.utility[rows]
+    opens = gate_targets(train, config.margin)
     weights = class_weights(opens)
 
     def loss(batch: Tensor) -> Tensor:
         """Return the loss of the training queries of a batch, long of shape (B,); a scalar."""
-        gate_B, rank_BK = scorer(inputs_at(train, rows[batch]))
-        return scorer_loss(gate_B, rank_BK, utility[batch].to(device), opens[batch].to(device), weights, config)
+        gate_B, rank_BK = scorer(inputs_at(train, batch))
+        return scorer_loss(gate_B, rank_BK, train.utility[batch].to(device), opens[batch].to(device), weights, config)
 
     training = Training(
-        name=f"final/{variant}",
+        name=f"final/{name}",
         seed=seed,
         model=scorer,
         selected="dev/selection",
         loss=loss,
-        measure=measurer(scorer, train, dev.queries, rows, config.train.batch, seed),
-        batches=lambda generator: index_batches(len(rows), config.train.batch, generator, where),
+        measure=measurer(scorer, train, dev.queries, config.train.batch, seed),
+        batches=lambda generator: index_batches(len(train), config.train.batch, generator, where),
     )
-    fitted = fit(training, config.train, scratch / variant, device, progress, checkpoint_s)
+    fitted = fit(training, config.train, scratch / name, device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
-    decision = _decision(config, dev, len(rows), share, kept)
+    decision = _decision(config, dev, len(train), share, kept)
     choices = choices_of(scorer, fitted.state, dev.queries, config, training.name, seed)
     return FittedScorer(fitted.state, shape, decision, fitted.curve, choices)
 
 
 def measurer(
-    scorer: GateThenRankScorer, train: Queries, dev: Queries | None, rows: Tensor, batch: int, seed: int
+    scorer: GateThenRankScorer, train: Queries, dev: Queries | None, batch: int, seed: int
 ) -> Callable[[], dict[str, float]]:
     """Return the measure of an epoch: the scores on dev, and on learned queries under the threshold that dev chose.
 
     Args:
-        scorer: what is measured.
-        train: the training queries.
         dev: the dev queries; None: nothing is measured.
-        rows: (n,) long, the training queries that it learns from.
-        batch: queries that are decided at once.
         seed: draws the learned queries that are scored, per horizon at most as many as dev has.
     """
     if dev is None:
         return lambda: {"dev/selection": 0.0}
-    groups = {int(n): (train.n_mids[rows] == n).nonzero()[:, 0].cpu() for n in torch.unique(train.n_mids[rows])}
-    n_dev = {n: int((dev.n_mids == n).sum()) for n in groups}
-    sampled = train_sample({n: len(of_group) for n, of_group in groups.items()}, n_dev, seed)
-    sample = rows.cpu()[torch.cat([groups[n][some] for n, some in sampled.items()])] if sampled else None
+    learned, scored = (
+        {int(n): (part.n_mids == n).nonzero()[:, 0].cpu() for n in torch.unique(train.n_mids)} for part in (train, dev)
+    )
+    sampled = sampled_fit(learned, scored, seed)
+    sample = torch.cat([*sampled.values()]) if sampled else None
 
     def measure() -> dict[str, float]:
         gate_N, choice_N = decide(scorer, dev, batch)
@@ -242,14 +209,6 @@ def choices_of(
 ) -> list[ScorerChoice]:
     """Return what a trained scorer decides on each of N dev queries: whether it ranks and gates better than chance is
     read off it.
-
-    Args:
-        scorer: takes the weights on, and stays so.
-        state: weights of the epoch that was kept.
-        dev: the queries.
-        config: margin and batch.
-        model: `final/<variant>`.
-        seed: of the training.
     """
     if dev is None:
         return []

@@ -95,17 +95,12 @@ def collect(
 
     Args:
         data: on `device`.
-        files: frozen models of all chains.
-        config: of the scorer.
         seed: which chains are read; also of the sample of queries.
         folder: private to this seed; parts that a killed run has left there are not made again.
-        device: where the models run.
-        progress: called with (done, total, what).
         sees_goal: false: the goal-dropout twins of the chains make the queries, and no goal is given.
         threads: how many parts are made at a time on a CPU; changes no number.
 
-    Raises:
-        StoreError: the disk has not enough room for the queries, or chains lack the twins.
+    Raises StoreError: the disk has not enough room for the queries, or chains lack the twins.
     """
     chains = chains_of(data)
     dev = {chains[0].name: dev_rows(data, config.max_queries)}
@@ -117,7 +112,7 @@ def collect(
     view_of = chain_view if sees_goal else blind_chain_view
     collector = QueryCollector(data, shape, parts, config, seed, folder)
     for chain in chains:
-        if collector.wants(chain):
+        if chain.name in collector.offset:
             view = view_of(data, files, chain, seed, device, config.decoding)
             collector.add(view, progress, threads if device == "cpu" else 1)
     return on_device(Collected(collector.queries("train"), collector.dev_set(), shape), device)
@@ -145,10 +140,6 @@ class QueryCollector:
         self.offset = {name: n * len(data.labels) for n, name in enumerate(names)}
         require_room(folder, disk_need(parts, shape, config), parts, config, seed)
         self.latents = data.bank.new_zeros(1 + len(names) * len(data.labels), data.bank.shape[1])
-
-    def wants(self, chain: Chain) -> bool:
-        """Return whether there are queries of a chain."""
-        return chain.name in self.offset
 
     def add(self, view: ChainView, progress: Progress, threads: int = 1) -> None:
         """Make the parts of a chain that are not in the folder yet; progress is called before each."""
@@ -287,8 +278,7 @@ def disk_need(parts: Iterable[QueryPart], shape: ScorerShape, config: ScorerConf
 def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: ScorerConfig, seed: int) -> None:
     """Log what the queries need and check that the disk has it, less what they have there already.
 
-    Raises:
-        StoreError: too little is free.
+    Raises StoreError: too little is free.
     """
     count: dict[str, int] = {}
     for part in parts:

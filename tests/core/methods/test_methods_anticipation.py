@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from schemas.training import GOAL_DROPOUT, PredictorConfig
 from trajpilot_core.data.chains import ModelFiles, chains_of, load_predictor
+from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.checks import gate_check
@@ -49,10 +50,9 @@ from trajpilot_core.training.scorer import decide
 from trajpilot_core.training.scorer_file import (
     ReadyScorer,
     load_scorer_without_goal,
-    write_scorer_without_goal,
     write_scorers,
 )
-from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorer_without_goal, fit_scorers
+from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorers
 
 SCORER = WHOLE_SCORER.replace(ablations=())
 TWINS = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT)
@@ -69,10 +69,10 @@ def made(tmp_path_factory):
     files, memory = model_files(data, config=AHEAD), Memory()
     with memory.training("final/s0") as share:
         write_scorers(share, 0, with_threshold(fit_scorers(data, files, SCORER, 0, folder / "goal", "cpu", quiet), 0.5))
-    blind = fit_scorer_without_goal(data, files, SCORER, 0, folder / "none", "cpu", quiet)
+    (blind,) = fit_scorers(data, files, SCORER, 0, folder / "none", "cpu", quiet, sees_goal=False).values()
     with memory.training("final/s0/no_goal") as share:
         half_open = blind.decision.replace(threshold=threshold_between(blind, data, files))
-        write_scorer_without_goal(share, 0, blind._replace(decision=half_open))
+        write_scorers(share, 0, {SCORER_NO_GOAL: blind._replace(decision=half_open)})
     memory.models("scorers", {"config": SCORER.replace(anticipates=True).model_dump_json()})
     return data, files, memory.models("scorers")
 

@@ -42,7 +42,7 @@ def test_a_checkpoint_comes_when_so_much_time_has_passed_and_at_the_end(
     written: list[int] = []
     put = checkpoint.CheckpointWriter._put
     monkeypatch.setattr(
-        checkpoint.CheckpointWriter, "_put", lambda self, shot: (written.append(shot.facts["epoch"]), put(self, shot))
+        checkpoint.CheckpointWriter, "_put", lambda self, *of: (written.append(of[1]["epoch"]), put(self, *of))
     )
     for checkpoint_s, expected in ((0.0, [1, 2, 3, 4, 5, 6]), (15.0, [2, 4, 6]), (60.0, [6])):
         written.clear()

@@ -43,7 +43,7 @@ from trajpilot_core.stages import predictor as predictor_stage
 from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training import fit_alignment, fit_event, fit_latent, fit_probe, scorer_fit
 from trajpilot_core.training import fit_predictor as predictor_module
-from trajpilot_core.training.dev_scores import MOST_SAMPLED, mid_accuracy, sampled_fit, train_sample
+from trajpilot_core.training.dev_scores import MOST_SAMPLED, mid_accuracy, sampled_fit
 from trajpilot_core.training.fit_predictor import measurer, new_predictor
 from trajpilot_core.training.jobs import Task, Train, TrainingJob, put_task
 from trajpilot_core.training.loop import seeded
@@ -55,15 +55,16 @@ Fitted = tuple[dict[str, Tensor], list[CurvePoint]]
 
 
 def test_the_sample_is_as_large_as_dev_at_most_bounded_and_the_same_every_time() -> None:
-    fitted, dev = {3: 1000, 4: 20, 5: 70, 7: 9000}, {3: 40, 4: 50, 6: 9, 7: 5000}
+    sizes = {3: 1000, 4: 20, 5: 70, 7: 9000}, {3: 40, 4: 50, 6: 9, 7: 5000}
+    fitted, dev = ({h: torch.arange(n) for h, n in part.items()} for part in sizes)
     before = torch.get_rng_state()
-    sample = train_sample(fitted, dev, seed=1)
+    sample = sampled_fit(fitted, dev, seed=1)
     assert torch.equal(before, torch.get_rng_state())
     assert {h: len(rows) for h, rows in sample.items()} == {3: 40, 4: 20, 7: MOST_SAMPLED}
     for h, rows in sample.items():
         assert rows.tolist() == sorted(set(rows.tolist()))
-        assert 0 <= int(rows[0]) <= int(rows[-1]) < fitted[h]
-    again, other = (train_sample(fitted, dev, seed) for seed in (1, 2))
+        assert 0 <= int(rows[0]) <= int(rows[-1]) < len(fitted[h])
+    again, other = (sampled_fit(fitted, dev, seed) for seed in (1, 2))
     assert all(torch.equal(again[h], rows) for h, rows in sample.items())
     assert not torch.equal(other[3], sample[3])
 
@@ -179,8 +180,7 @@ def without_train_scores(patch: pytest.MonkeyPatch) -> None:
         return lambda: {k: v for k, v in real(model, data | {"fit": data["dev"]}, seed)().items() if "dev" in k}
 
     patch.setattr(fit_alignment, "measurer", dev_alone)
-    patch.setattr(scorer_fit, "train_sample", lambda *_: {})
-    for module in (predictor_module, fit_latent, fit_event, fit_probe):
+    for module in (predictor_module, fit_latent, fit_event, fit_probe, scorer_fit):
         patch.setattr(module, "sampled_fit", lambda *_: {})
 
 
@@ -236,10 +236,9 @@ def test_the_scorer_s_train_score_uses_the_threshold_of_dev(tmp_path: Path) -> N
     train, dev = (scorer_queries(n, seed, is_clear=True) for n, seed in ((30, 1), (12, 11)))
     with seeded(0):
         model = GateThenRankScorer(SCORER, collected(train, dev).shape, None).eval()
-    rows = torch.arange(5, 25)
     with torch.no_grad():
-        found = scorer_fit.measurer(model, train, dev, rows, 8, 0)()
-        sample = rows[train_sample({2: 20}, {2: 12}, 0)[2]]
+        found = scorer_fit.measurer(model, train, dev, 8, 0)()
+        sample = sampled_fit({2: torch.arange(30)}, {2: torch.arange(12)}, 0)[2]
         gate, choice = decide(model, train, 8)
     expected = scores_at(found["dev/threshold"], gate[sample], judged(choice[sample], train, sample))
     assert {f"train/{k}": v for k, v in expected.items() if k != "threshold"} == {

@@ -37,8 +37,7 @@ class TransitionPrior(NamedTuple):
     def weighted(self, weight: float) -> "TransitionPrior":
         """Return the prior with all logarithms multiplied by `weight`.
 
-        Raises:
-            ValueError: it is not above 0, so that the floor would exceed listed pairs.
+        Raises ValueError: it is not above 0, so that the floor would exceed listed pairs.
         """
         if not weight > 0:
             raise ValueError(f"the weight of transitions is {weight}, but must be above 0")
@@ -105,8 +104,7 @@ def log_scores(logits_BHV: Tensor, temperature: float = 1.0, allowed_BV: Tensor 
         allowed_BV: bool; other labels get -inf before the softmax, so that the probabilities of allowed ones sum to 1.
             None: all labels.
 
-    Raises:
-        InputError: a window has no allowed label.
+    Raises InputError: a window has no allowed label.
     """
     if allowed_BV is not None:
         for at in (~allowed_BV.any(1)).nonzero()[:1, 0].tolist():
@@ -130,14 +128,29 @@ def log_marginals(log_score_BHV: Tensor, prior: TransitionPrior, weight: float) 
         log_score_BHV: score of every label at every step, -inf if it is not allowed.
         weight: factor of its logarithms, at least 0; 0: every step is independent and nothing is impossible.
 
-    Raises:
-        InputError: no sequence of a window is possible.
+    Raises InputError: no sequence of a window is possible.
     """
     if weight == 0:
         return log_score_BHV.double().log_softmax(2)
     moves = prior.weighted(weight)
     excess_N = moves.seen + (-(moves.floor[moves.before] - moves.seen).clamp_max(0.0).exp()).log1p()
-    parts = [_log_marginals(score_HVB, moves, excess_N, at) for at, score_HVB in _parts(log_score_BHV, prior)]
+    parts = []
+    for at, score_HVB in _parts(log_score_BHV, prior):
+        forward = [score_HVB[0]]
+        for score_VB in score_HVB[1:]:
+            # every pair contributes the floor, a seen one its excess above it: all terms are positive, nothing cancels
+            by_floor = (forward[-1] + moves.floor[:, None]).logsumexp(0, keepdim=True)
+            seen_NB = forward[-1][moves.before] + excess_N[:, None]
+            forward.append(score_VB + torch.logaddexp(by_floor, _log_sums(seen_NB, moves.after, score_VB)))
+        _require_a_sequence(forward[-1], at)
+        backward_VB, out = torch.zeros_like(forward[0]), [forward[-1]]
+        for t in range(len(forward) - 2, -1, -1):
+            value_VB = backward_VB + score_HVB[t + 1]
+            by_floor = moves.floor[:, None] + value_VB.logsumexp(0, keepdim=True)
+            seen_NB = value_VB[moves.after] + excess_N[:, None]
+            backward_VB = torch.logaddexp(by_floor, _log_sums(seen_NB, moves.before, value_VB))
+            out.append(forward[t] + backward_VB)
+        parts.append(torch.stack(out[::-1]).log_softmax(1).permute(2, 0, 1))
     return torch.cat(parts)
 
 
@@ -146,34 +159,6 @@ def _parts(log_score_BHV: Tensor, prior: TransitionPrior) -> Iterator[tuple[int,
     n = rows_at_once(len(prior.before) + len(prior.floor), log_score_BHV.device)
     for at in range(0, max(1, len(log_score_BHV)), n):
         yield at, log_score_BHV[at : at + n].double().permute(1, 2, 0).contiguous()
-
-
-def _log_marginals(score_HVB: Tensor, moves: TransitionPrior, excess_N: Tensor, first: int) -> Tensor:
-    """Return (B, H, V) of a part of the windows."""
-    forward = [score_HVB[0]]
-    for score_VB in score_HVB[1:]:
-        forward.append(score_VB + _forth(moves, excess_N, forward[-1]))
-    _require_a_sequence(forward[-1], first)
-    backward_VB, out = torch.zeros_like(forward[0]), [forward[-1]]
-    for t in range(len(forward) - 2, -1, -1):
-        backward_VB = _back(moves, excess_N, backward_VB + score_HVB[t + 1])
-        out.append(forward[t] + backward_VB)
-    return torch.stack(out[::-1]).log_softmax(1).permute(2, 0, 1)
-
-
-def _forth(moves: TransitionPrior, excess_N: Tensor, state_VB: Tensor) -> Tensor:
-    """Return (V, B): log of the mass that reaches each label from (V, B) log masses.
-
-    Every pair contributes the floor, and a seen one its `excess` above it: all terms are positive, so nothing cancels.
-    """
-    by_floor_1B = (state_VB + moves.floor[:, None]).logsumexp(0, keepdim=True)
-    return torch.logaddexp(by_floor_1B, _log_sums(state_VB[moves.before] + excess_N[:, None], moves.after, state_VB))
-
-
-def _back(moves: TransitionPrior, excess_N: Tensor, value_VB: Tensor) -> Tensor:
-    """Return (V, B): log expected values before the transition, from (V, B) log values after it."""
-    by_floor_VB = moves.floor[:, None] + value_VB.logsumexp(0, keepdim=True)
-    return torch.logaddexp(by_floor_VB, _log_sums(value_VB[moves.after] + excess_N[:, None], moves.before, value_VB))
 
 
 def _log_sums(values_NB: Tensor, to_N: Tensor, like_VB: Tensor) -> Tensor:
@@ -193,50 +178,39 @@ def _largest(values_NB: Tensor, to_N: Tensor, least_VB: Tensor) -> Tensor:
 def viterbi(log_score_BHV: Tensor, prior: TransitionPrior, weight: float = 1.0) -> Tensor:
     """Return (B, H) long: the sequence of the highest score.
 
-    Ties go to the sequence with the smallest last label, then the smallest label before it, and so on.
+    Ties go to the sequence with the smallest last label, then the smallest label before it, and so on. The best path to
+    a label comes from its listed predecessors or from the floors of all labels; listed pairs can stay in the latter,
+    since a floor never exceeds them. Predecessors are looked up afterwards, for the labels of the sequence only.
 
     Args:
         log_score_BHV: score of every label at every step, -inf if it is not allowed.
         weight: factor of its logarithms, at least 0; 0: every step is independent and nothing is impossible.
 
-    Raises:
-        InputError: no sequence of a window is possible.
+    Raises InputError: no sequence of a window is possible.
     """
     if weight == 0:
         return log_score_BHV.argmax(2)  # the first of equal scores, as torch guarantees
     moves = prior.weighted(weight)
     order_N = moves.after.argsort()
     moves = TransitionPrior(moves.before[order_N], moves.after[order_N], moves.seen[order_N], moves.floor)
-    return torch.cat([_best(score_HVB, moves, at) for at, score_HVB in _parts(log_score_BHV, prior)])
-
-
-def _best(score_HVB: Tensor, moves: TransitionPrior, first: int) -> Tensor:
-    """Return (B, H) long of a part of the windows.
-
-    The best path to a label comes from its listed predecessors or from the floors of all labels; listed pairs can stay
-    in the latter, since a floor never exceeds them. Predecessors are looked up afterwards, for the labels of the
-    sequence only. The pairs of `moves` are in order of `after`.
-    """
-    best = [score_HVB[0]]
-    for score_VB in score_HVB[1:]:
-        by_floor_VB = (best[-1] + moves.floor[:, None]).amax(0).repeat(len(score_VB), 1)
-        best.append(score_VB + _largest(best[-1][moves.before] + moves.seen[:, None], moves.after, by_floor_VB))
-    _require_a_sequence(best[-1], first)
-    labels = [best[-1].argmax(0)]
-    for best_VB in best[-2::-1]:
-        labels.append((best_VB.T + _into(moves, labels[-1])).argmax(1))
-    return torch.stack(labels[::-1], dim=1)
-
-
-def _into(moves: TransitionPrior, label_B: Tensor) -> Tensor:
-    """Return (B, V): log probabilities from every label to those of `label_B`; pairs are in order of `after`."""
-    first_B, behind_B = (torch.searchsorted(moves.after, label_B, right=right) for right in (False, True))
-    n_B = behind_B - first_B
-    row_X = torch.arange(len(label_B), device=label_B.device).repeat_interleave(n_B)
-    pair_X = torch.arange(len(row_X), device=label_B.device) + (behind_B - n_B.cumsum(0))[row_X]
-    into_BV = moves.floor.repeat(len(label_B), 1)
-    into_BV[row_X, moves.before[pair_X]] = moves.seen[pair_X]
-    return into_BV
+    parts = []
+    for at, score_HVB in _parts(log_score_BHV, prior):
+        best = [score_HVB[0]]
+        for score_VB in score_HVB[1:]:
+            by_floor_VB = (best[-1] + moves.floor[:, None]).amax(0).repeat(len(score_VB), 1)
+            best.append(score_VB + _largest(best[-1][moves.before] + moves.seen[:, None], moves.after, by_floor_VB))
+        _require_a_sequence(best[-1], at)
+        labels = [best[-1].argmax(0)]
+        for best_VB in best[-2::-1]:
+            first_B, behind_B = (torch.searchsorted(moves.after, labels[-1], right=right) for right in (False, True))
+            n_B = behind_B - first_B
+            row_X = torch.arange(len(n_B), device=n_B.device).repeat_interleave(n_B)
+            pair_X = torch.arange(len(row_X), device=n_B.device) + (behind_B - n_B.cumsum(0))[row_X]
+            into_BV = moves.floor.repeat(len(n_B), 1)  # log probabilities from every label to the label after it
+            into_BV[row_X, moves.before[pair_X]] = moves.seen[pair_X]
+            labels.append((best_VB.T + into_BV).argmax(1))
+        parts.append(torch.stack(labels[::-1], dim=1))
+    return torch.cat(parts)
 
 
 def _require_a_sequence(last_VB: Tensor, first: int) -> None:

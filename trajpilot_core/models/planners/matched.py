@@ -116,7 +116,6 @@ def decode(
     path as emission of a Viterbi under the same transitions, ranked by the soft path. PDPP: the best channel.
 
     Args:
-        plan_BHA: result of `MatchedPlanner.plan`.
         allowed_BA: bool; None: all actions.
     """
     scores_BHA = scores_of(method, plan_BHA, allowed_BA)

@@ -54,7 +54,9 @@ class NoiseSchedule(nn.Module):
 
     def __init__(self, n_times: int) -> None:
         super().__init__()
-        beta = cosine_betas(n_times)
+        # the original divides T + 1 points from 0 to T + 1 by T + 1: the published grid, t / T for t from 0 to T
+        share = np.cos((np.linspace(0.0, 1.0, n_times + 1) + OFFSET) / (1 + OFFSET) * math.pi / 2) ** 2
+        beta = torch.from_numpy(np.clip(1 - share[1:] / share[:-1], 0.0, LARGEST_BETA)).float()
         alpha_bar = torch.cumprod(1.0 - beta, dim=0)
         earlier = torch.cat([torch.ones(1), alpha_bar[:-1]])
         values = {
@@ -93,23 +95,12 @@ class NoiseSchedule(nn.Module):
         return next_share.sqrt() * clean_BHA + (1.0 - next_share).sqrt() * noise_BHA
 
 
-def cosine_betas(n_times: int) -> Tensor:
-    """Return the noise (T,) float32 that each time adds.
-
-    The original divides T + 1 points from 0 to T + 1 by T + 1, which is the published grid, t / T for t from 0 to T.
-    """
-    grid = np.linspace(0.0, 1.0, n_times + 1)
-    share = np.cos((grid + OFFSET) / (1 + OFFSET) * math.pi / 2) ** 2
-    return torch.from_numpy(np.clip(1 - share[1:] / share[:-1], 0.0, LARGEST_BETA)).float()
-
-
 def ddim_times(n_times: int, n_steps: int) -> list[int]:
     """Return the times of DDIM, ascending: n multiples of T // n from 0 on.
 
     The first step treats pure noise as if it were at the last of them (180 of 200 for 10 steps), as the original does.
 
-    Raises:
-        ValueError: there are more steps than times, or none.
+    Raises ValueError: there are more steps than times, or none.
     """
     if not 1 <= n_steps <= n_times:
         raise ValueError(f"{n_steps} steps of sampling; from 1 to {n_times}, the times of the diffusion, are possible")
@@ -127,15 +118,6 @@ def project(x_BHC: Tensor, condition: PlanCondition, shape: PlanChannels) -> Ten
     unseen_BMD = x_BHC.new_zeros(len(x_BHC), horizon - 2, shape.features)
     seen_BHD = torch.cat([start_B1D, unseen_BMD, goal_B1D], dim=1)
     return torch.cat([tasks_BHK, x_BHC[..., shape.of_actions], seen_BHD], dim=-1)
-
-
-def plan_loss(predicted_BHA: Tensor, actions_BHA: Tensor, end_weight: float) -> Tensor:
-    """Return the weighted *sum* of squared errors, a scalar; the first and last row have the weight `end_weight`.
-
-    The original sums over all channels of the projected prediction, whose other channels equal the target's.
-    """
-    squares_H = (predicted_BHA - actions_BHA).square().sum(dim=(0, 2))
-    return squares_H.sum() + (end_weight - 1.0) * (squares_H[0] + squares_H[-1])
 
 
 def sample(
@@ -247,8 +229,6 @@ class Pdpp(nn.Module):
 
         Args:
             features_B2D: features of Start and Goal, standardised.
-            labels_BH: true actions, long.
-            tasks_B: true tasks, long.
         """
         clean_BHA = F.one_hot(labels_BH, self.shape.actions).to(features_B2D.dtype)
         t_B = torch.randint(0, len(self.schedule), (len(labels_BH),), device=labels_BH.device)
@@ -256,11 +236,17 @@ class Pdpp(nn.Module):
         return self.loss_at(clean_BHA, condition, t_B, torch.randn_like(clean_BHA)) * (self.summed / len(labels_BH))
 
     def loss_at(self, clean_BHA: Tensor, condition: PlanCondition, t_B: Tensor, noise_BHA: Tensor) -> Tensor:
-        """Return the summed loss of plans at times `t_B` (long) with that noise, a scalar."""
+        """Return the weighted *sum* of squared errors of plans at times `t_B` (long) with that noise, a scalar.
+
+        The first and last row have the weight `end_weight`. The original sums over all channels of the projected
+        prediction, whose other channels equal the target's.
+        """
         noisy_BHA = self.schedule.noised(clean_BHA, t_B, noise_BHA)
         empty_BHC = clean_BHA.new_zeros(*clean_BHA.shape[:2], self.shape.total)
         fixed = self.unet.fixed_terms(project(empty_BHC, condition, self.shape))
-        return plan_loss(self.unet.predict(noisy_BHA, fixed, self.unet.shifts(t_B)), clean_BHA, self.end_weight)
+        predicted_BHA = self.unet.predict(noisy_BHA, fixed, self.unet.shifts(t_B))
+        squares_H = (predicted_BHA - clean_BHA).square().sum(dim=(0, 2))
+        return squares_H.sum() + (self.end_weight - 1.0) * (squares_H[0] + squares_H[-1])
 
     def after_step(self) -> None:
         """Update the average; to be called after every step of the optimiser."""

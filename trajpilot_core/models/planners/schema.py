@@ -119,35 +119,28 @@ class SchemaPlanner(nn.Module):
     def loss(
         self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor, labels_BH: Tensor, tasks_B: Tensor
     ) -> PlannerLoss:
-        """Return the loss of a batch; in training mode the action decoder receives the true task.
+        """Return the loss of a batch: actions, contrast of the ends, states in between, task (given in training mode).
 
         Args:
-            features_B2D: features of Start and Goal.
-            descriptions_ASE: as in `forward`.
             transition_AA: not read: SCHEMA uses transitions in decoding only.
             labels_BH: long, the actions.
             tasks_B: long.
         """
         answer = self(features_B2D, descriptions_ASE, tasks_B if self.training else None)
-        return schema_loss(answer, labels_BH, tasks_B, self.cfg)
+        targets_BMW = middle_targets(answer.encoded.sentences, labels_BH)
+        terms = {
+            "action": F.cross_entropy(answer.logits.flatten(0, 1), labels_BH.flatten()),
+            "state": contrast_loss(answer.encoded.logits, labels_BH),
+            "middle": F.mse_loss(answer.states[:, MIDDLES], targets_BMW),
+            "task": F.cross_entropy(answer.task_logits, tasks_B),
+        }
+        weighted = self.cfg.state_weight * terms["state"] + self.cfg.middle_weight * terms["middle"]
+        return PlannerLoss(terms["action"] + weighted + self.cfg.task_weight * terms["task"], terms)
 
     def plan(self, features_B2D: Tensor, descriptions_ASE: Tensor, transition_AA: Tensor) -> Tensor:
         """Return (B, H, A) log probabilities of each step's action, before any decoding; transitions are not read."""
         answer: SchemaAnswer = self(features_B2D, descriptions_ASE)
         return answer.logits.float().log_softmax(dim=-1)
-
-
-def schema_loss(answer: SchemaAnswer, labels_BH: Tensor, tasks_B: Tensor, cfg: SchemaConfig) -> PlannerLoss:
-    """Return the loss of an answer: actions, contrast of the ends, regression of the states in between, task."""
-    targets_BMW = middle_targets(answer.encoded.sentences, labels_BH)
-    terms = {
-        "action": F.cross_entropy(answer.logits.flatten(0, 1), labels_BH.flatten()),
-        "state": contrast_loss(answer.encoded.logits, labels_BH),
-        "middle": F.mse_loss(answer.states[:, MIDDLES], targets_BMW),
-        "task": F.cross_entropy(answer.task_logits, tasks_B),
-    }
-    weighted = cfg.state_weight * terms["state"] + cfg.middle_weight * terms["middle"]
-    return PlannerLoss(terms["action"] + weighted + cfg.task_weight * terms["task"], terms)
 
 
 def middle_targets(sentences_ASW: Tensor, labels_BH: Tensor) -> Tensor:

@@ -104,24 +104,18 @@ class NormedAttention(nn.Module):
         self.attention = Attention(width, heads)
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width)
-        start_as_original(self.attention, width)
+        # initial weights as those of torch's MultiheadAttention, which the original uses: query, key and value are one
+        # matrix (3 W, W) with Xavier's bound; the output has the default weights of a linear layer, biases are zero
+        bound = math.sqrt(6.0 / (width + 3 * width))
+        for layer in (self.attention.query, self.attention.key_value):
+            nn.init.uniform_(layer.weight, -bound, bound)
+        for layer in (self.attention.query, self.attention.key_value, self.attention.out):
+            nn.init.zeros_(layer.bias)
 
     def forward(self, x_BTW: Tensor, keys_values: KeysValues) -> Tensor:
         """Return (B, T, W), to be added to the tokens."""
         added_BTW: Tensor = self.norm(self.dropout(self.attention(x_BTW, keys_values)))
         return added_BTW
-
-
-def start_as_original(attention: Attention, width: int) -> None:
-    """Set initial weights as torch's MultiheadAttention, which the original uses: query, key and value are one matrix.
-
-    The output keeps the default weights of a linear layer, as in the original; all biases are zero.
-    """
-    bound = math.sqrt(6.0 / (width + 3 * width))  # Xavier's, of a matrix (3 W, W)
-    for layer in (attention.query, attention.key_value):
-        nn.init.uniform_(layer.weight, -bound, bound)
-    for layer in (attention.query, attention.key_value, attention.out):
-        nn.init.zeros_(layer.bias)
 
 
 class DecoderLayer(nn.Module):

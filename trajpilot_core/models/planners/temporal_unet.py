@@ -120,8 +120,7 @@ class TemporalUnet(nn.Module):
     def fixed_terms(self, x_BHC: Tensor) -> FixedTerms:
         """Return the outputs of the first block for plans; `predict` needs those of plans without actions.
 
-        Raises:
-            ValueError: the plans are shorter than the network is deep.
+        Raises ValueError: the plans are shorter than the network is deep.
         """
         shortest = len(self.down) + 1
         if x_BHC.shape[1] < shortest:
@@ -156,7 +155,11 @@ class TemporalUnet(nn.Module):
 
     def shifts(self, t_N: Tensor) -> list[Tensor]:
         """Return the shift (N, O, 1) of every block at times `t_N` (long), in the order of `body`."""
-        time_NW = F.mish(self.time_out(F.mish(self.time_in(sinusoids(t_N, self.width)))))
+        half = self.width // 2  # sines, then cosines, at frequencies from 1 down to 1 / 10,000
+        frequencies = torch.exp(torch.arange(half, device=t_N.device) * (-math.log(10_000) / (half - 1)))
+        phases_NF = t_N[:, None] * frequencies
+        waves_NW = torch.cat([phases_NF.sin(), phases_NF.cos()], dim=-1)
+        time_NW = F.mish(self.time_out(F.mish(self.time_in(waves_NW))))
         levels = (self.entry, *self.down, self.middle, *self.up)
         return [shift for level in levels if isinstance(level, UnetLevel) for shift in level.shifts(time_NW)]
 
@@ -168,11 +171,3 @@ def zero_convolution(width: int) -> nn.Conv1d:
     if convolution.bias is not None:
         nn.init.zeros_(convolution.bias)
     return convolution
-
-
-def sinusoids(t_N: Tensor, width: int) -> Tensor:
-    """Return (N, W): sines, then cosines, of times at frequencies from 1 down to 1 / 10,000."""
-    half = width // 2
-    frequencies = torch.exp(torch.arange(half, device=t_N.device) * (-math.log(10_000) / (half - 1)))
-    phases_NF = t_N[:, None] * frequencies
-    return torch.cat([phases_NF.sin(), phases_NF.cos()], dim=-1)

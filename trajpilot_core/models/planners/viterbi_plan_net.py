@@ -53,7 +53,6 @@ class ViterbiPlanNet(nn.Module):
         """Return the loss of a batch.
 
         Args:
-            features_B2D: features of Start and Goal.
             descriptions_ASE: text embeddings of every action's sentences, those about the state before it first.
             transition_AA: as in `soft_path`.
             labels_BH: long, the actions.
@@ -100,21 +99,17 @@ def soft_viterbi(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
         transition_AA: positive probabilities from row to column, see `normalised_rows`; float32 needs 1e-15 or more.
     """
     with torch.autocast(log_emission_BHA.device.type, enabled=False):  # sums in bf16 would not be a posterior
-        return _soft_path(log_emission_BHA.to(transition_AA.dtype), transition_AA)
-
-
-def _soft_path(log_emission_BHA: Tensor, transition_AA: Tensor) -> Tensor:
-    """As `soft_viterbi`, in the precision of the transitions."""
-    alpha_BA = log_emission_BHA[:, 0]
-    weights, sums = [], []
-    for step_BA in log_emission_BHA[:, 1:].unbind(dim=1):
-        top_B1 = alpha_BA.detach().amax(dim=1, keepdim=True)  # cancels: not added back
-        weight_BA = (alpha_BA - top_B1).exp()
-        sum_BA = weight_BA @ transition_AA
-        alpha_BA = step_BA + sum_BA.log()
-        weights.append(weight_BA)
-        sums.append(sum_BA)
-    path = [alpha_BA.softmax(dim=1)]
-    for weight_BA, sum_BA in zip(reversed(weights), reversed(sums), strict=True):
-        path.append(weight_BA * ((path[-1] / sum_BA) @ transition_AA.T))
-    return torch.stack(path[::-1], dim=1)
+        log_emission_BHA = log_emission_BHA.to(transition_AA.dtype)
+        alpha_BA = log_emission_BHA[:, 0]
+        weights, sums = [], []
+        for step_BA in log_emission_BHA[:, 1:].unbind(dim=1):
+            top_B1 = alpha_BA.detach().amax(dim=1, keepdim=True)  # cancels: not added back
+            weight_BA = (alpha_BA - top_B1).exp()
+            sum_BA = weight_BA @ transition_AA
+            alpha_BA = step_BA + sum_BA.log()
+            weights.append(weight_BA)
+            sums.append(sum_BA)
+        path = [alpha_BA.softmax(dim=1)]
+        for weight_BA, sum_BA in zip(reversed(weights), reversed(sums), strict=True):
+            path.append(weight_BA * ((path[-1] / sum_BA) @ transition_AA.T))
+        return torch.stack(path[::-1], dim=1)
