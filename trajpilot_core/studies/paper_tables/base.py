@@ -7,7 +7,7 @@ does not exist, its row is not in `trajpilot_core.methods`, or its metric not in
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -49,20 +49,22 @@ class PaperCell(Record):
     """The paper's label, without its kind."""
     row: str
     """Id of a row, or of a setting."""
-    dataset: str
-    horizon: int | None
+    dataset: str = ""
+    horizon: int | None = None
     """None: over all horizons, as in the table."""
     metric: str
     value: float
-    low: float | None
+    low: float | None = None
     """Lower end of the interval over takes; None where there is none."""
-    high: float | None
-    n_takes: int | None
-    n_windows: int | None
-    is_undertrained: bool
+    high: float | None = None
+    n_takes: int | None = None
+    n_windows: int | None = None
+    is_undertrained: bool = False
     is_simulated: bool
 
 
+OF_FIGURE = ("horizon", "low", "high", "n_takes", "n_windows")
+"""Fields of a cell that scores of the stages have under the same names."""
 CellAddress = tuple[str, int | None, str, str]
 """(row, horizon, dataset, metric)."""
 PlacedCells = Mapping[CellAddress, PaperCell]
@@ -274,12 +276,8 @@ def measured(
             m.variant,
             m.metric,
             m.value,
+            m,
             dataset=run.dataset,
-            horizon=m.horizon,
-            low=m.low,
-            high=m.high,
-            n_takes=m.n_takes,
-            n_windows=m.n_windows,
             is_undertrained=m.variant in run.results.undertrained,
         )
         for m in run.results.find(set(rows), None)
@@ -288,35 +286,18 @@ def measured(
 
 
 def plain_cell(
-    run: PaperRun,
-    table: str,
-    row: str,
-    metric: str,
-    value: float,
-    *,
-    dataset: str = "",
-    horizon: int | None = None,
-    low: float = -inf,
-    high: float = inf,
-    n_takes: int | None = None,
-    n_windows: int | None = None,
-    is_undertrained: bool = False,
+    run: PaperRun, table: str, row: str, metric: str, value: float, figure: Record | None = None, **fields: object
 ) -> PaperCell:
-    """Return a cell of a run; infinite ends of an interval become None."""
-    return PaperCell(
-        table=table,
-        row=row,
-        dataset=dataset,
-        horizon=horizon,
-        metric=metric,
-        value=value,
-        low=low if isfinite(low) else None,
-        high=high if isfinite(high) else None,
-        n_takes=n_takes,
-        n_windows=n_windows,
-        is_undertrained=is_undertrained,
-        is_simulated=run.is_simulated,
-    )
+    """Return a cell of a run; infinite ends of an interval become None.
+
+    Args:
+        figure: has the horizon, the interval and the counts of the cell, as far as it has fields of these names.
+        fields: further fields of the cell.
+    """
+    known = {name: getattr(figure, name) for name in OF_FIGURE if hasattr(figure, name)} | fields
+    known = {name: known[name] for name in known if not isinstance(known[name], float) or isfinite(known[name])}
+    named = {"table": table, "row": row, "metric": metric, "value": value, "is_simulated": run.is_simulated}
+    return PaperCell.model_validate(named | known)
 
 
 def _addresses(line: Line, column: Column) -> list[CellAddress]:

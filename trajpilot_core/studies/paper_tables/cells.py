@@ -44,13 +44,27 @@ def read_run(root: str) -> PaperRun:
         [] if metrics is None else rows_of(Metric, metrics),
         [] if judgements is None else rows_of(Judgement, judgements),
     )
-    predictor = side.outputs.get("predictor")
-    is_classes = predictor is not None and PredictorConfig.model_validate(predictor.config).head == "classes"
+    predictor = (
+        PredictorConfig.model_validate(side.outputs["predictor"].config) if "predictor" in side.outputs else None
+    )
+    is_classes = predictor is not None and predictor.head == "classes"
+    settings: dict[str, float] = {}
+    if predictor is not None and is_classes and EVALUATION in side.outputs:
+        labels = table(INGEST, "labels", ("label_id",))
+        assert labels is not None
+        decoding = ScorerConfig.model_validate(side.outputs["scorer"].config).decoding
+        settings = {
+            "labels": float(labels.num_rows),
+            "lambda_bridge": predictor.bridge_weight,
+            "transition_weight": decoding.weight,
+            "smoothing": decoding.smoothing,
+            "temperature": decoding.temperature,
+        }
     return PaperRun(
         root,
         _dataset(side, is_classes),
         results,
-        _settings(side) if is_classes and EVALUATION in side.outputs else {},
+        settings,
         SIMULATED in corpora_of(side),
         table,
         StageInputs(
@@ -116,21 +130,6 @@ def _dataset(side: Side, is_classes: bool) -> str:
     if answers == "classes":
         return CLOSED_ATOMIC if corpus == ATOMIC_CORPUS else f"{corpus} answered by classes"
     return corpus if corpus not in BENCHMARKS.values() else f"{corpus} with an open vocabulary"
-
-
-def _settings(side: Side) -> dict[str, float]:
-    """Return the hyperparameters of a run with class heads."""
-    labels = side.table(INGEST, "labels", ("label_id",))
-    assert labels is not None
-    predictor = PredictorConfig.model_validate(side.outputs["predictor"].config)
-    decoding = ScorerConfig.model_validate(side.outputs["scorer"].config).decoding
-    return {
-        "labels": float(labels.num_rows),
-        "lambda_bridge": predictor.bridge_weight,
-        "transition_weight": decoding.weight,
-        "smoothing": decoding.smoothing,
-        "temperature": decoding.temperature,
-    }
 
 
 class Filled(NamedTuple):

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -17,7 +16,6 @@ from trajpilot_core.report.tables.table import NOTHING
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, PaperTable
 from trajpilot_core.studies.paper_tables.cells import Filled, fill
 from trajpilot_core.studies.paper_tables.figures import FIGURES
-from trajpilot_core.studies.paper_tables.figures.base import PaperFigure
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
 from trajpilot_core.studies.paper_tables.labels.rows import printed
 
@@ -50,7 +48,7 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
         rows = table_of(PaperCell, [cell for cell in cells if cell.table == label])
         files += [folder / f"{label}.{kind}" for kind in ("tex", "csv", "parquet")]
         files[-3].write_text(floating(label, table), encoding="utf-8")
-        files[-2].write_bytes(as_csv(rows))
+        pacsv.write_csv(rows, files[-2])
         pq.write_table(rows, files[-1])
     page = out / PAGE
     page.write_bytes(TablePage(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
@@ -91,13 +89,6 @@ def banner(cells: Sequence[PaperCell]) -> str:
     return SIMULATED if any(cell.is_simulated for cell in cells) else RECORDED
 
 
-def as_csv(rows: pa.Table) -> bytes:
-    """Return a table as CSV."""
-    sink = pa.BufferOutputStream()
-    pacsv.write_csv(rows, sink)
-    return bytes(sink.getvalue())
-
-
 class PlanLine(NamedTuple):
     """One experiment of one label."""
 
@@ -120,7 +111,14 @@ def plan_of(runs: Sequence[PaperRun]) -> list[PlanLine]:
     """Return the lines of all labels, tables first, then figures; errors as in `fill`."""
     filled = fill(runs)
     lines = [line for table in LABELS.values() for line in _of_table(table, filled, runs)]
-    return lines + [_of_figure(figure, filled, runs) for figure in FIGURES]
+    known = {offer.cell.table for offer in filled}
+    for figure in FIGURES:
+        if figure.tables:
+            lacking = ", ".join(label for label in figure.tables if label not in known)
+            lines.append(PlanLine(figure.label, f"cells of {', '.join(figure.tables)}", "", "", lacking))
+        else:
+            lines.append(PlanLine(figure.label, ", ".join(figure.recipes), _roots(runs, figure.recipes), "", ""))
+    return lines
 
 
 def _of_table(table: PaperTable, filled: Sequence[Filled], runs: Sequence[PaperRun]) -> list[PlanLine]:
@@ -147,15 +145,6 @@ def _of_table(table: PaperTable, filled: Sequence[Filled], runs: Sequence[PaperR
             )
         )
     return lines
-
-
-def _of_figure(figure: PaperFigure, filled: Sequence[Filled], runs: Sequence[PaperRun]) -> PlanLine:
-    """Return the line of a figure: it is drawn from the cells of tables, or from runs of its own recipes."""
-    if not figure.tables:
-        return PlanLine(figure.label, ", ".join(figure.recipes), _roots(runs, figure.recipes), "", "")
-    known = {offer.cell.table for offer in filled}
-    lacking = [label for label in figure.tables if label not in known]
-    return PlanLine(figure.label, f"cells of {', '.join(figure.tables)}", "", "", ", ".join(lacking))
 
 
 def _roots(runs: Sequence[PaperRun], recipes: Sequence[str]) -> str:
