@@ -27,6 +27,7 @@ from trajpilot_core.stages import EVERY_STAGE as STAGES
 DIGITS = 2
 JOINED = " / "
 """Between the numbers of one printed cell."""
+SIMULATED_RUNS = "SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers."
 IN_SMALL: Mapping[str, str] = {
     "demo": "atomic",
     "demo_closed": "atomic_closed",
@@ -178,13 +179,19 @@ class PaperTable:
             (*line.heads, *(self._cell(placed, line, column) for column in self.columns))
             for line in (*self.lines, *filled)
         )
-        header = (*self.heads, *(column.head for column in self.columns))
+        over: list[tuple[str, int]] = [("", len(self.heads))]
+        for column in self.columns:
+            title, span = over[-1]
+            over = [*over[:-1], (title, span + 1)] if title == column.over else [*over, (column.over, 1)]
+        parts = [SIMULATED_RUNS] if any(cell.is_simulated for cell in cells) else []
+        parts += [self.note] if self.note and mine else []
+        parts += [LEGEND] if any(cell.is_undertrained for cell in mine) else []
         return Table(
             self.title,
-            header,
+            (*self.heads, *(column.head for column in self.columns)),
             rows,
-            note=self._note(mine, is_simulated=any(cell.is_simulated for cell in cells)),
-            over=self._over(),
+            note=" ".join([*parts, self.always]).strip(),
+            over=tuple(over) if any(column.over for column in self.columns) else (),
             rules=self.rules,
         )
 
@@ -232,27 +239,6 @@ class PaperTable:
         column = [place for place in places if place in placed and place != at and not method(place[0]).uses_the_truth]
         others = [placed[place].value for place in column if not placed[place].is_undertrained]
         return bool(column) and is_single_best(placed[at].value, others, METRICS[metric].higher_is_better, digits)
-
-    def _over(self) -> tuple[tuple[str, int], ...]:
-        """Return the titles over the columns with the number of columns under each; nothing where there is none."""
-        if not any(column.over for column in self.columns):
-            return ()
-        spans: list[tuple[str, int]] = [("", len(self.heads))]
-        for column in self.columns:
-            title, span = spans[-1]
-            spans = [*spans[:-1], (title, span + 1)] if title == column.over else [*spans, (column.over, 1)]
-        return tuple(spans)
-
-    def _note(self, cells: Sequence[PaperCell], *, is_simulated: bool) -> str:
-        """Return the note; that the runs are simulated is always printed."""
-        parts = []
-        if is_simulated:
-            parts.append("SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers.")
-        if self.note and cells:
-            parts.append(self.note)
-        if any(cell.is_undertrained for cell in cells):
-            parts.append(LEGEND)
-        return " ".join([*parts, self.always]).strip()
 
 
 def metric_head(metric: str, printed: str = "") -> str:

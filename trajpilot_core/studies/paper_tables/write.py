@@ -13,8 +13,8 @@ from trajpilot_core.report.offline import Section, TablePage
 from trajpilot_core.report.tables.latex import floating
 from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.report.tables.table import NOTHING
-from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, PaperTable
-from trajpilot_core.studies.paper_tables.cells import Filled, fill
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
+from trajpilot_core.studies.paper_tables.cells import fill
 from trajpilot_core.studies.paper_tables.figures import FIGURES
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
 from trajpilot_core.studies.paper_tables.labels.rows import printed
@@ -110,40 +110,31 @@ COLUMNS = PlanLine._fields
 def plan_of(runs: Sequence[PaperRun]) -> list[PlanLine]:
     """Return the lines of all labels, tables first, then figures; errors as in `fill`."""
     filled = fill(runs)
-    lines = [line for table in LABELS.values() for line in _of_table(table, filled, runs)]
+    lines: list[PlanLine] = []
+    for label, table in LABELS.items():
+        mine = [offer for offer in filled if offer.cell.table == label]
+        places = [at for at in table.addresses() if (at[0], at[3]) not in table.void]
+        titles, rows = {line.row: line.heads[-1] for line in table.lines}, {offer.cell.row for offer in mine}
+        lacking = {titles.get(row) or printed(row): row not in rows for row, *_ in places}
+        missing = (
+            "all" if all(lacking.values()) else ", ".join(name for name, is_absent in lacking.items() if is_absent)
+        )
+        changes = "".join(f" --set {change}" for change in table.changes)
+        cells = [(offer, offer.cell) for offer in mine]
+        in_place = [offer for offer, c in cells if (c.row, c.horizon, c.dataset, c.metric) in {*places}]
+        of_experiment = Counter(offer.run.experiment for offer in in_place)
+        recipes = dict.fromkeys((*table.recipes, *of_experiment))  # and other experiments that fill cells
+        for at, recipe in enumerate(recipes):
+            name = f"{recipe or 'unknown'}{changes if recipe in table.recipes else ''}"
+            n_filled = f"{of_experiment[recipe]} of {len(places)}"
+            lines.append(PlanLine("" if at else label, name, _roots(runs, (recipe,)), n_filled, "" if at else missing))
     known = {offer.cell.table for offer in filled}
     for figure in FIGURES:
         if figure.tables:
-            lacking = ", ".join(label for label in figure.tables if label not in known)
-            lines.append(PlanLine(figure.label, f"cells of {', '.join(figure.tables)}", "", "", lacking))
+            empty = ", ".join(label for label in figure.tables if label not in known)
+            lines.append(PlanLine(figure.label, f"cells of {', '.join(figure.tables)}", "", "", empty))
         else:
             lines.append(PlanLine(figure.label, ", ".join(figure.recipes), _roots(runs, figure.recipes), "", ""))
-    return lines
-
-
-def _of_table(table: PaperTable, filled: Sequence[Filled], runs: Sequence[PaperRun]) -> list[PlanLine]:
-    """Return a line for each recipe of a table, and for each other experiment that fills cells of it."""
-    mine = [offer for offer in filled if offer.cell.table == table.label]
-    places = [at for at in table.addresses() if (at[0], at[3]) not in table.void]
-    titles, rows = {line.row: line.heads[-1] for line in table.lines}, {offer.cell.row for offer in mine}
-    lacking = {titles.get(row) or printed(row): row not in rows for row, *_ in places}
-    missing = "all" if all(lacking.values()) else ", ".join(name for name, is_absent in lacking.items() if is_absent)
-    changes = "".join(f" --set {change}" for change in table.changes)
-    cells = [(offer, offer.cell) for offer in mine]
-    in_place = [offer for offer, c in cells if (c.row, c.horizon, c.dataset, c.metric) in {*places}]
-    of_experiment = Counter(offer.run.experiment for offer in in_place)
-    lines: list[PlanLine] = []
-    for recipe in dict.fromkeys((*table.recipes, *of_experiment)):
-        first = not lines
-        lines.append(
-            PlanLine(
-                table.label if first else "",
-                f"{recipe or 'unknown'}{changes if recipe in table.recipes else ''}",
-                _roots(runs, (recipe,)),
-                f"{of_experiment[recipe]} of {len(places)}",
-                missing if first else "",
-            )
-        )
     return lines
 
 
