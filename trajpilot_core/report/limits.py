@@ -30,7 +30,6 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
         cfg: settings of the report, which name the run that models come from.
     """
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
-    unseen_percent = health.unseen_share(loaded.labels)
     sentences = [WORLD if loaded.simulated else RECORDED, *_origins(cfg), *_released(cfg)]
     if "" in loaded.takes["video"].to_pylist():
         sentences.append(
@@ -56,8 +55,11 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
         sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
-    if unseen_percent > 0:
-        sentences.append(f"{unseen_percent:.1f} % of the test steps have a label that no training segment has.")
+    tested, trained = (loaded.labels[name].to_numpy() for name in ("n_test", "n_train"))
+    unseen = int(tested[trained == 0].sum())
+    if unseen:
+        share = 100.0 * unseen / int(tested.sum())
+        sentences.append(f"{share:.1f} % of the test steps have a label that no training segment has.")
     n_lost = sum(lost.values())
     if n_lost:
         stages = ", ".join(f"{stage} {n}" for stage, n in lost.items() if n)
