@@ -4,6 +4,7 @@ Shapes: N tested clips, T videos, C classes that occur, B resamples. Source: doc
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -19,10 +20,7 @@ from trajpilot_core.metrics.epic_kitchens import (
     SPACES,
     SUBSETS,
     ActionClips,
-    ActionMetric,
     ActionPart,
-    LabelSpace,
-    Subset,
     hits_of,
     score,
 )
@@ -53,48 +51,36 @@ class AnsweredRow(NamedTuple):
 def action_scores(answered: AnsweredRow, tested: TestedClips, cfg: ProbeConfig) -> list[ProbeScore]:
     """Return every metric on every set under both label spaces; all with the same resampled videos."""
     weights = draw_weights(int(tested.take.max()) + 1, cfg.bootstrap, BOOTSTRAP_SEED)
-    return [
-        _score(answered, tested, metric, subset, space, weights, cfg.confidence)
-        for space in SPACES
-        for subset in SUBSETS
-        for metric in EPIC_METRICS.values()
-    ]
-
-
-def _score(
-    answered: AnsweredRow,
-    tested: TestedClips,
-    metric: ActionMetric,
-    subset: Subset,
-    space: LabelSpace,
-    weights: Array,
-    confidence: float,
-) -> ProbeScore:
-    scored = score(metric, tested.clips, answered.rankings, subset, space)
-    kept = tested.clips.kept(subset, space, metric.part)
-    classes, takes = tested.clips.classes(metric.part)[kept], tested.take[kept]
-    hits = hits_of(classes, answered.rankings[metric.part][kept], metric.k)
-    n_takes = len(np.unique(takes))
-    low, high = -np.inf, np.inf
-    if len(classes):
-        groups = classes if metric.over == "classes" else np.zeros_like(classes)
-        draws = resampled_means(groups, hits, takes, weights)
-        ends = ends_of(draws[:, None], n_takes, confidence)
-        low, high = float(ends.low[0]), float(ends.high[0])
-    return ProbeScore(
-        row=answered.row,
-        seed=answered.seed,
-        metric=metric.id,
-        subset=subset,
-        space=space,
-        value=scored.value if scored.n_clips else None,
-        low=low,
-        high=high,
-        n_clips=scored.n_clips,
-        n_classes=scored.n_classes,
-        n_takes=n_takes,
-        trial=answered.trial,
-    )
+    scores = []
+    for space, subset, metric in product(SPACES, SUBSETS, EPIC_METRICS.values()):
+        scored = score(metric, tested.clips, answered.rankings, subset, space)
+        kept = tested.clips.kept(subset, space, metric.part)
+        classes, takes = tested.clips.classes(metric.part)[kept], tested.take[kept]
+        hits = hits_of(classes, answered.rankings[metric.part][kept], metric.k)
+        n_takes = len(np.unique(takes))
+        low, high = -np.inf, np.inf
+        if len(classes):
+            groups = classes if metric.over == "classes" else np.zeros_like(classes)
+            draws = resampled_means(groups, hits, takes, weights)
+            ends = ends_of(draws[:, None], n_takes, cfg.confidence)
+            low, high = float(ends.low[0]), float(ends.high[0])
+        scores.append(
+            ProbeScore(
+                row=answered.row,
+                seed=answered.seed,
+                metric=metric.id,
+                subset=subset,
+                space=space,
+                value=scored.value if scored.n_clips else None,
+                low=low,
+                high=high,
+                n_clips=scored.n_clips,
+                n_classes=scored.n_classes,
+                n_takes=n_takes,
+                trial=answered.trial,
+            )
+        )
+    return scores
 
 
 def resampled_means(groups_N: Codes, hits_N: Mask, take_N: Codes, weights_BT: Array) -> Array:
@@ -139,17 +125,14 @@ def check_choice(scores: Sequence[ProbeScore], curve: Sequence[CurvePoint], name
         if point.split == "dev" and point.quantity == ACTION.id:
             best[point.model] = max(best.get(point.model, 0.0), point.value)
     trials = sorted({score.trial for score in scores})
+    own, highest = best.get(name, 0.0), max(best.values(), default=0.0)
     if len(trials) != 1:
-        detail = (
-            f"{len(trials)} trainings of the grid answer one row ({'; '.join(trials)}); one must answer all metrics"
-        )
-        return Judgement(check=check, verdict="fails", detail=detail)
-    other = max(best.values(), default=0.0)
-    if best.get(name, 0.0) < other:
-        detail = f"{trials[0]} has {100 * best.get(name, 0.0):.2f} on dev, another trial {100 * other:.2f}"
-        return Judgement(check=check, verdict="fails", detail=detail)
-    detail = f"{trials[0]} has the highest {ACTION.id} on dev of {len(best)} trials, {100 * other:.2f}"
-    return Judgement(check=check, verdict="holds", detail=detail)
+        answered = f"{len(trials)} trainings of the grid answer one row ({'; '.join(trials)})"
+        return Judgement(check=check, verdict="fails", detail=f"{answered}; one must answer all metrics")
+    detail = f"{trials[0]} has the highest {ACTION.id} on dev of {len(best)} trials, {100 * highest:.2f}"
+    if own < highest:
+        detail = f"{trials[0]} has {100 * own:.2f} on dev, another trial {100 * highest:.2f}"
+    return Judgement(check=check, verdict="fails" if own < highest else "holds", detail=detail)
 
 
 def check_anticipation(too_late: Mask, gap_s: float | None, protocol_s: float) -> Judgement:

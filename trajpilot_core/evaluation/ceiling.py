@@ -207,34 +207,26 @@ def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
     if (row_of[scored] < 0).any():
         window = predictions.window_ids[scored[row_of[scored] < 0][0]]
         raise InputError(f"window {window} was predicted, but is not in the windows table; run the pipeline again")
-    _check_answers(predictions, known, row_of)
+    code = {name: i for i, name in enumerate(predictions.label_ids)}
+    truth = np.full((len(known.truth), max(map(len, known.truth), default=0)), -1)
+    for i, labels in enumerate(known.truth):
+        truth[i, : len(labels)] = [code.get(label, -1) for label in labels]
+    for block in predictions.blocks:  # a ceiling over labels is none over classes, which are right more often
+        wrong = np.argwhere(truth[row_of[block.windows], : block.horizon] != block.labels)
+        if len(wrong):
+            at, position = wrong[0].tolist()
+            there = known.truth[row_of[block.windows[at]]][position]
+            raise InputError(
+                f"window {predictions.window_ids[block.windows[at]]}, position {position}: {block.variant} was "
+                f"scored against {predictions.label_ids[block.labels[at, position]]!r}, its ceiling against "
+                f"{there!r}: one is over labels and the other over classes; run evaluation again"
+            )
     rows: list[Ceiling] = []
     for variant in predictions.variants():
         kind = method(variant).ceiling
         if kind is not None:
             rows += _compare_row(predictions, variant, known.values[kind], row_of, bounded_metrics(kind))
     return rows
-
-
-def _check_answers(predictions: Predictions, known: ExactCeilings, row_of: NDArray[np.int64]) -> None:
-    """Raise InputError where the true answers of predictions and ceilings differ; `row_of` as in `_compare_row`.
-
-    A ceiling over labels is no ceiling over classes: classes are right more often than their labels.
-    """
-    code = {name: i for i, name in enumerate(predictions.label_ids)}
-    truth = np.full((len(known.truth), max(map(len, known.truth), default=0)), -1)
-    for i, labels in enumerate(known.truth):
-        truth[i, : len(labels)] = [code.get(label, -1) for label in labels]
-    for block in predictions.blocks:
-        wrong = np.argwhere(truth[row_of[block.windows], : block.horizon] != block.labels)
-        if len(wrong):
-            window, position = wrong[0].tolist()
-            there = known.truth[row_of[block.windows[window]]][position]
-            raise InputError(
-                f"window {predictions.window_ids[block.windows[window]]}, position {position}: {block.variant} was "
-                f"scored against {predictions.label_ids[block.labels[window, position]]!r}, its ceiling against "
-                f"{there!r}: one is over labels and the other over classes; run evaluation again"
-            )
 
 
 def _compare_row(
@@ -253,19 +245,10 @@ def _compare_row(
     scored = counts.sum(axis=0) > 0
     horizons = [horizon for horizon, is_scored in zip(predictions.horizons(), scored, strict=True) if is_scored]
     n_seeds = max(1, len(predictions.seeds(variant)))
-    return _ceiling_rows(variant, horizons, sums[:, :, scored], counts[:, scored], n_seeds, metrics)
-
-
-def _ceiling_rows(
-    variant: str, horizons: Sequence[int], sums: Array, counts: Array, n_seeds: int, metrics: Sequence[str]
-) -> list[Ceiling]:
-    """Build the rows of one variant from (2, T, H, M) sums of row and ceiling and (T, H) counts, over all seeds."""
-    rows = []
+    sums, counts, rows = sums[:, :, scored], counts[:, scored], []
     parts = [([i], horizon) for i, horizon in enumerate(horizons)] + [(list(range(len(horizons))), None)]
     for columns, horizon in parts:
         value, ceiling, error = paired(sums[:, :, columns], counts[:, columns])
-        n_windows = round(float(counts[:, columns].sum()) / n_seeds)
-        n_takes = int((counts[:, columns].sum(axis=1) > 0).sum())
         for m, metric in enumerate(metrics):
             difference = round(float(value[m] - ceiling[m]), DIGITS)
             rows.append(
@@ -277,8 +260,8 @@ def _ceiling_rows(
                     ceiling=round(float(ceiling[m]), DIGITS),
                     difference=difference,
                     standard_error=round(float(error[m]), DIGITS) if math.isfinite(error[m]) else math.inf,
-                    n_takes=n_takes,
-                    n_windows=n_windows,
+                    n_takes=int((counts[:, columns].sum(axis=1) > 0).sum()),
+                    n_windows=round(float(counts[:, columns].sum()) / n_seeds),
                     binding=horizon is None and metric in (*BINDING, *BINDING_AFTER_START),
                     above=bool(difference > 0 and difference > ERRORS * error[m]),
                 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from schemas.results import Judgement, Metric
-from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
+from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.evaluation.tables import gate_gains
 from trajpilot_core.evaluation.trained_rows import ROW, TRAINED, model_of
 from trajpilot_core.methods import METHODS, method
@@ -83,7 +83,13 @@ def demo_check(evidence: CheckInputs) -> Judgement:
         return Judgement(check=DEMO, verdict="not run", detail=f"too few takes ({min(lead.n_takes for lead in leads)})")
     leads.sort(key=lambda lead: lead.horizon or 0)
     ends = ", ".join(f"H={m.horizon}: {m.value:+.1f} [{m.low:+.1f}, {m.high:+.1f}]" for m in leads)
-    detail, weak = f"M@1 in points: {ends}", _untrained(evidence)
+    detail, rows = f"M@1 in points: {ends}", (ORACLE, method(REFERENCE))
+    names, models = {f"{ROW}{row.id}" for row in rows}, {model for row in rows for model in row.models}
+    weak = [
+        judged.check.removeprefix(TRAINED)
+        for judged in evidence.trained
+        if judged.verdict != "holds" and (judged.check in names or model_of(judged.check) in models)
+    ]
     if weak:
         return Judgement(check=DEMO, verdict="undertrained", detail=f"UNDERTRAINED: {', '.join(weak)}; {detail}")
     if all(lead.low > 0 for lead in leads):
@@ -91,17 +97,6 @@ def demo_check(evidence: CheckInputs) -> Judgement:
     return Judgement(
         check=DEMO, verdict="fails", detail=f"{detail}; {OVER_CLASSES}" if evidence.over_classes else detail
     )
-
-
-def _untrained(evidence: CheckInputs) -> list[str]:
-    """Return Oracle, No-Traj and the models behind them, where they do not count as trained."""
-    rows = (ORACLE, method(REFERENCE))
-    names, models = {f"{ROW}{row.id}" for row in rows}, {model for row in rows for model in row.models}
-    return [
-        judged.check.removeprefix(TRAINED)
-        for judged in evidence.trained
-        if judged.verdict != "holds" and (judged.check in names or model_of(judged.check) in models)
-    ]
 
 
 MetricKey = tuple[str, int | None, int | None, str]
@@ -173,6 +168,12 @@ def identity_checks(values: MetricValues, together: Collection[str] = ()) -> lis
         exempt = sorted({key[0] for key in scored} - {key[0] for key in bound})
         return f"{len(bound)} rows checked" + (f"; not {', '.join(exempt)}: decoded together" if exempt else "")
 
+    longest = max((horizon for _, _, horizon, _ in values if horizon is not None), default=0)
+    edit_faults = [
+        f"{_where(key)}: ED {row['ED']:.2f}"
+        for key, row in values.items()
+        if "ED" in row and not -TOLERANCE <= row["ED"] <= (key[2] if key[2] is not None else longest) + TOLERANCE
+    ]
     scored = set().union(*values.values())
     ordered = [(spec.id, other) for spec in METRICS.values() if spec.id in scored for other in spec.at_most]
     return [
@@ -182,17 +183,7 @@ def identity_checks(values: MetricValues, together: Collection[str] = ()) -> lis
             count("MSeq", "M@1"),
         ),
         *(_verdict(f"identity: {a} is at most {b}", faults(a, b), count(a, b)) for a, b in ordered),
-        _verdict("identity: ED is between 0 and H", _edit_faults(values), f"{len(values)} rows checked"),
-    ]
-
-
-def _edit_faults(values: MetricValues) -> list[str]:
-    """Return rows whose edit distance is negative or above the horizon (for pooled rows: the longest horizon)."""
-    longest = max((horizon for _, _, horizon, _ in values if horizon is not None), default=0)
-    return [
-        f"{_where(key)}: ED {row['ED']:.2f}"
-        for key, row in values.items()
-        if "ED" in row and not -TOLERANCE <= row["ED"] <= (key[2] if key[2] is not None else longest) + TOLERANCE
+        _verdict("identity: ED is between 0 and H", edit_faults, f"{len(values)} rows checked"),
     ]
 
 
@@ -235,39 +226,27 @@ def gate_check(predictions: Predictions) -> Judgement:
         others = {(block.seed, block.horizon): block for block in predictions.of(fallback)}
         n_open, n = 0, 0
         for block in predictions.of(variant):
+            name = f"{block.variant}, H={block.horizon}, seed {block.seed}"
             other = others.get((block.seed, block.horizon))
             if other is None or not np.array_equal(other.windows, block.windows):
-                faults.append(f"{_where_gate(block)}: no {fallback} row on the same windows")
+                faults.append(f"{name}: no {fallback} row on the same windows")
                 continue
-            faults += _gate_faults(block, other)
-            n_open, n = n_open + int((block.opened == 1).sum()), n + len(block.windows)
+            opened, gain = gate_gains(block, other)
+            changed = (block.decoded != other.decoded).any(axis=1) | (block.rankings != other.rankings).any(axis=(1, 2))
+            if (block.opened < 0).any():
+                faults.append(f"{name}: {int((block.opened < 0).sum())} windows without a gate")
+            if (~opened & changed).any():
+                n_wrong = int((~opened & changed).sum())
+                faults.append(f"{name}: {n_wrong} windows with a closed gate differ from {other.variant}")
+            by_parts = opened.mean() * gain[opened].mean() if opened.any() else 0.0
+            if abs(gain.mean() - by_parts) > TOLERANCE:
+                faults.append(f"{name}: overall {gain.mean():+.3f}, open rate x gain on opened {by_parts:+.3f}")
+            n_open, n = n_open + int(opened.sum()), n + len(block.windows)
         rates.append(f"{method(variant).name} on {n_open} of {n} windows")
     if not rates:
         return Judgement(check=check, verdict="not run", detail="no row has a gate")
     repeated = ", ".join(dict.fromkeys(method(row).name for row in gates.values()))
     return _verdict(check, faults, f"gates opened: {', '.join(rates)}; other windows repeat {repeated}")
-
-
-def _where_gate(block: PredictionBlock) -> str:
-    """Name a block of a row with a gate."""
-    return f"{block.variant}, H={block.horizon}, seed {block.seed}"
-
-
-def _gate_faults(block: PredictionBlock, other: PredictionBlock) -> list[str]:
-    """Return faults of a scorer: windows without a gate, closed gates that change the fallback, wrong arithmetic."""
-    name = _where_gate(block)
-    closed = block.opened != 1
-    changed = (block.decoded != other.decoded).any(axis=1) | (block.rankings != other.rankings).any(axis=(1, 2))
-    faults = []
-    if (block.opened < 0).any():
-        faults.append(f"{name}: {int((block.opened < 0).sum())} windows without a gate")
-    if (closed & changed).any():
-        faults.append(f"{name}: {int((closed & changed).sum())} windows with a closed gate differ from {other.variant}")
-    opened, gain = gate_gains(block, other)
-    by_parts = opened.mean() * gain[opened].mean() if opened.any() else 0.0
-    if abs(gain.mean() - by_parts) > TOLERANCE:
-        faults.append(f"{name}: overall {gain.mean():+.3f}, open rate x gain on opened {by_parts:+.3f}")
-    return faults
 
 
 def scored_takes_check(evidence: CheckInputs) -> Judgement:
@@ -313,7 +292,8 @@ def is_cheap(evidence: CheckInputs) -> bool:
 def folds_check(evidence: CheckInputs) -> Judgement:
     """Check that folds and fits contain training takes only, and that no chain was fitted on takes that it leaves out.
 
-    Where a model's metadata name no takes, its fits are unknown: `not run`, unless there is a fault elsewhere.
+    `foldK` leaves out fold K; `final` leaves out nothing, or fold 0 in the cheap mode. Where a model's metadata name no
+    takes, its fits are unknown: `not run`, unless there is a fault elsewhere.
     """
     check = "leak: only training takes are fitted"
     splits = evidence.take_split
@@ -322,28 +302,18 @@ def folds_check(evidence: CheckInputs) -> Judgement:
     recorded = {name: fitted for name, fitted in evidence.fitted.items() if fitted is not None}
     for name, fitted in recorded.items():
         for chain, takes in fitted.items():
-            faults += [f"{name}, {chain}: {fault}" for fault in _fit_faults(chain, takes, evidence)]
+            named = re.fullmatch(r"fold(\d+)", chain)
+            if named is None and chain != "final":
+                faults.append(f"{name}, {chain}: no such chain")
+                continue
+            left_out = int(named[1]) if named else (0 if is_cheap(evidence) else None)
+            for take in takes:
+                if splits.get(take) != "train":
+                    faults.append(f"{name}, {chain}: {take} is {splits.get(take, 'unknown')}")
+                elif left_out is not None and evidence.folds.get(take) == left_out:
+                    faults.append(f"{name}, {chain}: {take} is held out from this fit")
     if not faults and (silent or not recorded):
         names = ", ".join(silent) or "the models"
         return Judgement(check=check, verdict="not run", detail=f"{names}: no record of the takes that were fitted")
     n_chains = sum(map(len, recorded.values()))
     return _verdict(check, faults, f"{len(evidence.folds)} takes in the folds, {n_chains} fits checked")
-
-
-def _fit_faults(chain: str, takes: Sequence[str], evidence: CheckInputs) -> list[str]:
-    """Return the takes of a fit that are not training takes, or that the chain leaves out.
-
-    `foldK` leaves out fold K; `final` leaves out nothing, or fold 0 in the cheap mode.
-    """
-    named = re.fullmatch(r"fold(\d+)", chain)
-    if named is None and chain != "final":
-        return ["no such chain"]
-    left_out = int(named[1]) if named else (0 if is_cheap(evidence) else None)
-    faults = []
-    for take in takes:
-        split = evidence.take_split.get(take, "unknown")
-        if split != "train":
-            faults.append(f"{take} is {split}")
-        elif left_out is not None and evidence.folds.get(take) == left_out:
-            faults.append(f"{take} is held out from this fit")
-    return faults

@@ -97,9 +97,13 @@ def open_side(name: str, stages: Mapping[str, AnyStage]) -> Side:
         InputError: there is no evaluation, or the key matches none or several.
         StoreError: the store is damaged.
     """
-    root, key = (name, None) if "://" in name or Path(name).is_dir() else _split(name)
+    root, key = name, ""
+    if "://" not in name and not Path(name).is_dir():
+        root, at, key = name.rpartition("@")
+        if not at or not key or not Path(root).is_dir():
+            raise InputError(f"{name} is not a folder; give the root of a run, or ROOT@KEY")
     folder = open_folder(root if "://" in root else str(resolved(root)))
-    if key is not None:
+    if key:
         known = keys_of(folder, EVALUATION)
         keys = [candidate for candidate in known if candidate.startswith(key)]
         if len(keys) != 1:
@@ -113,13 +117,6 @@ def open_side(name: str, stages: Mapping[str, AnyStage]) -> Side:
     if evaluation is None:
         raise InputError(f"{name} has no evaluation; give the --root of a run that has evaluated its models")
     return Side(name, folder, made_from(folder, evaluation, producers(stages)))
-
-
-def _split(name: str) -> tuple[str, str]:
-    root, at, key = name.rpartition("@")
-    if not at or not key or not Path(root).is_dir():
-        raise InputError(f"{name} is not a folder; give the root of a run, or ROOT@KEY")
-    return root, key
 
 
 def settings(first: Side, second: Side, stages: Mapping[str, AnyStage]) -> dict[str, tuple[str, str]]:
@@ -188,7 +185,14 @@ def metrics(first: Side, second: Side) -> Pairing:
     tables = [side.table(EVALUATION, SCORES) for side in (first, second)]
     if tables[0] is None or tables[1] is None:
         raise InputError(f"an evaluation has no {SCORES}: it is of an older version; run it again")
-    return pair(tables[0], tables[1], EvaluationConfig(), takes_apart(first, second))
+    read = [side.table(INGEST, name) for name in ("segments", "windows") for side in (first, second)]
+    known = [table for table in read if table is not None]
+    apart: set[str] = set()  # takes whose segments, labels or windows differ; unknown where tables are gone
+    if len(known) == len(read):
+        both = pa.array(set.intersection(*(set(table["horizon"].to_pylist()) for table in known[2:])), pa.int64())
+        windows = [table.filter(pc.is_in(table["horizon"], value_set=both)) for table in known[2:]]
+        apart = {*takes_of_rows(*known[:2]), *takes_of_rows(*windows)}
+    return pair(tables[0], tables[1], EvaluationConfig(), apart)
 
 
 def answers_of(side: Side) -> AnswerSpace:
@@ -238,21 +242,6 @@ def refuse_other_answers(first: Side, second: Side) -> None:
         f"{spaces}, and they differ: {'; '.join(lacking)}; nothing is paired; give both the same annotations and "
         "settings of ingest, run both, then compare again"
     )
-
-
-def takes_apart(first: Side, second: Side) -> set[str]:
-    """Return the takes whose segments, labels or windows (of the common horizons) differ.
-
-    Empty where a run no longer has these tables (`inputs` lists them as unknown): then only window counts are compared.
-    """
-    read = [side.table(INGEST, name) for name in ("segments", "windows") for side in (first, second)]
-    tables = [table for table in read if table is not None]
-    if len(tables) < len(read):
-        return set()
-    segments, windows = tables[:2], tables[2:]
-    both = pa.array(set.intersection(*(set(table["horizon"].to_pylist()) for table in windows)), pa.int64())
-    kept = [table.filter(pc.is_in(table["horizon"], value_set=both)) for table in windows]
-    return {*takes_of_rows(*segments), *takes_of_rows(*kept)}
 
 
 def corpora_of(side: Side) -> set[str]:

@@ -77,12 +77,18 @@ def drawn_pairs(
     anchors = np.sort(generator.permutation(rows)[: cfg.pairs])
     nowhere = np.zeros(len(anchors), np.int64)
     whole = Choice(rows, nowhere, np.full_like(nowhere, len(rows)), nowhere, nowhere)
+    keys, order = _sorted(at.take, at.position, rows)
+    end = np.searchsorted(at.take[order], at.take[anchors], side="right")
+    begin = np.searchsorted(keys, _key(at.take[anchors], at.position[anchors] + cfg.far_steps))
+    later = Choice(order, np.minimum(begin, end), end, end, end)
+    keys, order = _sorted(at.label, at.capture, rows)
+    of_label = (np.searchsorted(at.label[order], at.label[anchors], side=side) for side in ("left", "right"))
+    of_capture = _key(at.label[anchors], at.capture[anchors])
+    same_label = Choice(order, *of_label, *(np.searchsorted(keys, of_capture, side=side) for side in ("left", "right")))
     partners = {
         ADJACENT: _next(at, rows, anchors),
-        FAR: _later(at, rows, anchors, cfg.far_steps).sampled(
-            lambda one, two: at.label[one] != at.label[two], anchors, generator
-        ),
-        SAME_ACTION: _same_label(at, rows, anchors).sampled(lambda one, two: one != two, anchors, generator),
+        FAR: later.sampled(lambda one, two: at.label[one] != at.label[two], anchors, generator),
+        SAME_ACTION: same_label.sampled(lambda one, two: one != two, anchors, generator),
         RANDOM: whole.sampled(
             lambda one, two: (at.capture[one] != at.capture[two]) & (at.label[one] != at.label[two]), anchors, generator
         ),
@@ -97,24 +103,6 @@ def _next(at: SegmentPlaces, rows: Codes, anchors: Codes) -> Codes:
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     is_next = (keys[place] == wanted) & (at.run[order[place]] == at.run[anchors])
     return np.where(is_next, order[place], -1)
-
-
-def _later(at: SegmentPlaces, rows: Codes, anchors: Codes, steps: int) -> Choice:
-    """Return as candidates the segments of the take at least `steps` places later."""
-    keys, order = _sorted(at.take, at.position, rows)
-    begin = np.searchsorted(keys, _key(at.take[anchors], at.position[anchors] + steps))
-    end = np.searchsorted(at.take[order], at.take[anchors], side="right")
-    begin = np.minimum(begin, end)
-    return Choice(order, begin, end, end, end)
-
-
-def _same_label(at: SegmentPlaces, rows: Codes, anchors: Codes) -> Choice:
-    """Return as candidates the segments of the same label in another capture."""
-    keys, order = _sorted(at.label, at.capture, rows)
-    key = _key(at.label[anchors], at.capture[anchors])
-    begin, end = (np.searchsorted(at.label[order], at.label[anchors], side=side) for side in ("left", "right"))
-    hole, hole_end = (np.searchsorted(keys, key, side=side) for side in ("left", "right"))
-    return Choice(order, begin, end, hole, hole_end)
 
 
 def _sorted(first: Codes, second: Codes, rows: Codes) -> tuple[Codes, Codes]:
@@ -217,7 +205,12 @@ def progress_shares(
     """
     rows = []
     for (split, horizon), (rows_NH, take_N) in sorted(windows.items()):
-        counted = [_approaching(features, rows_NH[part]) for part in _parts(len(rows_NH))]
+        counted = []
+        for part in _parts(len(rows_NH)):
+            values_NHD = features.of(rows_NH[part])
+            far_NMD = np.abs(values_NHD[:, 1:-1] - values_NHD[:, -1:])
+            distances = (far_NMD.mean(axis=-1), (far_NMD / features.scale).mean(axis=-1))
+            counted.append(np.stack([falls(far_NM.astype(np.float64)) for far_NM in distances], axis=1).astype(float))
         if not counted:
             continue
         shares = 100.0 * np.concatenate(counted)
@@ -228,14 +221,6 @@ def progress_shares(
             figure = {"space": space, "share": shares.mean(axis=0)[s], "low": low[s], "high": high[s]}
             rows.append(ProgressShare.model_validate(common | figure))
     return rows
-
-
-def _approaching(features: PooledFeatures, rows_NH: Codes) -> Array:
-    """Return (N, 2): 1 where the raw or standardised l1 distance to the Goal falls at every middle step."""
-    values_NHD = features.of(rows_NH)
-    far_NMD = np.abs(values_NHD[:, 1:-1] - values_NHD[:, -1:])
-    distances = (far_NMD.mean(axis=-1), (far_NMD / features.scale).mean(axis=-1))
-    return np.stack([falls(distance_NM.astype(np.float64)) for distance_NM in distances], axis=1).astype(np.float64)
 
 
 def falls(distance_NM: Array) -> Mask:

@@ -174,35 +174,8 @@ def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor
     return LatentWindows(models, data, segments_BH, start, goal, seen, blind)
 
 
-def without_motion(windows: LatentWindows) -> Tensor:
-    """Return (B, M, G, D): predictions of the predictor that was trained without any trajectory."""
-    planner, horizon = windows.models.of_variant["plan_none"], windows.segments.shape[1]
-    context = planner.encode(windows.start, windows.goal, horizon)
-    out: Tensor = planner(context, StepInputs(None), windows.mids, horizon)
-    return out[:, 0]
-
-
-def from_bank(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys) -> Tensor:
-    """Return (B, M, U): the retrieved motion of least energy; the mean motion where nothing is retrieved."""
-    data, cfg = windows.data, windows.models.cfg
-    take_B = data.segment_take[windows.segments[:, 0]]
-    entry_BK = find_neighbours(bank, end_keys(keys, data.features, windows.segments), take_B, cfg.candidates)
-    if not len(bank.segments):
-        return torch.zeros_like(windows.motions_of(windows.segments))
-    motion_BKMU = windows.motions_of(bank.segments[entry_BK.clamp_min(0)])
-    energy_BK = windows.energy(motion_BKMU, "last_mid").masked_fill(entry_BK < 0, torch.inf)
-    chosen = energy_BK.argmin(1)
-    motion = motion_BKMU[torch.arange(len(chosen), device=chosen.device), chosen]
-    return motion * (entry_BK >= 0).any(1)[:, None, None]
-
-
 def random_entries(bank: NeighbourBank, take_N: Tensor, seed: int) -> Tensor:
-    """Return (N,) long, for each window a random entry of another take; -1 where the bank has none.
-
-    Args:
-        take_N: (N,) long, takes of the windows.
-        seed: of the draw.
-    """
+    """Return (N,) long: for each window, of take `take_N`, a random entry of another take; -1 where there is none."""
     generator = torch.Generator().manual_seed(seed)
     order = torch.randperm(max(1, len(bank.take)), generator=generator)
     takes, own_takes = bank.take.cpu(), take_N.cpu()
@@ -223,20 +196,30 @@ def answers_of(windows: LatentWindows, bank: NeighbourBank, keys: EndKeys, rando
     Args:
         random_B: (B,) long, the random entry of each window.
     """
+    models, data, horizon = windows.models, windows.data, windows.segments.shape[1]
     own = windows.motions_of(windows.segments)
     is_empty = len(bank.segments) == 0
     other = torch.zeros_like(own) if is_empty else windows.motions_of(bank.segments[random_B.clamp_min(0)])
+    from_bank = torch.zeros_like(own)
+    if not is_empty:  # the retrieved motion of least energy; the mean motion where nothing is retrieved
+        take_B, key = data.segment_take[windows.segments[:, 0]], end_keys(keys, data.features, windows.segments)
+        entry_BK = find_neighbours(bank, key, take_B, models.cfg.candidates)
+        motion_BKMU = windows.motions_of(bank.segments[entry_BK.clamp_min(0)])
+        chosen = windows.energy(motion_BKMU, "last_mid").masked_fill(entry_BK < 0, torch.inf).argmin(1)
+        retrieved = motion_BKMU[torch.arange(len(chosen), device=chosen.device), chosen]
+        from_bank = retrieved * (entry_BK >= 0).any(1)[:, None, None]
     motions = {
         ORACLE.id: own,
         CEM.id: windows.search(partial(windows.energy, name="last_mid")),
         CEM_GOAL.id: windows.search(partial(windows.energy, name="goal_step")),
-        CEM_BANK.id: from_bank(windows, bank, keys),
+        CEM_BANK.id: from_bank,
         RANDOM_BANK.id: other * (random_B >= 0)[:, None, None],
         CEM_TRUTH.id: windows.search(windows.surprise),
     }
-    return {NO_TRAJ.id: windows.answer(without_motion(windows))} | {
-        row: windows.follow(motion) for row, motion in motions.items()
-    }
+    planner = models.of_variant["plan_none"]  # trained without any trajectory
+    blind = planner(planner.encode(windows.start, windows.goal, horizon), StepInputs(None), windows.mids, horizon)
+    followed = {row: windows.follow(motion) for row, motion in motions.items()}
+    return {NO_TRAJ.id: windows.answer(blind[:, 0])} | followed
 
 
 @torch.inference_mode()

@@ -67,23 +67,14 @@ def condition_distances(models: LatentModels, data: PlanningData, pairs: NextPai
         distances.setdefault("copy", []).append(l1_between(start, true))
         for condition, variant in TRAININGS.items():
             model = next(net for name, net in models.of_variant.items() if name == variant)
-            steps = next_inputs(models, data, condition, segments[:, 1], other)
+            texts = other if condition == "shuffled_text" else segments[:, 1]
+            moves = other if condition == "shuffled_trajectory" else segments[:, 1]
+            has_text, has_motion = condition not in ("none", "trajectory"), condition not in ("none", "text")
+            motion = models.controls.standardised(data.motions[moves])[:, None, None] if has_motion else None
+            steps = StepInputs(motion, None, data.bank[data.labels[texts]][:, None, None] if has_text else None)
             predicted: Tensor = model(model.encode(start, None, NEXT), steps, 1, NEXT)
             distances.setdefault(condition, []).append(l1_between(predicted[:, 0, 0], true))
     return {condition: torch.cat(parts).double().cpu().numpy() for condition, parts in distances.items()}
-
-
-def next_inputs(
-    models: LatentModels, data: PlanningData, condition: Condition, next_B: Tensor, other_B: Tensor
-) -> StepInputs:
-    """Return the inputs of a condition: of the next segments, or of others in their place."""
-    texts = other_B if condition == "shuffled_text" else next_B
-    moves = other_B if condition == "shuffled_trajectory" else next_B
-    has_text = condition not in ("none", "trajectory")
-    has_motion = condition not in ("none", "text")
-    motion = models.controls.standardised(data.motions[moves])[:, None, None] if has_motion else None
-    text = data.bank[data.labels[texts]][:, None, None] if has_text else None
-    return StepInputs(motion, None, text)
 
 
 def condition_scores(
@@ -144,7 +135,15 @@ def energy_rows(
     common = {"seed": models.seed, "horizon": horizon, "n_windows": len(sampled)}
     means = {name: float(torch.cat(parts).mean()) for name, parts in spreads.items()}
     varied = [EnergySpread.model_validate(common | {"energy": name, "spread": mean}) for name, mean in means.items()]
-    return correlations(energies, models.seed, horizon), varied
+    values = {key: torch.cat(parts).cpu().numpy() for key, parts in energies.items()}
+    correlated = []
+    for (motion, name, distance), energy in values.items():
+        if name != "right":  # the accuracy of the same plans
+            r = pearson(energy, values[motion, "right", ""])
+            place = {"energy": name, "distance": distance, "motion": motion, "deviation": float(energy.std())}
+            figures = {"pearson": r, "explained": None if r is None else 100 * r * r}
+            correlated.append(EnergyCorrelation.model_validate({**common, **place, **figures}))
+    return correlated, varied
 
 
 def relative_spread(windows: LatentWindows, energy_BS: Tensor) -> Tensor:
@@ -165,22 +164,6 @@ def energies_and_accuracy(windows: LatentWindows, followed_BH: Tensor) -> dict[t
         energies[name, "l1"] = l1_between(latent, windows.goal).double()
         energies[name, "cosine"] = 1 - torch.cosine_similarity(latent.flatten(1), windows.goal.flatten(1)).double()
     return energies
-
-
-def correlations(
-    energies: Mapping[tuple[str, str, str], Sequence[Tensor]], seed: int, horizon: int
-) -> list[EnergyCorrelation]:
-    """Return Pearson's correlation of each energy with the accuracy of the same plans."""
-    rows = []
-    values = {key: torch.cat(list(parts)).cpu().numpy() for key, parts in energies.items()}
-    for (motion, name, distance), energy in values.items():
-        if name == "right":
-            continue
-        r = pearson(energy, values[motion, "right", ""])
-        place = {"seed": seed, "horizon": horizon, "energy": name, "distance": distance, "motion": motion}
-        figures = {"pearson": r, "explained": None if r is None else 100 * r * r, "deviation": float(energy.std())}
-        rows.append(EnergyCorrelation.model_validate({**place, **figures, "n_windows": len(energy)}))
-    return rows
 
 
 def pearson(one_N: Array, other_N: Array) -> float | None:

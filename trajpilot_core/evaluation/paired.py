@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from schemas.config import EvaluationConfig
 from trajpilot_core.arrays import Array
@@ -52,16 +51,6 @@ class Pairing:
     only_second: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class RowScores:
-    """One row of one evaluation."""
-
-    values: Array
-    """(T, H, M) sums over windows, averaged over seeds."""
-    counts: Array
-    """(T, H) windows."""
-
-
 def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collection[str] = ()) -> Pairing:
     """Compare two tables of take scores row by row.
 
@@ -79,12 +68,23 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
     scored = {name: [scores_of(table, name, takes, horizons) for table in tables] for name in sorted(rows[0] & rows[1])}
     common = np.array([take not in apart for take in takes], dtype=bool)
     for one, other in scored.values():
-        common &= (one.counts == other.counts).all(axis=1) & (one.counts.sum(axis=1) > 0)
+        common &= (one[1] == other[1]).all(axis=1) & (one[1].sum(axis=1) > 0)
     metrics: list[PairedMetric] = []
     if common.any():
         weights = bootstrap.draw_weights(int(common.sum()), cfg.bootstrap, cfg.seed)
         for name, (one, other) in scored.items():
-            metrics += _metrics(name, one, other, common, weights, cfg)
+            counts = one[1][common]
+            scored_horizons = counts.sum(axis=0) > 0
+            counts = counts[:, scored_horizons]
+            sums = [values[common][:, scored_horizons] for values, _ in (one, other)]
+            draws = bootstrap.resampled(weights, sums[1] - sums[0], counts)[:, -2]
+            low, high, n_takes = bootstrap.ends_of(draws, int((counts > 0).sum(axis=0).min()), cfg.confidence)
+            points = [bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[-2] for values in sums]
+            for m, metric in enumerate(with_ceiling()):
+                before, after = float(points[0][m]), float(points[1][m])
+                gain, ends = float(points[1][m] - points[0][m]), (float(low[m]), float(high[m]))
+                row = PairedMetric(name, metric, before, after, gain, *ends, n_takes, int(counts.sum()))
+                metrics.append(row)
     others = tuple(take for take, is_common in zip(takes, common.tolist(), strict=True) if not (is_common and scored))
     return Pairing(
         tuple(metrics),
@@ -96,8 +96,8 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
     )
 
 
-def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Sequence[int]) -> RowScores:
-    """Return the scores of one row by take and horizon; zero windows where it has none.
+def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Sequence[int]) -> tuple[Array, Array]:
+    """Return (T, H, M) sums over windows and (T, H) windows of one row, averaged over seeds; zero where it has none.
 
     Args:
         table: columns of `schemas.results.TakeScore`.
@@ -115,30 +115,4 @@ def scores_of(table: pa.Table, variant: str, takes: Sequence[str], horizons: Seq
     counts, values = np.zeros(shape), np.zeros(shape)
     np.add.at(counts, (at_take, at_horizon, at_metric), rows["n_windows"].to_numpy())
     np.add.at(values, (at_take, at_horizon, at_metric), rows["total"].to_numpy())
-    return RowScores(values / n_seeds, counts[..., 0] / n_seeds)
-
-
-def _metrics(
-    name: str, one: RowScores, other: RowScores, common: NDArray[np.bool_], weights: Array, cfg: EvaluationConfig
-) -> list[PairedMetric]:
-    """Return the paired differences of one row over the (T,) common takes; horizons without windows are omitted."""
-    scored = one.counts[common].sum(axis=0) > 0
-    counts = one.counts[common][:, scored]
-    first, second = (scores.values[common][:, scored] for scores in (one, other))
-    draws = bootstrap.resampled(weights, second - first, counts)[:, -2]
-    low, high, n_takes = bootstrap.ends_of(draws, int((counts > 0).sum(axis=0).min()), cfg.confidence)
-    points = [bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[-2] for values in (first, second)]
-    return [
-        PairedMetric(
-            name,
-            metric,
-            float(points[0][m]),
-            float(points[1][m]),
-            float(points[1][m] - points[0][m]),
-            float(low[m]),
-            float(high[m]),
-            n_takes,
-            int(counts.sum()),
-        )
-        for m, metric in enumerate(with_ceiling())
-    ]
+    return values / n_seeds, counts[..., 0] / n_seeds

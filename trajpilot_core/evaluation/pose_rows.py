@@ -118,26 +118,12 @@ def scores_of(
             }
             every: list[tuple[int | None, Array]] = [*by_seed.items(), (None, np.mean(list(by_seed.values()), axis=0))]
             for seed, values_N2 in every:
-                where = {"sources": sources, "row": row.name, "against": against, "seed": seed}
-                figures += _scores(where, values_N2, take_N, cfg)
+                points_N2 = 100 * values_N2
+                low, high, n_takes = ends_of_means(points_N2, take_N, cfg)
+                for at, metric in enumerate(POSE_METRICS):
+                    measured = {"value": points_N2[:, at].mean(), "low": low[at], "high": high[at]}
+                    rounded = {name: round(float(value), DIGITS) for name, value in measured.items()}
+                    where = {"sources": sources, "row": row.name, "against": against, "seed": seed, "metric": metric}
+                    counts = {"n_windows": len(values_N2), "n_takes": n_takes}
+                    figures.append(PoseScore.model_validate({**where, **rounded, **counts}))
     return figures
-
-
-def _scores(where: Mapping[str, object], values_N2: Array, take_N: Codes, cfg: CompletedPoseSources) -> list[PoseScore]:
-    """Return both metrics of (N, 2) values per window, with intervals over takes; `where`: other fields of a score."""
-    points_N2 = 100 * values_N2
-    low, high, n_takes = ends_of_means(points_N2, take_N, cfg)
-    return [
-        PoseScore.model_validate(
-            {
-                **where,
-                "metric": metric,
-                "value": round(float(points_N2[:, at].mean()), DIGITS),
-                "low": round(float(low[at]), DIGITS),
-                "high": round(float(high[at]), DIGITS),
-                "n_windows": len(values_N2),
-                "n_takes": n_takes,
-            }
-        )
-        for at, metric in enumerate(POSE_METRICS)
-    ]

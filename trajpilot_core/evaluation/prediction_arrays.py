@@ -137,10 +137,14 @@ class PredictionCollector:
 
     def _add(self, table: pa.Table) -> None:
         (variant, names), seed, horizon = _encode(table["variant"]), *(_integers(table, n) for n in ("seed", "horizon"))
+        lengths = pc.list_value_length(table["top_ids"]).to_numpy().astype(np.int64)
+        places = (np.cumsum(lengths) - lengths)[:, None] + np.arange(RANKED)
+        inside = np.arange(RANKED) < lengths[:, None]  # a list that is shorter is filled up with -1
+        ranked = np.append(self._labels.codes(pc.list_flatten(table["top_ids"])), np.int32(-1))
         columns = {
             "labels": self._labels.codes(table["label_id"]),
             "decoded": self._labels.codes(table["decoded_id"]),
-            "rankings": _padded(table["top_ids"], self._labels.codes(pc.list_flatten(table["top_ids"]))),
+            "rankings": ranked[np.where(inside, places, -1)],
             "take": self._takes.codes(table["take_id"]),
             "window": self._windows.codes(table["window_id"]),
             "candidate": self._windows.codes(table["candidate"]),
@@ -150,7 +154,10 @@ class PredictionCollector:
         }
         self._used.update(np.unique(columns["candidate"]).tolist())
         order = np.lexsort((horizon, seed, variant))
-        for rows in _boundaries([variant, seed, horizon], order):
+        changed = np.zeros(max(len(order) - 1, 0), dtype=bool)
+        for column in (variant, seed, horizon):
+            changed |= np.diff(column[order]) != 0
+        for rows in np.split(order, np.flatnonzero(changed) + 1):
             head = names[variant[rows[0]]], int(seed[rows[0]]), int(horizon[rows[0]])
             self._parts[head].append({name: values[rows] for name, values in columns.items()})
 
@@ -188,24 +195,6 @@ def _integers(table: pa.Table, name: str) -> Codes:
     """Return a column, (rows,)."""
     values: Codes = table[name].to_numpy().astype(np.int64)
     return values
-
-
-def _padded(lists: pa.ChunkedArray, codes: Narrow) -> Narrow:
-    """Return (rows, 5): the first five codes of every list, -1 where a list is shorter."""
-    lengths = pc.list_value_length(lists).to_numpy().astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else np.zeros(0, dtype=np.int64)
-    places = starts[:, None] + np.arange(RANKED)
-    inside = np.arange(RANKED) < lengths[:, None]
-    return np.append(codes, np.int32(-1))[np.where(inside, places, -1)]
-
-
-def _boundaries(columns: list[NDArray[Any]], order: Codes) -> list[Codes]:
-    """Split `order` where one of the sorted `columns` changes."""
-    changed = np.zeros(max(len(order) - 1, 0), dtype=bool)
-    for column in columns:
-        ordered = column[order]
-        changed |= ordered[1:] != ordered[:-1]
-    return np.split(order, np.flatnonzero(changed) + 1)
 
 
 def _block(head: tuple[str, int, int], columns: Columns, window_ids: tuple[str, ...]) -> PredictionBlock:

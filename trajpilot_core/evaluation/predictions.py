@@ -225,7 +225,10 @@ def predict_rows(
             planning = planner_rows(planners, seed, horizon, device)
             undecided = SequenceModels(fitted, config.joint)
             models = RowModels(ready, undecided, planning, twins, at_horizon(blind, horizon))
-            choices = decoding_choices(view, bank, models, seed)
+            dev, strangers = dev_rows(windows, config.joint.dev_windows), derangement(len(bank.take), horizon)
+            on_dev = batch_of(view, bank, models, dev, strangers) if len(dev) else None
+            choices = choose_knobs(on_dev, config.joint, seed, horizon)
+            del on_dev  # its tensors are not needed while test windows are predicted
             knobs = {choice.variant: Knobs(choice.temperature, choice.weight) for choice in choices}
             models = models._replace(sequences=SequenceModels(fitted, config.joint, knobs))
             if seed == files.seeds[0]:
@@ -243,14 +246,6 @@ def predict_rows(
             figures.decoding.extend(choices)
             done += 1
             progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
-
-
-def decoding_choices(view: ChainView, bank: Bank, models: RowModels, seed: int) -> list[DecodingChoice]:
-    """Choose on dev windows of the bank's horizon how each row decodes steps together."""
-    config = models.sequences.config
-    rows = dev_rows(view.data.windows[bank.horizon], config.dev_windows)
-    batch = batch_of(view, bank, models, rows, derangement(len(bank.take), bank.horizon)) if len(rows) else None
-    return choose_knobs(batch, config, seed, bank.horizon)
 
 
 def batch_of(

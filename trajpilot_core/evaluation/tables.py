@@ -144,7 +144,8 @@ def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: 
         kept = scored_on(variant) & scored_on(reference or variant)
         head = {"corpus": corpus, "variant": variant, "reference": reference, "cluster": clusters.kind}
         scored = _rows({**head, "seed": seeds[0]}, sums, weights, predictions.horizons(), cfg, kept)
-        scored = [row for row in scored if _is_defined(row, predictions.horizons())]
+        shortest = min(predictions.horizons())  # a mean over the horizons needs windows of each that are long enough
+        scored = [row for row in scored if METRICS[row.metric].shortest <= (row.horizon or shortest)]
         rows += [row.model_copy(update={"seed": seed}) for seed in seeds for row in scored]
     return rows
 
@@ -154,11 +155,6 @@ def scored_on(variant: str) -> set[str]:
     row = method(variant)
     known = METRICS if row.anticipates else (id_ for id_, spec in METRICS.items() if spec.table != "anticipation")
     return set(known if row.metrics is None else row.metrics)
-
-
-def _is_defined(row: Metric, horizons: tuple[int, ...]) -> bool:
-    """Return whether the windows of a figure are long enough for its metric; a mean over horizons needs all of them."""
-    return METRICS[row.metric].shortest <= (min(horizons) if row.horizon is None else row.horizon)
 
 
 def _rows(

@@ -19,7 +19,7 @@ from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.action_scores import BOOTSTRAP_SEED, AnsweredRow, TestedClips, resampled_means
 from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of
 from trajpilot_core.evaluation.trained_rows import judge_models
-from trajpilot_core.metrics.epic_kitchens import ACTION, EPIC_METRICS, ActionMetric, hits_of, score
+from trajpilot_core.metrics.epic_kitchens import ACTION, EPIC_METRICS, hits_of, score
 
 LENGTH: TokenRow = "visual"
 """Reference of the gains: it was fine-tuned exactly as long."""
@@ -39,53 +39,33 @@ def contrasts_of(
 ) -> list[TokenContrast]:
     """Return the differences of every metric on every tested clip, means over the seeds, with paired intervals."""
     weights = draw_weights(int(tested.take.max()) + 1, cfg.tuned.bootstrap, BOOTSTRAP_SEED)
+    n_takes = len(np.unique(tested.take))
     contrasts = []
     for metric in EPIC_METRICS.values():
-        by_row = {
-            row: _of_seeds(answered, row, metric, tested, weights) for row in {answers.row for answers in answered}
-        }
-        contrasts += [
-            _contrast(by_row[row], by_row[against], (row, against), metric, tested, cfg)
-            for row, against in PAIRS_OF_ROWS
-            if row in by_row and against in by_row
-        ]
-    return contrasts
-
-
-def _of_seeds(
-    answered: Sequence[AnsweredRow], row: str, metric: ActionMetric, tested: TestedClips, weights: Array
-) -> tuple[float, Array]:
-    """Return the value of a row and its resampled values (B,), means over the seeds."""
-    values, draws = [], []
-    classes = tested.clips.classes(metric.part)
-    groups = classes if metric.over == "classes" else np.zeros_like(classes)
-    for answers in answered:
-        if answers.row == row:
-            values.append(score(metric, tested.clips, answers.rankings).value)
+        classes = tested.clips.classes(metric.part)
+        groups = classes if metric.over == "classes" else np.zeros_like(classes)
+        values: dict[str, list[float]] = {}
+        draws: dict[str, list[Array]] = {}
+        for answers in answered:
+            values.setdefault(answers.row, []).append(score(metric, tested.clips, answers.rankings).value)
             hits = hits_of(classes, answers.rankings[metric.part], metric.k)
-            draws.append(resampled_means(groups, hits, tested.take, weights))
-    return mean(values), np.mean(draws, axis=0)
-
-
-def _contrast(
-    row: tuple[float, Array],
-    against: tuple[float, Array],
-    names: tuple[TokenRow, TokenRow],
-    metric: ActionMetric,
-    tested: TestedClips,
-    cfg: CompletedActionToken,
-) -> TokenContrast:
-    ends = ends_of((row[1] - against[1])[:, None], len(np.unique(tested.take)), cfg.tuned.confidence)
-    return TokenContrast(
-        row=names[0],
-        against=names[1],
-        metric=metric.id,
-        difference=row[0] - against[0],
-        low=float(ends.low[0]),
-        high=float(ends.high[0]),
-        n_clips=len(tested.take),
-        n_takes=ends.n_takes,
-    )
+            draws.setdefault(answers.row, []).append(resampled_means(groups, hits, tested.take, weights))
+        for row, against in PAIRS_OF_ROWS:
+            if row in values and against in values:
+                gained = np.mean(draws[row], axis=0) - np.mean(draws[against], axis=0)
+                ends = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
+                contrast = TokenContrast(
+                    row=row,
+                    against=against,
+                    metric=metric.id,
+                    difference=mean(values[row]) - mean(values[against]),
+                    low=float(ends.low[0]),
+                    high=float(ends.high[0]),
+                    n_clips=len(tested.take),
+                    n_takes=ends.n_takes,
+                )
+                contrasts.append(contrast)
+    return contrasts
 
 
 def judge_tokens(contrasts: Sequence[TokenContrast], names: Mapping[str, str]) -> list[Judgement]:
@@ -123,11 +103,7 @@ def _judged(check: str, verdict: str, pairs: Sequence[TokenContrast], names: Map
 
 
 def check_length(curve: Sequence[CurvePoint], n_epochs: int) -> Judgement:
-    """Judge that every row was fine-tuned in as many trainings and epochs as the reference of the gains.
-
-    Args:
-        n_epochs: epochs of each training.
-    """
+    """Judge that every row was fine-tuned in as many trainings, of `n_epochs`, as the reference of the gains."""
     epochs: dict[str, dict[tuple[str, int], int]] = {}
     for point in curve:
         row = point.model.split("/")[-1].split(",")[0]
@@ -136,14 +112,12 @@ def check_length(curve: Sequence[CurvePoint], n_epochs: int) -> Judgement:
         last[key] = max(last.get(key, 0), point.epoch)
     lengths = {row: sorted(last.values()) for row, last in epochs.items()}
     base = lengths.get(LENGTH, [])
-    if set(base) != {n_epochs} or any(length != base for length in lengths.values()):
-        detail = "; ".join(f"{row}: epochs {', '.join(map(str, last))}" for row, last in sorted(lengths.items()))
-        return Judgement(check=LENGTH_CHECK, verdict="fails", detail=detail)
+    is_wrong = set(base) != {n_epochs} or any(length != base for length in lengths.values())
     detail = f"{len(lengths)} rows, each {len(base)} trainings of {n_epochs} epochs"
-    return Judgement(check=LENGTH_CHECK, verdict="holds", detail=detail)
-
-
-LENGTH_CHECK = "length: every row was fine-tuned as long as the visual probe that it is held against"
+    if is_wrong:
+        detail = "; ".join(f"{row}: epochs {', '.join(map(str, last))}" for row, last in sorted(lengths.items()))
+    check = "length: every row was fine-tuned as long as the visual probe that it is held against"
+    return Judgement(check=check, verdict="fails" if is_wrong else "holds", detail=detail)
 
 
 def check_motion(has_motion: Mask, opened: int) -> Judgement:
@@ -180,8 +154,7 @@ def check_unseen(tokens_of: Mapping[str, Sequence[str]], fitted: Mapping[str, Se
     wrong = sorted(
         f"{take} ({chain})" for chain, takes in tokens_of.items() for take in set(takes) & set(fitted.get(chain, ()))
     )
+    detail = "; ".join(f"{chain}: {len(set(takes))} videos" for chain, takes in tokens_of.items())
     if wrong:
         detail = f"{len(wrong)} videos have tokens of a model that was fitted on them, such as {wrong[0]}"
-        return Judgement(check=check, verdict="fails", detail=detail)
-    detail = "; ".join(f"{chain}: {len(set(takes))} videos" for chain, takes in tokens_of.items())
-    return Judgement(check=check, verdict="holds", detail=detail)
+    return Judgement(check=check, verdict="fails" if wrong else "holds", detail=detail)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from schemas.annotation import DOF, MOTIONS
 from trajpilot_core.data.chains import chains_of, open_model_files, trajectory_latents
-from trajpilot_core.data.planning import NO_FOLD, SPLITS, PlanningData, load_planning_data
+from trajpilot_core.data.planning import NO_FOLD, SPLITS, load_planning_data
 from trajpilot_core.data.transitions import with_closed_tables
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import METHODS
@@ -79,12 +79,7 @@ def refuse_horizon(horizon: int, known: Collection[int]) -> None:
 
 
 def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
-    """Load the models that answer queries.
-
-    Args:
-        root: tables and models.
-        seed: of the models; None: the first.
-        device: for the models.
+    """Load the models of a seed, of the first one for None.
 
     Raises:
         InputError: there are no models of this seed.
@@ -101,13 +96,7 @@ def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
 
 
 def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | None) -> Given:
-    """Answer one query.
-
-    Args:
-        chain: the models.
-        clips: their features and head motion.
-        horizon: steps of the plan.
-        take_id: the take of the corpus that the video is, or None.
+    """Answer one query; `take_id`: the take of the corpus that the video is, or None.
 
     Raises:
         InputError: the models were not trained for this horizon.
@@ -127,31 +116,28 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
 
 
 def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:
-    """Return the answers of the rows for a user's video, the deciding one first.
-
-    Args:
-        batch: the query.
-        moving: its head motion is known; else only rows that need none answer.
-    """
+    """Return row -> its answers for a user's video, the deciding one first; without motion, rows that need none."""
     rows = sorted((row for row in METHODS if row.plans is not None), key=lambda row: row.plans or 0)
     answers = {row.id: row.answer(batch) for row in rows if row.answer and (moving or row.sees == "ends")}
     return {id_: answer for id_, answer in answers.items() if answer is not None}
 
 
 def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None) -> ChainView:
-    """Return a chain's view with the query's window as the last one of its horizon.
-
-    Args:
-        view: the corpus as the chain sees it.
-        clips: features, and motions where there is head motion.
-        horizon: steps of the plan.
-        take_id: the take of the corpus that the video is; None: a new take.
-    """
+    """Return a chain's view with the query's window as the last one of its horizon; it is a new take for None."""
     data = view.data
     looks = torch.from_numpy(clips.features).view(2, *data.features.shape[1:])
     moves = torch.zeros(2, MOTIONS, DOF) if clips.motions is None else torch.from_numpy(clips.motions)
     extra = torch.cat([moves, torch.zeros(1, MOTIONS, DOF)]).to(data.features.device)
-    known = data if take_id is not None else _with_take(data)
+    known = data
+    if take_id is None:
+        known = replace(
+            data,
+            take_ids=(*data.take_ids, QUERY),
+            participants=(*data.participants, ""),
+            captures=(*data.captures, QUERY),
+            take_split=_grown(data.take_split, torch.tensor([SPLITS.index("test")])),
+            fold=_grown(data.fold, torch.tensor([NO_FOLD])),
+        )
     take = torch.tensor([known.take_ids.index(QUERY if take_id is None else take_id)])
     windows, first = data.windows[horizon], len(data.segment_ids)
     window = replace(
@@ -172,18 +158,6 @@ def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None)
     )
     latents = torch.cat([view.latents, trajectory_latents(view.models.e_tau, extra)])
     return replace(view, data=added, latents=latents, readout=view.readout.with_takes(len(added.take_ids)))
-
-
-def _with_take(data: PlanningData) -> PlanningData:
-    """Add the query as a take of its own."""
-    return replace(
-        data,
-        take_ids=(*data.take_ids, QUERY),
-        participants=(*data.participants, ""),
-        captures=(*data.captures, QUERY),
-        take_split=_grown(data.take_split, torch.tensor([SPLITS.index("test")])),
-        fold=_grown(data.fold, torch.tensor([NO_FOLD])),
-    )
 
 
 def _grown(known: Tensor, more: Tensor) -> Tensor:

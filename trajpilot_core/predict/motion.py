@@ -80,13 +80,18 @@ def head_motion(search: Search) -> Found:
     for estimate in estimates(search):
         if isinstance(estimate, str):
             failed.append(estimate)
-        elif (moved := moved_of(estimate)) is None:
+            continue
+        rows: dict[str, dict[str, Any]] = {row["segment_id"]: row for row in estimate.done.table.to_pylist()}
+        if set(rows) != set(CLIPS):
             why = "; ".join(f"{row.code}: {row.detail}" for row in estimate.done.rejects) or "no motion was returned"
             failed.append(f"{estimate.what}: {why}")
-        else:
-            mixture = mixed(moved.motion, search.root)
-            unasked = bool(mixture) and query.poses == "auto" and query.trajectory is None
-            return Found(moved, (*failed, *mixture), unasked)
+            continue
+        origin = {name: rows[CLIPS[0]][name] for name in ("source", "frame", "scale")}
+        motion = Motion(**origin, files=estimate.files, clock=estimate.clock)
+        motions = np.array([rows[name]["motions"] for name in CLIPS], np.float32).reshape(-1, MOTIONS, DOF)
+        mixture = mixed(motion, search.root)
+        unasked = bool(mixture) and query.poses == "auto" and query.trajectory is None
+        return Found(Moved(motions, motion), (*failed, *mixture), unasked)
     if query.trajectory is not None or query.poses != "auto":
         raise InputError(f"no head motion from {query.trajectory or query.poses}: {'; '.join(failed)}")
     return Found(None, tuple(failed))
@@ -137,17 +142,6 @@ def by_sight(name: VideoSourceName, search: Search) -> Estimate:
     return Estimate(f"{name} of the video", done, (str(search.footage.path),), relation)
 
 
-def moved_of(estimate: Estimate) -> Moved | None:
-    """Return the motion of both clips; None where one of them has none."""
-    rows: dict[str, dict[str, Any]] = {row["segment_id"]: row for row in estimate.done.table.to_pylist()}
-    if set(rows) != set(CLIPS):
-        return None
-    first = rows[CLIPS[0]]
-    origin = {name: first[name] for name in ("source", "frame", "scale")}
-    motions = np.array([rows[name]["motions"] for name in CLIPS], np.float32).reshape(-1, MOTIONS, DOF)
-    return Moved(motions, Motion(**origin, files=estimate.files, clock=estimate.clock))
-
-
 def mixed(motion: Motion, root: TrainedRoot) -> tuple[str, ...]:
     """Return a warning where the query's motion is of another kind than the training data; else nothing."""
     known = origins(root.inputs.table("motions", ORIGIN))
@@ -168,8 +162,6 @@ def for_video(name: VideoSourceName, root: TrainedRoot, device: str, weights: st
     to the median step of the root's clips.
 
     Args:
-        name: the source.
-        root: the training data.
         device: `cpu`, `cuda` or `cuda:<number>`; a precision that a CPU lacks is replaced.
         weights: of Pi3; None: those of the root.
     """

@@ -51,16 +51,7 @@ class Scene:
 
 
 def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: TrainedRoot, workers: int) -> Scene:
-    """Decode the frames and integrate the paths of a plan.
-
-    Args:
-        plan: the answers.
-        given: their tensors.
-        clips: features and head motion.
-        footage: the video.
-        root: corpus of the retrieved window.
-        workers: decoders.
-    """
+    """Decode the frames and integrate the paths of a plan; `workers`: how many decoders."""
     trusted = next((row.trusted for row in plan.rows if row.trusted is not None), None)
     shown = trusted or (plan.nearest[0] if plan.nearest else None)
     times_s: list[float] = []

@@ -75,14 +75,7 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found,
 
 
 def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Variant | None = None) -> tuple[PlanRow, ...]:
-    """Return the rows, the deciding one first.
-
-    Args:
-        given: the answers.
-        texts: of labels and takes.
-        weak: rows that do not count as trained.
-        deciding: the deciding row; None: the first of the answers.
-    """
+    """Return the rows, the deciding one first (None: that of the answers); `weak`: those not counted as trained."""
     first = deciding or next(iter(given.answers))
     rows = []
     for id_ in sorted(given.answers, key=lambda id_: id_ != first):

@@ -107,7 +107,12 @@ def given_files(query: PlanQuery, footage: Footage, root: TrainedRoot, scratch: 
     if query.timesync is not None:
         clock = named_clock(query, footage, known_clock)
     elif query.trajectory_offset_s is not None:
-        clock = even_clock(query.trajectory_offset_s, int(stamps_us[0]), footage, scratch)
+        offset_s, step_ns, n_frames = query.trajectory_offset_s, NS_PER_S / footage.probe.fps, footage.probe.n_frames
+        begin_ns = int(stamps_us[0]) * 1000 - round(offset_s * NS_PER_S)
+        times_ns = (str(begin_ns + round(k * step_ns)) for k in range(n_frames + 1))  # frames are evenly spaced
+        path, relation = scratch / "timesync.csv", f"the first pose was taken at {offset_s:g} s of the video"
+        path.write_text("\n".join([device.capture_column(OUR_CAMERA), *times_ns]) + "\n", encoding="utf-8")
+        clock = QueryClock(path, OUR_CAMERA, 0, n_frames, relation)
     elif known_clock is not None:
         clock = known_clock
     else:
@@ -184,15 +189,6 @@ def _camera_of(path: Path) -> str:
         listed = ", ".join(cameras[:8]) or f"no column ...{suffix}"
         raise InputError(f"timesync {path} has {len(chosen)} RGB cameras ({listed}); name one with --camera")
     return chosen[0]
-
-
-def even_clock(offset_s: float, first_us: int, footage: Footage, scratch: Path) -> QueryClock:
-    """Write a timesync file with evenly spaced frames; the first pose, at `first_us`, is at `offset_s` of the video."""
-    begin_ns, step_ns = first_us * 1000 - round(offset_s * NS_PER_S), NS_PER_S / footage.probe.fps
-    n_frames, path = footage.probe.n_frames, scratch / "timesync.csv"
-    times_ns = (str(begin_ns + round(k * step_ns)) for k in range(n_frames + 1))
-    path.write_text("\n".join([device.capture_column(OUR_CAMERA), *times_ns]) + "\n", encoding="utf-8")
-    return QueryClock(path, OUR_CAMERA, 0, n_frames, f"the first pose was taken at {offset_s:g} s of the video")
 
 
 def bare_take(footage: Footage, root: TrainedRoot) -> Take:

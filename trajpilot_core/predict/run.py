@@ -56,11 +56,6 @@ def name_of(plan: Plan) -> str:
 def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress) -> tuple[Plan, Scene]:
     """Answer a query with the models under `run.root`; nothing is written there.
 
-    Args:
-        query: the video and its settings.
-        run: root, device, decoders.
-        progress: called with (done, total, what).
-
     Raises:
         InputError: the video, an interval, the horizon or a file of the query cannot be used.
         CheckpointError: the models were trained with another encoder.

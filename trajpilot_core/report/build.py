@@ -22,14 +22,14 @@ from trajpilot_core.report.gallery.windows import (
     video_files,
 )
 from trajpilot_core.report.limits import limits
-from trajpilot_core.report.loaded import Loaded, caption, corpus_title, facts, load
+from trajpilot_core.report.loaded import caption, corpus_title, facts, load
 from trajpilot_core.report.page import Page, render
 from trajpilot_core.report.tables import latex
 from trajpilot_core.report.tables.anticipation import anticipation_tables, closed_tables, settings_table
-from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
+from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.names import LEGEND
-from trajpilot_core.report.tables.results import Results, absent_rows, all_tables, attribution_tables, results_of
-from trajpilot_core.report.verdict import DerivedVerdict, opening_table, verdict_of
+from trajpilot_core.report.tables.results import absent_rows, all_tables, attribution_tables, results_of
+from trajpilot_core.report.verdict import opening_table, verdict_of
 
 RECORDS = (
     "metrics",
@@ -71,6 +71,14 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
     steps.begin("writing the pages")
     reason = next((row.detail for row in loaded.judgements if row.check == NO_CEILING), "")
     bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason, undertrained=results.undertrained)
+    verdict = verdict_of(
+        results,
+        simulated=loaded.simulated,
+        has_heads=cfg.heads is not None,
+        is_broken=bounds.state == "broken",
+        gate=loaded.gate,
+        judgements=loaded.judgements,
+    )
     n_labels = loaded.labels.num_rows
     page = Page(
         loaded,
@@ -78,7 +86,7 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         cfg,
         f"TrajPilot on {corpus_title(loaded, cfg)}",
         facts(loaded, results, cfg),
-        _verdict(loaded, results, cfg, bounds),
+        verdict,
         [
             *opening_table(results, has_heads=cfg.heads is not None),
             *closed_tables(results, cfg, n_labels),
@@ -101,18 +109,6 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         "metrics.tex": (latex.document(page.tables, note) + ceilings).encode(),
     }
     return Report(documents, rejects, len(shown))
-
-
-def _verdict(loaded: Loaded, results: Results, cfg: CompletedReport, bounds: Ceilings) -> DerivedVerdict:
-    """Derive the first sentence of the page, failed checks included."""
-    return verdict_of(
-        results,
-        simulated=loaded.simulated,
-        has_heads=cfg.heads is not None,
-        is_broken=bounds.state == "broken",
-        gate=loaded.gate,
-        judgements=loaded.judgements,
-    )
 
 
 def _pictures(

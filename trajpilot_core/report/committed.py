@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from schemas.annotation import SIMULATED
-from schemas.artifacts import ArtifactRef, Entry, Manifest
+from schemas.artifacts import ArtifactRef, Entry
 from schemas.config import PipelineConfig, RunOptions
 from schemas.features import released_note
 from trajpilot_core.errors import StoreError
@@ -87,20 +87,14 @@ def place_documents(report: ArtifactRef, root: str) -> str:
         folder.replace(f"{FOLDER}/{name}", read_entry_document(folder, manifest, name))
     scored = [stage for entry, stage in SCORED_BY.items() if entry in manifest.inputs] or [report.stage]
     for stage in scored:
-        _place_tables(folder, current_manifest(folder, stage))
-    page = next(name for name in documents if name.endswith(".html"))
-    return f"{folder.url}/{FOLDER}/{page}"
-
-
-def _place_tables(folder: Folder, manifest: Manifest | None) -> None:
-    """Copy every table of a stage, and the table of label ids; a stage without output has none."""
-    if manifest is None:
-        return
-    for name, entry in manifest.entries.items():
-        _place_table(folder, manifest.stage, name, entry)
+        scores = current_manifest(folder, stage)
+        for name, entry in ({} if scores is None else scores.entries).items():
+            _place_table(folder, stage, name, entry)
     ingest = current_manifest(folder, "ingest")
     if ingest is not None and LABELS in ingest.entries:
         _place_table(folder, ingest.stage, LABELS, ingest.entries[LABELS])
+    page = next(name for name in documents if name.endswith(".html"))
+    return f"{folder.url}/{FOLDER}/{page}"
 
 
 def _place_table(folder: Folder, stage: str, name: str, entry: Entry) -> None:

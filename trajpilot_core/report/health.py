@@ -17,11 +17,7 @@ WINDOW = re.compile(r"window (\S+): ")
 
 
 def problems(rejects: Mapping[str, pa.Table]) -> Table:
-    """Return the rejects of all stages by stage and code, heaviest first within a stage.
-
-    Args:
-        rejects: stage -> table with the columns of `schemas.rejects.Reject`.
-    """
+    """Return the rejects (stage -> columns of `Reject`) by stage and code, heaviest first within a stage."""
     rows: list[tuple[Cell, ...]] = []
     for stage, table in rejects.items():
         groups = []
@@ -50,8 +46,7 @@ def _units(rejects: pa.Table) -> int:
 def lost_units(rejects: Mapping[str, pa.Table]) -> dict[str, int]:
     """Return stage -> rejected units; a window that several stages reject counts once, at the first of them.
 
-    Args:
-        rejects: stage -> table with the columns of `schemas.rejects.Reject`, in the order of the stages.
+    `rejects`: stage -> columns of `Reject`, in the order of the stages.
     """
     seen: set[str] = set()
     lost = {}
@@ -68,12 +63,7 @@ def lost_units(rejects: Mapping[str, pa.Table]) -> dict[str, int]:
 
 
 def flows(kept: Mapping[str, tuple[str, int]], rejects: Mapping[str, pa.Table]) -> Table:
-    """Return rows in, lost and out per stage; in = out + lost, as the store checks at every commit.
-
-    Args:
-        kept: stage -> (unit, rows that came out).
-        rejects: stage -> rejects table.
-    """
+    """Return rows in, lost and out per stage; in = out + lost; `kept`: stage -> (unit, rows that came out)."""
     lost = {stage: _units(table) for stage, table in rejects.items()}
     rows = tuple(
         (stage, unit, *(f"{n:,}" for n in (n_out + lost.get(stage, 0), lost.get(stage, 0), n_out)))
@@ -83,13 +73,7 @@ def flows(kept: Mapping[str, tuple[str, int]], rejects: Mapping[str, pa.Table]) 
 
 
 def counts(takes: pa.Table, segments: pa.Table, windows: pa.Table) -> Table:
-    """Return the numbers of takes, segments and windows (per horizon too) by split.
-
-    Args:
-        takes: column split.
-        segments: column split.
-        windows: columns split and horizon.
-    """
+    """Return the numbers of takes, segments and windows (per horizon too) by split; columns split and horizon."""
     rows = [_count("takes", takes), _count("action segments", segments), _count("planning windows", windows)]
     for horizon in sorted(pc.unique(windows["horizon"]).to_pylist()):
         rows.append(_count(f"windows with H = {horizon}", windows.filter(pc.equal(windows["horizon"], horizon))))
@@ -100,10 +84,3 @@ def _count(what: str, table: pa.Table) -> tuple[Cell, ...]:
     """Count the rows of a table by split."""
     counts = {row["values"]: row["counts"] for row in pc.value_counts(table["split"]).to_pylist()}
     return (what, *(f"{n:,}" for n in (*(counts.get(split, 0) for split in SPLITS), table.num_rows)))
-
-
-def unseen_share(labels: pa.Table) -> float:
-    """Return the percentage of test steps whose label no training segment has; `labels`: columns n_train and n_test."""
-    total = pc.sum(labels["n_test"]).as_py() or 0
-    unseen = pc.sum(labels.filter(pc.equal(labels["n_train"], 0))["n_test"]).as_py() or 0
-    return 100.0 * unseen / total if total else 0.0

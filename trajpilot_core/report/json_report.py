@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from importlib import metadata
 
 from pydantic import JsonValue
 
@@ -13,7 +12,6 @@ from trajpilot_core.report.tables.results import ResultCell
 
 FORMAT = 1
 """Version of the layout of report.json."""
-PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
 
 
 def finite(value: JsonValue) -> JsonValue:
@@ -61,14 +59,3 @@ def script_json(value: JsonValue) -> str:
     """Serialise for a <script type="application/json"> block: no character of it can end the block."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of the libraries that affect the numbers; missing ones are left out."""
-    installed = {}
-    for name in PACKAGES:
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return installed

@@ -14,6 +14,11 @@ from trajpilot_core.report.tables.results import Results
 
 FEW_TAKES = 40
 """Below this number of takes, intervals over takes are too narrow. Source: docs/decisions/metrics.md."""
+WORLD = (
+    "The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers describe how this "
+    "implementation behaves in that world. They are no evidence about people and cannot be compared with the paper's."
+)
+RECORDED = "The numbers apply to the released split that was scored and to the takes whose files were on disk."
 
 
 def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedReport) -> list[str]:
@@ -25,8 +30,7 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
         cfg: settings of the report, which name the run that models come from.
     """
     (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
-    unseen_percent = health.unseen_share(loaded.labels)
-    sentences = [_world(loaded.simulated), *_origins(cfg), *_released(cfg)]
+    sentences = [WORLD if loaded.simulated else RECORDED, *_origins(cfg), *_released(cfg)]
     if "" in loaded.takes["video"].to_pylist():
         sentences.append(
             "No video was read: the lengths of takes come from the metadata. Where one differs from its video by a "
@@ -51,8 +55,11 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
     weak = [row_name(v) for v in results.variants() if v in results.undertrained]
     if weak:
         sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
-    if unseen_percent > 0:
-        sentences.append(f"{unseen_percent:.1f} % of the test steps have a label that no training segment has.")
+    tested, trained = (loaded.labels[name].to_numpy() for name in ("n_test", "n_train"))
+    unseen = int(tested[trained == 0].sum())
+    if unseen:
+        share = 100.0 * unseen / int(tested.sum())
+        sentences.append(f"{share:.1f} % of the test steps have a label that no training segment has.")
     n_lost = sum(lost.values())
     if n_lost:
         stages = ", ".join(f"{stage} {n}" for stage, n in lost.items() if n)
@@ -66,17 +73,6 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
         "reads the labels of retrieved windows and chooses among many plans, and can be above it."
     )
     return sentences
-
-
-def _world(simulated: bool) -> str:
-    """State where the numbers come from."""
-    if simulated:
-        return (
-            "The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers describe how "
-            "this implementation behaves in that world. They are no evidence about people and cannot be compared with "
-            "the paper's."
-        )
-    return "The numbers apply to the released split that was scored and to the takes whose files were on disk."
 
 
 def _origins(cfg: CompletedReport) -> list[str]:

@@ -1,8 +1,10 @@
 """The tables that the report reads, and the sentences of its header that are derived from them."""
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from statistics import mean
 from typing import Any
 
@@ -31,10 +33,13 @@ from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
-from trajpilot_core.report import health, json_report
+from trajpilot_core.report import health
 from trajpilot_core.report.tables.names import row_name
 from trajpilot_core.report.tables.results import Results
 from trajpilot_core.report.tables.table import number
+
+PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
+"""Libraries that affect the numbers: the page shows their versions."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,10 @@ def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[tuple[
     hours = float(pc.sum(loaded.takes["duration_s"]).as_py() or 0) / 3600
     poses = sorted({f"{r['source']}, {r['frame']} frame, {r['scale']}" for r in loaded.poses})
     lost = sum(health.lost_units(loaded.rejects).values())
-    versions = ", ".join(f"{name} {version}" for name, version in json_report.versions().items())
+    versions = []
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions.append(f"{name} {metadata.version(name)}")
     return [
         ("corpus", corpus_title(loaded, cfg)),
         ("takes", f"{loaded.takes.num_rows} ({hours:.1f} h), of which {takes} test takes were scored"),
@@ -165,7 +173,7 @@ def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[tuple[
         ("rows, seeds", f"{len(results.variants())} rows, seeds {', '.join(map(str, loaded.seeds)) or 'none'}"),
         ("lost to rejects", f"{lost} rows, see Data health"),
         ("configuration", cfg.config_digest[:16] if cfg.config_digest else "not given"),
-        ("versions", versions),
+        ("versions", ", ".join(versions)),
     ]
 
 

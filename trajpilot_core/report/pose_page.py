@@ -99,7 +99,8 @@ def verdict(results: PoseResults) -> str:
 
 def main_table(results: PoseResults) -> Table:
     """Return every row, mean over the seeds, with its difference; the paper's column on recorded takes alone."""
-    paper = {} if results.is_simulated else published()
+    printed = [] if results.is_simulated else table_rows(PUBLISHED)
+    paper = {(line["row"], line["metric"]): f"{float(line['value']):.2f}" for line in printed}
     weak = results.weak
     lines: list[tuple[Cell, ...]] = []
     for row in results.rows:
@@ -112,11 +113,6 @@ def main_table(results: PoseResults) -> Table:
     header: tuple[str, ...] = ("trained -> asked", mid, full, f"{mid}, difference", "to")
     header = (*header, "published Mid", "published Full") if paper else header
     return Table("Pose sources", header, tuple(lines), LEGEND if weak else "")
-
-
-def published() -> dict[tuple[str, str], str]:
-    """Return (row, metric) of the paper's table -> what it prints."""
-    return {(line["row"], line["metric"]): f"{float(line['value']):.2f}" for line in table_rows(PUBLISHED)}
 
 
 def main_text(results: PoseResults) -> str:

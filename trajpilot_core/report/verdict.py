@@ -24,7 +24,7 @@ from trajpilot_core.methods import (
     planners,
     with_role,
 )
-from trajpilot_core.methods.base import REFERENCE, Method
+from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.tables.anticipation import OVERALL
 from trajpilot_core.report.tables.groups import GroupedTable
 from trajpilot_core.report.tables.names import row_name
@@ -141,10 +141,12 @@ def verdict_of(
         if (m.reference, m.pooling, m.metric) == (story.reference, "plain", metric)
         and method(m.variant).anticipates == method(story.reference).anticipates
     }
-    decisive = _decisive(gains, story, results)
-    if decisive is None:
+    candidates = [row for row in story.candidates if row in gains]
+    if not candidates:
         return with_faults(DerivedVerdict("nothing", NOTHING), judgements)
-    gain = gains[decisive]
+    if story.picks_best:
+        candidates.sort(key=lambda row: (row in results.undertrained, -gains[row].value))
+    decisive, gain = candidates[0], gains[candidates[0]]
     weak = {decisive, story.reference} & results.undertrained
     state = state_of(gain.value, gain.low, gain.high, is_weak=bool(weak))
     value = f"{number(gain.value, is_signed=True)} points of {metric}"
@@ -227,14 +229,6 @@ def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> Der
     return replace(verdict, text=f"{verdict.text} This run FAILS its own check {'; and '.join(failed)}.")
 
 
-def _decisive(gains: Mapping[str, Metric], story: Story, results: Results) -> str | None:
-    """Return the row that answers the question."""
-    candidates = [row for row in story.candidates if row in gains]
-    if story.picks_best:
-        candidates.sort(key=lambda row: (row in results.undertrained, -gains[row].value))
-    return candidates[0] if candidates else None
-
-
 def _claim(state: Effect, row: str, story: Story, weak: Sequence[str]) -> str:
     """Word the state."""
     reason = f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
@@ -256,11 +250,9 @@ def _rest(gains: Mapping[str, Metric], decisive: str, story: Story, results: Res
         m = trained[row]
         return f"{number(m.value, is_signed=True)} {interval(m.low, m.high, is_signed=True)}"
 
-    def sees_motion_only(row: Method) -> bool:
-        return row.uses_the_truth and row.sees != "truth"
-
     trained = {row: m for row, m in gains.items() if row not in results.undertrained}
-    truth = [row.id for row in METHODS if row.id in trained and row.id in story.rows and sees_motion_only(row)]
+    moving = [row.id for row in METHODS if row.uses_the_truth and row.sees != "truth"]
+    truth = [row for row in moving if row in trained and row in story.rows]
     parts = [
         f"the window’s own true motion ({row_name(row)}) changes {row_name(story.reference)} by {signed(row)}"
         for row in truth

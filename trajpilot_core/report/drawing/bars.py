@@ -31,7 +31,17 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bar]) -> Markup:
         return empty(title)
     shown = bars[:MOST_ROWS]
     scale = (WIDTH - NAME_PX - NUMBER_PX) / max(1, *(bar.total for bar in bars))
-    rows = [_row(bar, TOP + index * ROW_PX, scale) for index, bar in enumerate(shown)]
+    rows = []
+    for index, bar in enumerate(shown):
+        at, y = float(NAME_PX), TOP + index * ROW_PX
+        rows.append(
+            element("text", shortened(bar.name, LONGEST), class_="name", x=NAME_PX - 8, y=y + 12, text_anchor="end")
+        )
+        for style, count in bar.parts:
+            wide, x = round(count * scale, 1), round(at, 1)
+            rows.append(element("rect", class_=f"bar {style}", x=x, y=y, width=wide, height=ROW_PX - 7))
+            at += count * scale
+        rows.append(element("text", f"{bar.total:,}", class_="tick", x=round(at + 5, 1), y=y + 12))
     left = len(bars) - len(shown)
     note = f"{unit}; {left} more not shown" if left else unit
     below = TOP + len(shown) * ROW_PX + 14
@@ -40,15 +50,3 @@ def bar_chart(title: str, unit: str, bars: Sequence[Bar]) -> Markup:
         f"{bar.name}: " + ", ".join(f"{style} {count}" for style, count in bar.parts) for bar in shown
     )
     return chart_frame(f"{title}. {description}", rows)
-
-
-def _row(bar: Bar, y: float, scale: float) -> Markup:
-    """Draw one row."""
-    at, pieces = float(NAME_PX), []
-    for style, count in bar.parts:
-        wide = round(count * scale, 1)
-        pieces.append(element("rect", class_=f"bar {style}", x=round(at, 1), y=y, width=wide, height=ROW_PX - 7))
-        at += count * scale
-    name = element("text", shortened(bar.name, LONGEST), class_="name", x=NAME_PX - 8, y=y + 12, text_anchor="end")
-    total = element("text", f"{bar.total:,}", class_="tick", x=round(at + 5, 1), y=y + 12)
-    return Markup("").join([name, *pieces, total])

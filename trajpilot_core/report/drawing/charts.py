@@ -138,7 +138,7 @@ def line_chart(
     scale = Scale(min(xs) - pad, max(xs) + pad, ticks[0], ticks[-1])
     body = [_frame(axes, scale, ticks), *(_band(line, scale) for line in series if line.has_band)]
     body += [element("g", _polyline(line, scale), class_=f"thin {line.style}") for line in thin]
-    body += [_bound(line, scale) for line in bounds]
+    body += [_line(line, scale, is_bound=True) for line in bounds]
     return _svg(axes, [*series, *bounds, *thin], body + [_line(line, scale) for line in series])
 
 
@@ -156,8 +156,14 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
         element("line", class_="zero", x1=LEFT, x2=WIDTH - RIGHT, y1=scale.y(0.0), y2=scale.y(0.0)),
     ]
     for index, line in enumerate(series):
-        shift = (index - (len(series) - 1) / 2) * step
-        body.append(_whiskers(line, scale, shift))
+        shift, parts = (index - (len(series) - 1) / 2) * step, []
+        for p in line.points:
+            x = scale.x(p.x + shift)
+            interval = f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes"
+            title = element("title", f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}")
+            whisker = element("line", x1=x, x2=x, y1=scale.y(p.low), y2=scale.y(p.high))
+            parts.append(element("g", title, whisker, _mark(line.mark, x, scale.y(p.y))))
+        body.append(element("g", *parts, class_=f"line {line.style}"))
     return _svg(axes, series, body)
 
 
@@ -173,16 +179,13 @@ def plan_chart(axes: Axes, series: Sequence[Series]) -> Markup:
     scale = Scale(x - per_px * width / 2, x + per_px * width / 2, y - per_px * height / 2, y + per_px * height / 2)
     ticks = [t for t in nice_ticks(scale.y_low, scale.y_high) if scale.y_low <= t <= scale.y_high]
     across = [t for t in nice_ticks(scale.x_low, scale.x_high, 7) if scale.x_low <= t <= scale.x_high]
-    body = [_frame(replace(axes, x_ticks=tuple(across)), scale, ticks), *(_path(line, scale) for line in series)]
+    body = [_frame(replace(axes, x_ticks=tuple(across)), scale, ticks)]
+    for line in series:
+        first, last = line.points[0], line.points[-1]
+        end = _mark("circle", scale.x(last.x), scale.y(last.y))
+        body.append(element("g", _polyline(line, scale), end, class_=f"line {line.style}"))
+        body.append(element("path", class_="start", d=f"M{scale.x(first.x)} {scale.y(first.y)}m-5 0h10m-5-5v10"))
     return _svg(axes, series, body)
-
-
-def _path(line: Series, scale: Scale) -> Markup:
-    """Draw a path, a cross where it begins and a dot where it ends."""
-    first, last = line.points[0], line.points[-1]
-    end = _mark("circle", scale.x(last.x), scale.y(last.y))
-    start = element("path", class_="start", d=f"M{scale.x(first.x)} {scale.y(first.y)}m-5 0h10m-5-5v10")
-    return element("g", _polyline(line, scale), end, class_=f"line {line.style}") + start
 
 
 def _polyline(line: Series, scale: Scale) -> Markup:
@@ -235,42 +238,15 @@ def _band(line: Series, scale: Scale) -> Markup:
     return element("polygon", class_=f"band {line.style}", points=path)
 
 
-def _line(line: Series, scale: Scale) -> Markup:
-    """Draw a line and its marks; every mark has its numbers as tooltip."""
-    marks = [
-        _titled(f"{line.name}, {_short(p.x)}: {p.y:.2f}", _mark(line.mark, scale.x(p.x), scale.y(p.y)))
-        for p in (line.points if line.mark != "none" else ())
-    ]
-    return element("g", _polyline(line, scale), *marks, class_=f"line {line.style}")
-
-
-def _titled(title: str, *parts: Markup) -> Markup:
-    """Return drawn elements with a tooltip."""
-    return element("g", element("title", title), *parts)
-
-
-def _bound(line: Series, scale: Scale) -> Markup:
-    """Draw a bound: a thin line with a bar at every point."""
-    bars = [
-        _titled(
-            f"{line.name}, {_short(p.x)}: {p.y:.2f}",
-            element("path", d=f"M{round(scale.x(p.x) - 7, 1)} {scale.y(p.y)}h14"),
-        )
-        for p in line.points
-    ]
-    return element("g", _polyline(line, scale), *bars, class_=f"bound {line.style}")
-
-
-def _whiskers(line: Series, scale: Scale, shift: float) -> Markup:
-    """Draw points with whiskers, moved sideways by `shift` data units."""
-    parts = []
-    for p in line.points:
-        x = scale.x(p.x + shift)
-        interval = f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes"
-        whisker = element("line", x1=x, x2=x, y1=scale.y(p.low), y2=scale.y(p.high))
-        title = f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}"
-        parts.append(_titled(title, whisker, _mark(line.mark, x, scale.y(p.y))))
-    return element("g", *parts, class_=f"line {line.style}")
+def _line(line: Series, scale: Scale, *, is_bound: bool = False) -> Markup:
+    """Draw a line and its marks, or a bound with a bar at every point; each has its numbers as tooltip."""
+    marks = []
+    for p in line.points if is_bound or line.mark != "none" else ():
+        x, y = scale.x(p.x), scale.y(p.y)
+        mark = element("path", d=f"M{round(x - 7, 1)} {y}h14") if is_bound else _mark(line.mark, x, y)
+        marks.append(element("g", element("title", f"{line.name}, {_short(p.x)}: {p.y:.2f}"), mark))
+    kind = "bound" if is_bound else "line"
+    return element("g", _polyline(line, scale), *marks, class_=f"{kind} {line.style}")
 
 
 def _mark(kind: str, x: float, y: float) -> Markup:

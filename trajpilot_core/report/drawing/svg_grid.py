@@ -70,7 +70,10 @@ def sheet(panels: Sequence[Panel], keys: Sequence[Key], banner: str = "", column
     height = top + KEY * -(-len(keys) // per_line) + GAP
     parts = [_panel(panel, index % columns, index // columns, above) for index, panel in enumerate(panels)]
     places = [divmod(index, per_line) for index in range(len(keys))]
-    parts += [_key(key, key_width * at, top + KEY * line) for key, (line, at) in zip(keys, places, strict=True)]
+    for key, (line, at) in zip(keys, places, strict=True):
+        x, y = GAP + key_width * at, top + KEY * line
+        parts.append(_placed(key.swatch, x, y + 4, 30, 12))
+        parts[-1] += element("text", key.name, class_="key", x=x + SWATCH, y=y + 14)
     if banner:
         parts.append(element("rect", class_="banner", x=0, y=0, width=width, height=BANNER - 6))
         parts[-1] += element("text", banner, class_="warning", x=GAP, y=BANNER - 14)
@@ -99,13 +102,6 @@ def _placed(drawing: Markup, x: float, y: float, width: int, height: int) -> Mar
     """Place an SVG element inside another."""
     frame = Markup('<svg x="{x}" y="{y}" width="{w}" height="{h}" ').format(x=x, y=y, w=width, h=height)
     return frame + drawing[len("<svg ") :]
-
-
-def _key(key: Key, right: int, y: int) -> Markup:
-    """Place one entry of the legend."""
-    x = GAP + right
-    text = element("text", key.name, class_="key", x=x + SWATCH, y=y + 14)
-    return _placed(key.swatch, x, y + 4, 30, 12) + text
 
 
 class NothingToDraw(TrajPilotError):

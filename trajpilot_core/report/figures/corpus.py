@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -119,23 +119,16 @@ def clips(committed: Committed) -> Drawn:
     if not shards:
         raise NothingToDraw("no segment was encoded")
     middles = [shard.slice(shard.num_rows // 2, 1).to_pylist()[0] for shard in shards]
-    chosen, videos = _described(committed, middles)
-    return _at(0, committed, chosen, videos)
-
-
-def _described(committed: Committed, rows: Sequence[Mapping[str, Any]]) -> tuple[list[Clip], dict[str, str]]:
-    """Return the clips with their headings, and take id -> video."""
     columns = ("segment_id", "start_s", "end_s", "label")
     segments = {row["segment_id"]: row for row in committed.table("ingest", "segments", columns).to_pylist()}
-    takes = {
-        row["take_id"]: row for row in committed.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()
-    }
-    clips = []
-    for row in rows:
+    described = committed.table("ingest", "takes", ("take_id", "name", "video")).to_pylist()
+    takes = {row["take_id"]: row for row in described}
+    chosen = []
+    for row in middles:
         segment, take = segments[row["segment_id"]], takes[row["take_id"]]
         heading = f"{take['name']}, {segment['start_s']:.2f} to {segment['end_s']:.2f} s: {segment['label']}"
-        clips.append(Clip(row["take_id"], heading, tuple(row["frame_times_s"])))
-    return clips, {row["take_id"]: takes[row["take_id"]]["video"] for row in rows}
+        chosen.append(Clip(row["take_id"], heading, tuple(row["frame_times_s"])))
+    return _at(0, committed, chosen, {clip.take_id: takes[clip.take_id]["video"] for clip in chosen})
 
 
 def _at(size: int, committed: Committed, chosen: Sequence[Clip], videos: Mapping[str, str]) -> Drawn:
@@ -146,25 +139,18 @@ def _at(size: int, committed: Committed, chosen: Sequence[Clip], videos: Mapping
     if not any(shot.uri for shot in shots.values()):
         raise NothingToDraw(next((shot.reason for shot in shots.values()), "no frame could be decoded"))
     smaller = partial(_at, size + 1, committed, chosen, videos) if size + 1 < len(SIZES_PX) else None
-    n = len(chosen[0].times_s)
+    n, longest = len(chosen[0].times_s), max(len(clip.times_s) for clip in chosen)
+    columns = min(PER_LINE, longest)
+    tall = TITLE + -(-longest // columns) * (side + TIME + GAP)
+    width, height = max(760, GAP + columns * (side + GAP)), GAP + len(chosen) * tall
+    parts = [part for index, clip in enumerate(chosen) for part in _clip(clip, shots, side, columns, index * tall)]
     warning, sees = f"{committed.warning()}. " if committed.warning() else "", committed.config.features.size_px
     return Drawn(
-        _sheet(chosen, shots, side),
+        standalone(width, height, parts),
         f"{warning}The {n} frames of a segment in the middle of {len(chosen)} takes, with their times in the video. "
         f"Shown in {side} x {side} pixels; the encoder sees {sees} x {sees}.",
         smaller=smaller,
     )
-
-
-def _sheet(chosen: Sequence[Clip], shots: Mapping[tuple[str, float], Thumbnail], side: int) -> bytes:
-    """Lay the clips out one below the other."""
-    n = max(len(clip.times_s) for clip in chosen)
-    columns = min(PER_LINE, n)
-    lines = -(-n // columns)
-    tall = TITLE + lines * (side + TIME + GAP)
-    width, height = max(760, GAP + columns * (side + GAP)), GAP + len(chosen) * tall
-    parts = [part for index, clip in enumerate(chosen) for part in _clip(clip, shots, side, columns, index * tall)]
-    return standalone(width, height, parts)
 
 
 def _clip(clip: Clip, shots: Mapping[tuple[str, float], Thumbnail], side: int, columns: int, top: int) -> list[Markup]:

@@ -1,6 +1,6 @@
 """Training curves: loss and the score that selects the epoch, on dev and on training takes. Never a test figure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -70,18 +70,12 @@ def training_charts(curves: Sequence[tuple[str, Sequence[CurvePoint]]]) -> list[
         shown = shown_rows(rows)
         for planner in dict.fromkeys(planner_of(model)[0] for model in models_of(shown)):
             of_planner = [row for row in shown if planner_of(row.model)[0] == planner]
-            charts += _charts(row_name(planner) if planner else stage, of_planner)
-    return charts
-
-
-def _charts(title: str, rows: Sequence[CurvePoint]) -> list[Chart]:
-    """Draw the loss, and each score that selects an epoch; models with the same score share a chart."""
-    models = drawn_models(rows)
-    charts = [_chart(f"{title}: training loss", rows, models, LOSS, "train")]
-    for quantity in DEV_QUANTITIES:
-        members = [model for model in models if model.quantity == quantity]
-        if members:
-            charts.append(_chart(f"{title}: dev {WORDS.get(quantity, quantity)}", rows, members, quantity, "dev"))
+            title, models = row_name(planner) if planner else stage, drawn_models(of_planner)
+            charts.append(_chart(f"{title}: training loss", of_planner, models, LOSS, "train"))
+            for quantity in DEV_QUANTITIES:  # models with the same score share a chart
+                members = [model for model in models if model.quantity == quantity]
+                name = f"{title}: dev {WORDS.get(quantity, quantity)}"
+                charts += [_chart(name, of_planner, members, quantity, "dev")] if members else []
     return charts
 
 
@@ -137,10 +131,21 @@ def models_of(rows: Sequence[CurvePoint]) -> list[str]:
 
 
 def drawn_models(rows: Sequence[CurvePoint]) -> list[DrawnModel]:
-    """Return the models of some rows with their styles, the dev score that selects the epoch, and that epoch."""
+    """Return the models of some rows with their styles, the dev score that selects the epoch, and that epoch.
+
+    A model has the colour of the row of its name, else of the first row that uses only it; a planner also the dashes of
+    its horizon. No two models of a chart share a colour, except the horizons of a planner.
+    """
     on_dev = {(row.model, row.quantity) for row in rows if row.split == "dev"}
+    names = models_of(rows)
+    dashes, planners = horizon_styles(names), {model: planner_of(model) for model in names}
+    colours = {method.models[0]: method.id for method in reversed(METHODS) if len(method.models) == 1}
+    colours |= {method.id: method.id for method in METHODS}
+    plain = [model for model in names if not planners[model][0]]
+    styles = dict(zip(plain, told_apart(colours.get(short(model), "") for model in plain), strict=True))
+    styles |= {model: f"{row} {dashes[horizon]}" for model, (row, horizon) in planners.items() if row}
     models = []
-    for model, style in _styles(models_of(rows)).items():
+    for model, style in styles.items():
         quantity = next((q for q in DEV_QUANTITIES if (model, q) in on_dev), "")
         models.append(DrawnModel(model, _name(model), style, quantity, chosen_epoch(rows, model, quantity)))
     return models
@@ -171,31 +176,10 @@ def short(model: str) -> str:
     return model.split("/", 1)[1]
 
 
-def colour_of(name: str) -> str:
-    """Return the row whose colour the curve of a model has: the one of its name, else the first that uses only it.
-
-    Empty without one.
-    """
-    ids = [method.id for method in METHODS if method.id == name]
-    return next(iter((*ids, *(method.id for method in METHODS if method.models == (name,)))), "")
-
-
 def _name(model: str) -> str:
     planner, horizon = planner_of(model)
     name = short(model)
     return f"{row_name(planner)}, H={horizon}" if planner else NAMES.get(name, row_name(name))
-
-
-def _styles(models: Sequence[str]) -> Mapping[str, str]:
-    """Return model -> style of its line: the colour of its row, and the dashes of a planner's horizon.
-
-    No two models of a chart share a colour, except the horizons of a planner.
-    """
-    dashes = horizon_styles(models)
-    planners = {model: planner_of(model) for model in models}
-    plain = [model for model in models if not planners[model][0]]
-    coloured = dict(zip(plain, told_apart(colour_of(short(model)) for model in plain), strict=True))
-    return coloured | {model: f"{row} {dashes[horizon]}" for model, (row, horizon) in planners.items() if row}
 
 
 def draw(committed: Committed, stage: str) -> Drawn:

@@ -67,7 +67,12 @@ def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]
     for metric in open_metrics():
         series = [s for s in (series_of(results, v, None, metric) for v in charted()) if s.points]
         axes = Axes(f"{metric} over the horizon", X_LABEL, f"{metric}, %", horizons_of(results))
-        charts.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, _bounds(ceilings, metric))))
+        rising = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
+        bounds = []
+        for kind in INFORMATION:
+            points = tuple(Point(float(c.horizon or 0), *[c.ceiling] * 3) for c in rising if c.variant == kind)
+            bounds += [Series(f"ceiling of {row_name(kind)}", kind, points)] if points else []
+        charts.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, bounds)))
     return charts
 
 
@@ -77,17 +82,6 @@ def main_legend(material: Material) -> list[Key]:
     bar = swatch("bound", element("path", d="M8 6h14"))
     bound = [Key("thin, with bars: ceiling of the row of that colour", bar)]
     return keys_of_rows([v for v in charted() if v in variants]) + (bound if material.ceilings else [])
-
-
-def _bounds(ceilings: Sequence[Ceiling], metric: str) -> list[Series]:
-    """Return the ceilings of one metric over the horizon, one line per kind of information."""
-    bounds = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
-    lines = {v: [c for c in bounds if c.variant == v] for v in INFORMATION}
-    return [
-        Series(f"ceiling of {row_name(v)}", v, tuple(Point(float(c.horizon or 0), *[c.ceiling] * 3) for c in line))
-        for v, line in lines.items()
-        if line
-    ]
 
 
 def rows_chart(results: Results, shown: Sequence[str], title: str, caption: str) -> Chart:

@@ -10,12 +10,10 @@ windows is not filled up. Source: docs/decisions/report.md.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from schemas.config import ReportConfig
 from trajpilot_core.methods import METHODS, examined, method
@@ -23,8 +21,6 @@ from trajpilot_core.methods.base import REFERENCE
 
 HELPED, HURT, ALL_WRONG = "trajectory helped", "trajectory hurt", "all wrong"
 CLASSES = (HELPED, HURT, ALL_WRONG)
-Right = NDArray[np.integer[Any]]
-"""(N,) middle steps of N windows that a row has right."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +52,15 @@ class GalleryWindows:
 
 def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
     """Sample the windows of the gallery; `outcomes`: columns window_id, variant, mid_right."""
-    ids, right = _by_row(outcomes)
-    row = _judged_by(right)
+    shown = [row for row in METHODS if row.in_gallery]
+    of_row = {row.id: outcomes.filter(pc.equal(outcomes["variant"], row.id)).sort_by("window_id") for row in shown}
+    windows = of_row[REFERENCE]["window_id"]
+    ids = np.array(windows.to_pylist(), dtype=object)
+    right = {row: t["mid_right"].to_numpy() for row, t in of_row.items() if len(t) and t["window_id"].equals(windows)}
+    moving = [row.id for row in shown if row.sees == "all_motion"]
+    candidates = [row for row in dict.fromkeys((examined().id, *moving)) if row in right] if REFERENCE in right else []
+    differing = (row for row in candidates if (right[row] != right[REFERENCE]).any())
+    row = next(differing, candidates[0] if candidates else None)
     if row is None:
         return GalleryWindows({name: () for name in CLASSES}, dict.fromkeys(CLASSES, 0))
     gained = right[row] - right[REFERENCE]
@@ -72,23 +75,3 @@ def draw(outcomes: pa.Table, cfg: ReportConfig) -> GalleryWindows:
         for i, name in enumerate(CLASSES)
     }
     return GalleryWindows(chosen, {name: len(members[name]) for name in CLASSES}, row, len(ids))
-
-
-def _by_row(outcomes: pa.Table) -> tuple[NDArray[np.object_], dict[str, Right]]:
-    """Return the sorted windows of No-Traj, and the number of right steps of each row with the same windows."""
-    tables = {
-        row.id: outcomes.filter(pc.equal(outcomes["variant"], row.id)).sort_by("window_id")
-        for row in METHODS
-        if row.in_gallery
-    }
-    windows = tables[REFERENCE]["window_id"]
-    right = {row: t["mid_right"].to_numpy() for row, t in tables.items() if len(t) and t["window_id"].equals(windows)}
-    return np.array(windows.to_pylist(), dtype=object), right
-
-
-def _judged_by(right: Mapping[str, Right]) -> str | None:
-    """Return the row that is compared with No-Traj, by the rule; None without one."""
-    moving = [row.id for row in METHODS if row.in_gallery and row.sees == "all_motion"]
-    candidates = [row for row in dict.fromkeys((examined().id, *moving)) if row in right] if REFERENCE in right else []
-    differing = (row for row in candidates if (right[row] != right[REFERENCE]).any())
-    return next(differing, candidates[0] if candidates else None)

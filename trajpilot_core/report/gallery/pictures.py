@@ -72,7 +72,10 @@ def three_views(paths: Sequence[Path], unit: str) -> Markup:
     centre = (everything.max(axis=0) + everything.min(axis=0)) / 2
     extent = max(float((everything.max(axis=0) - everything.min(axis=0)).max()), 1e-3)
     scale = (VIEW_PX - 36) / extent
-    bar = _bar_length(extent)
+    step = 10.0 ** np.floor(np.log10(extent / 3))
+    bar = float(
+        max(step * factor for factor in (1, 2, 5) if step * factor <= extent / 2)
+    )  # about a third of the extent
     parts = [_view(index, view, paths, centre, scale) for index, view in enumerate(VIEWS)]
     end, below = round(8 + bar * scale, 1), VIEW_PX + 10
     line = element("line", x1=8, x2=end, y1=below, y2=below)
@@ -80,12 +83,6 @@ def three_views(paths: Sequence[Path], unit: str) -> Markup:
     names = ", ".join(f"{path.name} ({STYLES[path.kind]} line)" for path in paths)
     description, size = f"Head paths from three sides: {names}", f"0 0 {3 * VIEW_PX} {VIEW_PX + 28}"
     return element("svg", *parts, class_="paths", viewBox=size, role="img", aria_label=description)
-
-
-def _bar_length(extent: float) -> float:
-    """Return a round length of about a third of the extent."""
-    step = 10.0 ** np.floor(np.log10(extent / 3))
-    return float(max(step * factor for factor in (1, 2, 5) if step * factor <= extent / 2))
 
 
 def _view(index: int, view: tuple[str, int, int, float], paths: Sequence[Path], centre: Array, scale: float) -> Markup:

@@ -128,12 +128,18 @@ def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts, t
     rows = {v: row for (w, v), row in facts.outcomes.items() if w == window_id}
     decides = rows.get(gallery.row, rows[REFERENCE])
     paths, unit = _paths(window, rows, facts)
+    right, of_reference = decides["mid_right"], rows[REFERENCE]["mid_right"]
+    did = "helped" if right > of_reference else "hurt" if right < of_reference else "changed nothing"
+    steps = f"{row_name(decides['variant'])} {right} of {decides['horizon'] - 2} middle steps right"
+    title = f"The trajectory {did}: {steps}, {row_name(REFERENCE)} {of_reference}"
+    if name == ALL_WRONG:
+        title = "All wrong: no row that does not see the truth has a middle step right"
     return Example(
         window_id,
         window["take_id"],
         facts.takes[window["take_id"]]["name"],
         name,
-        _title(name, decides, rows[REFERENCE]),
+        title,
         window["horizon"],
         _middles(window, facts),
         (segments[0]["start_s"], segments[-1]["end_s"]),
@@ -143,18 +149,8 @@ def _example(window_id: str, name: str, gallery: GalleryWindows, facts: Facts, t
         paths,
         unit,
         _retrieved(rows, facts),
-        decides["mid_right"] - rows[REFERENCE]["mid_right"],
+        right - of_reference,
     )
-
-
-def _title(name: str, decides: Mapping[str, Any], fallback: Mapping[str, Any]) -> str:
-    """Return why the window belongs to its class."""
-    if name == ALL_WRONG:
-        return "All wrong: no row that does not see the truth has a middle step right"
-    gained = decides["mid_right"] - fallback["mid_right"]
-    did = "helped" if gained > 0 else "hurt" if gained < 0 else "changed nothing"
-    right = f"{row_name(decides['variant'])} {decides['mid_right']} of {decides['horizon'] - 2} middle steps right"
-    return f"The trajectory {did}: {right}, {row_name(REFERENCE)} {fallback['mid_right']}"
 
 
 def _middles(window: Mapping[str, Any], facts: Facts) -> tuple[float, ...]:
@@ -269,28 +265,19 @@ def load_facts(gallery: GalleryWindows, inputs: Inputs) -> Facts:
     """Read the rows that the sampled windows and their candidates need."""
     outcomes = keep(inputs.table("outcomes"), "window_id", gallery.window_ids())
     window_ids = [*gallery.window_ids(), *(row["candidate"] for row in outcomes if row["candidate"])]
-    windows = _by(
-        "window_id",
-        keep(inputs.table("windows", ("window_id", "take_id", "horizon", "segment_ids")), "window_id", window_ids),
-    )
+
+    def by_id(name: str, columns: tuple[str, ...], ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the rows of a table with these values of its first column, by them."""
+        return {row[columns[0]]: row for row in keep(inputs.table(name, columns), columns[0], ids)}
+
+    windows = by_id("windows", ("window_id", "take_id", "horizon", "segment_ids"), window_ids)
     segment_ids = [s for window in windows.values() for s in window["segment_ids"]]
-    names = ("segment_id", "take_id", "start_s", "end_s", "label_id")
     labels = inputs.table("labels", ("label_id", "label")).to_pylist()
     return Facts(
         outcomes={(row["window_id"], row["variant"]): row for row in outcomes},
-        takes=_by(
-            "take_id",
-            keep(inputs.table("takes", ("take_id", "name")), "take_id", [w["take_id"] for w in windows.values()]),
-        ),
-        segments=_by("segment_id", keep(inputs.table("segments", names), "segment_id", segment_ids)),
+        takes=by_id("takes", ("take_id", "name"), [window["take_id"] for window in windows.values()]),
+        segments=by_id("segments", ("segment_id", "take_id", "start_s", "end_s", "label_id"), segment_ids),
         windows=windows,
-        motions=_by(
-            "segment_id", keep(inputs.table("motions", ("segment_id", "scale", "motions")), "segment_id", segment_ids)
-        ),
+        motions=by_id("motions", ("segment_id", "scale", "motions"), segment_ids),
         labels={row["label_id"]: row["label"] for row in labels},
     )
-
-
-def _by(key: str, rows: list[dict[str, Any]]) -> Mapping[str, dict[str, Any]]:
-    """Index rows by one of their columns."""
-    return {row[key]: row for row in rows}

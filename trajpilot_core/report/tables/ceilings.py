@@ -93,7 +93,16 @@ def ceilings_of(
         undertrained: rows that do not count as trained, which the tables mark.
     """
     if not rows:
-        return Ceilings("absent", _absent(simulated, reason), (), "", ())
+        if reason:
+            why = (
+                f"No exact ceiling for this layout of the simulated world: {reason}. The rows have no upper bound here."
+            )
+        elif simulated:
+            why = "No ceiling was computed for this run: nothing here bounds the rows from above."
+        else:
+            needs = "it needs the process that generated them, which is known only in simulation"
+            why = f"Recorded takes have no ceiling: {needs}."
+        return Ceilings("absent", why, (), "", ())
     bounded = {row.metric for row in rows}
     metrics = tuple(metric for metric in with_ceiling(has_goal=False) if metric in bounded)
     tables = (
@@ -102,18 +111,16 @@ def ceilings_of(
             "ceilings-all", "Every row and metric against its ceiling", rows, metrics, undertrained, whole=True
         ),
     )
-    broken = tuple(_sentence(row) for row in rows if state_of(row) == "broken")
-    return Ceilings(_whole_state(rows), _headline(rows), broken, recovered(rows), tables)
-
-
-def _whole_state(rows: Sequence[Ceiling]) -> Whole:
-    """Judge all figures together; those that are not binding can only warn."""
-    states = {state_of(row) for row in rows}
-    if "broken" in states:
-        return "broken"
-    if any(state_of(row) == "open" for row in rows if row.binding):
-        return "open"
-    return "warned" if "warn" in states else "kept"
+    above = [CeilingCell(row, "broken") for row in rows if state_of(row) == "broken"]
+    broken = tuple(
+        f"{row_name(cell.row.variant)}, {cell.row.metric} over all horizons: {cell.value}, ceiling {cell.ceiling}, "
+        f"difference {cell.difference}"
+        for cell in above
+    )
+    is_open = any(state_of(row) == "open" for row in rows if row.binding)
+    warns = any(state_of(row) == "warn" for row in rows)  # figures that are not binding can only warn
+    whole: Whole = "broken" if above else "open" if is_open else "warned" if warns else "kept"
+    return Ceilings(whole, _headline(rows), broken, recovered(rows), tables)
 
 
 def _headline(rows: Sequence[Ceiling]) -> str:
@@ -185,24 +192,4 @@ def recovered(rows: Sequence[Ceiling]) -> str:
         f"From the learned {row_name(REFERENCE)} ({number(base.value)}) to the ceiling of {row_name(GOAL)} "
         f"({number(goal.ceiling)}), in M@1 over all horizons, the rows with this ceiling get this far: "
         f"{', '.join(shares)}."
-    )
-
-
-def _absent(simulated: bool, reason: str) -> str:
-    """Return why there is no ceiling."""
-    if reason:
-        return f"No exact ceiling for this layout of the simulated world: {reason}. The rows have no upper bound here."
-    if simulated:
-        return "No ceiling was computed for this run: nothing here bounds the rows from above."
-    return (
-        "Recorded takes have no ceiling: it needs the process that generated them, which is known only in simulation."
-    )
-
-
-def _sentence(row: Ceiling) -> str:
-    """Return which row is above its ceiling, and by how much."""
-    cell = CeilingCell(row, "broken")
-    return (
-        f"{row_name(row.variant)}, {row.metric} over all horizons: {cell.value}, ceiling {cell.ceiling}, "
-        f"difference {cell.difference}"
     )

@@ -51,9 +51,16 @@ def diagnostics_tables(
     is_theirs = is_recorded and cfg.corpus == ATOMIC_CORPUS
     tables = []
     if pairs:
-        tables.append(_geometry(pairs, published_geometry() if is_theirs else ""))
+        theirs = {
+            name: [r["value"] for r in table_rows("vjepa_geometry") if r["metric"] == name] for name in QUANTITIES
+        }
+        text = "; ".join(f"{QUANTITIES[name]} {', '.join(values)}" for name, values in theirs.items() if values)
+        published = f" Published, in this order, of unnamed takes: {text} (arXiv 2605.20388, appendix)."
+        tables.append(_geometry(pairs, published if is_theirs else ""))
     if shares:
-        tables.append(_progress(shares, published_progress() if is_theirs else ""))
+        text = ", ".join(f"H={row['horizon']} {row['value']}" for row in table_rows("monotonicity"))
+        published = f" Published, of 2,000 training windows each: {text} (arXiv 2605.20388, appendix)."
+        tables.append(_progress(shares, published if is_theirs else ""))
     return tables
 
 
@@ -92,59 +99,41 @@ def _value(row: PairDistance | ProgressShare | None, digits: int) -> Cell:
     return Value(value, row.low, row.high, digits) if isfinite(row.low) else Value(value, digits=digits)
 
 
-def published_geometry() -> str:
-    """Return the paper's distances in a sentence."""
-    by_name = {name: [r["value"] for r in table_rows("vjepa_geometry") if r["metric"] == name] for name in QUANTITIES}
-    text = "; ".join(f"{QUANTITIES[name]} {', '.join(values)}" for name, values in by_name.items() if values)
-    return f" Published, in this order, of unnamed takes: {text} (arXiv 2605.20388, appendix)."
-
-
-def published_progress() -> str:
-    """Return the paper's shares in a sentence."""
-    rows = table_rows("monotonicity")
-    text = ", ".join(f"H={row['horizon']} {row['value']}" for row in rows)
-    return f" Published, of 2,000 training windows each: {text} (arXiv 2605.20388, appendix)."
-
-
 def answer_tables(counts: Sequence[VlmCount], endpoints: Sequence[EndpointScore]) -> list[Table]:
-    """Return the tables of answers and of recognised endpoints; empty where no model was queried."""
-    return [*([_reading(counts)] if counts else []), *([_endpoints(endpoints)] if endpoints else [])]
-
-
-def _reading(counts: Sequence[VlmCount]) -> Table:
-    """Return a line for each row and horizon: how many answers and labels were parsed, and how."""
-    lines = [
-        (
-            _name(count),
-            str(count.horizon),
-            f"{count.n_answers:,}",
-            _share(count.n_failed, count.n_answers),
-            _share(count.n_repaired, count.n_answers),
-            f"{count.n_labels:,}",
-            _share(count.n_exact, count.n_labels),
-            _share(count.n_projected, count.n_labels),
-            _share(count.n_blank, count.n_labels),
+    """Return the tables of answers and of recognised endpoints (the paper's layout); empty without a queried model."""
+    tables = []
+    if counts:
+        lines = tuple(
+            (
+                _name(count),
+                str(count.horizon),
+                f"{count.n_answers:,}",
+                _share(count.n_failed, count.n_answers),
+                _share(count.n_repaired, count.n_answers),
+                f"{count.n_labels:,}",
+                _share(count.n_exact, count.n_labels),
+                _share(count.n_projected, count.n_labels),
+                _share(count.n_blank, count.n_labels),
+            )
+            for count in counts
         )
-        for count in counts
-    ]
-    header = ("row", "H", "answers", "failed", "repaired", "labels", "in the bank", "projected", "left open")
-    note = (
-        "Percent of the answers and of their labels. Failed: no JSON was found; counted as wrong at every step, never "
-        "left out. Repaired: too long or too short, cut or filled. Projected: not in the bank, replaced by the nearest."
-    )
-    stub = STUB_NOTE if any(count.is_stub for count in counts) else ""
-    return Table("How the answers of vision-language models were parsed", header, tuple(lines), note + stub)
-
-
-def _endpoints(rows: Sequence[EndpointScore]) -> Table:
-    """Return the recogniser's table in the paper's layout."""
-    lines = [(ENDPOINTS[row.row], f"{row.count:,}", Value(row.percentage)) for row in rows]
-    note = "Over the unique segments at the ends of the queried windows; answers that were not parsed count as wrong."
-    stub = STUB_NOTE if any(row.is_stub for row in rows) else ""
-    adapters = {row.adapter for row in rows if row.adapter}
-    by = f"the tuned model {', '.join(adapters)}" if adapters else "an UNTUNED model"
-    title = "Recognised endpoints" if stub else f"Endpoints as recognised by {by}"
-    return Table(title, ("", "count", "percent"), tuple(lines), note + stub)
+        header = ("row", "H", "answers", "failed", "repaired", "labels", "in the bank", "projected", "left open")
+        note = (
+            "Percent of the answers and of their labels. Failed: no JSON was found; counted as wrong at every step, "
+            "never left out. Repaired: too long or too short, cut or filled. Projected: not in the bank, replaced by "
+            "the nearest."
+        ) + (STUB_NOTE if any(count.is_stub for count in counts) else "")
+        tables.append(Table("How the answers of vision-language models were parsed", header, lines, note))
+    if endpoints:
+        recognised = tuple((ENDPOINTS[row.row], f"{row.count:,}", Value(row.percentage)) for row in endpoints)
+        note = (
+            "Over the unique segments at the ends of the queried windows; answers that were not parsed count as wrong."
+        )
+        is_stub, adapters = any(row.is_stub for row in endpoints), {row.adapter for row in endpoints if row.adapter}
+        by = f"the tuned model {', '.join(adapters)}" if adapters else "an UNTUNED model"
+        title = "Recognised endpoints" if is_stub else f"Endpoints as recognised by {by}"
+        tables.append(Table(title, ("", "count", "percent"), recognised, note + (STUB_NOTE if is_stub else "")))
+    return tables
 
 
 def _name(count: VlmCount) -> str:

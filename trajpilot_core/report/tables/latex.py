@@ -36,6 +36,10 @@ def document(tables: Sequence[GroupedTable[ResultCell]], note: str) -> str:
 
 def ceiling_tables(tables: Sequence[GroupedTable[CeilingCell | None]], note: str) -> str:
     """Return the tables of the ceilings: value, ceiling, difference with its standard error; `!` marks one above it."""
+
+    def texts(cell: CeilingCell | None) -> tuple[str, str, str]:
+        return ("", "", "") if cell is None else (cell.value, cell.ceiling, cell.difference + "!" * cell.row.above)
+
     means = (
         "In brackets the standard error of the difference, clustered by take; ! marks a row above its ceiling by more "
         "than 3 of them"
@@ -43,14 +47,9 @@ def ceiling_tables(tables: Sequence[GroupedTable[CeilingCell | None]], note: str
     parts = []
     for table in tables:
         heads = [head for m in table.metrics for head in (m, "ceiling", "difference")]
-        rows = [[tuple(text for cell in row.cells for text in _bounded(cell)) for row in g.rows] for g in table.groups]
+        rows = [[tuple(text for cell in row.cells for text in texts(cell)) for row in g.rows] for g in table.groups]
         parts.append("\n" + floating(table.id, _flat(table, heads, rows, f"{means}. {note}")))
     return "".join(parts)
-
-
-def _bounded(cell: CeilingCell | None) -> tuple[str, str, str]:
-    """Return value, ceiling and difference."""
-    return ("", "", "") if cell is None else (cell.value, cell.ceiling, cell.difference + "!" * cell.row.above)
 
 
 def _flat(
@@ -69,10 +68,15 @@ def _flat(
 def floating(label: str, table: Table) -> str:
     r"""Return a table as floats with caption and label; one longer than LINES is cut, above a rule where it has any."""
     caption = latex_text(f"{table.title}. {table.note}".strip())
-    return "\n".join(
-        _float(part, f"{caption} (continued)" if at else caption, f"{label}-{at}" if at else label)
-        for at, part in enumerate(_parts(table))
-    )
+    lines = []
+    for at, part in enumerate(_parts(table)):
+        lines += [r"\begin{table*}[!htp]", r"\centering\footnotesize\setlength{\tabcolsep}{4pt}"]
+        lines += [
+            rf"\caption{{{caption}{' (continued)' if at else ''}}}",
+            rf"\label{{tab:{label}{f'-{at}' if at else ''}}}",
+        ]
+        lines += [*fitted(part.latex()), r"\end{table*}", ""]
+    return "\n".join(lines)
 
 
 def _parts(table: Table) -> Iterator[Table]:
@@ -90,11 +94,3 @@ def _parts(table: Table) -> Iterator[Table]:
 def _between(table: Table, begin: int, end: int) -> Table:
     rules = tuple(rule - begin for rule in table.rules if begin < rule < end)
     return replace(table, rows=table.rows[begin:end], rules=rules)
-
-
-def _float(table: Table, caption: str, label: str) -> str:
-    """Return one part as a float."""
-    head = [r"\begin{table*}[!htp]", r"\centering\footnotesize\setlength{\tabcolsep}{4pt}"]
-    return "\n".join(
-        [*head, rf"\caption{{{caption}}}", rf"\label{{tab:{label}}}", *fitted(table.latex()), r"\end{table*}", ""]
-    )

@@ -4,7 +4,7 @@ Source: arXiv 2605.20388 (`trajpilot_core/paper/tables`); no intervals, one seed
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
@@ -16,7 +16,6 @@ from trajpilot_core.paper.published import (
     ATOMIC_CORPUS,
     HEADROOM_FIELDS,
     PublishedTable,
-    TablePlace,
     published_anticipation,
     published_of,
     table_rows,
@@ -80,28 +79,22 @@ def _of_rows(table: PublishedTable | None) -> PublishedTable | None:
 
 def comparisons(results: Results, published: PublishedTable | None) -> list[PublishedComparison]:
     """Compare every published value with ours, where the run has one."""
-    values = {} if published is None else published.values
-    rows = [_comparison(results, *key, value) for key, value in values.items()]
-    return [row for row in rows if row is not None]
-
-
-def _comparison(
-    results: Results, place: TablePlace, variant: str, metric: str, value: float
-) -> PublishedComparison | None:
-    """Compare one published value with ours; None where the run has none."""
-    ours = results.get(variant, None, place, metric)
-    if ours is None:
-        return None
-    return PublishedComparison(
-        POOLED[place] if isinstance(place, str) else str(place),
-        results.name(variant),
-        metric,
-        number(ours.value),
-        f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
-        f"{value:.2f}",
-        number(ours.value - value, is_signed=True),
-        not ours.low <= value <= ours.high,
-    )
+    compared = []
+    for (place, variant, metric), value in ({} if published is None else published.values).items():
+        ours = results.get(variant, None, place, metric)
+        if ours is not None:
+            row = PublishedComparison(
+                POOLED[place] if isinstance(place, str) else str(place),
+                results.name(variant),
+                metric,
+                number(ours.value),
+                f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
+                f"{value:.2f}",
+                number(ours.value - value, is_signed=True),
+                not ours.low <= value <= ours.high,
+            )
+            compared.append(row)
+    return compared
 
 
 QUANTITIES = {
@@ -117,56 +110,37 @@ ORACLE = {"M@1": "oracle_m1", "MSeq": "oracle_mseq"}
 def pool_comparisons(
     gate: Sequence[GateRow], headroom: Sequence[Headroom], cfg: CompletedReport, *, is_recorded: bool
 ) -> list[PublishedComparison]:
-    """Compare the published numbers of gate and pool with the means over our seeds, where the run has them."""
+    """Compare the published numbers of gate, pools and best candidate with the means over our seeds, if any."""
     if not is_recorded or cfg.corpus != ATOMIC_CORPUS or cfg.is_closed:
         return []
-    return [*_gate(gate), *_pools(headroom), *_oracle(headroom)]
-
-
-def _gate(rows: Sequence[GateRow]) -> list[PublishedComparison]:
-    """Compare the share of windows whose gate stays closed."""
-    printed = [row for row in table_rows("text") if row["metric"] == "fallback_share"]
-    ours = {h: [100 - row.open_rate for row in rows if row.horizon == h] for h in {row.horizon for row in rows}}
-    name = f"gate of the {row_name(examined().id)}"
-    return [
-        _compared(horizon, name, "fallback, %", ours[int(horizon)], float(row["value"]), 1)
-        for row in printed
-        if ours.get(int(horizon := row["horizon"]))
-    ]
-
-
-def _pools(rows: Sequence[Headroom]) -> list[PublishedComparison]:
-    """Compare the contents of pools of the paper's sizes."""
     compared = []
+    for row in table_rows("text"):
+        if row["metric"] == "fallback_share":
+            shares = [100 - ours.open_rate for ours in gate if ours.horizon == int(row["horizon"])]
+            compared.append(_compared(row, f"gate of the {row_name(examined().id)}", "fallback, %", shares, 1))
     for row in table_rows("retrieval_headroom"):
         pool, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
-        field = HEADROOM_FIELDS[row["metric"]]
-        ours = [getattr(r, field) for r in rows if (r.pool, r.horizon) == (pool, int(row["horizon"]))]
-        if ours:
-            compared.append(_compared(row["horizon"], f"pool of {pool}", name, ours, float(row["value"]), digits))
-    return compared
-
-
-def _oracle(rows: Sequence[Headroom]) -> list[PublishedComparison]:
-    """Compare the best candidate of the largest pool."""
-    printed = [row for row in table_rows("text") if row["row"] == "pool_oracle"]
-    pool = max((row.pool for row in rows), default=0)
-    compared = []
-    for row in printed:
-        mine = [r for r in rows if (r.pool, r.horizon) == (pool, int(row["horizon"]))]
-        if mine:
-            ours = [getattr(r, ORACLE[row["metric"]]) for r in mine]
-            name = f"best of a pool of {pool}"
-            compared.append(_compared(row["horizon"], name, row["metric"], ours, float(row["value"]), 1))
-    return compared
+        mine = [ours for ours in headroom if (ours.pool, ours.horizon) == (pool, int(row["horizon"]))]
+        values = [getattr(ours, HEADROOM_FIELDS[row["metric"]]) for ours in mine]
+        compared.append(_compared(row, f"pool of {pool}", name, values, digits))
+    largest = max((ours.pool for ours in headroom), default=0)
+    for row in table_rows("text"):
+        if row["row"] == "pool_oracle":
+            mine = [ours for ours in headroom if (ours.pool, ours.horizon) == (largest, int(row["horizon"]))]
+            values = [getattr(ours, ORACLE[row["metric"]]) for ours in mine]
+            compared.append(_compared(row, f"best of a pool of {largest}", row["metric"], values, 1))
+    return [row for row in compared if row is not None]
 
 
 def _compared(
-    place: str, name: str, metric: str, ours: Sequence[float], published: float, digits: int
-) -> PublishedComparison:
-    value = mean(ours)
+    row: Mapping[str, str], name: str, metric: str, ours: Sequence[float], digits: int
+) -> PublishedComparison | None:
+    """Compare a row of the paper's data with the mean of our seeds; None where there are none."""
+    if not ours:
+        return None
+    value, published = mean(ours), float(row["value"])
     return PublishedComparison(
-        place,
+        row["horizon"],
         name,
         metric,
         number(value, digits),

@@ -104,31 +104,29 @@ class Table:
         columns = "".join(
             "r" if all(is_number(row[at]) for row in self.rows) else "l" for at in range(len(self.header))
         )
-        lines = [
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\toprule",
-            *self._over_latex(),
-            _latex_line(self.header),
-            r"\midrule",
-        ]
+        lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
+        if self.over:
+            lines.append(
+                " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{latex_text(title)}}}" for title, n in self.over) + r" \\"
+            )
+            ends = zip(self.over, accumulate(span for _, span in self.over), strict=True)
+            lines.append(" ".join(rf"\cmidrule(lr){{{end - n + 1}-{end}}}" for (title, n), end in ends if title))
+        lines += [_latex_line(self.header), r"\midrule"]
         for at, row in enumerate(self.rows):
             lines += [r"\midrule"] * (at in self.rules) + [_latex_line(row)]
         return "\n".join([f"% {latex_text(self.title)}", *lines, r"\bottomrule", r"\end{tabular}", ""])
 
-    def _over_latex(self) -> list[str]:
-        """Return the line of titles over the header with a line below each, if there is one."""
-        titles = [rf"\multicolumn{{{span}}}{{c}}{{{latex_text(title)}}}" for title, span in self.over]
-        ends = list(accumulate(span for _, span in self.over))
-        below = [
-            rf"\cmidrule(lr){{{end - span + 1}-{end}}}"
-            for (title, span), end in zip(self.over, ends, strict=True)
-            if title
-        ]
-        return [" & ".join(titles) + r" \\", " ".join(below)] if titles else []
-
     def json(self) -> JsonValue:
         """Return title, header, note and cells; a value is an object with its numbers in full precision."""
-        rows: list[JsonValue] = [[_json_cell(cell) for cell in row] for row in self.rows]
+
+        def content(cell: Cell) -> JsonValue:
+            if isinstance(cell, str):
+                return cell
+            numbers = {"value": cell.value, "low": cell.low, "high": cell.high}
+            finite = {name: n if n is None or math.isfinite(n) else None for name, n in numbers.items()}
+            return {"text": str(cell), "unit": cell.unit, **finite}
+
+        rows: list[JsonValue] = [[content(cell) for cell in row] for row in self.rows]
         return {"title": self.title, "header": list(self.header), "note": self.note, "rows": rows}
 
 
@@ -179,11 +177,3 @@ def _cells(tag: str, cells: Sequence[Cell], attributes: Sequence[Markup]) -> Mar
 def _latex_line(cells: Sequence[Cell]) -> str:
     texts = [(latex_text(str(cell)), is_best(cell)) for cell in cells]
     return " & ".join(rf"\textbf{{{text}}}" if best else text for text, best in texts) + r" \\"
-
-
-def _json_cell(cell: Cell) -> JsonValue:
-    if isinstance(cell, str):
-        return cell
-    numbers = {"value": cell.value, "low": cell.low, "high": cell.high}
-    finite = {name: value if value is None or math.isfinite(value) else None for name, value in numbers.items()}
-    return {"text": str(cell), "unit": cell.unit, **finite}

@@ -1,6 +1,6 @@
 """The report in a few lines: Markdown for the UI, and the main table as text for the terminal."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from schemas.arrow import rows_of
 from schemas.events import OutcomeMetric, ProbeScore, ShotScore, TokenContrast
@@ -19,12 +19,11 @@ from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.outcome_page import HEADERS, value_of
 from trajpilot_core.report.page import SIGNS
 from trajpilot_core.report.pose_page import PoseResults, main_table
-from trajpilot_core.report.tables.anticipation import OVERALL
 from trajpilot_core.report.tables.names import LEGEND, descriptions, marked
 from trajpilot_core.report.tables.results import Results, build_table, results_of
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_tables
-from trajpilot_core.report.verdict import OPENING, story_of, verdict_of
+from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
 SHOWN: tuple[OutcomeMetric, ...] = ("accuracy", "auc")
@@ -42,7 +41,26 @@ def summary(committed: Committed, address: str) -> str:
         checks = "\n".join(f"- {SIGNS[j.verdict]} {literal(j.check)}: **{j.verdict}**" for j in judged)
         return _page(committed, address, NEXT_TO_IT, *(table.markdown().strip() for table in tables), checks)
     with listed(committed.config.evaluation):
-        return _planned(committed, address)
+        results, judgements = _results(committed)
+        ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
+        has_heads = committed.config.predictor.head == "classes"
+        verdict = verdict_of(
+            results,
+            simulated=bool(committed.warning()),
+            has_heads=has_heads,
+            is_broken=any(row.binding and row.above for row in ceilings),
+            gate=rows_of(GateRow, committed.table("evaluation", "gate")),
+            judgements=judgements,
+        )
+        parts = _headline(results, has_heads=has_heads)
+        demo = [j for j in judgements if j.check.startswith("demo: ")]
+        if demo:
+            lines = [f"- {SIGNS[j.verdict]} {literal(j.check.removeprefix('demo: '))}: **{j.verdict}**" for j in demo]
+            rest = [j for j in judgements if j not in demo]
+            good = f"{sum(j.verdict == 'holds' for j in rest)} of {len(rest)} other checks hold; the report has all."
+            parts += ["### What the demo must show", "\n".join(lines), good]
+        note = f"{NEXT_TO_IT} Predictions are among them."
+        return _page(committed, address, note, *parts, before=literal(verdict.text))
 
 
 def _page(committed: Committed, address: str, *parts: str, before: str = "") -> str:
@@ -55,24 +73,6 @@ def _page(committed: Committed, address: str, *parts: str, before: str = "") -> 
 def _results(committed: Committed) -> tuple[Results, list[Judgement]]:
     judgements = rows_of(Judgement, committed.table("evaluation", "judgements"))
     return results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements), judgements
-
-
-def _planned(committed: Committed, address: str) -> str:
-    """Return the summary of a corpus with plans: the verdict, the main rows, the checks."""
-    results, judgements = _results(committed)
-    ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
-    has_heads = committed.config.predictor.head == "classes"
-    verdict = verdict_of(
-        results,
-        simulated=bool(committed.warning()),
-        has_heads=has_heads,
-        is_broken=any(row.binding and row.above for row in ceilings),
-        gate=rows_of(GateRow, committed.table("evaluation", "gate")),
-        judgements=judgements,
-    )
-    parts = [*_headline(results, OVERALL if has_heads else OPENING), *_checks(judgements)]
-    note = f"{NEXT_TO_IT} Predictions are among them."
-    return _page(committed, address, note, *parts, before=literal(verdict.text))
 
 
 def _actions(committed: Committed) -> tuple[list[Table], list[Judgement]]:
@@ -93,34 +93,17 @@ def _actions(committed: Committed) -> tuple[list[Table], list[Judgement]]:
     return [*result_tables(scores, classes, weak), *token_tables(tokens, classes, weak)], judged
 
 
-def _headline(results: Results, shown: Sequence[str]) -> list[str]:
+def _headline(results: Results, *, has_heads: bool) -> list[str]:
     """Return the rows of the first screen, mean over the horizons."""
-    rows = story_of(results.variants()).rows
-    overview = build_table("overview", "", results, rows, shown, poolings=("plain",))
-    if not overview.groups:
+    opening = opening_table(results, has_heads=has_heads)
+    if not opening:
         return ["No row was scored."]
+    shown, rows = opening[0].metrics, opening[0].groups[0].rows
     meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
-    lines = tuple(
-        (row.label, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)) for row in overview.groups[0].rows
-    )
+    lines = tuple((row.label, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)) for row in rows)
     table = Table("", ("row", *(f"{name}, %" for name in shown)), lines).markdown().strip()
-    legend = [LEGEND] if any(row.is_undertrained for row in overview.groups[0].rows) else []
+    legend = [LEGEND] if any(row.is_undertrained for row in rows) else []
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *legend]
-
-
-def _checks(judgements: Sequence[Judgement]) -> list[str]:
-    """Return the checks of what the demo must show, and how many of the others hold."""
-    judged = [j for j in judgements if j.check.startswith("demo: ")]
-    if not judged:
-        return []
-    lines = [f"- {SIGNS[j.verdict]} {literal(j.check.removeprefix('demo: '))}: **{j.verdict}**" for j in judged]
-    rest = [j for j in judgements if j not in judged]
-    good = sum(j.verdict == "holds" for j in rest)
-    return [
-        "### What the demo must show",
-        "\n".join(lines),
-        f"{good} of {len(rest)} other checks hold; the report has all.",
-    ]
 
 
 def _shots(committed: Committed) -> tuple[Table, list[ShotScore], list[Judgement], bool]:
@@ -165,20 +148,10 @@ def _poses(committed: Committed) -> PoseResults:
     )
 
 
-def poses_summary(committed: Committed, address: str) -> str:
-    """Return the summary of the pages of pose sources whose HTML has that address.
-
-    Raises:
-        StoreError: the stage has no output, or it is damaged.
-    """
-    results = _poses(committed)
-    return _page(committed, address, main_table(results).markdown())
-
-
 SUMMARIES: Mapping[str, Callable[[Committed, str], str]] = {
     "report": summary,
     "outcome": outcome_summary,
-    "pose_sources": poses_summary,
+    "pose_sources": lambda committed, address: _page(committed, address, main_table(_poses(committed)).markdown()),
 }
 """Stage that writes pages -> the summary of what it wrote."""
 

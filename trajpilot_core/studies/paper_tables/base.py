@@ -7,7 +7,7 @@ does not exist, its row is not in `trajpilot_core.methods`, or its metric not in
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from math import isfinite
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from trajpilot_core.stages import EVERY_STAGE as STAGES
 DIGITS = 2
 JOINED = " / "
 """Between the numbers of one printed cell."""
+SIMULATED_RUNS = "SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers."
 IN_SMALL: Mapping[str, str] = {
     "demo": "atomic",
     "demo_closed": "atomic_closed",
@@ -49,20 +50,22 @@ class PaperCell(Record):
     """The paper's label, without its kind."""
     row: str
     """Id of a row, or of a setting."""
-    dataset: str
-    horizon: int | None
+    dataset: str = ""
+    horizon: int | None = None
     """None: over all horizons, as in the table."""
     metric: str
     value: float
-    low: float | None
+    low: float | None = None
     """Lower end of the interval over takes; None where there is none."""
-    high: float | None
-    n_takes: int | None
-    n_windows: int | None
-    is_undertrained: bool
+    high: float | None = None
+    n_takes: int | None = None
+    n_windows: int | None = None
+    is_undertrained: bool = False
     is_simulated: bool
 
 
+OF_FIGURE = ("horizon", "low", "high", "n_takes", "n_windows")
+"""Fields of a cell that scores of the stages have under the same names."""
 CellAddress = tuple[str, int | None, str, str]
 """(row, horizon, dataset, metric)."""
 PlacedCells = Mapping[CellAddress, PaperCell]
@@ -176,13 +179,19 @@ class PaperTable:
             (*line.heads, *(self._cell(placed, line, column) for column in self.columns))
             for line in (*self.lines, *filled)
         )
-        header = (*self.heads, *(column.head for column in self.columns))
+        over: list[tuple[str, int]] = [("", len(self.heads))]
+        for column in self.columns:
+            title, span = over[-1]
+            over = [*over[:-1], (title, span + 1)] if title == column.over else [*over, (column.over, 1)]
+        parts = [SIMULATED_RUNS] if any(cell.is_simulated for cell in cells) else []
+        parts += [self.note] if self.note and mine else []
+        parts += [LEGEND] if any(cell.is_undertrained for cell in mine) else []
         return Table(
             self.title,
-            header,
+            (*self.heads, *(column.head for column in self.columns)),
             rows,
-            note=self._note(mine, is_simulated=any(cell.is_simulated for cell in cells)),
-            over=self._over(),
+            note=" ".join([*parts, self.always]).strip(),
+            over=tuple(over) if any(column.over for column in self.columns) else (),
             rules=self.rules,
         )
 
@@ -231,27 +240,6 @@ class PaperTable:
         others = [placed[place].value for place in column if not placed[place].is_undertrained]
         return bool(column) and is_single_best(placed[at].value, others, METRICS[metric].higher_is_better, digits)
 
-    def _over(self) -> tuple[tuple[str, int], ...]:
-        """Return the titles over the columns with the number of columns under each; nothing where there is none."""
-        if not any(column.over for column in self.columns):
-            return ()
-        spans: list[tuple[str, int]] = [("", len(self.heads))]
-        for column in self.columns:
-            title, span = spans[-1]
-            spans = [*spans[:-1], (title, span + 1)] if title == column.over else [*spans, (column.over, 1)]
-        return tuple(spans)
-
-    def _note(self, cells: Sequence[PaperCell], *, is_simulated: bool) -> str:
-        """Return the note; that the runs are simulated is always printed."""
-        parts = []
-        if is_simulated:
-            parts.append("SIMULATED WORLDS in the layouts of these corpora: not comparable with published numbers.")
-        if self.note and cells:
-            parts.append(self.note)
-        if any(cell.is_undertrained for cell in cells):
-            parts.append(LEGEND)
-        return " ".join([*parts, self.always]).strip()
-
 
 def metric_head(metric: str, printed: str = "") -> str:
     """Print a metric with the direction in which it is better; one that is not built is taken to rise."""
@@ -274,12 +262,8 @@ def measured(
             m.variant,
             m.metric,
             m.value,
+            m,
             dataset=run.dataset,
-            horizon=m.horizon,
-            low=m.low,
-            high=m.high,
-            n_takes=m.n_takes,
-            n_windows=m.n_windows,
             is_undertrained=m.variant in run.results.undertrained,
         )
         for m in run.results.find(set(rows), None)
@@ -288,35 +272,18 @@ def measured(
 
 
 def plain_cell(
-    run: PaperRun,
-    table: str,
-    row: str,
-    metric: str,
-    value: float,
-    *,
-    dataset: str = "",
-    horizon: int | None = None,
-    low: float = -inf,
-    high: float = inf,
-    n_takes: int | None = None,
-    n_windows: int | None = None,
-    is_undertrained: bool = False,
+    run: PaperRun, table: str, row: str, metric: str, value: float, figure: Record | None = None, **fields: object
 ) -> PaperCell:
-    """Return a cell of a run; infinite ends of an interval become None."""
-    return PaperCell(
-        table=table,
-        row=row,
-        dataset=dataset,
-        horizon=horizon,
-        metric=metric,
-        value=value,
-        low=low if isfinite(low) else None,
-        high=high if isfinite(high) else None,
-        n_takes=n_takes,
-        n_windows=n_windows,
-        is_undertrained=is_undertrained,
-        is_simulated=run.is_simulated,
-    )
+    """Return a cell of a run; infinite ends of an interval become None.
+
+    Args:
+        figure: has the horizon, the interval and the counts of the cell, as far as it has fields of these names.
+        fields: further fields of the cell.
+    """
+    known = {name: getattr(figure, name) for name in OF_FIGURE if hasattr(figure, name)} | fields
+    known = {name: known[name] for name in known if not isinstance(known[name], float) or isfinite(known[name])}
+    named = {"table": table, "row": row, "metric": metric, "value": value, "is_simulated": run.is_simulated}
+    return PaperCell.model_validate(named | known)
 
 
 def _addresses(line: Line, column: Column) -> list[CellAddress]:

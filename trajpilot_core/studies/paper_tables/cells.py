@@ -25,7 +25,7 @@ from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import StageInputs
-from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun, PaperTable
+from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun
 from trajpilot_core.studies.paper_tables.labels import LABELS
 
 RECIPE_HINT = "trajpilot run --recipe atomic, keystep, goalstep, egoper or atomic_closed"
@@ -44,13 +44,27 @@ def read_run(root: str) -> PaperRun:
         [] if metrics is None else rows_of(Metric, metrics),
         [] if judgements is None else rows_of(Judgement, judgements),
     )
-    predictor = side.outputs.get("predictor")
-    is_classes = predictor is not None and PredictorConfig.model_validate(predictor.config).head == "classes"
+    predictor = (
+        PredictorConfig.model_validate(side.outputs["predictor"].config) if "predictor" in side.outputs else None
+    )
+    is_classes = predictor is not None and predictor.head == "classes"
+    settings: dict[str, float] = {}
+    if predictor is not None and is_classes and EVALUATION in side.outputs:
+        labels = table(INGEST, "labels", ("label_id",))
+        assert labels is not None
+        decoding = ScorerConfig.model_validate(side.outputs["scorer"].config).decoding
+        settings = {
+            "labels": float(labels.num_rows),
+            "lambda_bridge": predictor.bridge_weight,
+            "transition_weight": decoding.weight,
+            "smoothing": decoding.smoothing,
+            "temperature": decoding.temperature,
+        }
     return PaperRun(
         root,
         _dataset(side, is_classes),
         results,
-        _settings(side) if is_classes and EVALUATION in side.outputs else {},
+        settings,
         SIMULATED in corpora_of(side),
         table,
         StageInputs(
@@ -118,21 +132,6 @@ def _dataset(side: Side, is_classes: bool) -> str:
     return corpus if corpus not in BENCHMARKS.values() else f"{corpus} with an open vocabulary"
 
 
-def _settings(side: Side) -> dict[str, float]:
-    """Return the hyperparameters of a run with class heads."""
-    labels = side.table(INGEST, "labels", ("label_id",))
-    assert labels is not None
-    predictor = PredictorConfig.model_validate(side.outputs["predictor"].config)
-    decoding = ScorerConfig.model_validate(side.outputs["scorer"].config).decoding
-    return {
-        "labels": float(labels.num_rows),
-        "lambda_bridge": predictor.bridge_weight,
-        "transition_weight": decoding.weight,
-        "smoothing": decoding.smoothing,
-        "temperature": decoding.temperature,
-    }
-
-
 class Filled(NamedTuple):
     """A cell and the run that fills it."""
 
@@ -165,7 +164,20 @@ def fill(runs: Sequence[PaperRun]) -> list[Filled]:
             raise InputError(
                 f"{run.name} is a run on {run.dataset} and fills no table of the paper; give roots of {RECIPE_HINT}"
             )
-    return [offer for table in tables for offer in _chosen(table, offered[table.label])]
+    filled: list[Filled] = []
+    for table in tables:
+        chosen: dict[CellAddress, Filled] = {}
+        for offer in sorted(offered[table.label], key=lambda offer: table.rank(offer.run)):  # stable: as the roots
+            cell = offer.cell
+            first = chosen.setdefault((cell.row, cell.horizon, cell.dataset, cell.metric), offer)
+            if first.run is not offer.run and table.rank(first.run) == table.rank(offer.run):
+                recipes = ", ".join(table.recipes)
+                raise InputError(
+                    f"{described(first.run)} and {described(offer.run)} both have a number for {table.label}; "
+                    f"leave one out, or give a root of the first of its recipes ({recipes})"
+                )
+        filled += chosen.values()
+    return filled
 
 
 def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
@@ -176,18 +188,3 @@ def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
 def described(run: PaperRun) -> str:
     """Return the name of a run with its experiment and corpus."""
     return f"{run.name} (recipe {run.experiment or 'unknown'}, {run.dataset})"
-
-
-def _chosen(table: PaperTable, offered: Sequence[Filled]) -> list[Filled]:
-    """Return one of the numbers that are offered for each cell of a label."""
-    chosen: dict[CellAddress, Filled] = {}
-    for offer in sorted(offered, key=lambda offer: table.rank(offer.run)):  # stable: in the order of the roots
-        cell = offer.cell
-        first = chosen.setdefault((cell.row, cell.horizon, cell.dataset, cell.metric), offer)
-        if first.run is not offer.run and table.rank(first.run) == table.rank(offer.run):
-            recipes = ", ".join(table.recipes)
-            raise InputError(
-                f"{described(first.run)} and {described(offer.run)} both have a number for {table.label}; "
-                f"leave one out, or give a root of the first of its recipes ({recipes})"
-            )
-    return list(chosen.values())

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
@@ -14,10 +13,9 @@ from trajpilot_core.report.offline import Section, TablePage
 from trajpilot_core.report.tables.latex import floating
 from trajpilot_core.report.tables.latex_text import latex_text
 from trajpilot_core.report.tables.table import NOTHING
-from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, PaperTable
-from trajpilot_core.studies.paper_tables.cells import Filled, fill
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
+from trajpilot_core.studies.paper_tables.cells import fill
 from trajpilot_core.studies.paper_tables.figures import FIGURES
-from trajpilot_core.studies.paper_tables.figures.base import PaperFigure
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
 from trajpilot_core.studies.paper_tables.labels.rows import printed
 
@@ -50,7 +48,7 @@ def write_tables(cells: Sequence[PaperCell], out: Path) -> list[Path]:
         rows = table_of(PaperCell, [cell for cell in cells if cell.table == label])
         files += [folder / f"{label}.{kind}" for kind in ("tex", "csv", "parquet")]
         files[-3].write_text(floating(label, table), encoding="utf-8")
-        files[-2].write_bytes(as_csv(rows))
+        pacsv.write_csv(rows, files[-2])
         pq.write_table(rows, files[-1])
     page = out / PAGE
     page.write_bytes(TablePage(TITLE, banner(cells), [Section("tables", "Tables", tuple(tables.values()))]).html())
@@ -91,13 +89,6 @@ def banner(cells: Sequence[PaperCell]) -> str:
     return SIMULATED if any(cell.is_simulated for cell in cells) else RECORDED
 
 
-def as_csv(rows: pa.Table) -> bytes:
-    """Return a table as CSV."""
-    sink = pa.BufferOutputStream()
-    pacsv.write_csv(rows, sink)
-    return bytes(sink.getvalue())
-
-
 class PlanLine(NamedTuple):
     """One experiment of one label."""
 
@@ -119,43 +110,32 @@ COLUMNS = PlanLine._fields
 def plan_of(runs: Sequence[PaperRun]) -> list[PlanLine]:
     """Return the lines of all labels, tables first, then figures; errors as in `fill`."""
     filled = fill(runs)
-    lines = [line for table in LABELS.values() for line in _of_table(table, filled, runs)]
-    return lines + [_of_figure(figure, filled, runs) for figure in FIGURES]
-
-
-def _of_table(table: PaperTable, filled: Sequence[Filled], runs: Sequence[PaperRun]) -> list[PlanLine]:
-    """Return a line for each recipe of a table, and for each other experiment that fills cells of it."""
-    mine = [offer for offer in filled if offer.cell.table == table.label]
-    places = [at for at in table.addresses() if (at[0], at[3]) not in table.void]
-    titles, rows = {line.row: line.heads[-1] for line in table.lines}, {offer.cell.row for offer in mine}
-    lacking = {titles.get(row) or printed(row): row not in rows for row, *_ in places}
-    missing = "all" if all(lacking.values()) else ", ".join(name for name, is_absent in lacking.items() if is_absent)
-    changes = "".join(f" --set {change}" for change in table.changes)
-    cells = [(offer, offer.cell) for offer in mine]
-    in_place = [offer for offer, c in cells if (c.row, c.horizon, c.dataset, c.metric) in {*places}]
-    of_experiment = Counter(offer.run.experiment for offer in in_place)
     lines: list[PlanLine] = []
-    for recipe in dict.fromkeys((*table.recipes, *of_experiment)):
-        first = not lines
-        lines.append(
-            PlanLine(
-                table.label if first else "",
-                f"{recipe or 'unknown'}{changes if recipe in table.recipes else ''}",
-                _roots(runs, (recipe,)),
-                f"{of_experiment[recipe]} of {len(places)}",
-                missing if first else "",
-            )
+    for label, table in LABELS.items():
+        mine = [offer for offer in filled if offer.cell.table == label]
+        places = [at for at in table.addresses() if (at[0], at[3]) not in table.void]
+        titles, rows = {line.row: line.heads[-1] for line in table.lines}, {offer.cell.row for offer in mine}
+        lacking = {titles.get(row) or printed(row): row not in rows for row, *_ in places}
+        missing = (
+            "all" if all(lacking.values()) else ", ".join(name for name, is_absent in lacking.items() if is_absent)
         )
-    return lines
-
-
-def _of_figure(figure: PaperFigure, filled: Sequence[Filled], runs: Sequence[PaperRun]) -> PlanLine:
-    """Return the line of a figure: it is drawn from the cells of tables, or from runs of its own recipes."""
-    if not figure.tables:
-        return PlanLine(figure.label, ", ".join(figure.recipes), _roots(runs, figure.recipes), "", "")
+        changes = "".join(f" --set {change}" for change in table.changes)
+        cells = [(offer, offer.cell) for offer in mine]
+        in_place = [offer for offer, c in cells if (c.row, c.horizon, c.dataset, c.metric) in {*places}]
+        of_experiment = Counter(offer.run.experiment for offer in in_place)
+        recipes = dict.fromkeys((*table.recipes, *of_experiment))  # and other experiments that fill cells
+        for at, recipe in enumerate(recipes):
+            name = f"{recipe or 'unknown'}{changes if recipe in table.recipes else ''}"
+            n_filled = f"{of_experiment[recipe]} of {len(places)}"
+            lines.append(PlanLine("" if at else label, name, _roots(runs, (recipe,)), n_filled, "" if at else missing))
     known = {offer.cell.table for offer in filled}
-    lacking = [label for label in figure.tables if label not in known]
-    return PlanLine(figure.label, f"cells of {', '.join(figure.tables)}", "", "", ", ".join(lacking))
+    for figure in FIGURES:
+        if figure.tables:
+            empty = ", ".join(label for label in figure.tables if label not in known)
+            lines.append(PlanLine(figure.label, f"cells of {', '.join(figure.tables)}", "", "", empty))
+        else:
+            lines.append(PlanLine(figure.label, ", ".join(figure.recipes), _roots(runs, figure.recipes), "", ""))
+    return lines
 
 
 def _roots(runs: Sequence[PaperRun], recipes: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
 from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
-from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
+from trajpilot_core.studies.paper_tables.base import PaperCell
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.labels import LABELS
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS, of_atomic
@@ -42,6 +42,11 @@ class CurvePanel:
     dataset: str = ""
     is_bars: bool = False
 
+    def shows(self, cell: PaperCell) -> bool:
+        """Return whether a cell is drawn in this panel."""
+        is_place = cell.table == self.label and cell.dataset == self.dataset and cell.row in self.rows
+        return is_place and cell.metric in self.metrics and (cell.horizon is None) == self.is_bars
+
 
 def draw(
     source: FigureSource, panels: Sequence[CurvePanel], caption: str, untabled: tuple[str, ...] = ()
@@ -49,8 +54,8 @@ def draw(
     """Draw panels side by side; None where no run fills any. `untabled` names metrics that no table prints."""
     from matplotlib.figure import Figure as Drawing
 
-    cells_of_all = [*source.cells, *(cell for run in source.runs for cell in _of_atomic(run, untabled))]
-    panel_cells = [[cell for cell in cells_of_all if _is_of(cell, panel)] for panel in panels]
+    further = [cell for run in source.runs for cell in of_atomic(run, ATOMIC, untabled, PLANNED)]
+    panel_cells = [[cell for cell in (*source.cells, *further) if panel.shows(cell)] for panel in panels]
     if not any(panel_cells):
         return None
     width, height = PANEL_IN[0] * max(2, len(panels)), PANEL_IN[1]
@@ -66,18 +71,16 @@ def draw(
         handles = made | handles if panel.is_bars else handles | made
     shown, names = list(handles.values()), list(handles)
     drawing.legend(handles=shown, labels=names, loc="outside lower center", ncols=int(width / NAME_IN), fontsize=7)
-    return drawing, _said(caption, panels, panel_cells)
-
-
-def _of_atomic(run: PaperRun, metrics: tuple[str, ...]) -> list[PaperCell]:
-    """Return cells of planning in latents on atomic actions, in metrics that no table prints."""
-    return of_atomic(run, ATOMIC, metrics, PLANNED) if metrics else []
-
-
-def _is_of(cell: PaperCell, panel: CurvePanel) -> bool:
-    is_place = (cell.horizon is None) == panel.is_bars
-    is_own = cell.table == panel.label and cell.dataset == panel.dataset and cell.row in panel.rows
-    return is_own and is_place and cell.metric in panel.metrics
+    absent: list[tuple[str, str]] = []
+    for panel, cells in zip(panels, panel_cells, strict=True):
+        for row in panel.rows:
+            if not any(cell.row == row for cell in cells):
+                horizon = None if panel.is_bars else 3
+                state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
+                is_elsewhere = any(cell.row == row for others in panel_cells for cell in others)
+                absent.append((state, f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)))
+    bands = "Bands and whiskers: 95 % intervals over takes, where there are enough."
+    return drawing, f"{caption} {bands}{absences(absent)}"
 
 
 def style_of(row: str) -> RowStyle:
@@ -130,19 +133,6 @@ def _bars(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[s
     axis.set_xticks(range(len(panel.metrics)), panel.metrics)
     axis.set_ylabel("%")
     return handles
-
-
-def _said(caption: str, panels: Sequence[CurvePanel], panel_cells: Sequence[Sequence[PaperCell]]) -> str:
-    """Add the rows without a line to the caption."""
-    absent: list[tuple[str, str]] = []
-    for panel, cells in zip(panels, panel_cells, strict=True):
-        for row in panel.rows:
-            if not any(cell.row == row for cell in cells):
-                horizon = None if panel.is_bars else 3
-                state = LABELS[panel.label].lacks((row, horizon, panel.dataset, panel.metrics[0]))
-                is_elsewhere = any(cell.row == row for others in panel_cells for cell in others)
-                absent.append((state, f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)))
-    return f"{caption} Bands and whiskers: 95 % intervals over takes, where there are enough.{absences(absent)}"
 
 
 def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigure:

@@ -28,7 +28,6 @@ from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_pap
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
-    from matplotlib.patches import Rectangle
 
 LABEL = "qualitative_open_vocab"
 PLACES = (0.2, 0.5, 0.8)
@@ -53,7 +52,9 @@ class ShownWindows:
 
 def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
     """Draw windows of the run on atomic descriptions; None without a run that kept its answers."""
-    run = next((run for run in source.runs if run.dataset == ATOMIC_CORPUS and _has_all(run)), None)
+    of_corpus = (run for run in source.runs if run.dataset == ATOMIC_CORPUS)
+    needed = (("evaluation", "outcomes"), ("trajectories", "motions"))
+    run = next((run for run in of_corpus if all(run.read(*entry) is not None for entry in needed)), None)
     if run is None or run.inputs is None:
         return None
     cfg = ReportConfig() if run.last is None else run.last.config.report
@@ -64,10 +65,6 @@ def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
     shown = _shown(run, run.inputs, chosen.gallery, cfg)
     caption = f"{chosen.said} {SIGNS}. Path of the head over the middle steps, from above."
     return _laid_out(shown, source.warning), f"{caption} {shown.no_frames}".strip()
-
-
-def _has_all(run: PaperRun) -> bool:
-    return run.read("evaluation", "outcomes") is not None and run.read("trajectories", "motions") is not None
 
 
 def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportConfig) -> ShownWindows:
@@ -139,6 +136,8 @@ def _decoded(frame: Thumbnail) -> Image | None:
 
 def _answers(axis: "Axes", example: Example) -> None:
     """Draw the middle steps: the truth, then a line for each row; colour and sign mark right cells."""
+    from matplotlib.patches import Rectangle
+
     truth = tuple(GalleryStep(label, "truth", "") for label in example.truth)
     lines = [("truth", truth), *((plan.name, plan.steps) for plan in example.plans)]
     n = example.horizon - 2
@@ -149,15 +148,10 @@ def _answers(axis: "Axes", example: Example) -> None:
     for row, (name, steps) in enumerate(lines):
         axis.text(-0.02 * n, row + 0.5, name, ha="right", va="center", fontsize=6.5)
         for place, step in enumerate(steps[1:-1]):
-            axis.add_patch(_box(place, row, COLOURS[step.state]))
+            corner, colour = (place + 0.02, row + 0.06), COLOURS[step.state]
+            axis.add_patch(Rectangle(corner, 0.96, 0.88, facecolor=colour, edgecolor="none"))
             text = f"{step.sign} {step.text}".strip()
             axis.text(place + 0.5, row + 0.5, _wrapped(text, max(12, 80 // n)), ha="center", va="center", fontsize=5.5)
-
-
-def _box(place: float, row: float, colour: str) -> "Rectangle":
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((place + 0.02, row + 0.06), 0.96, 0.88, facecolor=colour, edgecolor="none")
 
 
 def _wrapped(text: str, width: int) -> str:

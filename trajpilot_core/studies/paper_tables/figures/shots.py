@@ -41,7 +41,12 @@ def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
     drawing = Drawing(figsize=(width * 2.6, 0.9 + 0.36 * len(scored) + height * 0.2), layout="constrained")
     drawing.suptitle(source.warning, fontsize=7, color="#9a2f1f")
     left, right = drawing.subplots(1, 2, sharey=True)
-    _accuracy(left, [cells[row, ACCURACY] for row in scored])
+    for at, row in enumerate(scored):
+        cell = cells[row, ACCURACY]
+        left.barh(at, cell.value, 0.55, color=style_of(row).light)
+        if cell.low is not None and cell.high is not None:
+            left.hlines(at, cell.low, cell.high, color="#333333", linewidth=0.9)
+        left.text(1, at, f"{cell.value:.1f}", va="center", fontsize=7, color="white")
     _outcomes(right, [(cells[row, MADE], cells[row, MISSED]) for row in scored])
     for axis, title in ((left, "All shots"), (right, "Made ● and missed ○")):
         axis.set_title(title, fontsize=8)
@@ -52,15 +57,6 @@ def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
         axis.set_ylim(len(scored) - 0.4, -0.6)
     absent = [(LABELS[TABLE].lacks((row, None, "", ACCURACY)), printed(row)) for row in rows if row not in scored]
     return drawing, CAPTION + absences(absent)
-
-
-def _accuracy(axis: "Axes", cells: Sequence[PaperCell]) -> None:
-    """Draw a bar for each row with its whisker."""
-    for at, cell in enumerate(cells):
-        axis.barh(at, cell.value, 0.55, color=style_of(cell.row).light)
-        if cell.low is not None and cell.high is not None:
-            axis.hlines(at, cell.low, cell.high, color="#333333", linewidth=0.9)
-        axis.text(1, at, f"{cell.value:.1f}", va="center", fontsize=7, color="white")
 
 
 def _outcomes(axis: "Axes", pairs: Sequence[tuple[PaperCell, PaperCell]]) -> None:

@@ -4,7 +4,7 @@ Source: arXiv 2605.20388, its tables of closed-vocabulary planning (overall, per
 atomic actions (right panel), and its table of hyperparameters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from itertools import product
 
@@ -47,15 +47,11 @@ SETTINGS: Mapping[str, str] = {
 BENCHMARK_RECIPES = ("keystep", "goalstep", "egoper")
 
 
-def of_benchmark(run: PaperRun, table: str, metrics: tuple[str, ...], pooling: str) -> list[PaperCell]:
-    """Return the cells that a run on one of the three benchmarks fills."""
-    return measured(run, table, metrics, (pooling,), CLOSED_ROWS) if run.dataset in BENCHMARKS.values() else []
-
-
-def of_classes(run: PaperRun) -> list[PaperCell]:
-    """Return the cells that a run fills whose answers are classes of atomic descriptions."""
-    is_closed = run.dataset == CLOSED_ATOMIC
-    return measured(run, CLOSED_PANEL, PANEL, ("sample",), CLOSED_ROWS) if is_closed else []
+def of_datasets(
+    run: PaperRun, table: str, metrics: tuple[str, ...], pooling: str, datasets: Collection[str] = BENCHMARKS.values()
+) -> list[PaperCell]:
+    """Return the cells that a run on one of some datasets fills, by default of the three benchmarks."""
+    return measured(run, table, metrics, (pooling,), CLOSED_ROWS) if run.dataset in datasets else []
 
 
 def of_settings(run: PaperRun) -> list[PaperCell]:
@@ -80,7 +76,7 @@ TABLES = (
         heads=("Method",),
         lines=of_methods(CLOSED_ROWS),
         columns=columns_of(OVERALL),
-        cells=partial(of_benchmark, table=CLOSED_OVERALL, metrics=OVERALL, pooling="plain"),
+        cells=partial(of_datasets, table=CLOSED_OVERALL, metrics=OVERALL, pooling="plain"),
         rules=(len(CLOSED_ROWS) - 1,),
         note=NOTE,
         recipes=BENCHMARK_RECIPES,
@@ -91,7 +87,7 @@ TABLES = (
         heads=("H", "Method"),
         lines=of_each_horizon(CLOSED_ROWS),
         columns=columns_of(FULL),
-        cells=partial(of_benchmark, table=CLOSED_FULL, metrics=FULL, pooling="none"),
+        cells=partial(of_datasets, table=CLOSED_FULL, metrics=FULL, pooling="none"),
         rules=rules_of(CLOSED_ROWS),
         note=NOTE,
         recipes=BENCHMARK_RECIPES,
@@ -104,7 +100,7 @@ TABLES = (
         columns=tuple(
             Column(metric_head(metric, PRINTED[metric]), (metric,), dataset=CLOSED_ATOMIC) for metric in PANEL
         ),
-        cells=of_classes,
+        cells=partial(of_datasets, table=CLOSED_PANEL, metrics=PANEL, pooling="sample", datasets=(CLOSED_ATOMIC,)),
         rules=(len(CLOSED_ROWS) - 1,),
         note=NOTE,
         recipes=("atomic_closed",),

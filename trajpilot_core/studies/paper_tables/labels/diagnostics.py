@@ -31,17 +31,7 @@ def of_geometry(run: PaperRun) -> list[PaperCell]:
     if table is None or run.dataset != ATOMIC_CORPUS:
         return []
     return [
-        plain_cell(
-            run,
-            GEOMETRY,
-            row.pairs,
-            row.quantity,
-            row.value,
-            dataset=row.split,
-            low=row.low,
-            high=row.high,
-            n_takes=row.n_takes,
-        )
+        plain_cell(run, GEOMETRY, row.pairs, row.quantity, row.value, row, dataset=row.split)
         for row in rows_of(PairDistance, table)
     ]
 
@@ -52,21 +42,7 @@ def of_progress(run: PaperRun) -> list[PaperCell]:
     if table is None or run.dataset != ATOMIC_CORPUS:
         return []
     rows = [row for row in rows_of(ProgressShare, table) if row.space == "raw"]
-    shares = [
-        plain_cell(
-            run,
-            MONOTONICITY,
-            row.split,
-            FRACTION,
-            row.share,
-            horizon=row.horizon,
-            low=row.low,
-            high=row.high,
-            n_takes=row.n_takes,
-            n_windows=row.n_windows,
-        )
-        for row in rows
-    ]
+    shares = [plain_cell(run, MONOTONICITY, row.split, FRACTION, row.share, row) for row in rows]
     chances = {row.horizon: row.chance for row in rows}
     return shares + [plain_cell(run, MONOTONICITY, "null", FRACTION, v, horizon=h) for h, v in sorted(chances.items())]
 

@@ -6,9 +6,10 @@ in `trajpilot_core/paper/tables/<label>.csv`. The paper's column of conditions i
 here the epoch is chosen on dev and test pairs are scored, next to a row that copies the current latent.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from statistics import mean
 from typing import Any
 
@@ -46,63 +47,45 @@ class ScoredBy:
     """Column -> the value that it must have."""
 
 
-def of_scores(run: PaperRun, scored: ScoredBy) -> list[PaperCell]:
+def of_scores(run: PaperRun, *sources: ScoredBy) -> list[PaperCell]:
     """Return the cells that a run fills: means over the seeds, with their interval where the stage gives one."""
-    table = run.read(scored.stage, scored.entry)
-    if table is None:
-        return []
-    kept = [row for row in table.to_pylist() if all(row[name] == value for name, value in scored.where.items())]
     cells = []
-    for row, its_row in scored.rows.items():
-        for metric, its_metric in scored.metrics.items():
+    for scored in sources:
+        table = run.read(scored.stage, scored.entry)
+        records = [] if table is None else table.to_pylist()
+        kept = [row for row in records if all(row[name] == value for name, value in scored.where.items())]
+        for (row, its_row), (metric, its_metric) in product(scored.rows.items(), scored.metrics.items()):
             mine = [record for record in kept if record["row"] == its_row and record["metric"] == its_metric]
             mine = [record for record in mine if record["value"] is not None]
-            if mine:
-                cells.append(_cell(run, scored, row, metric, mine))
+            if not mine:
+                continue
+            whole = next((record for record in mine if record["seed"] is None), mine[0] if len(mine) == 1 else None)
+            value = mean(record["value"] for record in mine) if whole is None else whole["value"]
+            fields = {"dataset": scored.dataset, "n_takes": mine[0]["n_takes"]}
+            fields |= {} if whole is None else {name: whole[name] for name in ("low", "high")}
+            cells.append(plain_cell(run, scored.label, row, metric, value, **fields))
     return cells
 
 
-def _cell(run: PaperRun, scored: ScoredBy, row: str, metric: str, mine: Sequence[Mapping[str, Any]]) -> PaperCell:
-    """Return one cell: the row without a seed, or the mean of those that have one."""
-    whole = next((record for record in mine if record["seed"] is None), mine[0] if len(mine) == 1 else None)
-    ends = {} if whole is None else {name: whole[name] for name in ("low", "high")}
-    value = mean(record["value"] for record in mine) if whole is None else whole["value"]
-    return plain_cell(run, scored.label, row, metric, value, dataset=scored.dataset, n_takes=mine[0]["n_takes"], **ends)
+def table_of_scores(*sources: ScoredBy, **fields: Any) -> PaperTable:
+    """Return a label that a stage of its own fills: the first source its lines, another one its further lines.
 
-
-def table_of_scores(
-    scored: ScoredBy,
-    title: str,
-    heads: tuple[str, ...],
-    lines: tuple[Line, ...],
-    columns: tuple[Column, ...],
-    recipes: tuple[str, ...],
-    *,
-    further: tuple[Line, ...] = (),
-    of_further: ScoredBy | None = None,
-    rules: tuple[int, ...] = (),
-    always: str = "",
-) -> PaperTable:
-    """Return a label that a stage of its own fills; `of_further` are the scores of further lines, if these differ."""
+    Args:
+        fields: those of `PaperTable` that do not follow from the sources.
+    """
 
     def cells(run: PaperRun) -> list[PaperCell]:
-        return of_scores(run, scored) + ([] if of_further is None else of_scores(run, of_further))
+        return of_scores(run, *sources)
 
+    first = sources[0]
     return PaperTable(
-        label=scored.label,
-        title=title,
-        heads=heads,
-        lines=lines,
-        columns=columns,
+        label=first.label,
         cells=cells,
         of_methods=False,
-        further=further,
-        rules=rules,
         note="Percent.",
-        always=always,
-        stage=scored.stage,
-        built=tuple(scored.rows),
-        recipes=recipes,
+        stage=first.stage,
+        built=tuple(first.rows),
+        **fields,
     )
 
 
@@ -168,15 +151,7 @@ def of_headroom(run: PaperRun) -> list[PaperCell]:
         return []
     rows = [row for row in rows_of(Headroom, table) if row.horizon == HORIZON]
     return [
-        plain_cell(
-            run,
-            HEADROOM,
-            f"top_{pool}",
-            quantity,
-            mean(getattr(row, name) for row in mine),
-            horizon=HORIZON,
-            n_windows=mine[0].n_windows,
-        )
+        plain_cell(run, HEADROOM, f"top_{pool}", quantity, mean(getattr(row, name) for row in mine), mine[0])
         for pool in POOLS
         if (mine := [row for row in rows if row.pool == pool])
         for quantity, name in HEADROOM_FIELDS.items()
@@ -283,43 +258,43 @@ ENDPOINTS_TABLE = PaperTable(
 TABLES = (
     table_of_scores(
         POSE_SCORES,
-        "Source of head motion at training → at test, Keystep",
-        ("Setting",),
-        tuple(Line((title,), row, dataset="keystep") for row, title in POSES.items()),
-        (Column("Mid mAcc ↑", ("Mid mAcc",)), Column("Full mAcc ↑", ("Full mAcc",))),
-        ("keystep_poses",),
+        title="Source of head motion at training → at test, Keystep",
+        heads=("Setting",),
+        lines=tuple(Line((title,), row, dataset="keystep") for row, title in POSES.items()),
+        columns=(Column("Mid mAcc ↑", ("Mid mAcc",)), Column("Full mAcc ↑", ("Full mAcc",))),
+        recipes=("keystep_poses",),
         further=tuple(Line((title,), row, dataset="keystep") for row, title in ODOMETRY.items()),
     ),
     table_of_scores(
         ACTION_SCORES,
-        "Action anticipation on EPIC-KITCHENS-100, our runs",
-        ("Method",),
-        of_methods(("visual_only_probe", "no_traj", "scorer", "oracle")),
-        (
+        CHALLENGE_SCORES,
+        title="Action anticipation on EPIC-KITCHENS-100, our runs",
+        heads=("Method",),
+        lines=of_methods(("visual_only_probe", "no_traj", "scorer", "oracle")),
+        columns=(
             Column("Verb ↑", ("verb_R@5",)),
             Column("Noun ↑", ("noun_R@5",)),
             Column("Action ↑", ("action_R@5",)),
             Column("Action Acc. ↑", ("action_accuracy",)),
         ),
-        ("epic_kitchens", "epic_kitchens_patches"),
+        recipes=("epic_kitchens", "epic_kitchens_patches"),
         further=tuple(Line((f"{printed(row)}, challenge",), f"{CHALLENGE}{row}") for row in ACTION_SCORES.rows),
-        of_further=CHALLENGE_SCORES,
         rules=(3, 4),
         always="Clips whose pair of verb and noun is not in training are left out, as in V-JEPA 2; in the lines of the "
         "challenge every clip counts. Rows that the paper takes from the literature are left out.",
     ),
     table_of_scores(
         SHOT_SCORES,
-        "Outcome of basketball shots",
-        ("Method",),
-        of_methods(("no_traj", "attentive_probe", "scorer", "oracle")),
-        (
+        title="Outcome of basketball shots",
+        heads=("Method",),
+        lines=of_methods(("no_traj", "attentive_probe", "scorer", "oracle")),
+        columns=(
             Column("Outcome Acc. ↑", ("accuracy",)),
             Column("Balanced Acc. ↑", ("balanced_accuracy",)),
             Column("Made Rec. ↑", ("made_recall",)),
             Column("Miss Rec. ↑", ("miss_recall",)),
         ),
-        ("basketball",),
+        recipes=("basketball",),
         rules=(3,),
         always="The probe reads temporal tokens of the clip (features.tokens=temporal), the paper's every patch.",
     ),
