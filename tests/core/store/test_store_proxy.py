@@ -41,8 +41,6 @@ CALIBRATION = "takes/train_0/trajectory/online_calibration.jsonl"
 
 @dataclass
 class Place:
-    """A corpus and a finished root in a bucket, seen through a proxy, and a folder of this machine."""
-
     bucket: str
     proxy: FaultProxy
     folder: Path
