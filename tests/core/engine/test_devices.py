@@ -21,14 +21,13 @@ VOLTA, TURING, AMPERE, HOPPER = (7, 0), (7, 5), (8, 0), (9, 0)
 Machine = Callable[..., None]
 
 
-def forget() -> None:
-    for cached in (resolve.resolve_device, resolve.gpu_capabilities, resolve.gpu_has_bf16):
-        cached.cache_clear()
-
-
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Pretend that torch is a CUDA build and that the driver lists these devices."""
+
+    def forget() -> None:
+        for cached in (resolve.resolve_device, resolve.gpu_capabilities, resolve.gpu_has_bf16):
+            cached.cache_clear()
 
     def pretend(*capabilities: tuple[int, int]) -> None:
         forget()

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,17 +24,21 @@ from trajpilot_core.store.reading import read_entry_table
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunOptions:
+def fresh(tmp_path: Path) -> RunOptions:
+    """A corpus, and a root in which nothing was done yet."""
+    return options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
+
+
+@pytest.fixture
+def run(fresh: RunOptions) -> RunOptions:
     """A root with a history: a run, another setting and back, a take changed, a take removed."""
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    run_toys(run)
-    run_toys(run, config=features_config(batch=3))
-    (corpus / "take1.txt").write_text("7 7")
-    run_toys(run)
-    (corpus / "takes.txt").write_text("take0 take1 take2")
-    run_toys(run)
-    return run
+    run_toys(fresh)
+    run_toys(fresh, config=features_config(batch=3))
+    Path(fresh.data_root, "take1.txt").write_text("7 7")
+    run_toys(fresh)
+    Path(fresh.data_root, "takes.txt").write_text("take0 take1 take2")
+    run_toys(fresh)
+    return fresh
 
 
 def is_whole(run: RunOptions) -> bool:
@@ -58,10 +63,9 @@ def shard_files(run: RunOptions) -> list[str]:
     return [path for group in find_garbage(run.root, 0.0).groups for path in group.files if "/shards/" in path]
 
 
-def test_nothing_is_garbage_after_one_run(tmp_path: Path) -> None:
-    run = options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
-    run_toys(run)
-    assert find_garbage(run.root, 0.0) == garbage.Garbage((), (), (), ())
+def test_nothing_is_garbage_after_one_run(fresh: RunOptions) -> None:
+    run_toys(fresh)
+    assert find_garbage(fresh.root, 0.0) == garbage.Garbage((), (), (), ())
 
 
 def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) -> None:
@@ -91,18 +95,17 @@ def test_a_gc_that_forgets_shards_is_found_out(run: RunOptions, monkeypatch: pyt
 
 
 def test_what_an_output_that_counts_was_made_from_stays_although_it_counts_no_longer_or_is_damaged(
-    tmp_path: Path,
+    fresh: RunOptions,
 ) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    old = Path(run_toys(run)["toy_vectors"].ref.uri)
-    (corpus / "take1.txt").write_text("7 7")
-    run_toys(run, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
-    assert find_garbage(run.root, 0.0).groups == ()
-    (Path(run.root) / "artifacts/toy_sum/current").write_text("{}")
-    assert find_garbage(run.root, 0.0).groups == ()
-    run_toys(run)
-    assert str(old.relative_to(run.root)) in [p for group in find_garbage(run.root, 0.0).groups for p in group.files]
+    old = Path(run_toys(fresh)["toy_vectors"].ref.uri)
+    Path(fresh.data_root, "take1.txt").write_text("7 7")
+    run_toys(fresh, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
+    assert find_garbage(fresh.root, 0.0).groups == ()
+    Path(fresh.root, "artifacts/toy_sum/current").write_text("{}")
+    assert find_garbage(fresh.root, 0.0).groups == ()
+    run_toys(fresh)
+    garbage_files = [path for group in find_garbage(fresh.root, 0.0).groups for path in group.files]
+    assert str(old.relative_to(fresh.root)) in garbage_files
 
 
 def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
@@ -122,14 +125,13 @@ def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
     assert is_whole(run)
 
 
-def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(tmp_path: Path) -> None:
+def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(fresh: RunOptions) -> None:
     """Age is that of the youngest of a stage: half an output is worse than none."""
-    run = options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
-    run_toys(run, config=features_config(batch=3))
-    run_toys(run)
-    data = next(path for path in Path(run.root).glob("artifacts/toy_vectors/*/data-*.parquet"))
+    run_toys(fresh, config=features_config(batch=3))
+    run_toys(fresh)
+    data = next(Path(fresh.root).glob("artifacts/toy_vectors/*/data-*.parquet"))
     age(30, *data.parent.glob("data-*"))
-    assert remove_garbage(run.root, 24.0).groups == ()
+    assert remove_garbage(fresh.root, 24.0).groups == ()
 
 
 def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions, tmp_path: Path) -> None:
@@ -158,16 +160,13 @@ def test_a_stage_whose_pointer_is_damaged_is_left_alone_and_named(run: RunOption
     assert not any(group.name == "toy_vectors" for group in removed.groups)
 
 
-def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_its_last(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    config = features_config(batch=3)
+def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_its_last(fresh: RunOptions) -> None:
+    run, config = fresh, features_config(batch=3)
     run_toys(run)
     run_toys(run, config=config, until="toy_ingest")
 
     def dying(work) -> None:
-        for source in work.pending[:3]:
-            work.sink.shard(source.shard, *toy.vectors_of(source, str(corpus)))
+        toy.read_vectors_of_takes(replace(work, pending=work.pending[:3]))
         raise KeyboardInterrupt
 
     with contextlib.suppress(KeyboardInterrupt):
@@ -181,17 +180,14 @@ def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_i
     assert run_toys(run, config=config)["toy_vectors"].reused == 3
 
 
-def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(tmp_path: Path) -> None:
+def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(fresh: RunOptions) -> None:
     """A worker of a pool runs single stages; what it wrote so far is referenced by nothing yet."""
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    works, go_on = threading.Event(), threading.Event()
+    run, works, go_on = fresh, threading.Event(), threading.Event()
 
     def slow(work) -> None:
-        for source in work.pending:
-            work.sink.shard(source.shard, *toy.vectors_of(source, str(corpus)))
-            works.set()
-            assert go_on.wait(60)
+        toy.read_vectors_of_takes(work)
+        works.set()
+        assert go_on.wait(60)
 
     stage = threading.Thread(target=run_toys, args=(run, toys_with(VECTOR, run=slow)))
     stage.start()

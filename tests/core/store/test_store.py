@@ -1,5 +1,6 @@
-"""The store's formats and folders: equal bytes, damage noticed, names and addresses checked."""
+"""The store's formats, folders and inventory: equal bytes, damage noticed, names and addresses checked."""
 
+import hashlib
 import io
 import itertools
 import os
@@ -23,7 +24,8 @@ from schemas.artifacts import RunRecord
 from trajpilot_core.engine.execution.sink import StageSink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder, open_folder, sweep_temporaries
-from trajpilot_core.store.locations import parse_location
+from trajpilot_core.store.inventory import ABSENT, UNREADABLE, digests, load_inventory, save_inventory
+from trajpilot_core.store.locations import check_source_path, parse_location
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.store.manifest import seal, unseal, verified_bytes, verified_file, write_data
 from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, read_vectors, table_bytes, tables_bytes
@@ -205,6 +207,12 @@ def test_plain_paths_and_allowed_addresses_are_understood() -> None:
         parse_location("s3://bucket", ("file",))
 
 
+def test_paths_of_inputs_stay_below_the_data_root() -> None:
+    for path in ("", "a\0", "../x", "a/../x", "a\\..\\x", "s3://b/k", "cached::x", "http://x"):
+        with pytest.raises(StoreError):
+            check_source_path(path)
+
+
 def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path) -> None:
     root, outside = tmp_path / "a/b/root", tmp_path / "a/x"
     root.mkdir(parents=True)
@@ -286,3 +294,38 @@ def test_a_file_entry_that_lies_about_its_content_is_refused(tmp_path: Path) -> 
     lie = write_data(folder, "s", "k", "parquet", table_bytes(some_table(2)), 2).replace(sha256="0" * 64)
     with pytest.raises(StoreError, match="committed was 000000000000"):
         verified_file(folder, "artifacts/s", lie)
+
+
+def test_two_stages_that_save_the_inventory_keep_what_the_other_has_read(tmp_path: Path) -> None:
+    folder, data = open_folder(str(tmp_path / "root")), tmp_path / "data"
+    data.mkdir()
+    for name in "ab":
+        (data / name).write_text(name)
+    first, second = (load_inventory(folder, str(data), ("file",)) for _ in range(2))
+    for inventory, name in ((first, "a"), (second, "b")):
+        digests(inventory, [name], workers=1, rehash=False)
+        save_inventory(folder, inventory)
+    both = load_inventory(folder, str(data), ("file",))
+    assert [both.known(name) is not None for name in "ab"] == [True, True]
+
+
+def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "data/sub").mkdir(parents=True)
+    (tmp_path / "data/a").write_text("a")
+    folder = open_folder(str(tmp_path / "root"))
+
+    def known() -> dict[str, str]:
+        paths = ["a", "gone", "sub", "../a", "a\0", str(tmp_path / "data/a")]
+        store = load_inventory(folder, str(tmp_path / "data"), ("file",))
+        found = digests(store, paths, workers=2, rehash=False)
+        save_inventory(folder, store)
+        return found
+
+    first = known()
+    assert first["a"] == hashlib.sha256(b"a").hexdigest() == first[str(tmp_path / "data/a")]
+    assert first["gone"] == first["../a"] == first["a\0"] == ABSENT
+    assert first["sub"] == UNREADABLE
+    assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") == first["a"]
+    (tmp_path / "root/inventory.parquet").write_bytes(b"nonsense")
+    assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") is None
+    assert known() == first

@@ -1,7 +1,6 @@
 """The store on an object store: a moto server on this machine, spoken to through s3fs."""
 
 import hashlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import Mock
@@ -19,16 +18,6 @@ from trajpilot_core.store.inventory import ABSENT, digests, load_inventory
 from trajpilot_core.store.manifest import current_manifest
 
 s3fs = pytest.importorskip("s3fs", reason="the s3 extra is not installed")
-server = pytest.importorskip("moto.server", reason="moto is not installed")
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    yield f"http://{host}:{port}"
-    running.stop()
 
 
 @pytest.fixture
