@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import toy_stages as toy
+from test_execute_plan import planned
 from toy_stages import INGEST, SUM, TOYS, VECTOR, features_config, options, run_toys, toys_with, write_corpus
 
 from schemas.config import EvaluationConfig, FeatureConfig, PipelineConfig, RunOptions
-from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.engine.stage import Source
 from trajpilot_core.errors import InputError
@@ -26,10 +26,6 @@ def run(tmp_path: Path, corpus: Path) -> RunOptions:
     run = options(tmp_path / "root", corpus)
     run_toys(run)
     return run
-
-
-def planned(run: RunOptions, stages=TOYS, config: PipelineConfig | None = None) -> dict[str, PlanRow]:
-    return {row.stage: row for row in plan(stages, config or PipelineConfig(), run)}
 
 
 def why(run: RunOptions, stage: str, stages=TOYS, config: PipelineConfig | None = None) -> str:
