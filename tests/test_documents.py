@@ -80,9 +80,7 @@ def unlisted(index: str) -> list[str]:
 
 def missing_files(text: str) -> list[str]:
     """Return the files that a page names and the checkout lacks; a module may lack its suffix."""
-    return [
-        name for name in FILE.findall(text) if not (CHECKOUT / name).exists() and not (CHECKOUT / f"{name}.py").exists()
-    ]
+    return [name for name in FILE.findall(text) if not any((CHECKOUT / f"{name}{end}").exists() for end in ("", ".py"))]
 
 
 def miscounted(text: str) -> list[str]:
@@ -100,40 +98,17 @@ def test_a_page_is_wrapped_and_its_links_and_files_exist(page: Path) -> None:
     assert commands_run_together(text) == []
 
 
-@pytest.mark.parametrize(
-    "wrapped",
-    [
-        "    ego4d --benchmarks goalstep --metadata git clone\n    https://github.com/x/y",
-        "    pg_restore --clean <\n    prefect-DATE.dump docker compose up -d",
-        "    git clone https://github.com/x/scripts python\n    scripts/x.py",
-        "    ends with 1 trajpilot verify --root runs/atomic",
-    ],
-)
-def test_code_wrapped_like_text_is_seen(wrapped: str) -> None:
-    assert commands_run_together(f"Text.\n\n{wrapped}\n\nMore.\n")
-    assert (
-        commands_run_together("    cd x && python y\n    trajpilot gc --root R   # then trajpilot gc --root R --yes\n")
-        == []
-    )
-
-
-def test_the_readme_is_short_and_has_at_most_one_comment() -> None:
+def test_the_readme_is_short_with_at_most_one_comment_and_a_decision_has_at_most_300_words() -> None:
+    """But the table of what the paper leaves open, which has a row for each of its 52 numbers."""
     text = (CHECKOUT / "README.md").read_text()
     assert len(text) <= 6000
     assert text.count("<!--") <= 1
-
-
-def test_a_decision_has_at_most_300_words() -> None:
-    """But the table of what the paper leaves open, which has a row for each of its 52 numbers."""
     counts = {page.name: len(page.read_text().split()) for page in (DOCS / "decisions").glob("*.md")}
     assert {name: n for name, n in counts.items() if n > 300} == {"paper-gaps.md": counts["paper-gaps.md"]}
 
 
-def test_every_page_is_in_the_index() -> None:
+def test_every_page_is_in_the_index_and_the_two_walks_of_the_architecture_are_counted() -> None:
     assert unlisted(INDEX.read_text()) == []
-
-
-def test_the_two_walks_of_the_architecture_are_counted() -> None:
     text = (DOCS / "architecture.md").read_text()
     assert len(WALK.findall(text)) == 2
     assert miscounted(text) == []
@@ -169,16 +144,23 @@ def test_the_rooms_of_the_architecture_are_those_of_the_contract() -> None:
     assert layered([*rooms, "more"]) != layers_enforced()
 
 
+WRAPPED_LIKE_TEXT = [
+    "    ego4d --benchmarks goalstep --metadata git clone\n    https://github.com/x/y",
+    "    pg_restore --clean <\n    prefect-DATE.dump docker compose up -d",
+    "    git clone https://github.com/x/scripts python\n    scripts/x.py",
+    "    ends with 1 trajpilot verify --root runs/atomic",
+]
+
+
 def test_planted_faults_of_documents_are_seen() -> None:
+    assert [text for text in WRAPPED_LIKE_TEXT if not commands_run_together(f"Text.\n\n{text}\n\nMore.\n")] == []
+    right = "    cd x && python y\n    trajpilot gc --root R   # then trajpilot gc --root R --yes\n"
+    assert commands_run_together(right) == []
     index, walks = INDEX.read_text(), (DOCS / "architecture.md").read_text()
     assert unlisted(index.replace("(decisions/methods.md)", "(decisions/method.md)")) == ["decisions/methods.md"]
-    assert broken_links(INDEX, "See [there](nowhere.md), [here](data.md#no-such-heading), [good](data.md).") == [
-        "nowhere.md",
-        "data.md#no-such-heading",
-    ]
-    assert missing_files("`trajpilot_core/readers/labels.py` and `trajpilot_core/stages`") == [
-        "trajpilot_core/readers/labels.py"
-    ]
+    links = "See [there](nowhere.md), [here](data.md#no-such-heading), [good](data.md)."
+    assert broken_links(INDEX, links) == ["nowhere.md", "data.md#no-such-heading"]
+    assert missing_files("`schemas/labels.py` and `trajpilot_core/stages`") == ["schemas/labels.py"]
     assert too_long(f"short\n{'word ' * 30}\n| {'word ' * 30}|\n    {'code ' * 30}\n") == [2]
     assert len(miscounted(walks.replace("`trajpilot_core/store/parquet.py`", "the store"))) == 1
 
@@ -194,7 +176,6 @@ def test_the_paper_is_cited_separately_from_this_software() -> None:
     cited = yaml.safe_load((CHECKOUT / "CITATION.cff").read_text())
     paper = cited["preferred-citation"]
     assert paper["url"].endswith("2605.20388")
-    assert not {author.get("family-names") for author in cited["authors"]} & {
-        author["family-names"] for author in paper["authors"]
-    }
+    ours, theirs = ({author.get("family-names") for author in work["authors"]} for work in (cited, paper))
+    assert not ours & theirs
     assert cited["version"] in (CHECKOUT / "pyproject.toml").read_text()

@@ -68,28 +68,12 @@ def messy(folder: Path, conftest: str, orders: Sequence[Sequence[str]] = ORDERS)
     told = MESSY + f"\ndef test_told():\n    open({str(note)!r}, 'a').write(f'{{numbers()[:3]}}\\n')\n"
     for name in ("test_a.py", "test_b.py"):
         (folder / name).write_text(told)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        str(folder),
-        "-p",
-        "no:cacheprovider",
-    ]
-    environment = os.environ | {
-        "PYTEST_ADDOPTS": "",
-        "PYTHONPATH": str(FIXTURES),
-        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-    }
+    command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(folder)]
+    own = {"PYTEST_ADDOPTS": "", "PYTHONPATH": str(FIXTURES), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     last = ""
     for order in orders:
-        done = subprocess.run(
-            [*command, *(str(folder / name) for name in order)], env=environment, capture_output=True, text=True
-        )
+        words = [*command, "-p", "no:cacheprovider", *(str(folder / name) for name in order)]
+        done = subprocess.run(words, env=os.environ | own, capture_output=True, text=True)
         last += done.stdout.strip().rsplit("\n", 1)[-1] + "; "
     return f"{last}{len(set(note.read_text().splitlines()))} kinds of numbers"
 
@@ -115,9 +99,7 @@ def test_torch_itself_starts_from_the_same_state() -> None:
     found = []
     for _ in range(2):
         reset()
-        found.append(
-            (torch.rand(1).item(), torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled())
-        )
+        found.append((torch.rand(1), torch.get_num_threads(), torch.get_default_dtype(), torch.is_grad_enabled()))
         torch.set_num_threads(2)
         torch.set_default_dtype(torch.float64)
         torch.set_grad_enabled(False)

@@ -19,7 +19,6 @@ STAMPS = {
     "installed-dev": ("test", "test-portable", "check", "format", "soak", "stack-test"),
 }
 
-
 FOLDERS = {"benchmarks", "deployments", "docs", "examples", "flows", "schemas", "tasks", "tests", "trajpilot_core"}
 TOP = re.compile(r"\.ci/run|[A-Z][A-Za-z]+(\.md|\.cff)?|docker-compose\.yml|pyproject\.toml|requirements(-dev)?\.lock")
 DOTTED = {".dockerignore", ".env.example", ".gitignore", ".pre-commit-config.yaml"}

@@ -93,10 +93,9 @@ def no_row_twice(root: Path) -> list[str]:
     problems = []
     for stage in STAGES.values():
         manifest = current_manifest(folder, stage.name)
-        for entry in stage.writes if manifest else ():
-            if manifest is not None and entry in UNIQUE:
-                counts = Counter(read_entry_table(folder, manifest, entry, [UNIQUE[entry]])[0].to_pylist())
-                problems += [f"twice: {row} in {entry}" for row, n in counts.items() if n > 1]
+        for entry in (entry for entry in stage.writes if manifest and entry in UNIQUE):
+            counts = Counter(read_entry_table(folder, manifest, entry, [UNIQUE[entry]])[0].to_pylist())
+            problems += [f"twice: {row} in {entry}" for row, n in counts.items() if n > 1]
     return problems
 
 

@@ -48,8 +48,7 @@ class Armed:
     def __init__(self, plan: Countdown) -> None:
         self.plan = plan
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        self.trace = REAL["open"](plan.trace, flags, 0o644)
-        self.counter = REAL["open"](f"{plan.trace}.count", flags, 0o644)
+        self.trace, self.counter = (REAL["open"](path, flags, 0o644) for path in (plan.trace, f"{plan.trace}.count"))
 
     def install(self, put: Callable[[Any, str, Any], None] = setattr) -> None:
         for name in BY_HANDLE:

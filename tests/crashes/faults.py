@@ -14,7 +14,7 @@ import checks
 import forked
 from countdown import Countdown
 from forked import Place, Ran
-from kills import Reference, prepared, traced
+from kills import Reference, prepared, traced, up_to
 
 from trajpilot_core.stages import STAGES
 
@@ -53,9 +53,8 @@ def fail_stages(work: Path, known: Reference, seed: int, n_faults: int) -> Itera
         failed = forked.run(place, fault, until=stage)
         problems = [*named(failed, place.root), *checks.nothing_torn(place.root, known.tree)]
         problems += [f"lost: {path}" for path in before.keys() - checks.tree(place.root).keys()]
-        again = forked.run(place, None, until=stage)
-        problems += [] if again.status == 0 else [f"run again, it ended with {again.status}: {again.failure}"]
-        problems += checks.recovered(place.root, known.tree, list(STAGES)[: list(STAGES).index(stage) + 1])
+        problems += forked.run(place, None, until=stage).problems("the second run")
+        problems += checks.recovered(place.root, known.tree, up_to(stage))
         facts = {"stage": stage, "at": at, "error": name, "persistent": persistent, "status": failed.status}
         yield checks.row_of("fault", problems, **facts, seconds=round(time.monotonic() - began, 2))
 
@@ -110,8 +109,7 @@ def read_only(work: Path, known: Reference) -> Iterator[dict[str, Any]]:
         if ran.status == 0:
             problems.append("it could be written to: nothing was tested")
         problems += checks.differences(checks.tree(place.root), before)
-        again = forked.run(place, None, until=stage)
-        problems += [] if again.status == 0 else [f"run again, it ended with {again.status}: {again.failure}"]
+        problems += forked.run(place, None, until=stage).problems("the second run")
         problems += checks.recovered(place.root, known.tree, [stage])
         yield checks.row_of("read-only", problems, stage=stage, status=ran.status, failure=ran.failure)
 

@@ -144,12 +144,7 @@ def made_again(root: Path, kept: dict[str, int]) -> list[str]:
 
 def gone(mark: str) -> list[str]:
     """Return the marked processes that do not end by themselves, and end them."""
-    end = time.monotonic() + forked.GONE_S
-    while (found := marked(mark)) and time.monotonic() < end:
-        time.sleep(0.1)
-    for pid in found:
-        os.kill(pid, signal.SIGKILL)
-    return [f"{pid} {text}" for pid, text in found.items()]
+    return forked.ended(lambda: marked(mark))
 
 
 def marked(mark: str) -> dict[int, str]:

@@ -35,6 +35,9 @@ class Ran:
     left: list[str] = field(default_factory=list)
     """Processes that outlived it."""
 
+    def problems(self, what: str) -> list[str]:
+        return [] if self.status == 0 else [f"{what} ended with {self.status}: {self.failure}"]
+
 
 @dataclass(frozen=True)
 class Place:
@@ -51,10 +54,9 @@ def run_stages(place: Place, until: str, out: IO[str]) -> int:
     from trajpilot_core.errors import TrajPilotError
     from trajpilot_core.stages import STAGES
 
-    each_epoch = {"checkpoint_s": 0}  # by the clock, these trainings of two epochs would leave one in the end only
-    options = RunOptions(
-        root=str(place.root), data_root=str(place.world), device="cpu", workers=place.workers, **each_epoch
-    )
+    places = {"root": str(place.root), "data_root": str(place.world), "workers": place.workers}
+    # a checkpoint after each epoch: by the clock, these trainings of two epochs would leave one in the end only
+    options = RunOptions(**places, device="cpu", checkpoint_s=0)
     for stage in STAGES.values():
         os.environ[countdown.STAGE] = stage.name
         try:
@@ -139,8 +141,13 @@ def wait(pid: int) -> int:
 
 def left_of(session: int) -> list[str]:
     """Return the processes of a session that do not end by themselves, and end them."""
+    return ended(lambda: alive(lambda fields: int(fields[3]) == session))
+
+
+def ended(living: Callable[[], dict[int, str]]) -> list[str]:
+    """Wait for processes to be gone; end those that stay, and return them."""
     end = time.monotonic() + GONE_S
-    while (found := alive(lambda fields: int(fields[3]) == session)) and time.monotonic() < end:
+    while (found := living()) and time.monotonic() < end:
         time.sleep(0.05)
     for pid in found:
         os.kill(pid, signal.SIGKILL)

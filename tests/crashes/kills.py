@@ -54,8 +54,8 @@ def reference(work: Path, workers: tuple[int, ...]) -> Reference:
         shutil.rmtree(place.root, ignore_errors=True)
         trace = traced(place)
         ran = forked.run(place, Countdown(str(place.root), str(trace)))
-        problems += [] if ran.status == 0 else [f"the undisturbed run ended with {ran.status}: {ran.failure}"]
-        problems += [*checks.durable(read_trace(trace)), *checks.no_row_twice(place.root)]
+        problems += ran.problems("the undisturbed run") + checks.durable(read_trace(trace))
+        problems += checks.no_row_twice(place.root)
         operations[n] = {stage: dict(kinds) for stage, kinds in by_stage(read_trace(trace)).items()}
         seconds[n], trees = ran.seconds, [*trees, checks.tree(place.root)]
         stage_s |= {row["stage"]: row["seconds"] for row in ran.outcomes}
@@ -82,11 +82,8 @@ def kill_and_recover(place: Place, kill: Kill, known: Reference, plant: str = ""
     problems = [*as_killed(killed, place), *checks.nothing_torn(place.root, known.tree), *checks.durable(before)]
     trace = traced(place)
     recovery = forked.run(place, Countdown(str(place.root), str(trace)), until=kill.stage, plant=plant)
-    if recovery.status != 0:
-        problems.append(f"the recovery ended with {recovery.status}: {recovery.failure}")
     after = read_trace(trace)
-    stages = list(STAGES)
-    problems += checks.recovered(place.root, known.tree, stages[: stages.index(kill.stage) + 1])
+    problems += [*recovery.problems("the recovery"), *checks.recovered(place.root, known.tree, up_to(kill.stage))]
     problems += [*checks.durable(after), *reused_all_before(recovery, kill.stage)]
     problems += [f"left after the recovery: {process}" for process in recovery.left]
     twice = checks.redone(before, after, kill.stage)
@@ -99,6 +96,10 @@ def as_killed(killed: Ran, place: Place) -> list[str]:
     if killed.status != -9 and not by_child:
         problems.append(f"the killed run ended with {killed.status}: {killed.failure}")
     return problems
+
+
+def up_to(stage: str) -> list[str]:
+    return list(STAGES)[: list(STAGES).index(stage) + 1]
 
 
 def reused_all_before(recovery: Ran, stage: str) -> list[str]:
@@ -117,7 +118,7 @@ def run_round(work: Path, planned: Round, known: Reference) -> Iterator[dict[str
         yield row_of(planned, kill, verdict, time.monotonic() - began)
     began = time.monotonic()
     last = forked.run(place, None)
-    problems = [] if last.status == 0 else [f"the last run ended with {last.status}: {last.failure}"]
+    problems = last.problems("the last run")
     left = len(checks.temporaries(place.root))
     problems += [*checks.swept(place.root, known.tree), *checks.no_row_twice(place.root)]
     again = forked.run(place, None)
@@ -141,8 +142,7 @@ def prepared(work: Path, stage: str, known: Reference, workers: int) -> Place:
     """Make a root in which all stages before `stage` are done."""
     place = Place(work / "prepared", work / "world", workers)
     shutil.rmtree(place.root, ignore_errors=True)
-    stages = list(STAGES)
-    for before in stages[: stages.index(stage)]:
+    for before in up_to(stage)[:-1]:
         shutil.copytree(known.root / "artifacts" / before, place.root / "artifacts" / before)
     place.root.mkdir(exist_ok=True)
     shutil.copy(known.root / "inventory.parquet", place.root)

@@ -19,7 +19,7 @@ def direct_write() -> None:
         os.fsync(handle)
         os.close(handle)
 
-    LocalFolder.replace = replace  # type: ignore[method-assign]
+    LocalFolder.replace = replace
 
 
 def no_fsync() -> None:
@@ -32,12 +32,11 @@ def no_fsync() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(os, name)
 
-    files.os = Without()  # type: ignore[assignment]
+    files.os = Without()
 
 
 def record_first() -> None:
     """A shard's record is written before its table."""
-    from trajpilot_core.engine.execution import sink
     from trajpilot_core.store.files import LocalFolder
 
     waiting: list[tuple[LocalFolder, str, bytes]] = []
@@ -53,8 +52,7 @@ def record_first() -> None:
                 real(folder, held, table)
             waiting.clear()
 
-    assert sink.StageSink
-    LocalFolder.replace = replace  # type: ignore[method-assign]
+    LocalFolder.replace = replace
 
 
 def pointer_first() -> None:
@@ -68,21 +66,21 @@ def pointer_first() -> None:
         manifest.point_to(folder, made.stage, made.key)
         return real(folder, made, run_record, replace=replace)
 
-    execute.commit_manifest = commit_manifest  # type: ignore[attr-defined]
+    execute.commit_manifest = commit_manifest
 
 
 def no_resume() -> None:
     """A training does not go on from its checkpoint."""
     from trajpilot_core.training import loop
 
-    loop.load_checkpoint = lambda *_: None  # type: ignore[attr-defined]
+    loop.load_checkpoint = lambda *_: None
 
 
 def other_chance() -> None:
     """A training goes on, but not with the random numbers that it would have drawn."""
     import torch
 
-    torch.set_rng_state = lambda state: None  # type: ignore[assignment]
+    torch.set_rng_state = lambda state: None
 
 
 def one_best() -> None:
@@ -96,14 +94,14 @@ def no_reuse() -> None:
     """Finished shards are made again."""
     from trajpilot_core.engine.execution import compute
 
-    compute.finished_shards = lambda work, folder: {}  # type: ignore[attr-defined]
+    compute.finished_shards = lambda work, folder: {}
 
 
 def orphans() -> None:
     """The trainings of a killed run go on."""
     from trajpilot_core import runtime
 
-    runtime.end_with_parent = lambda: None  # type: ignore[assignment]
+    runtime.end_with_parent = lambda: None
 
 
 FAULTS = (

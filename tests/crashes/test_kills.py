@@ -10,8 +10,8 @@ import pytest
 
 from trajpilot_core.stages import STAGES
 
-pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.timeout(1800)]
 SOAK = Path(__file__).with_name("soak.py")
+pytestmark = [pytest.mark.slow, pytest.mark.campaign, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,10 @@ CRASHES: set[str] = set()
 
 
 def sources(inputs: Inputs, config: PredictorConfig, data_root: str) -> list[Source]:
-    """One training a head."""
     return [Source(f"final/s{seed}/traj") for seed in range(config.heads)]
 
 
 def train(work: Work[PredictorConfig]) -> None:
-    """A model that its name decides."""
     assert not work.trained, "nothing is known of other trainings"
     for source in work.pending:
         if source.shard in CRASHES:
@@ -40,7 +38,6 @@ def train(work: Work[PredictorConfig]) -> None:
 
 
 def conclude(work: Work[PredictorConfig]) -> None:
-    """One score a training, of its weights and its curve."""
     scores = [
         int(one.models("toys").read(name)["w"].sum()) + len(one.table("toy_curves")["of"][0].as_py())
         for name, one in work.trained.items()
@@ -76,9 +73,7 @@ def test_the_end_reads_every_training_also_those_that_were_there_before(tmp_path
     assert run(tmp_path, 4).message() == "reused 2, computed 2, removed 0, rejected 0"
     assert [f"final/s{seed}/traj" for seed in range(4)] == TRAINED
     folder = open_folder(str(tmp_path))
-    manifest = current_manifest(folder, TOY.name)
-    assert manifest is not None
-    scores = read_entry_table(folder, manifest, "toy_scores")["score"].to_pylist()
+    scores = read_entry_table(folder, current_manifest(folder, TOY.name), "toy_scores")["score"].to_pylist()
     assert scores == [sum(name.encode()) + len(name) for name in TRAINED]
 
 

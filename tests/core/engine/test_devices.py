@@ -21,14 +21,13 @@ VOLTA, TURING, AMPERE, HOPPER = (7, 0), (7, 5), (8, 0), (9, 0)
 Machine = Callable[..., None]
 
 
-def forget() -> None:
-    for cached in (resolve.resolve_device, resolve.gpu_capabilities, resolve.gpu_has_bf16):
-        cached.cache_clear()
-
-
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     """Pretend that torch is a CUDA build and that the driver lists these devices."""
+
+    def forget() -> None:
+        for cached in (resolve.resolve_device, resolve.gpu_capabilities, resolve.gpu_has_bf16):
+            cached.cache_clear()
 
     def pretend(*capabilities: tuple[int, int]) -> None:
         forget()
@@ -47,13 +46,18 @@ def test_a_gpu_with_a_number_is_used_as_such(machine: Machine) -> None:
     assert RunOptions(device="cuda:1").device == "cuda:1"
 
 
-def test_a_gpu_that_is_not_there_is_refused_and_the_last_one_named(machine: Machine) -> None:
+def test_a_gpu_that_is_not_there_is_refused_and_the_last_one_named(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine(HOPPER, HOPPER)
     with pytest.raises(InputError, match="cuda:2 was requested, but the last CUDA device is cuda:1"):
         resolve_device("cuda:2")
     machine()
     with pytest.raises(InputError, match=r"device cuda:0 was requested, but torch is a CPU build or no CUDA device"):
         resolve_device("cuda:0")
+    monkeypatch.setattr(resolve, "_torch_has", lambda platform: platform == "hip")
+    with pytest.raises(InputError, match="torch is a ROCm build, which is not supported"):
+        resolve_device("cuda")
 
 
 def test_other_devices_are_refused_by_name(machine: Machine) -> None:
@@ -72,28 +76,18 @@ def test_other_devices_are_refused_by_name(machine: Machine) -> None:
             resolve_device(device)
 
 
-def test_a_build_of_torch_for_amd_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolve, "_torch_has", lambda platform: platform == "hip")
-    with pytest.raises(InputError, match="torch is a ROCm build, which is not supported"):
-        resolve_device("cuda")
-
-
-def test_auto_without_a_driver_says_once_that_the_cpu_is_used(
-    machine: Machine, caplog: pytest.LogCaptureFixture
+def test_auto_without_a_gpu_is_the_cpu_and_a_build_for_cuda_says_so_once(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(resolve, "_torch_has", lambda platform: False)
+        assert resolve_device("auto") == "cpu"
+    assert caplog.messages == []
     machine()
     assert [resolve_device("auto") for _ in range(3)] == ["cpu"] * 3
     assert caplog.messages == [
         "device auto: torch is a CUDA build, but no driver lists a GPU here; the models run on the CPU"
     ]
-
-
-def test_auto_with_a_cpu_build_says_nothing(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(resolve, "_torch_has", lambda platform: False)
-    assert resolve_device("auto") == "cpu"
-    assert caplog.messages == []
 
 
 def test_bf16_needs_compute_capability_8(machine: Machine) -> None:
@@ -137,15 +131,13 @@ int cuDeviceGetAttribute(int *out, int which, int device) {
 def test_the_driver_is_asked_also_where_only_the_library_path_leads_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "fake.c").write_text(FAKE_DRIVER)
-    command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "fake.c")]
-    subprocess.run(command, check=True)
-    monkeypatch.setenv("LD_LIBRARY_PATH", os.pathsep.join([str(tmp_path), os.environ.get("LD_LIBRARY_PATH", "")]))
+    command = ["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), "-x", "c", "-"]
+    subprocess.run(command, input=FAKE_DRIVER, text=True, check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path), prepend=os.pathsep)
     assert resolve._driver_devices() == (TURING, HOPPER)
 
 
 def test_a_driver_that_is_not_there_lists_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "ASK_DRIVER", resolve.ASK_DRIVER.replace("libcuda.so.1", "libnowhere.so.1"))
     monkeypatch.setattr(resolve, "_torch_has", lambda platform: True)
-    assert gpu_count() == 0
-    assert resolve.gpu_capabilities() == ()
+    assert (gpu_count(), resolve.gpu_capabilities()) == (0, ())

@@ -1,7 +1,8 @@
 """A stage in groups of takes: balance, the keys that must agree, what is skipped, and failures that are not hidden."""
 
-import threading
+import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,11 +25,11 @@ from trajpilot_core.engine.execution.groups import (
     unfinished,
 )
 from trajpilot_core.engine.key import KeyedStage
-from trajpilot_core.engine.stage import AnyStage, Source, Work
+from trajpilot_core.engine.stage import AnyStage, Source
 from trajpilot_core.errors import InputError, StoreError
 
 STAGES = toys_with(VECTOR, video_s=lambda source: 10.0)
-Task = Callable[[PipelineConfig, RunOptions, ShardGroup], None]
+Task = Callable[[PipelineConfig, RunOptions, ShardGroup], object]
 
 
 def compute(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> None:
@@ -80,9 +81,7 @@ def test_each_take_is_in_one_group_and_no_group_outweighs_another_by_more_than_a
     groups = balance(video_s, target_s)
     assert sorted(take for group in groups for take in group) == sorted(video_s)
     assert all(groups)
-    for take in video_s:
-        if video_s[take] > target_s:
-            assert [take] in groups
+    assert all([take] in groups for take in video_s if video_s[take] > target_s)
     rest = [group for group in groups if all(video_s[take] <= target_s for take in group)]
     loads = [sum(video_s[take] for take in group) for group in rest]
     if len(loads) > 1:
@@ -115,21 +114,15 @@ def test_groups_make_the_bytes_of_one_process_and_the_counts_of_the_whole(run: R
 def test_what_is_finished_is_not_shared_out_again(run: RunOptions) -> None:
     shared(run)
     (Path(run.data_root) / "take0.txt").write_text("7 8 9")
-    groups: list[ShardGroup] = []
-
-    def noted(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
-        groups.append(group)
-
-    outcome = shared(run, noted)
-    assert groups == []  # one take is left: this process does it
+    outcome = shared(run, lambda *_: pytest.fail("one take is left: this process does it"))
     assert (outcome.reused, outcome.computed) == (6, 1)
 
 
 def test_a_group_that_is_computed_twice_reuses_its_shards(run: RunOptions) -> None:
     told = []
 
-    def twice(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
-        told.extend([compute_group(config, given, STAGES, group).message() for _ in range(2)])
+    def twice(*given) -> None:
+        told.extend([compute_group(given[0], given[1], STAGES, given[2]).message() for _ in range(2)])
 
     shared(run, twice)
     assert told[:2] == ["reused 0, computed 2, rejected 0", "reused 2, computed 0, rejected 0"]
@@ -163,21 +156,14 @@ def test_a_group_that_failed_is_named_and_nothing_is_committed_in_its_place(run:
 def test_a_group_that_says_it_is_done_and_delivered_nothing_is_a_failure(run: RunOptions) -> None:
     with pytest.raises(StoreError, match=r"4 of 4 groups failed.*no reason known"):
         shared(run, lambda config, given, group: None)
-
-
-def test_shards_that_nobody_made_are_an_error_even_where_the_pool_claims_them(run: RunOptions) -> None:
     with pytest.raises(StoreError, match="7 shards assigned to other processes are missing"):
         execute(STAGES["toy_vectors"], PipelineConfig(), run, STAGES, elsewhere=lambda work, job, pending: ())
 
 
 def test_another_version_of_the_stage_is_refused_by_name(run: RunOptions) -> None:
     newer = toys_with(STAGES["toy_vectors"], version=2)
-
-    def other_checkout(config: PipelineConfig, given: RunOptions, group: ShardGroup) -> None:
-        compute_group(config, given, newer, group)
-
     with pytest.raises(StoreError, match="has version 2 here but 1 in the parent run"):
-        shared(run, other_checkout)
+        shared(run, lambda config, given, group: compute_group(config, given, newer, group))
 
 
 def test_another_corpus_under_the_same_path_is_refused_and_names_take_and_file(run: RunOptions, tmp_path: Path) -> None:
@@ -194,9 +180,8 @@ def test_another_corpus_under_the_same_path_is_refused_and_names_take_and_file(r
 
     with pytest.raises(StoreError, match="1 of 4 groups failed"):
         shared(run, elsewhere)
-    (message,) = told
-    assert "1 of 1 takes differ from those of the parent run" in message
-    assert "take3 (take3.txt)" in message
+    assert len(told) == 1
+    assert re.search(r"1 of 1 takes differ from those of the parent run.*take3 \(take3\.txt\)", told[0], re.DOTALL)
 
 
 def test_a_root_that_is_not_shared_is_refused(run: RunOptions, tmp_path: Path) -> None:
@@ -243,11 +228,8 @@ def test_groups_computed_at_the_same_time_by_several_threads_make_the_same_bytes
     def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
         groups = share_out(work, job, pending, 10.0, workers=1)
         config, given = handed(work, job, PipelineConfig())
-        crowd = [threading.Thread(target=compute, args=(config, given, group)) for group in (*groups, *groups)]
-        for thread in crowd:
-            thread.start()
-        for thread in crowd:
-            thread.join()
+        with ThreadPoolExecutor(2 * len(groups)) as crowd:
+            list(crowd.map(lambda group: compute(config, given, group), (*groups, *groups)))
         assert sum(made(job.folder, group) for group in groups) == 7
         assert [unfinished(work, job, group.shards) for group in groups] == [()] * 7
         return gather(work, job, pending, groups, {})
@@ -257,8 +239,7 @@ def test_groups_computed_at_the_same_time_by_several_threads_make_the_same_bytes
 
 
 def test_a_stage_that_does_not_tell_its_seconds_of_video_is_not_shared_out(run: RunOptions) -> None:
-    outcome = shared(run, lambda config, given, group: pytest.fail("shared out"), TOYS)
-    assert outcome.computed == 7
+    assert shared(run, lambda *_: pytest.fail("shared out"), TOYS).computed == 7
 
 
 def test_features_and_trajectories_weigh_a_take_by_what_its_segments_cover() -> None:
@@ -270,9 +251,6 @@ def test_features_and_trajectories_weigh_a_take_by_what_its_segments_cover() -> 
 
 
 def test_a_bug_in_a_stage_is_not_swallowed(run: RunOptions) -> None:
-    def buggy(work: Work) -> None:
-        raise ZeroDivisionError
-
-    stages = toys_with(STAGES["toy_vectors"], run=buggy)
+    stages = toys_with(STAGES["toy_vectors"], run=lambda work: 1 // 0)
     with pytest.raises(ZeroDivisionError):
-        shared(run, lambda config, given, group: (compute_group(config, given, stages, group), None)[1], stages)
+        shared(run, lambda config, given, group: compute_group(config, given, stages, group), stages)

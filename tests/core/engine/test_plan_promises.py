@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,8 +34,11 @@ class History:
 
     def one_of(self, pattern: str) -> list[Path]:
         """One of the files of that name below the root, if there are any."""
-        found = sorted(self.root.rglob(pattern))
-        return [self.chance.choice(found)] if found else []
+        files = sorted(self.root.rglob(pattern))
+        return [self.chance.choice(files)] if files else []
+
+    def one_json(self) -> list[Path]:
+        return self.one_of(self.chance.choice(["current", "manifest.json", "sources.json", "record.json"]))
 
     def write(self) -> None:
         words = self.chance.choices(["1", "2", "3", "bad"], k=self.chance.randint(0, 3))
@@ -70,27 +72,17 @@ class History:
             path.unlink()
 
     def forget(self) -> None:
-        for path in self.one_of(self.chance.choice(["current", "manifest.json", "sources.json", "record.json"])):
+        for path in self.one_json():
             path.unlink()
 
     def damage(self) -> None:
-        for path in self.one_of(self.chance.choice(["current", "manifest.json", "sources.json", "record.json"])):
+        for path in self.one_json():
             path.write_text("{}")
 
     def go_on(self) -> RunOptions:
         """Let up to three things happen; return what a run is asked for then."""
-        happenings: list[Callable[[], None]] = [
-            self.write,
-            self.touch,
-            self.add,
-            self.remove,
-            self.configure,
-            self.upgrade,
-            self.revert,
-            self.delete,
-            self.forget,
-            self.damage,
-        ]
+        happenings = [self.write, self.touch, self.add, self.remove, self.configure]
+        happenings += [self.upgrade, self.revert, self.delete, self.forget, self.damage]
         for _ in range(self.chance.randint(0, 3)):
             self.chance.choice(happenings)()
         first = self.chance.choice([0, 0, 0, 1, 2])

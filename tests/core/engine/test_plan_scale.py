@@ -31,13 +31,10 @@ finally:
 
 
 class Answer(NamedTuple):
-    """What a command said and what it cost."""
-
     rows: dict[str, list[str]]
     """Stage -> the other cells of its row in the first table."""
     last: str
     units: float
-    """CPU time, in units of the loop."""
     loaded: list[str]
 
 
@@ -57,7 +54,6 @@ def ask(arguments: list[str]) -> Answer:
 
 
 def check(answer: Answer) -> None:
-    """The guard: quick, and without the heavy libraries."""
     assert answer.loaded == [], f"loaded {answer.loaded}"
     assert answer.units < LIMIT, f"took {answer.units:.1f} units"
 

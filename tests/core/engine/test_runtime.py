@@ -29,17 +29,36 @@ def hold_a_pool(note: str, initializer: Callable[[], None] | None) -> None:
         pool.submit(work, note).result()
 
 
-def interrupted_in_a_pool(note: str, pool_of: Callable[[], AbstractContextManager[Executor]]) -> None:
-    """Body of a parent that ends on SIGTERM as a flow does: with an exception."""
+def raise_on_sigterm() -> None:
+    """End this process as a flow ends: with an exception."""
 
     def stop(number: int, frame: object) -> None:
         raise SystemExit(3)
 
     signal.signal(signal.SIGTERM, stop)
+
+
+def interrupted_in_a_pool(note: str, pool_of: Callable[[], AbstractContextManager[Executor]]) -> None:
+    """Body of a parent."""
+    raise_on_sigterm()
     with pool_of() as pool:
         pool.submit(work, note)
         Path(note).with_suffix(".waits").touch()
         time.sleep(600)
+
+
+def ends_on_sigterm(body: Callable[..., None], note: Path, *arguments: object, waits: bool) -> None:
+    """Check that a parent ends with its worker, unless it is one that waits for the worker's work."""
+    parent = multiprocessing.get_context("spawn").Process(target=body, args=(str(note), *arguments))
+    parent.start()
+    assert until(lambda: note.exists() and note.with_suffix(".waits").exists())
+    parent.terminate()
+    parent.join(3.0 if waits else WAIT_S)
+    assert parent.is_alive() is waits
+    parent.kill()
+    parent.join()
+    assert until(lambda: not is_running(int(note.read_text())))
+    assert waits or parent.exitcode == 3
 
 
 def ours() -> AbstractContextManager[Executor]:
@@ -84,17 +103,7 @@ def test_a_worker_is_gone_soon_after_its_parent_was_killed(
 def test_a_run_that_is_told_to_end_does_not_wait_for_the_work_of_its_pool(
     tmp_path: Path, pool_of: Callable[[], AbstractContextManager[Executor]], waits: bool
 ) -> None:
-    note = tmp_path / "pid"
-    parent = multiprocessing.get_context("spawn").Process(target=interrupted_in_a_pool, args=(str(note), pool_of))
-    parent.start()
-    assert until(lambda: note.exists() and note.with_suffix(".waits").exists())
-    parent.terminate()
-    parent.join(3.0 if waits else WAIT_S)
-    assert parent.is_alive() is waits
-    parent.kill()
-    parent.join()
-    assert until(lambda: not is_running(int(note.read_text())))
-    assert waits or parent.exitcode == 3
+    ends_on_sigterm(interrupted_in_a_pool, tmp_path / "pid", pool_of, waits=waits)
 
 
 def test_a_pool_that_breaks_off_leaves_the_processes_of_another_stage_alone(tmp_path: Path) -> None:

@@ -32,22 +32,15 @@ def test_every_group_makes_a_stage_stale_and_those_of_planning_alone_would_not_s
 
 
 def test_what_follows_from_other_settings_is_no_setting() -> None:
-    derived = {
-        "evaluation.further_entries",
-        "report.corpus",
-        "vlm.seeds",
-        "outcome.predictor.width",
-        "pose_sources.seed",
-    }
-    assert not derived & set(by_path())
+    derived = {"evaluation.further_entries", "report.corpus", "vlm.seeds", "outcome.predictor.width"}
+    assert not {*derived, "pose_sources.seed"} & set(by_path())
     with pytest.raises(InputError, match="further"):
         change(PipelineConfig(), ['evaluation.further_entries=["planner_models"]'])
 
 
 def test_the_main_experiment_differs_in_nothing_from_the_defaults_and_another_in_what_it_states() -> None:
     assert [one.path for one in by_path().values() if one.is_changed] == []
-    base = PipelineConfig()
-    found = by_path(base.replace(scorer=base.scorer.replace(candidates=32)))
+    found = by_path(change(PipelineConfig(), ["scorer.candidates=32"]))
     assert [one.path for one in found.values() if one.is_changed] == ["scorer.candidates"]
 
 

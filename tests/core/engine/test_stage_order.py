@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from schemas.config import PipelineConfig, TextConfig
 from trajpilot_core.engine import order
 from trajpilot_core.engine.key import rejects_entry
-from trajpilot_core.engine.order import stages_at_once, startable, upstream, usable_cores, usable_memory
+from trajpilot_core.engine.order import free_memory, stages_at_once, startable, upstream, usable_cores, usable_memory
 from trajpilot_core.stages import STAGES
 
 GB = 10**9
@@ -25,10 +25,8 @@ def test_a_stage_waits_for_exactly_those_whose_entries_it_reads() -> None:
         written = {other: {*s.writes, rejects_entry(other)} for other, s in STAGES.items()}
         assert set(found[name]) == {other for other in STAGES if written[other] & set(stage.reads)}, name
     assert found["trajectories"] == found["features"] == found["text_bank"] == ("ingest",)
-
-
-def test_what_a_run_does_not_ask_for_is_not_waited_for() -> None:
-    assert upstream(STAGES, ["features", "scorer"]) == {"features": (), "scorer": ("features",)}
+    asked = {"features": (), "scorer": ("features",)}
+    assert upstream(STAGES, list(asked)) == asked, "what a run does not ask for is not waited for"
 
 
 @given(data=st.data(), limit=st.integers(1, 4))
@@ -81,13 +79,17 @@ def test_cores_and_memory_decide_unless_the_run_says_otherwise(
 
 
 def test_a_container_that_may_use_less_than_the_machine_has_less(tmp_path: Path) -> None:
-    listing = tmp_path / "meminfo"
-    listing.write_text("MemTotal: 99 kB\nMemAvailable:   50000000 kB\n")
+    listing, none = tmp_path / "meminfo", tmp_path / "none"
+    listing.write_text("MemTotal: 64000000 kB\nMemAvailable:   50000000 kB\n")
     (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert usable_cores(tmp_path) == usable_cores(tmp_path / "none")
-    assert usable_memory(listing, tmp_path) == 50_000_000 * 1024
+    assert usable_cores(tmp_path) == usable_cores(none)
+    assert usable_memory(listing, tmp_path) == free_memory(listing, tmp_path) == 50_000_000 * 1024
     (tmp_path / "cpu.max").write_text("150000 100000\n")
     (tmp_path / "memory.max").write_text("8000000000\n")
     assert usable_cores(tmp_path) == 1
-    assert usable_memory(listing, tmp_path) == 8 * GB
-    assert usable_memory(tmp_path / "none", tmp_path / "none") == 0
+    assert usable_memory(listing, tmp_path) == free_memory(listing, tmp_path) == 8 * GB
+    (tmp_path / "memory.stat").write_text("anon 3000000000\nfile 4000000000\n")
+    assert free_memory(listing, tmp_path) == 5 * GB
+    (tmp_path / "memory.max").write_text("max\n")
+    assert free_memory(listing, tmp_path) == 50_000_000 * 1024
+    assert (usable_memory(none, none), free_memory(none, tmp_path)) == (0, None)

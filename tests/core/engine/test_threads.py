@@ -1,11 +1,8 @@
 """Work side by side in threads: it overlaps, its errors arrive, and an interrupt ends it with its child processes."""
 
-import contextlib
-import multiprocessing
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
@@ -13,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_runtime import is_running, until, work
+from test_runtime import ends_on_sigterm, raise_on_sigterm, work
 
 from trajpilot_core import runtime
 from trajpilot_core.runtime import Threads, in_threads, worker_pool
@@ -141,48 +138,26 @@ def pool_in_a_thread(note: str) -> None:
 
 
 def interrupted(note: str, threads_of: Callable[[], Any]) -> None:
-    """Body of a parent that ends on SIGTERM as a flow does: with an exception."""
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(3)
-
-    signal.signal(signal.SIGTERM, stop)
+    """Body of a parent."""
+    raise_on_sigterm()
     with threads_of() as threads:
         threads.start("stage", lambda: pool_in_a_thread(note))
+        Path(note).with_suffix(".waits").touch()
         threads.wait()
 
 
-class Plain:
+class Plain(ThreadPoolExecutor):
     """Threads of the standard library in place of ours."""
 
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self.pool = pool
-
     def start(self, name: str, piece: Callable[[], None]) -> None:
-        self.future = self.pool.submit(piece)
+        self.future = self.submit(piece)
 
     def wait(self) -> None:
         self.future.result()
 
 
-@contextlib.contextmanager
-def plain() -> Iterator[Plain]:
-    with ThreadPoolExecutor(1) as pool:
-        yield Plain(pool)
-
-
-@pytest.mark.parametrize(("threads_of", "waits"), [(Threads, False), (plain, True)], ids=["ours", "planted"])
+@pytest.mark.parametrize(("threads_of", "waits"), [(Threads, False), (Plain, True)], ids=["ours", "planted"])
 def test_a_run_that_is_told_to_end_ends_its_threads_and_their_processes(
     tmp_path: Path, threads_of: Callable[[], Any], waits: bool
 ) -> None:
-    note = tmp_path / "pid"
-    parent = multiprocessing.get_context("spawn").Process(target=interrupted, args=(str(note), threads_of))
-    parent.start()
-    assert until(note.exists)
-    parent.terminate()
-    parent.join(3.0 if waits else 60.0)
-    assert parent.is_alive() is waits
-    parent.kill()
-    parent.join()
-    assert until(lambda: not is_running(int(note.read_text())))
-    assert waits or parent.exitcode == 3
+    ends_on_sigterm(interrupted, tmp_path / "pid", threads_of, waits=waits)

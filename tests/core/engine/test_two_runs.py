@@ -1,17 +1,24 @@
 """Two runs of one stage at the same time: the work is done once, whoever of them survives."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from checkout import CHECKOUT
-from toy_stages import TOYS, options, run_toys, tree_bytes, write_corpus
+from toy_stages import VECTOR, options, read_vectors_of_takes, run_toys, toys_with, tree_bytes, write_corpus
 
+import trajpilot_core.engine.execution.execute as executing
 import trajpilot_core.store.lock as locks
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.store.lock import stage_lock
 
 SCRIPT = CHECKOUT / "tests" / "fixtures" / "stage_at_once.py"
@@ -26,14 +33,12 @@ def begin() -> subprocess.Popen[str]:
 
 def order(process: subprocess.Popen[str], *words: Path) -> None:
     """Have the stage run once."""
-    assert process.stdin is not None
     process.stdin.write(" ".join(map(str, words)) + "\n")
     process.stdin.flush()
 
 
 def done(process: subprocess.Popen[str]) -> None:
     """Wait until the ordered run has ended."""
-    assert process.stdout is not None
     assert process.stdout.readline() == "done\n"
 
 
@@ -49,6 +54,12 @@ def ready(folder: Path, name: str) -> tuple[Path, Path]:
     return root, corpus
 
 
+def bytes_of_one_run(folder: Path) -> dict[str, bytes]:
+    root, corpus = ready(folder, "alone")
+    run_toys(options(root, corpus), until="toy_vectors")
+    return tree_bytes(root)
+
+
 def waited(path: Path) -> None:
     end = time.monotonic() + LIMIT_S
     while not path.exists():
@@ -58,9 +69,7 @@ def waited(path: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_simultaneous_runs_compute_and_commit_once_each(tmp_path: Path) -> None:
-    alone, _ = ready(tmp_path, "alone")
-    run_toys(options(alone, tmp_path / "alone-corpus"), until="toy_vectors")
-    wanted = tree_bytes(alone)
+    wanted = bytes_of_one_run(tmp_path)
     pair = [begin(), begin()]
     try:
         for k in range(PAIRS):
@@ -94,31 +103,19 @@ def test_the_second_run_takes_over_when_the_first_is_killed(tmp_path: Path) -> N
         end(first)
         end(second)
     assert log.read_text().split("\n")[0] == "computes 3"
-    alone, _ = ready(tmp_path, "alone")
-    run_toys(options(alone, tmp_path / "alone-corpus"), until="toy_vectors")
-    assert tree_bytes(root) == tree_bytes(alone)
+    assert tree_bytes(root) == bytes_of_one_run(tmp_path)
 
 
 def test_who_waits_says_who_holds_the_stage_and_since_when(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    released: list[float] = []
-
-    class Impatient(Exception):
-        """Ends the wait of the test."""
-
-    def no_sleep(seconds: float) -> None:
-        released.append(seconds)
-        if len(released) == 3:
-            raise Impatient
-
-    monkeypatch.setattr(locks.time, "sleep", no_sleep)
+    sleeps = Mock(side_effect=[None, None, KeyboardInterrupt])
+    monkeypatch.setattr(locks.time, "sleep", sleeps)
     caplog.set_level("INFO", logger="trajpilot")
-    with stage_lock(str(tmp_path), "features"), pytest.raises(Impatient), stage_lock(str(tmp_path), "features"):
+    with stage_lock(str(tmp_path), "features"), pytest.raises(KeyboardInterrupt), stage_lock(str(tmp_path), "features"):
         pytest.fail("two held one stage")
-    (line,) = [record.getMessage() for record in caplog.records]
-    assert f"waiting: process {os.getpid()} on " in line
-    assert ", started 20" in line
+    assert len(caplog.messages) == 1
+    assert re.search(f"waiting: process {os.getpid()} on .*, started 20", caplog.text)
     with stage_lock(str(tmp_path), "features"):
         pass
 
@@ -130,16 +127,6 @@ def test_other_stages_of_a_root_do_not_wait(tmp_path: Path) -> None:
 
 def test_without_the_lock_a_pair_would_do_the_work_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault that the pairs would catch; the bytes are right all the same, as on an object store."""
-    import threading
-    from contextlib import nullcontext
-    from dataclasses import replace
-
-    from toy_stages import read_vectors_of_takes
-
-    import trajpilot_core.engine.execution.execute as executing
-    from schemas.config import PipelineConfig
-    from trajpilot_core.engine.stage import Work
-
     monkeypatch.setattr(executing, "stage_lock", lambda *_: nullcontext())
     root, corpus = ready(tmp_path, "root")
     both, computed = threading.Barrier(2, timeout=LIMIT_S), []
@@ -149,17 +136,8 @@ def test_without_the_lock_a_pair_would_do_the_work_twice(tmp_path: Path, monkeyp
         both.wait()
         read_vectors_of_takes(work)
 
-    stages = {**TOYS, "toy_vectors": replace(TOYS["toy_vectors"], run=computing)}
-
-    def once() -> None:
-        executing.execute(stages["toy_vectors"], PipelineConfig(), options(root, corpus), stages)
-
-    pair = [threading.Thread(target=once) for _ in range(2)]
-    for thread in pair:
-        thread.start()
-    for thread in pair:
-        thread.join()
+    stages = toys_with(VECTOR, run=computing)
+    with ThreadPoolExecutor(2) as pair:
+        list(pair.map(lambda _: run_toys(options(root, corpus), stages, until="toy_vectors"), range(2)))
     assert computed == [3, 3]
-    alone, _ = ready(tmp_path, "alone")
-    run_toys(options(alone, tmp_path / "alone-corpus"), until="toy_vectors")
-    assert tree_bytes(root) == tree_bytes(alone)
+    assert tree_bytes(root) == bytes_of_one_run(tmp_path)

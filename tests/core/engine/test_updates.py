@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import pytest
 import updates_fixture as updates
-from _pytest.mark import ParameterSet
 from updates_fixture import SHARDED, TRAININGS, counted_bytes, options, run_all, settings, shards_of
 
 from trajpilot_core.corpora.egoexo4d.takes import take_id
@@ -21,6 +20,7 @@ from trajpilot_core.stages import STAGES
 from trajpilot_core.store.garbage import verify
 
 pytestmark = pytest.mark.timeout(1800)
+CAMPAIGN = pytest.mark.campaign
 
 
 class Case(NamedTuple):
@@ -49,8 +49,6 @@ CASES = [
 
 
 class Base(NamedTuple):
-    """A corpus and a root in which everything is fresh."""
-
     corpus: Path
     root: Path
 
@@ -79,31 +77,22 @@ def delivered(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
 
 def copied(base: Base, folder: Path) -> Base:
     """The same somewhere else, so that the update leaves the original alone."""
-    return Base(
-        Path(shutil.copytree(base.corpus, folder / "corpus")), Path(shutil.copytree(base.root, folder / "root"))
-    )
+    return Base(*(Path(shutil.copytree(path, folder / path.name)) for path in base))
 
 
 def planned(place: Base) -> dict[str, PlanRow]:
     return {row.stage: row for row in plan(STAGES, settings(), options(place.root, place.corpus))}
 
 
-def keeps_its_word(row: PlanRow, computed: int) -> bool:
-    """Whether what happened is what the plan said."""
-    assert row.compute is not None
-    return computed == row.compute if row.bound == "exactly" else computed <= row.compute
-
-
-def cases() -> list[ParameterSet]:
-    """All updates; those that another one covers, or the three at once, are left to `make soak`."""
-    campaign, kept = (pytest.mark.slow, pytest.mark.campaign), (pytest.mark.slow,)
-    return [
-        pytest.param(case, id=case.update.__name__, marks=kept if case.update is updates.take_added else campaign)
+# All updates; those that another one covers, or the three at once, are left to `make soak`.
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.update.__name__, marks=[] if case.update is updates.take_added else CAMPAIGN)
         for case in CASES
-    ]
-
-
-@pytest.mark.parametrize("case", cases())
+    ],
+)
 def test_an_update_computes_what_it_touches_and_ends_with_the_bytes_of_a_run_from_scratch(
     base: Base, tmp_path: Path, delivered: dict[str, list[str]], case: Case
 ) -> None:
@@ -113,7 +102,8 @@ def test_an_update_computes_what_it_touches_and_ends_with_the_bytes_of_a_run_fro
     for stage in STAGES.values():
         row = planned(place)[stage.name] if stage.name in ("ingest", *SHARDED, *TRAININGS) else None
         done[stage.name] = execute(stage, settings(), options(place.root, place.corpus), STAGES)
-        assert row is None or keeps_its_word(row, done[stage.name].computed), row
+        n = done[stage.name].computed
+        assert row is None or (n == row.compute if row.bound == "exactly" else n <= row.compute), row
     for name in SHARDED:
         assert delivered[name] == ([take] if name in case.computed else []), name
         assert done[name].removed == case.removed
@@ -146,9 +136,7 @@ def test_three_updates_at_once_compute_what_each_touches_and_their_reversal_comp
 
     shutil.rmtree(place.corpus)
     shutil.copytree(base.corpus, place.corpus)
-    assert {name: outcome.computed for name, outcome in run_all(place.root, place.corpus).items()} == dict.fromkeys(
-        STAGES, 0
-    )
+    assert {outcome.computed for outcome in run_all(place.root, place.corpus).values()} == {0}
     assert counted_bytes(place.root) == before
 
 
@@ -182,17 +170,13 @@ def test_a_run_after_no_update_computes_nothing_wherever_the_corpus_lies(base: B
 def test_a_key_that_is_blind_to_files_is_found_out(base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault that the proofs catch: a shard that is reused although its pose file changed."""
     kept = key.make_shard_keys
-    monkeypatch.setattr(key, "make_shard_keys", lambda *given: kept(*given[:-1], blind(given[-1])))
+    monkeypatch.setattr(key, "make_shard_keys", lambda *given: kept(*given[:-1], dict.fromkeys(given[-1], "")))
     corpus = Path(shutil.copytree(base.corpus, tmp_path / "corpus"))
     run_all(tmp_path / "root", corpus, "trajectories")
     updates.trajectory_replaced(corpus)
     run_all(tmp_path / "root", corpus, "trajectories")
     run_all(tmp_path / "scratch", corpus, "trajectories")
     assert counted_bytes(tmp_path / "root") != counted_bytes(tmp_path / "scratch")
-
-
-def blind(digest_of) -> dict[str, str]:
-    return dict.fromkeys(digest_of, "")
 
 
 def test_rejects_that_name_files_of_before_a_renaming_are_found_out(

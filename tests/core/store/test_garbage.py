@@ -4,6 +4,8 @@ import contextlib
 import os
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,24 +24,27 @@ from trajpilot_core.store.reading import read_entry_table
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunOptions:
+def fresh(tmp_path: Path) -> RunOptions:
+    """A corpus, and a root in which nothing was done yet."""
+    return options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
+
+
+@pytest.fixture
+def run(fresh: RunOptions) -> RunOptions:
     """A root with a history: a run, another setting and back, a take changed, a take removed."""
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    run_toys(run)
-    run_toys(run, config=features_config(batch=3))
-    (corpus / "take1.txt").write_text("7 7")
-    run_toys(run)
-    (corpus / "takes.txt").write_text("take0 take1 take2")
-    run_toys(run)
-    return run
+    run_toys(fresh)
+    run_toys(fresh, config=features_config(batch=3))
+    Path(fresh.data_root, "take1.txt").write_text("7 7")
+    run_toys(fresh)
+    Path(fresh.data_root, "takes.txt").write_text("take0 take1 take2")
+    run_toys(fresh)
+    return fresh
 
 
 def is_whole(run: RunOptions) -> bool:
     """Every stage is fresh, every byte is as it was committed, every table can be read, and a run computes nothing."""
     folder = open_folder(run.root)
-    manifests = [current_manifest(folder, stage) for stage in TOYS]
-    for manifest in manifests:
+    for manifest in (current_manifest(folder, stage) for stage in TOYS):
         for name, entry in manifest.entries.items() if manifest else ():
             if entry.kind == "table":
                 read_entry_table(folder, manifest, name)
@@ -47,14 +52,20 @@ def is_whole(run: RunOptions) -> bool:
     return fresh and verify(run.root, repair=False) == [] and all(o.cached for o in run_toys(run).values())
 
 
+def age(hours: float, *paths: Path) -> None:
+    """Make files look as if they had been written so long ago."""
+    written = time.time() - 3600 * hours
+    for path in paths:
+        os.utime(path, (written, written), follow_symlinks=False)
+
+
 def shard_files(run: RunOptions) -> list[str]:
     return [path for group in find_garbage(run.root, 0.0).groups for path in group.files if "/shards/" in path]
 
 
-def test_nothing_is_garbage_after_one_run(tmp_path: Path) -> None:
-    run = options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
-    run_toys(run)
-    assert find_garbage(run.root, 0.0) == garbage.Garbage((), (), (), ())
+def test_nothing_is_garbage_after_one_run(fresh: RunOptions) -> None:
+    run_toys(fresh)
+    assert find_garbage(fresh.root, 0.0) == garbage.Garbage((), (), (), ())
 
 
 def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) -> None:
@@ -66,9 +77,8 @@ def test_outputs_of_before_go_and_everything_that_counts_stays(run: RunOptions) 
     removed = remove_garbage(run.root, 0.0)
     assert removed == found
     after = tree_bytes(Path(run.root))
-    assert set(before) - set(after) == {
-        name for group in removed.groups for name in group.files if "run_record" not in name
-    }
+    gone = {name for group in removed.groups for name in group.files}
+    assert set(before) - set(after) == {name for name in gone if "run_record" not in name}
     assert is_whole(run)
     assert find_garbage(run.root, 0.0).groups == ()
     assert len(list((Path(run.root) / "artifacts/toy_vectors/shards").iterdir())) == 3
@@ -84,16 +94,18 @@ def test_a_gc_that_forgets_shards_is_found_out(run: RunOptions, monkeypatch: pyt
     assert not is_whole(run)
 
 
-def test_what_an_output_that_counts_was_made_from_stays_although_it_counts_no_longer(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    first = run_toys(run)["toy_vectors"]
-    (corpus / "take1.txt").write_text("7 7")
-    run_toys(run, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
-    old = Path(first.ref.uri)
-    assert find_garbage(run.root, 0.0).groups == ()
-    run_toys(run)
-    assert str(old.relative_to(run.root)) in [p for group in find_garbage(run.root, 0.0).groups for p in group.files]
+def test_what_an_output_that_counts_was_made_from_stays_although_it_counts_no_longer_or_is_damaged(
+    fresh: RunOptions,
+) -> None:
+    old = Path(run_toys(fresh)["toy_vectors"].ref.uri)
+    Path(fresh.data_root, "take1.txt").write_text("7 7")
+    run_toys(fresh, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
+    assert find_garbage(fresh.root, 0.0).groups == ()
+    Path(fresh.root, "artifacts/toy_sum/current").write_text("{}")
+    assert find_garbage(fresh.root, 0.0).groups == ()
+    run_toys(fresh)
+    garbage_files = [path for group in find_garbage(fresh.root, 0.0).groups for path in group.files]
+    assert str(old.relative_to(fresh.root)) in garbage_files
 
 
 def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
@@ -106,25 +118,20 @@ def test_young_things_stay_temporaries_and_scratch_too(run: RunOptions) -> None:
     assert remove_garbage(run.root, 1.0).groups == ()
     young = {group.name for group in find_garbage(run.root, 1.0).young}
     assert {".tmp-2-cd", "scratch/toy_sum-0123456789abcdef", "toy_sum", "toy_vectors"} <= young
-    yesterday = time.time() - 30 * 3600
-    for path in root.rglob("*"):
-        os.utime(path, (yesterday, yesterday), follow_symlinks=False)
+    age(30, *root.rglob("*"))
     assert {group.name for group in remove_garbage(run.root, 24.0).groups} == young
     assert list(root.rglob(".tmp-*")) == []
     assert list((root / "scratch").iterdir()) == []
     assert is_whole(run)
 
 
-def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(tmp_path: Path) -> None:
+def test_a_shard_written_today_keeps_its_older_neighbours_file_alive(fresh: RunOptions) -> None:
     """Age is that of the youngest of a stage: half an output is worse than none."""
-    run = options(tmp_path / "root", write_corpus(tmp_path / "corpus"))
-    run_toys(run, config=features_config(batch=3))
-    run_toys(run)
-    data = next(path for path in Path(run.root).glob("artifacts/toy_vectors/*/data-*.parquet"))
-    old = time.time() - 30 * 3600
-    for path in data.parent.glob("data-*"):
-        os.utime(path, (old, old))
-    assert remove_garbage(run.root, 24.0).groups == ()
+    run_toys(fresh, config=features_config(batch=3))
+    run_toys(fresh)
+    data = next(Path(fresh.root).glob("artifacts/toy_vectors/*/data-*.parquet"))
+    age(30, *data.parent.glob("data-*"))
+    assert remove_garbage(fresh.root, 24.0).groups == ()
 
 
 def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions, tmp_path: Path) -> None:
@@ -136,9 +143,7 @@ def test_files_that_are_not_the_stores_and_links_are_left_alone(run: RunOptions,
     (root / "artifacts/toy_sum/notes.txt").write_text("mine")
     (root / "artifacts/toy_sum/shards").mkdir()
     (root / "artifacts/toy_sum/shards/linked").symlink_to(outside)
-    (root / "artifacts/toy_sum" / ("data-" + "1" * 64 + ".parquet")).symlink_to(
-        outside / ("data-" + "0" * 64 + ".parquet")
-    )
+    (root / "artifacts/toy_sum" / ("data-" + "1" * 64 + ".parquet")).symlink_to(precious)
     removed = remove_garbage(run.root, 0.0)
     assert precious.read_bytes() == b"mine"
     assert (root / "artifacts/toy_sum/notes.txt").exists()
@@ -155,53 +160,34 @@ def test_a_stage_whose_pointer_is_damaged_is_left_alone_and_named(run: RunOption
     assert not any(group.name == "toy_vectors" for group in removed.groups)
 
 
-def test_what_a_damaged_stage_was_made_from_stays(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    first = run_toys(run)["toy_vectors"]
-    (corpus / "take1.txt").write_text("7 7")
-    run_toys(run, until="toy_vectors")  # toy_sum still rests on the vectors of the first run
-    (Path(run.root) / "artifacts/toy_sum/current").write_text("{}")
-    assert find_garbage(run.root, 0.0).groups == ()
-    assert Path(first.ref.uri).exists()
-
-
-def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_its_last(tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    config = features_config(batch=3)
+def test_the_first_shards_of_a_long_computation_that_broke_off_are_as_young_as_its_last(fresh: RunOptions) -> None:
+    run, config = fresh, features_config(batch=3)
     run_toys(run)
     run_toys(run, config=config, until="toy_ingest")
 
     def dying(work) -> None:
-        for source in work.pending[:3]:
-            work.sink.shard(source.shard, *toy.vectors_of(source, str(corpus)))
+        toy.read_vectors_of_takes(replace(work, pending=work.pending[:3]))
         raise KeyboardInterrupt
 
     with contextlib.suppress(KeyboardInterrupt):
         run_toys(run, toys_with(VECTOR, run=dying), config)
-    now, day = time.time(), 24 * 3600
-    os.utime(Path(run.root) / "artifacts/toy_vectors/current", (now - 4 * day, now - 4 * day))
+    age(4 * 24, Path(run.root) / "artifacts/toy_vectors/current")
     shards = sorted((Path(run.root) / "artifacts/toy_vectors/shards").iterdir(), key=lambda path: path.stat().st_mtime)
-    for age, shard in zip((5, 5, 5, 5, 3, 2, 0), shards, strict=True):
-        for path in shard.iterdir():
-            os.utime(path, (now - age * day, now - age * day))
+    for days, shard in zip((5, 5, 5, 5, 3, 2, 0), shards, strict=True):
+        age(24 * days, *shard.iterdir())
     assert "toy_vectors" not in [group.name for group in remove_garbage(run.root, 24.0).groups]
     assert len({path.rpartition("/")[0] for path in shard_files(run)}) == 3
     assert run_toys(run, config=config)["toy_vectors"].reused == 3
 
 
-def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(tmp_path: Path) -> None:
+def test_gc_is_refused_while_a_stage_works_without_the_lock_of_a_run(fresh: RunOptions) -> None:
     """A worker of a pool runs single stages; what it wrote so far is referenced by nothing yet."""
-    corpus = write_corpus(tmp_path / "corpus")
-    run = options(tmp_path / "root", corpus)
-    works, go_on = threading.Event(), threading.Event()
+    run, works, go_on = fresh, threading.Event(), threading.Event()
 
     def slow(work) -> None:
-        for source in work.pending:
-            work.sink.shard(source.shard, *toy.vectors_of(source, str(corpus)))
-            works.set()
-            assert go_on.wait(60)
+        toy.read_vectors_of_takes(work)
+        works.set()
+        assert go_on.wait(60)
 
     stage = threading.Thread(target=run_toys, args=(run, toys_with(VECTOR, run=slow)))
     stage.start()
@@ -226,7 +212,7 @@ def test_without_the_lock_of_the_stage_gc_would_not_be_refused(tmp_path: Path, m
 def test_a_root_that_cannot_be_written_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Path.open
 
-    def read_only(path: Path, mode: str = "r", **named: object):
+    def read_only(path: Path, mode: str = "r", **named):
         if mode.startswith("a"):
             raise OSError(30, "Read-only file system")
         return kept(path, mode, **named)
@@ -255,18 +241,16 @@ def test_a_gc_that_is_killed_leaves_nothing_torn(run: RunOptions, monkeypatch: p
     """However many files it removed before it died: what has a manifest has its files."""
     kept = Path.unlink
     for n_removed in range(1, 12):
-        left = [n_removed]
+        turns = iter(range(n_removed))
 
-        def dying(path: Path, missing_ok: bool = False, left: list[int] = left) -> None:
-            if left[0] == 0:
+        def dying(path: Path, missing_ok: bool = False, turns: Iterator[int] = turns) -> None:
+            if next(turns, None) is None:
                 raise KeyboardInterrupt
-            left[0] -= 1
             kept(path, missing_ok=missing_ok)
 
-        monkeypatch.setattr(Path, "unlink", dying)
-        with contextlib.suppress(KeyboardInterrupt):
+        with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+            patched.setattr(Path, "unlink", dying)
             remove_garbage(run.root, 0.0)
-        monkeypatch.setattr(Path, "unlink", kept)
         assert verify(run.root, repair=False) == []
     remove_garbage(run.root, 0.0)
     assert is_whole(run)

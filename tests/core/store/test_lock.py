@@ -63,7 +63,6 @@ def test_a_holder_that_was_stopped_is_said_to_be(tmp_path: Path) -> None:
     """Waiting for it would end with its life only."""
     holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE)
     try:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"1\n"
         with pytest.raises(StoreError) as going, root_lock(str(tmp_path), 0):
             pytest.fail("two runs hold one root")

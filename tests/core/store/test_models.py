@@ -64,19 +64,13 @@ def test_every_model_is_a_file_and_comes_back_as_written(tmp_path: Path) -> None
     assert (models.keys, models.about) == (tuple(sorted(KEYS)), {"config": "{}", "seeds": "1"})
     for key in KEYS:
         found = models.read(key)
-        assert {name: (v.dtype, v.shape) for name, v in found.items()} == {
-            "b": (np.int64, ()),
-            "w": (np.float32, (2, 3)),
-        }
-        assert (found["w"] == number_of(key)).all()
+        assert (found["b"].dtype, found["b"].shape) == (np.int64, ())
+        np.testing.assert_array_equal(found["w"], np.full((2, 3), number_of(key), np.float32), strict=True)
 
 
-def test_the_order_of_writing_changes_no_byte(tmp_path: Path) -> None:
-    assert written(tmp_path / "a") == written(tmp_path / "b", KEYS[::-1])
-
-
-def test_another_key_or_other_numbers_give_another_fingerprint(tmp_path: Path) -> None:
+def test_another_key_or_other_numbers_give_another_fingerprint_and_another_order_does_not(tmp_path: Path) -> None:
     whole = written(tmp_path)
+    assert written(tmp_path / "other", KEYS[::-1]) == whole
     renamed = [file.replace(key=file.key and f"{file.key}2") for file in whole.files]
     assert entry_of("models", renamed).fingerprint != whole.fingerprint
     assert written(tmp_path, size=8).fingerprint != whole.fingerprint
@@ -122,18 +116,14 @@ def test_what_is_read_is_held_once(tmp_path: Path) -> None:
     assert peak < 1.2 * n_bytes
 
 
-def test_a_model_without_a_key_or_with_one_that_is_taken_is_refused(tmp_path: Path) -> None:
+def test_a_model_without_a_key_with_one_that_is_taken_or_after_the_end_of_its_entry_is_refused(tmp_path: Path) -> None:
     sink = sink_in(tmp_path)
     sink.model(ENTRY, KEYS[0], {})
     for key, message in (("", "without a key"), (KEYS[0], f"the model '{KEYS[0]}' of .* twice")):
         with pytest.raises(StoreError, match=message):
             sink.model(ENTRY, key, {})
-
-
-def test_nothing_is_added_to_an_entry_that_was_ended(tmp_path: Path) -> None:
-    sink = sink_in(tmp_path)
     sink.models(ENTRY, {})
-    for write in (lambda: sink.model(ENTRY, KEYS[0], {}), lambda: sink.models(ENTRY, {})):
+    for write in (lambda: sink.model(ENTRY, KEYS[1], {}), lambda: sink.models(ENTRY, {})):
         with pytest.raises(StoreError, match="writes 'toy_model' twice"):
             write()
 

@@ -1,12 +1,13 @@
-"""The store's formats and folders: equal bytes, damage noticed, names and addresses checked."""
+"""The store's formats, folders and inventory: equal bytes, damage noticed, names and addresses checked."""
 
+import hashlib
 import io
 import itertools
 import os
 import random
 import socket
 import threading
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_stages import INGEST, hostile_names
 
-from schemas.artifacts import FileEntry, RunRecord
+from schemas.artifacts import RunRecord
 from trajpilot_core.engine.execution.sink import StageSink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder, open_folder, sweep_temporaries
-from trajpilot_core.store.locations import parse_location
+from trajpilot_core.store.inventory import ABSENT, UNREADABLE, digests, load_inventory, save_inventory
+from trajpilot_core.store.locations import check_source_path, parse_location
 from trajpilot_core.store.lock import require_free_space
 from trajpilot_core.store.manifest import seal, unseal, verified_bytes, verified_file, write_data
 from trajpilot_core.store.parquet import ROW_GROUP, open_parquet, read_table, read_vectors, table_bytes, tables_bytes
@@ -58,10 +60,9 @@ def test_equal_tables_give_equal_bytes_whatever_their_chunks(n: int, cuts: list[
 
 def test_parquet_layout_is_as_documented() -> None:
     with open_parquet(table_bytes(some_table(ROW_GROUP + 10))) as file:
-        assert [file.metadata.row_group(k).num_rows for k in range(file.num_row_groups)] == [ROW_GROUP, 10]
-        columns = {
-            file.metadata.row_group(0).column(k).path_in_schema: file.metadata.row_group(0).column(k) for k in range(3)
-        }
+        groups = [file.metadata.row_group(k) for k in range(file.num_row_groups)]
+    assert [group.num_rows for group in groups] == [ROW_GROUP, 10]
+    columns = {column.path_in_schema: column for column in (groups[0].column(k) for k in range(3))}
     vector = columns["vector.list.element"]
     assert (vector.compression, vector.statistics) == ("UNCOMPRESSED", None)
     assert "RLE_DICTIONARY" not in vector.encodings
@@ -70,14 +71,14 @@ def test_parquet_layout_is_as_documented() -> None:
 
 
 def test_vectors_of_several_files_are_read_into_one_array(tmp_path: Path) -> None:
-    tables = [some_table(n, n) for n in (3, 0, ROW_GROUP + 5)]
-    for k, table in enumerate(tables):
-        (tmp_path / f"{k}.parquet").write_bytes(table_bytes(table))
-    vectors = read_vectors([tmp_path / f"{k}.parquet" for k in range(3)], "vector")
+    tables, files = [some_table(n, n) for n in (3, 0, ROW_GROUP + 5)], [tmp_path / f"{k}.parquet" for k in range(3)]
+    for file, table in zip(files, tables, strict=True):
+        file.write_bytes(table_bytes(table))
+    vectors = read_vectors(files, "vector")
     whole = pa.concat_tables(tables).column("vector").combine_chunks()
     np.testing.assert_array_equal(vectors, whole.flatten().to_numpy().reshape(-1, WIDTH))
     assert vectors.dtype == np.float16
-    assert read_vectors([tmp_path / "1.parquet"], "vector").shape == (0, WIDTH)
+    assert read_vectors(files[1:2], "vector").shape == (0, WIDTH)
 
 
 def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
@@ -93,19 +94,13 @@ def test_columns_that_are_not_there_or_no_vectors_are_named() -> None:
 
 
 def test_a_table_that_becomes_too_large_for_a_file_is_refused_before_the_rest_is_made() -> None:
-    made: list[int] = []
-
-    def parts() -> Iterator[pa.Table]:
-        for number in range(10):
-            made.append(number)
-            yield some_table(ROW_GROUP, number)
-
-    whole = tables_bytes(parts(), SCHEMA)
-    assert tables_bytes(parts(), SCHEMA, len(whole)) == whole
-    made.clear()
+    tables = [some_table(ROW_GROUP, number) for number in range(10)]
+    whole = tables_bytes(tables, SCHEMA)
+    assert tables_bytes(tables, SCHEMA, len(whole)) == whole
+    left = iter(tables)
     with pytest.raises(StoreError, match="bytes after 24,576 rows; one file may have"):
-        tables_bytes(parts(), SCHEMA, len(whole) // 4)
-    assert made == [0, 1, 2]
+        tables_bytes(left, SCHEMA, len(whole) // 4)
+    assert len(list(left)) == 7
 
 
 def test_a_table_in_parts_is_the_table_as_a_whole(tmp_path: Path) -> None:
@@ -132,21 +127,12 @@ def test_models_come_back_as_written_and_equal_models_give_equal_bytes(names, dt
     back = parse_tensors(content)
     assert sorted(back) == sorted(tensors)
     for name, tensor in back.items():
-        np.testing.assert_array_equal(tensor, tensors[name])
-        assert tensor.dtype == tensors[name].dtype
-        assert tensor.shape == tensors[name].shape
+        np.testing.assert_array_equal(tensor, tensors[name], strict=True)
 
 
 def flipped(content: bytes, bit: int) -> bytes:
     at, mask = divmod(bit, 8)
     return content[:at] + bytes([content[at] ^ (1 << mask)]) + content[at + 1 :]
-
-
-def same_size_overwrite(path: Path, content: bytes) -> None:
-    """Change a file as a failing disk does: size, time and inode stay."""
-    old = path.stat()
-    path.write_bytes(content)
-    os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))
 
 
 def test_flipped_bits_are_all_noticed_by_the_readers_of_training(tmp_path: Path) -> None:
@@ -158,8 +144,10 @@ def test_flipped_bits_are_all_noticed_by_the_readers_of_training(tmp_path: Path)
     ):
         entry = write_data(folder, "s", "k", suffix, content, 0)
         path = tmp_path / "artifacts/s" / entry.name
+        old = path.stat()
         for _ in range(200):
-            same_size_overwrite(path, flipped(content, chance.randrange(8 * len(content))))
+            path.write_bytes(flipped(content, chance.randrange(8 * len(content))))
+            os.utime(path, ns=(old.st_atime_ns, old.st_mtime_ns))  # as a failing disk does it
             with pytest.raises(StoreError, match="damaged"):
                 read(entry)
 
@@ -203,20 +191,26 @@ def test_other_protocols_and_ways_upwards_are_refused_before_any_library_sees_th
     monkeypatch.setattr(fsspec, "filesystem", lambda *_, **__: pytest.fail("reached fsspec"))
     monkeypatch.setattr(socket.socket, "connect", lambda *_: pytest.fail("opened a connection"))
     for address in ADDRESSES:
-        try:
-            open_folder(address)
-        except StoreError:
-            continue
-        pytest.fail(f"{address!r} was opened")
+        with pytest.raises(StoreError):
+            pytest.fail(f"{address!r} was opened as {open_folder(address)}")
 
 
 def test_plain_paths_and_allowed_addresses_are_understood() -> None:
-    assert parse_location("runs").url() == "runs"
-    assert parse_location("/a/b/").url() == "/a/b"
-    assert parse_location("file:///a/b").url() == "/a/b"
-    assert parse_location("s3://bucket/prefix/").url() == "s3://bucket/prefix"
+    for address, url in (
+        ("runs", "runs"),
+        ("/a/b/", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("s3://b/prefix/", "s3://b/prefix"),
+    ):
+        assert parse_location(address).url() == url
     with pytest.raises(StoreError, match="allowed are file"):
         parse_location("s3://bucket", ("file",))
+
+
+def test_paths_of_inputs_stay_below_the_data_root() -> None:
+    for path in ("", "a\0", "../x", "a/../x", "a\\..\\x", "s3://b/k", "cached::x", "http://x"):
+        with pytest.raises(StoreError):
+            check_source_path(path)
 
 
 def test_200_hostile_names_touch_nothing_outside_the_root(tmp_path: Path) -> None:
@@ -250,19 +244,11 @@ def test_links_that_leave_the_root_are_refused(tmp_path: Path) -> None:
 
 
 def test_create_lets_exactly_one_of_many_writers_win(tmp_path: Path) -> None:
-    folder, won = LocalFolder(str(tmp_path)), []
-
-    def write(k: int) -> None:
-        if folder.create("a/manifest.json", str(k).encode() * 1000):
-            won.append(k)
-
-    threads = [threading.Thread(target=write, args=(k,)) for k in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert folder.read("a/manifest.json") == str(won[0]).encode() * 1000
+    folder = LocalFolder(str(tmp_path))
+    with ThreadPoolExecutor(20) as writers:
+        made = list(writers.map(lambda k: folder.create("a/manifest.json", str(k).encode() * 1000), range(20)))
+    assert sum(made) == 1
+    assert folder.read("a/manifest.json") == str(made.index(True)).encode() * 1000
     assert folder.names("a") == ["manifest.json"]
     assert [p.name for p in (tmp_path / "a").iterdir()] == ["manifest.json"]
 
@@ -305,7 +291,41 @@ def test_too_little_space_is_said_beforehand(tmp_path: Path) -> None:
 
 def test_a_file_entry_that_lies_about_its_content_is_refused(tmp_path: Path) -> None:
     folder = open_folder(str(tmp_path))
-    entry = write_data(folder, "s", "k", "parquet", table_bytes(some_table(2)), 2)
-    lie = FileEntry(**{**entry.model_dump(), "sha256": "0" * 64})
+    lie = write_data(folder, "s", "k", "parquet", table_bytes(some_table(2)), 2).replace(sha256="0" * 64)
     with pytest.raises(StoreError, match="committed was 000000000000"):
         verified_file(folder, "artifacts/s", lie)
+
+
+def test_two_stages_that_save_the_inventory_keep_what_the_other_has_read(tmp_path: Path) -> None:
+    folder, data = open_folder(str(tmp_path / "root")), tmp_path / "data"
+    data.mkdir()
+    for name in "ab":
+        (data / name).write_text(name)
+    first, second = (load_inventory(folder, str(data), ("file",)) for _ in range(2))
+    for inventory, name in ((first, "a"), (second, "b")):
+        digests(inventory, [name], workers=1, rehash=False)
+        save_inventory(folder, inventory)
+    both = load_inventory(folder, str(data), ("file",))
+    assert [both.known(name) is not None for name in "ab"] == [True, True]
+
+
+def test_the_inventory_reads_a_file_once_and_forgets_when_it_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "data/sub").mkdir(parents=True)
+    (tmp_path / "data/a").write_text("a")
+    folder = open_folder(str(tmp_path / "root"))
+
+    def known() -> dict[str, str]:
+        paths = ["a", "gone", "sub", "../a", "a\0", str(tmp_path / "data/a")]
+        store = load_inventory(folder, str(tmp_path / "data"), ("file",))
+        found = digests(store, paths, workers=2, rehash=False)
+        save_inventory(folder, store)
+        return found
+
+    first = known()
+    assert first["a"] == hashlib.sha256(b"a").hexdigest() == first[str(tmp_path / "data/a")]
+    assert first["gone"] == first["../a"] == first["a\0"] == ABSENT
+    assert first["sub"] == UNREADABLE
+    assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") == first["a"]
+    (tmp_path / "root/inventory.parquet").write_bytes(b"nonsense")
+    assert load_inventory(folder, str(tmp_path / "data"), ("file",)).known("a") is None
+    assert known() == first

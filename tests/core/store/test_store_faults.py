@@ -2,15 +2,15 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from toy_stages import INGEST, TOYS, VECTOR, Row, options, run_toys, toys_with, tree_bytes, write_corpus
+from toy_stages import INGEST, VECTOR, Row, options, run_toys, toys_with, tree_bytes, write_corpus
 
 from schemas.arrow import arrow_schema
-from schemas.artifacts import Manifest
 from trajpilot_core.engine.execution.outcome import Outcome
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import open_folder
@@ -18,30 +18,10 @@ from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.manifest import current_manifest
 
 
-def check_all_that_is_visible(root: Path) -> list[Manifest]:
-    """Every manifest that counts is whole, and so is everything that was ever committed."""
-    folder = open_folder(str(root))
-    found = [manifest for stage in TOYS if (manifest := current_manifest(folder, stage)) is not None]
-    assert verify(str(root), repair=False) == []
-    return found
-
-
-def both(work: Callable[[int], object]) -> Iterator[object]:
-    """Run two callables side by side and hand back what they return or raise."""
-    results: list[object] = [None, None]
-
-    def run(k: int) -> None:
-        try:
-            results[k] = work(k)
-        except (StoreError, AssertionError) as error:
-            results[k] = error
-
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    yield from results
+def both(work: Callable[[int], object]) -> list:
+    """What a callable returns for 0 and for 1, side by side."""
+    with ThreadPoolExecutor(2) as pair:
+        return list(pair.map(work, range(2)))
 
 
 def test_two_runs_on_one_root_at_once_both_succeed_with_one_set_of_bytes(tmp_path: Path) -> None:
@@ -50,8 +30,6 @@ def test_two_runs_on_one_root_at_once_both_succeed_with_one_set_of_bytes(tmp_pat
     for k in range(10):
         root = tmp_path / f"root{k}"
         first, second = both(lambda _, root=root: run_toys(options(root, corpus)))
-        assert isinstance(first, dict)
-        assert isinstance(second, dict)
         assert [o.ref for o in first.values()] == [o.ref for o in second.values()]
         assert tree_bytes(root) == tree_bytes(tmp_path / "whole")
         assert not list(root.rglob(".tmp-*"))
@@ -73,15 +51,13 @@ def test_of_two_writers_that_disagree_one_wins_and_both_report_its_output(
             work.sink.count(1, 1)
             meet.wait(20)
 
-        return run_toys(options(tmp_path / "root", corpus), toys_with(INGEST, run=read), until="toy_ingest")[
-            "toy_ingest"
-        ]
+        done = run_toys(options(tmp_path / "root", corpus), toys_with(INGEST, run=read), until="toy_ingest")
+        return done["toy_ingest"]
 
     first, second = both(noisy)
-    assert isinstance(first, Outcome)
-    assert isinstance(second, Outcome)
     assert first.ref == second.ref
-    assert len(check_all_that_is_visible(tmp_path / "root")) == 1
+    assert current_manifest(open_folder(str(tmp_path / "root")), "toy_ingest") is not None
+    assert verify(str(tmp_path / "root"), repair=False) == []
 
 
 def work_table(k: int) -> pa.Table:

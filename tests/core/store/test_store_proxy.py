@@ -30,8 +30,7 @@ from trajpilot_core.store.garbage import verify
 from trajpilot_core.video.local import local_copies
 from trajpilot_core.video.probe import probe_many
 
-s3fs = pytest.importorskip("s3fs", reason="the s3 extra is not installed")
-server = pytest.importorskip("moto.server", reason="moto is not installed")
+pytest.importorskip("s3fs", reason="the s3 extra is not installed")
 
 CONFIG = PipelineConfig(ingest=SMALL)
 VIDEO = "takes/train_0/frame_aligned_videos/downscaled/448/aria02_214-1.mp4"
@@ -41,8 +40,6 @@ CALIBRATION = "takes/train_0/trajectory/online_calibration.jsonl"
 
 @dataclass
 class Place:
-    """A corpus and a finished root in a bucket, seen through a proxy, and a folder of this machine."""
-
     bucket: str
     proxy: FaultProxy
     folder: Path
@@ -130,14 +127,11 @@ def short_limit(seconds: float) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def place(tmp_path_factory: pytest.TempPathFactory, endpoint: str) -> Iterator[Place]:
     import fsspec
 
     folder = tmp_path_factory.mktemp("stores")
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    with FaultProxy(f"http://{host}:{port}") as proxy, pytest.MonkeyPatch.context() as patch, short_limit(1.0):
+    with FaultProxy(endpoint) as proxy, pytest.MonkeyPatch.context() as patch, short_limit(1.0):
         patch.setattr(objects, "WAITS_S", (0.05, 0.1, 0.2))
         patch.setitem(fsspec.config.conf, "s3", {"key": "test", "secret": "test", "endpoint_url": proxy.url})
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -147,9 +141,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         system = fsspec.filesystem("s3")
         system.mkdir("campaign")
         system.put(str(root), "campaign/corpus", recursive=True)
-        place = Place("s3://campaign", proxy, folder, write_corpus(folder / "numbers"))
-        yield place
-    running.stop()
+        yield Place("s3://campaign", proxy, folder, write_corpus(folder / "numbers"))
 
 
 ONCE = [fault for fault in FAULTS if fault not in ("400", "403", "drip")]
