@@ -4,7 +4,7 @@ The last two tests are of the state encoder that ViterbiPlanNet shares."""
 
 import pytest
 import torch
-from formula import fill
+from formula import filled
 from planner_cases import SCHEMA_CASES, SHAPE, WINDOWS, batch, query, schema
 from planners_fixture import (
     KEYSTEP,
@@ -167,9 +167,7 @@ def test_it_memorises_64_windows() -> None:
 
 
 def encoder(input_dropout: float = 0.4) -> StateEncoder:
-    module = StateEncoder(SchemaConfig(width=16, heads=4, input_dropout=input_dropout), SHAPE).eval()
-    fill(module)
-    return module
+    return filled(StateEncoder(SchemaConfig(width=16, heads=4, input_dropout=input_dropout), SHAPE))
 
 
 def test_the_temperature_starts_at_the_configured_one_and_is_not_clamped() -> None:
