@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from drawn_tables import describe_world, world_tables
-from middle_world import middle_world
+from drawn_tables import describe_world, middle_world, world_tables
 from right_predictions import right_predictions
 
 from schemas.annotation import Segment, Window

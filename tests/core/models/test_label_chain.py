@@ -1,9 +1,8 @@
 """The chain over labels: equal to the enumeration of every sequence, sparse or not, whole or on a shortlist."""
 
-import itertools
-
 import pytest
 import torch
+from planner_cases import posterior, scores_of_all
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -37,18 +36,15 @@ def dense(moves: LabelMoves) -> Tensor:
     return moves._replace(table=None).between(every[:, None], every)
 
 
-def joint(moves: LabelMoves, own_HV: Tensor) -> Tensor:
-    """Probability of every sequence, shape (V,) * H, by multiplying it out."""
-    table, n = dense(moves), own_HV.shape[1]
-    out = torch.zeros((n,) * len(own_HV), dtype=torch.float64)
-    for labels in itertools.product(range(n), repeat=len(own_HV)):
-        p = float(moves.frequent[labels[0]])
-        for a, b in itertools.pairwise(labels):
-            p *= float(table[a, b])
-        for step, label in enumerate(labels):
-            p *= float(own_HV[step, label])
-        out[labels] = p
-    return out / out.sum()
+def every_sequence(moves: LabelMoves, own_HV: Tensor) -> tuple[Tensor, Tensor]:
+    """All sequences (V^H, H) and their scores, given logarithms of what speaks for each label."""
+    sequences, scores = scores_of_all(own_HV, dense(moves).log())
+    return sequences, scores + moves.frequent.log()[sequences[:, 0]]
+
+
+def by_step(moves: LabelMoves, log_BHV: Tensor) -> Tensor:
+    """(B, H, V) marginals of all sequences."""
+    return torch.stack([posterior(*every_sequence(moves, own), V).float() for own in log_BHV])
 
 
 def own_of(horizon: int, seed: int = 1) -> Tensor:
@@ -63,15 +59,9 @@ def ends_only(log_BHV: Tensor) -> Tensor:
     return seen
 
 
-def by_step(joint_V: Tensor) -> Tensor:
-    """(H, V) marginals of a table of sequences."""
-    steps = range(joint_V.ndim)
-    return torch.stack([joint_V.sum([other for other in steps if other != step]) for step in steps]).float()
-
-
-def best_middles(joint_V: Tensor) -> list[int]:
+def best_middles(table: Tensor) -> list[int]:
     """Middle labels of the highest sum over both ends."""
-    middles = joint_V.sum((0, joint_V.ndim - 1))
+    middles = table.sum((0, table.ndim - 1))
     return list(torch.unravel_index(middles.argmax(), middles.shape))
 
 
@@ -90,12 +80,12 @@ def test_marginals_and_the_sequence_of_a_shortlist_of_all_labels_are_those_of_al
         log = own_of(horizon)
         seen = ends_only(log)
         found = chain_marginals(moves, seen[:, 0], seen[:, -1], horizon)
-        assert_close(found, torch.stack([by_step(joint(moves, own.exp())) for own in seen]))
+        assert_close(found, by_step(moves, seen))
         labels = torch.arange(V).expand(*log.shape[:2], V)
         chain = kept_chain(labels, log, kept_moves(moves, labels))
-        whole = [joint(moves, own.exp()) for own in log]
-        assert_close(kept_marginals(chain), torch.stack([by_step(one) for one in whole]))
-        for labels, table in zip(decoded_sequence(chain).tolist(), whole, strict=True):
+        assert_close(kept_marginals(chain), by_step(moves, log))
+        for labels, own in zip(decoded_sequence(chain).tolist(), log, strict=True):
+            table = every_sequence(moves, own)[1].softmax(0).view((V,) * horizon)
             middles = [int(label) for label in best_middles(table)]
             assert labels[1:-1] == middles
             given = table[(slice(None), *middles, slice(None))]
@@ -106,7 +96,7 @@ def test_transposed_moves_are_seen() -> None:
     """The planted fault: what follows and what is followed are exchanged."""
     moves, log = moves_of(), ends_only(own_of(4))
     turned = label_moves(sparse(moves.counts.matrix.to_dense().T), 20 * moves.frequent - 1)
-    whole = torch.stack([by_step(joint(moves, own.exp())) for own in log])
+    whole = by_step(moves, log)
     assert (chain_marginals(turned, log[:, 0], log[:, -1], 4) - whole).abs().max() > 0.05
     labels = torch.arange(V).expand(3, 4, V)
     assert (kept_marginals(kept_chain(labels, log, kept_moves(turned, labels))) - whole).abs().max() > 0.05

@@ -1,10 +1,10 @@
 """From plans to labels: cosines with the bank, or class scores decoded under a prior; ties go to the smaller index."""
 
-import itertools
 from dataclasses import replace
 
 import pytest
 import torch
+from planner_cases import posterior, scores_of_all
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -33,27 +33,15 @@ def plans(n: int, seed: int = 1) -> torch.Tensor:
     return (2 * torch.randn(n, HORIZON, LABELS, generator=generator)).log_softmax(-1)
 
 
-def enumerated(plan_HV: torch.Tensor, readout: ClassReadout) -> tuple[torch.Tensor, list[int]]:
-    """Posterior (H, V) and best sequence of one window, by the sum over all sequences."""
-    prior, posterior_HV, best = readout.prior.dense(), torch.zeros(HORIZON, LABELS).double(), (-torch.inf, [0])
-    for sequence in itertools.product(range(LABELS), repeat=HORIZON):
-        score = sum(float(plan_HV[t, label]) for t, label in enumerate(sequence))
-        score += readout.weight * sum(float(prior[a, b]) for a, b in itertools.pairwise(sequence))
-        best = max(best, (score, list(sequence)))
-        for t, label in enumerate(sequence):
-            posterior_HV[t, label] += torch.tensor(score).double().exp()
-    return posterior_HV / posterior_HV.sum(1, keepdim=True), best[1]
-
-
 def test_class_scores_are_decoded_as_the_enumeration_of_all_sequences_says() -> None:
     readout, plan_BHV = class_readout(), plans(6)
     found = readout.ranked(plan_BHV, torch.zeros(6).long(), LABELS)
     assert found.decoded is not None
     for row, plan_HV in enumerate(plan_BHV):
-        posterior_HV, best = enumerated(plan_HV, readout)
+        sequences, scores = scores_of_all(plan_HV, readout.prior.dense(), readout.weight)
         ordered = torch.zeros(HORIZON, LABELS).scatter(1, found.ids[row], found.scores[row])
-        assert_close(ordered, posterior_HV.float(), atol=1e-5, rtol=1e-4)
-        assert found.decoded[row].tolist() == best
+        assert_close(ordered, posterior(sequences, scores, LABELS).float(), atol=1e-5, rtol=1e-4)
+        assert torch.equal(found.decoded[row], sequences[scores.argmax()])
 
 
 def test_a_sequence_of_independent_steps_is_another_one_where_the_prior_weighs() -> None:
@@ -174,15 +162,11 @@ def test_the_best_labels_are_those_of_a_stable_sort_and_a_search_that_is_blind_t
     assert not torch.equal(scores.topk(KEPT, dim=1).indices, in_order(scores)[:, :KEPT])
 
 
-def test_more_labels_than_there_are_is_all_of_them() -> None:
+def test_more_labels_than_there_are_is_all_of_them_and_no_rows_have_none() -> None:
     scores = scores_with_ties(10**6)
     assert torch.equal(best(scores, RANKED + 3)[0], in_order(scores))
     assert torch.equal(probable_labels(scores[None], RANKED + 3)[0], torch.arange(RANKED).expand(ROWS, -1))
-
-
-def test_nothing_is_ranked_among_no_rows() -> None:
-    ids, values = best(torch.empty(0, RANKED), KEPT)
-    assert ids.shape == values.shape == (0, KEPT)
+    assert [part.shape for part in best(scores[:0], KEPT)] == [(0, KEPT)] * 2
     assert probable_labels(torch.empty(2, 0, RANKED), KEPT).shape == (2, 0, KEPT)
 
 

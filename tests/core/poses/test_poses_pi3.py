@@ -13,7 +13,7 @@ from pi3_fixture import pi3_package
 from poses_fixture import FPS, video_take
 from safetensors.torch import save_file
 from test_poses_sources import motions, of_video
-from trajectories_fixture import Kept, run_stage
+from trajectory_fixture import Memory, run_stage
 
 from schemas.config import FeatureConfig
 from schemas.poses import Pi3Config, TrajectoryConfig
@@ -38,7 +38,7 @@ def config(weights: Path, **changes: object) -> TrajectoryConfig:
     return TrajectoryConfig(source="pi3", pi3=pi3)
 
 
-def computed(folder: Path, cfg: TrajectoryConfig) -> tuple[Kept, str]:
+def computed(folder: Path, cfg: TrajectoryConfig) -> tuple[Memory, str]:
     take = video_take(folder, 1.2)
     return run_stage(folder, of_video(take, [(0.0, 16 / FPS)]), cfg), take.take_id
 

@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 from poses_fixture import FPS, VIDEO, head, video_take
 from pydantic import ValidationError
 from scipy.spatial.transform import Rotation
-from trajectories_fixture import Kept, corpus, run_stage, segment
-from trajectory_fixture import CALIBRATION, POSES, SYNC, good_take, write_take
+from trajectory_fixture import CALIBRATION, POSES, SYNC, Memory, corpus, good_take, run_stage, segment, write_take
 
 from schemas.annotation import Segment, Take
 from schemas.arrow import table_of
@@ -24,9 +23,9 @@ from trajpilot_core.stages import trajectories
 ODOMETRY = TrajectoryConfig(source="odometry", odometry=OdometryConfig(size_px=256))
 
 
-def of_video(take: Take, spans: list[tuple[float, float]]) -> Kept:
+def of_video(take: Take, spans: list[tuple[float, float]]) -> Memory:
     rows = [segment(take, k, start_s, end_s) for k, (start_s, end_s) in enumerate(spans)]
-    return Kept({"takes": table_of(Take, [take]), "segments": table_of(Segment, rows)})
+    return Memory({"takes": table_of(Take, [take]), "segments": table_of(Segment, rows)})
 
 
 def motions(table: pa.Table) -> np.ndarray:
@@ -68,7 +67,7 @@ def test_frames_that_cannot_be_had_and_a_missing_video_are_rejects_with_a_reason
     gone = take.replace(take_id="egoexo4d:gone", video="none.mp4")
     spans = {take: [(0.0, 1.5), (1.0, 1.05), (30.0, 31.0)], gone: [(0.0, 1.5)]}
     rows = [segment(t, k, *span) for t, own in spans.items() for k, span in enumerate(own)]
-    kept = Kept({"takes": table_of(Take, [gone, take]), "segments": table_of(Segment, rows)})
+    kept = Memory({"takes": table_of(Take, [gone, take]), "segments": table_of(Segment, rows)})
     run_stage(tmp_path, kept, ODOMETRY)
     table, rejects, n_in = kept.shards[take.take_id]
     assert (table.num_rows, n_in) == (1, 3)
@@ -161,7 +160,7 @@ def two_sources(folder: Path) -> dict[str, pa.Table]:
     write_take(folder)
     takes = [good_take(), video_take(folder, 2.0, take_id="egoexo4d:film")]
     rows = [segment(t, 0, 0.5, 1.9) for t in takes]
-    kept = Kept({"takes": table_of(Take, takes), "segments": table_of(Segment, rows)})
+    kept = Memory({"takes": table_of(Take, takes), "segments": table_of(Segment, rows)})
     found = {source.shard: source.files for source in trajectories.sources(kept, MIXED, "")}  # type: ignore[arg-type]
     assert found == {good_take().take_id: (POSES, SYNC, CALIBRATION), "egoexo4d:film": (VIDEO,)}
     run_stage(folder, kept, MIXED)

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from drawn_tables import middle_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from middle_world import middle_world
 from scipy import stats
 from scipy.spatial.transform import Rotation
 

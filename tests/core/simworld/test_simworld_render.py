@@ -6,7 +6,7 @@ import av
 import cv2
 import numpy as np
 import pytest
-from middle_world import middle_world
+from drawn_tables import middle_world
 from scipy.spatial.transform import Rotation
 
 from schemas.world import WorldConfig, tiny_world

@@ -12,7 +12,6 @@ import pytest
 from checkout import DATA
 from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
-from trajectories_fixture import corpus, run_stage
 from trajectory_fixture import (
     CALIBRATION,
     POSES,
@@ -21,11 +20,13 @@ from trajectory_fixture import (
     calibration_line,
     codes,
     compute,
+    corpus,
     edited,
     good_take,
     joined,
     motions,
     row_of,
+    run_stage,
     write_take,
 )
 

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 from checkout import CHECKOUT
-from decision_cells import location, printed, setting
-from label_commands import commands_table
 from pdflatex import faults
+from reproduction_page import commands_table, location, printed, setting
 from synthetic_results import a_metric
 
 from deployments.recipes import RECIPES

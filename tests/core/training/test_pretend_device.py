@@ -49,13 +49,7 @@ class Seen:
     n_steps: int = 0
 
     def fit(
-        self,
-        training: Training,
-        cfg: Any,
-        folder: Any,
-        device: str,
-        epoch_done: Any = None,
-        checkpoint_s: float = 0.0,
+        self, training: Training, cfg: Any, folder: Any, device: str, epoch_done: Any = None, checkpoint_s: float = 0.0
     ) -> FittedModel:
         """Stand in for `loop.fit`: the same, without a checkpoint."""
 

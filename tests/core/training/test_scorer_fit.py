@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 import torch
-from collected_windows import collect_windows
-from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, model_files, planning_data
+from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN, World, collect_windows, model_files, planning_data
 from planning_world import WorldSize, planning_world, run_stage
 from rows_fixture import written_scorers
 from torch.nn import functional as F

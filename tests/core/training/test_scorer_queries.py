@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
-from collected_windows import collect_windows
-from planning_fixture import SCORER, World, model_files, planning_data
+from planning_fixture import SCORER, World, collect_windows, model_files, planning_data
 from torch.testing import assert_close
 
 from trajpilot_core.data import row_files

@@ -6,13 +6,19 @@ from itertools import product
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_horizon_loss import prediction_loss
 from pretend_device import pretend_cuda
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from trajpilot_core.training.losses import alignment_loss, clamp_temperature, cosine_loss, numbered
+from trajpilot_core.training.losses import (
+    PredictedWindows,
+    alignment_loss,
+    clamp_temperature,
+    cosine_loss,
+    numbered,
+    pooled_prediction_loss,
+)
 
 
 def printed(z: Tensor, e: Tensor, ids: Tensor, tau: float) -> float:
@@ -64,7 +70,8 @@ def test_the_pool_mixes_roles_and_the_lambda_weights_it() -> None:
     p, e = vectors(0, 3, 4, 6), vectors(1, 10, 6)[ids]
     tau = torch.tensor(1.0)
     pooled = printed(p.flatten(0, 1), e.flatten(0, 1), ids.flatten(), math.e)
-    assert_close(prediction_loss(p, e, ids, tau, 0.5).item(), cosine_loss(p, e).item() + 0.5 * pooled)
+    found = pooled_prediction_loss([PredictedWindows(p, e, ids, None)], tau, 0.5)
+    assert_close(found.item(), cosine_loss(p, e).item() + 0.5 * pooled)
 
 
 @settings(derandomize=True, deadline=None, max_examples=30)

@@ -1,6 +1,5 @@
 """Posteriors and best sequences under a transition prior: those of the enumeration of all sequences."""
 
-import itertools
 import json
 import math
 from typing import NamedTuple
@@ -12,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planner_cases import VITERBI_PATHS as CASES
 from planner_cases import decoding_inputs as inputs
+from planner_cases import posterior, scores_of_all
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -58,23 +58,6 @@ def transitions(counts_VV: Tensor, smoothing: float) -> Tensor:
         for row in counts_VV.tolist()
     ]
     return torch.tensor(rows, dtype=torch.float64)
-
-
-def scores_of_all(score_HV: Tensor, log_VV: Tensor, weight: float) -> tuple[Tensor, Tensor]:
-    """All sequences, (V^H, H), and their scores."""
-    horizon, n_labels = score_HV.shape
-    sequences = torch.tensor(list(itertools.product(range(n_labels), repeat=horizon)))
-    scores = score_HV.double()[torch.arange(horizon), sequences].sum(1)
-    if weight > 0:
-        scores = scores + weight * log_VV[sequences[:, :-1], sequences[:, 1:]].sum(1)
-    return sequences, scores
-
-
-def posterior(sequences: Tensor, scores: Tensor, n_labels: int) -> Tensor:
-    """(H, V) marginals of all sequences."""
-    share = scores.softmax(0)
-    steps = [torch.zeros(n_labels, dtype=torch.float64).index_add_(0, labels, share) for labels in sequences.T]
-    return torch.stack(steps)
 
 
 shapes = st.tuples(st.integers(0, 2**31 - 1), st.integers(2, 6), st.integers(2, 5))
@@ -157,13 +140,6 @@ def test_a_clamped_prior_is_normalised_after_the_clamp_and_a_row_without_counts_
     got = clamped_prior(counts_VV, 0.01).dense().exp()
     assert_close(got, raised / raised.sum(1, keepdim=True))
     assert_close(got[1], torch.full((3,), 1 / 3, dtype=torch.float64))
-
-
-def test_rows_of_a_smoothed_prior_sum_to_one_and_without_smoothing_unseen_pairs_are_impossible() -> None:
-    counts_VV = case(7, 9, 3).counts
-    assert_close(smoothed_prior(counts_VV, 0.05).dense().exp().sum(1), torch.ones(9, dtype=torch.float64))
-    bare = smoothed_prior(counts_VV, 0.0).dense()
-    assert torch.equal(bare > -torch.inf, counts_VV > 0)
 
 
 def test_long_sequences_of_tiny_probability_are_decoded() -> None:

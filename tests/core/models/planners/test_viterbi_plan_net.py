@@ -61,13 +61,6 @@ def test_attention_weights_are_dropped_as_in_the_original() -> None:
     assert viterbi_plan_net(3).ends.layers[0].self_attn.dropout == ViterbiPlanNetConfig().dropout == 0.2
 
 
-def test_the_plan_reads_transitions_and_no_descriptions() -> None:
-    planner, given = viterbi_plan_net(3), batch(3)
-    plan = planner.plan(given.features, given.descriptions, given.transition)
-    assert torch.equal(planner.plan(given.features, -given.descriptions, given.transition), plan)
-    assert not torch.allclose(planner.plan(given.features, given.descriptions, given.transition.T), plan)
-
-
 def small(**changes: object) -> ViterbiPlanNet:
     """A small ViterbiPlanNet in training mode without dropout."""
     torch.manual_seed(0)

@@ -1,20 +1,23 @@
-"""The networks of TrajPilot's token memorise 64 clips, learn what shows, and fall to a floor with permuted inputs."""
+"""The networks of shot outcomes and of TrajPilot's token memorise 64 events, learn what shows, and fall to a floor with
+permuted inputs."""
 
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from action_token_fixture import CFG
+from shots_fixture import CFG as OUTCOME
 from torch import Tensor
 from trainings_fixture import EMBED, FEATURES, LABELS, LEARNED, N, drawn, ended, job_of, noise, units, values
 
+from schemas.base import Record
 from schemas.events import CompletedActionToken, TokenRow
-from schemas.results import CurvePoint
 from trajpilot_core.metrics.epic_kitchens import ACTION_TOP1, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe
-from trajpilot_core.training.fit_event import ActionTask, train_action
+from trajpilot_core.training.fit_event import PROBE, ActionTask, OutcomeTask, train_action, train_shot_model
 from trajpilot_core.training.fit_probe import ProbeTask, TokenTask, choose_probe, train_token_probe
-from trajpilot_core.training.jobs import put_task
+from trajpilot_core.training.jobs import Task, Train, put_task
 from trajpilot_core.training.loop import seeded
 
 LEARNING = CFG.replace(
@@ -46,16 +49,15 @@ def action_task(n_fit: int, n_dev: int, *, is_clear: bool) -> ActionTask:
     return ActionTask(context.half(), latents, rows[:n_fit], rows[n_fit:], labels, bank)
 
 
-def fit_action(
-    task: ActionTask, variant: str, folder: Path, config: CompletedActionToken = LEARNING
-) -> list[CurvePoint]:
+def scores(task: Task, variant: str, folder: Path, config: Record, train: Train) -> list[list[float]]:
+    """Share of right answers after each epoch, of train and of dev."""
     put_task(folder, folder, task)
-    return ended(job_of(folder, variant, config), train_action)[1]
+    curve = ended(job_of(folder, variant, config), train)[1]
+    return [values(curve, split, "action" if train is train_action else "accuracy") for split in ("train", "dev")]
 
 
 def test_a_predictor_of_actions_memorises_64_clips_that_teach_nothing_about_others(tmp_path: Path) -> None:
-    curve = fit_action(action_task(N, N, is_clear=False), "no_traj", tmp_path)
-    train, dev = (values(curve, split, "action") for split in ("train", "dev"))
+    train, dev = scores(action_task(N, N, is_clear=False), "no_traj", tmp_path, LEARNING, train_action)
     assert train[0] < 0.3
     assert train[-1] > LEARNED
     assert dev[-1] < 0.3
@@ -66,8 +68,7 @@ def test_a_predictor_of_actions_with_permuted_inputs_falls_to_the_majority(tmp_p
     order = torch.randperm(440, generator=drawn(3))
     permuted = replace(task, context=task.context[order], latents=task.latents[order])
     clear, shuffled = (
-        values(fit_action(of, "traj", tmp_path / name, FEW), "dev", "action")
-        for name, of in (("a", task), ("b", permuted))
+        scores(of, "traj", tmp_path / name, FEW, train_action)[1] for name, of in (("a", task), ("b", permuted))
     )
     floor = floor_of(task.labels, task.fit, task.dev)
     assert max(clear) > floor + 0.4
@@ -119,3 +120,50 @@ def test_a_probe_with_permuted_tokens_falls_to_the_majority(tmp_path: Path) -> N
     floor = floor_of(actions, rows[:240], rows[240:])
     assert max(told) > floor + 0.4
     assert shuffled[-1] <= floor + noise(1 / LABELS, 200)
+
+
+SHOTS = OUTCOME.replace(
+    train=OUTCOME.train.replace(epochs=32, lr=5e-3, weight_decay=0.0),
+    predictor=OUTCOME.predictor.replace(trajectory_dropout=0.0, dropout=0.0),
+)
+FEW_SHOTS = SHOTS.replace(train=SHOTS.train.replace(epochs=4))
+WIDTH = 32
+VARIANTS = ("traj", PROBE)
+
+
+def shots(n_fit: int, n_dev: int, *, is_clear: bool) -> OutcomeTask:
+    """Shots whose outcome shows in every token of the clip and in head motion; else in nothing."""
+    n, g = n_fit + n_dev, drawn()
+    made = torch.rand(n, generator=g) < 0.5
+    context, latents = torch.randn(n, 3, WIDTH, generator=g), units(n, 2, EMBED, seed=1)
+    if is_clear:
+        sign = made.float()[:, None, None] * 2 - 1
+        context, latents = (
+            context + 6 * sign * units(WIDTH),
+            torch.nn.functional.normalize(latents + sign * units(EMBED), dim=-1),
+        )
+    rows = torch.arange(n)
+    return OutcomeTask(context.half(), latents, rows[:n_fit], rows[n_fit:], context.half().clone(), made)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_network_memorises_64_shots_that_teach_nothing_about_others(variant: str, tmp_path: Path) -> None:
+    train, dev = scores(shots(N, N, is_clear=False), variant, tmp_path, SHOTS, train_shot_model)
+    assert train[0] < 0.85
+    assert train[-1] > LEARNED
+    assert dev[-1] < 0.7
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_network_of_permuted_inputs_falls_to_the_majority(variant: str, tmp_path: Path) -> None:
+    task = shots(200, 200, is_clear=True)
+    order = torch.randperm(400, generator=drawn(3))
+    permuted = replace(task, context=task.context[order], tokens=task.tokens[order], latents=task.latents[order])
+    clear, shuffled = (
+        scores(of, variant, tmp_path / name, FEW_SHOTS, train_shot_model)[1]
+        for name, of in (("a", task), ("b", permuted))
+    )
+    made = task.made[task.dev].double().mean().item()
+    floor = max(made, 1 - made)
+    assert max(clear) > floor + 0.3
+    assert shuffled[-1] <= floor + noise(0.5, 200)
