@@ -16,6 +16,7 @@ from schemas.annotation import features_schema, motions_schema, text_bank_schema
 from schemas.arrow import arrow_schema, rows_of, table_of
 from schemas.results import Headroom, Prediction, ShuffleScore
 from trajpilot_core.data.chains import chains_of, fit_takes, open_model_files
+from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all
@@ -25,7 +26,7 @@ from trajpilot_core.methods.plans import donors_of
 from trajpilot_core.methods.predictors import GRAPH_ONLY, WITHOUT_PRIOR
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
-from trajpilot_core.stages.evaluation import FITTED, fitted_takes
+from trajpilot_core.stages.evaluation import FITTED
 from trajpilot_core.training.scorer_file import load_scorer
 
 ABSENT = {
@@ -288,7 +289,7 @@ def models_read(folded):
     """Keys of the models that an evaluation reads, sorted."""
     inputs = held(*folded)
     list(predict_all(inputs, CONFIG, "cpu", quiet).predictions)
-    assert all(fitted_takes(inputs, name) is None for name in FITTED)
+    assert all(noted_fitted(inputs.models(name).about) == {} for name in FITTED)
     return sorted(key for _, key in inputs.opened)
 
 
