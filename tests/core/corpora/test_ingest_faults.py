@@ -188,7 +188,7 @@ def test_broken_metadata_is_an_error_with_advice(tmp_path: Path, subtests: pytes
                 ingest(tmp_path)
             assert caught.match("fetch|download")
     for root in ("", str(tmp_path / "nothing")):
-        with pytest.raises(InputError, match="--data"):
+        with pytest.raises(InputError, match="give the folder of the download"):
             list_sources(root)
 
 
