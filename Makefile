@@ -13,7 +13,7 @@ PACKAGES := schemas trajpilot_core tasks flows deployments
 # Bytecode is kept whatever the environment says: the tests start hundreds of Python processes.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-portable soak stack-test check format lock clean demo-clean benchmarks rehearse
+.PHONY: demo test types suite test-portable soak stack-test check format lock clean demo-clean benchmarks rehearse
 
 $(VENV)/installed: requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
@@ -37,8 +37,13 @@ TEST_PROCESSES ?= 3
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory --jobs=2 types suite
+
+# A cold check of types is one process, so the tests run beside it.
+types:
+	$(BIN)/mypy
+suite:
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder -m "not stack and not campaign"
 
 # Numeric tests on the kernels of an old processor, of one with AVX2, and of this machine, each in another random order.
