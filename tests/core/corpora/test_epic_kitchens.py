@@ -196,9 +196,7 @@ def test_classes_and_sets_that_cannot_be_used_are_an_error(tmp_path: Path) -> No
         path.write_bytes(whole)
 
 
-def test_an_empty_root_and_the_unlabelled_test_split_are_errors_that_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="clone epic-kitchens"):
-        read(tmp_path, CFG)
+def test_the_unlabelled_test_split_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"set ingest\.test_split to val"):
         read(epic(tmp_path, ROWS, []), CFG.replace(test_split="test"))
 

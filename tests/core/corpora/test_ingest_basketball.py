@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from egoexo_fixture import EgoExoCorpus, RecordingSink, annotate, describe, ingest, list_sources, pretend_probe, write
+from egoexo_fixture import EgoExoCorpus, RecordingSink, annotate, describe, ingest, list_sources, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ingest_fuzz import mutate, survivors
@@ -25,17 +25,13 @@ from trajpilot_core.simworld.layouts.basketball import rest, shots_of
 from trajpilot_core.simworld.presets import tiny_layout
 from trajpilot_core.simworld.sample import sample_world
 
+pytestmark = pytest.mark.usefixtures("no_decoder")
 RULES = BasketballConfig()
 CONFIG = IngestConfig(corpus="egoexo4d_basketball", dev_min=1)
 FREE = BasketballConfig(balance=False, split="released")
 WORDS = ["not", "into", "the", "hoop", "shoots", "rebound", "ball", "and", "C"]
 WORLD = sample_world(tiny_layout("basketball").replace(broken="none"))
 TASK = {"task_id": 6001, "task_name": "Mikan Layup"}
-
-
-@pytest.fixture(autouse=True)
-def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
 
 
 ATTEMPTS = {

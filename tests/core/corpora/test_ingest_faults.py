@@ -31,10 +31,9 @@ def of_take(sink: Any, name: str = TAKE) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(autouse=True)
-def no_decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open no video, but where a fault lies in one."""
+def no_decoder_where_no_video_is_at_fault(request: pytest.FixtureRequest) -> None:
     if "code" not in request.fixturenames:
-        monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
+        request.getfixturevalue("no_decoder")
 
 
 IN_VIDEO = (RejectCode.WRONG_TYPE, RejectCode.DECODE_FAILED, RejectCode.LATE_START, RejectCode.VFR)
@@ -251,12 +250,6 @@ def test_an_emptied_split_names_the_codes_that_emptied_it(tmp_path: Path) -> Non
     assert caught.match("VIDEO_MISSING: 2 takes, 12 descriptions")
     assert caught.match("NO_TRAJECTORY: 1 takes, 6 descriptions")
     assert caught.match("download the take's frame-aligned video")
-
-
-def test_training_that_dev_would_swallow_is_an_error(tmp_path: Path) -> None:
-    root = healthy(tmp_path).write()
-    with pytest.raises(InputError, match=r"all 3 usable training captures .*dev_min"):
-        ingest(root, SMALL.replace(dev_min=3))
 
 
 def test_leftovers_of_metadata_and_takes_are_reported_and_ignored(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from egoexo_fixture import (
     healthy,
     ingest,
     list_sources,
-    pretend_probe,
     steps,
     write,
 )
@@ -27,6 +26,7 @@ from schemas.base import canonical_json, canonical_object
 from trajpilot_core.corpora.formats.strict import FileFaultError, Repeated, parse, parse_records
 from trajpilot_core.errors import TrajPilotError
 
+pytestmark = pytest.mark.usefixtures("no_decoder")
 JUNK: list[Any] = [
     None, True, False, 0, 1, -1, 10**30, 1.5, -0.0, float("nan"), float("inf"), 1e308, "", "0", "1", "C", "x" * 400,
     "../../etc/passwd", "/", "a/b", ".", "..", "\u0000", "\ud800", "\ufeff", "\u202etxt", "train", "val", [], {},
@@ -93,11 +93,6 @@ def check(root: Path) -> None:
     for row in sink.rows("segments"):
         splits.setdefault(row["take_id"], set()).add(row["split"])
     assert all(len(found) == 1 for found in splits.values())
-
-
-@pytest.fixture(autouse=True)
-def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
 
 
 @pytest.mark.slow

@@ -6,20 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from egoexo_fixture import EgoExoCorpus, Json, RecordingSink, healthy, ingest, list_sources, pretend_probe, write_json
+from egoexo_fixture import EgoExoCorpus, Json, RecordingSink, healthy, ingest, list_sources, write_json
 from test_ingest_fuzz import mutate, survivors
 
 from schemas.config import IngestConfig
 from schemas.corpora import KeystepConfig
 from schemas.rejects import RejectCode
 
+pytestmark = pytest.mark.usefixtures("no_decoder")
 CONFIG = IngestConfig(corpus="egoexo4d_keystep", dev_min=1, max_horizon=4)
 NAMES = {818: "Check the date", 843: "Unbox package", 900: "Wait", 901: "Check the date"}
-
-
-@pytest.fixture(autouse=True)
-def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
 
 
 def segment(start: object, end: object, uid: object = 843, **changes: object) -> Json:

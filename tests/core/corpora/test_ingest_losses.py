@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from egoexo_fixture import healthy, ingest, pretend_probe, write, write_json
+from egoexo_fixture import healthy, ingest, write, write_json
 from segment_corpora_fixture import action, egoper, egoper_task, egoper_video, entry, epic, four, goalstep, table
 from test_ingest_basketball import Court
 from test_ingest_keystep import Keysteps
@@ -19,6 +19,7 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import open_corpus
 
+pytestmark = pytest.mark.usefixtures("no_decoder")
 TEA, LATE = "tea_u1_a1_normal_001", "tea_u2_a1_error_002"
 METADATA = ("takes.json", "annotations/splits.json")
 NO_TAKES = b'{"annotations": {}}'
@@ -94,11 +95,6 @@ def config(corpus: str, **changes: object) -> IngestConfig:
     if corpus != "egoexo4d_basketball":
         return base
     return base.replace(basketball=base.basketball.replace(balance=False, **{"split": "released", **changes}))
-
-
-@pytest.fixture(autouse=True)
-def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
 
 
 @pytest.mark.parametrize("corpus", LAYOUTS)

@@ -15,13 +15,12 @@ from egoexo_fixture import (
     healthy,
     ingest,
     list_sources,
-    pretend_probe,
     steps,
     write,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from other_run import whole, with_takes
+from other_run import output_of, whole, with_takes
 from stored_world import SETTINGS, run_world
 
 from schemas.config import IngestConfig
@@ -31,19 +30,12 @@ from trajpilot_core.corpora.records.labels import label_rows, normalise, read_pa
 from trajpilot_core.corpora.records.segments import fit_to_video, midpoint_intervals, run_numbers
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import window_rows
-from trajpilot_core.data.other_runs import manifest_sha256
 from trajpilot_core.errors import InputError
-from trajpilot_core.store.files import LocalFolder
-from trajpilot_core.store.manifest import current_key
 
+pytestmark = pytest.mark.usefixtures("no_decoder")
 DURATION_S = 60.0
 times = st.lists(st.floats(0, 80, width=32) | st.sampled_from([0.0, 3.0, 3.0, DURATION_S]), max_size=25).map(sorted)
 caps = st.none() | st.floats(0.05, 5)
-
-
-@pytest.fixture(autouse=True)
-def no_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
 
 
 def ingested(tmp_path: Path, *descriptions: Any, config: IngestConfig = SMALL, **changes: Any) -> Any:
@@ -349,10 +341,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> OtherRun:
     captures = {8: "capture-train_2", 9: "capture-train_3", 0: "capture-train_0", 11: "capture-train_4"}
     changes = {f"egoexo4d:{number:04d}": {"capture": capture} for number, capture in captures.items()}
     run_world(root, with_takes(whole(), changes), SETTINGS, until="ingest")
-    folder = LocalFolder(str(root))
-    sha256 = manifest_sha256(folder, "ingest", str(current_key(folder, "ingest")))
-    assert sha256 is not None
-    return OtherRun(place=str(root), sha256=sha256)
+    return output_of(root, "ingest")
 
 
 @pytest.fixture

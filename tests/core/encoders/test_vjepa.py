@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 import torch
+from hostile import Marker
 from pydantic import ValidationError
 from safetensors.torch import save_file
 from torch import Tensor
@@ -277,21 +278,11 @@ def test_compiled_blocks_give_the_same_tokens() -> None:
         assert torch.equal(encoder(clips(), hierarchical=True)[..., -64:], plain)
 
 
-class Hostile:
-    """Writes a marker when it is unpickled."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self) -> Any:
-        return Path.touch, (self.marker,)
-
-
 def test_code_in_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     path, marker = tmp_path / "hostile.pt", tmp_path / "marker"
     for save, load in (
-        (lambda: torch.save({"target_encoder": Hostile(marker)}, path), lambda: torch.load(path, weights_only=False)),
-        (lambda: path.write_bytes(pickle.dumps(Hostile(marker))), lambda: pickle.loads(path.read_bytes())),
+        (lambda: torch.save({"target_encoder": Marker(marker)}, path), lambda: torch.load(path, weights_only=False)),
+        (lambda: path.write_bytes(pickle.dumps(Marker(marker))), lambda: pickle.loads(path.read_bytes())),
     ):
         save()
         with pytest.raises(CheckpointError, match=r"hostile\.pt was refused"):

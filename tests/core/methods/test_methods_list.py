@@ -1,7 +1,5 @@
 """A row is one record: a toy row is found everywhere with its bound, and one with a false sight is refused."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -9,6 +7,7 @@ import pytest
 import torch
 from planning_world import Memory
 from rows_fixture import predicted
+from toy_method import listed
 
 from schemas.arrow import arrow_schema
 from schemas.results import Prediction
@@ -20,16 +19,6 @@ from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.methods.plans import rank_plan
 from trajpilot_core.training.convergence import FLOORS
-
-
-@contextmanager
-def with_method(one: Method) -> Iterator[None]:
-    """Add a row to the list for a moment, as a file and a line in `methods/__init__.py` would."""
-    METHODS.append(one)
-    try:
-        yield
-    finally:
-        METHODS.remove(one)
 
 
 def ends_only(batch: WindowBatch) -> Answers:
@@ -71,7 +60,7 @@ TOY = Method(
 
 def rows_with(quick, one: Method) -> pa.Table:
     data, files, scorers, _ = quick
-    with with_method(one):
+    with listed(one):
         return predicted(data, files, scorers)[0]
 
 
@@ -127,7 +116,7 @@ def test_predictions_of_another_stage_are_those_of_its_declared_row(quick):
     place = own.schema.get_field_index("variant")
     renamed = own.set_column(place, own.schema.field(place), pa.array(["toy"] * own.num_rows, pa.string()))
     name = "toy_predictions"
-    with with_method(replace(TOY, answer=None, predictions=name)):
+    with listed(replace(TOY, answer=None, predictions=name)):
         assert stored_predictions(Memory({name: renamed}), name).schema == arrow_schema(Prediction)
         with pytest.raises(EvaluationError, match="contains predictions of no_traj, but it is declared for toy"):
             stored_predictions(Memory({name: own}), name)

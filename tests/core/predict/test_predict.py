@@ -23,7 +23,7 @@ from trajpilot_core.predict import footage
 from trajpilot_core.predict import run as predicting
 from trajpilot_core.predict.answers import Clips, answer_with, load_chain
 from trajpilot_core.predict.footage import clip_features
-from trajpilot_core.predict.motion import Search, for_video, head_motion, mixed
+from trajpilot_core.predict.motion import Search, for_video, head_motion
 from trajpilot_core.predict.plan import plan_rows, texts_of
 from trajpilot_core.predict.run import WrittenPlan
 from trajpilot_core.predict.trained import open_trained
@@ -240,6 +240,7 @@ def test_an_unknown_video_gets_its_motion_from_the_video_and_no_traj_decides_unl
     asked = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path), poses="odometry").plan
     assert [row.row for row in asked.rows] == ROWS
     assert any("MIXED HEAD MOTION" in note for note in asked.notes)
+    assert not any("MIXED HEAD MOTION" in note for note in tested.plan.notes), "the source that the models know"
 
 
 def test_pi3_uses_the_weights_that_the_query_names(
@@ -277,13 +278,6 @@ def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses_and_leaves_no_scra
     assert plan.motion is not None
     assert "timesync file" in plan.motion.clock
     assert plan.rows == tested.plan.rows
-
-
-def test_a_source_that_the_models_do_not_know_is_noted_in_capitals(soak_root: Ready, tested: WrittenPlan) -> None:
-    assert tested.plan.motion is not None
-    assert mixed(tested.plan.motion, soak_root.trained) == ()
-    (said,) = mixed(tested.plan.motion.replace(source="odometry", scale="arbitrary"), soak_root.trained)
-    assert said.startswith("MIXED HEAD MOTION: this video's is odometry, camera, arbitrary, the models and the bank ")
 
 
 def test_the_page_is_self_contained_and_marked_as_simulated(tested: WrittenPlan) -> None:

@@ -129,10 +129,14 @@ def of_take(table: pa.Table, name: str) -> pa.Table:
 
 
 def of_a(root: Path, scratch: Path, **changes: object) -> pa.Table:
-    """The features of take a under other settings, decoded in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(isolate, "run_jobs", in_process)
-        return whole(features(root, plain(["a"]), scratch, CONFIG.replace(**changes)))
+    """The features of take a under other settings."""
+    return whole(features(root, plain(["a"]), scratch, CONFIG.replace(**changes)))
+
+
+@pytest.fixture
+def decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No decoder has a process of its own, which imports for a second."""
+    monkeypatch.setattr(isolate, "run_jobs", in_process)
 
 
 def test_every_segment_gets_a_vector_and_its_frame_times(reference: pa.Table) -> None:
@@ -158,6 +162,7 @@ def test_a_vector_does_not_depend_on_batch_neighbours_or_workers(
     assert alone.equals(of_take(reference, "b"))
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_temporal_tokens_average_to_the_pooled_vector_which_is_the_last_quarter_of_a_hierarchical_one(
     root: Path, reference: pa.Table, tmp_path: Path
 ) -> None:
@@ -181,6 +186,7 @@ def test_release_2_0_has_no_hierarchy(tmp_path: Path) -> None:
         load_embedder(cfg, "cpu", tmp_path)
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_the_antialiased_filter_is_another_encoder_and_nearly_the_same_vector(
     root: Path, reference: pa.Table, tmp_path: Path
 ) -> None:
@@ -202,6 +208,7 @@ def test_the_compiled_encoder_is_asked_for_by_a_setting(tmp_path: Path, monkeypa
     assert asked == ["compiled"]
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_a_checkpoint_on_disk_is_the_same_door(root: Path, reference: pa.Table, tmp_path: Path) -> None:
     path = tmp_path / "own.pt"
     write_tiny_checkpoint(path, seed=7)
@@ -227,6 +234,7 @@ def test_a_take_without_segments_is_an_empty_shard(root: Path, tmp_path: Path) -
     assert all(table.schema.equals(features_schema(SIZES["tiny"].width)) for table in shards.tables.values())
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_videos_of_a_remote_corpus_are_copied_and_the_copies_removed(
     root: Path, reference: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +262,7 @@ def test_one_bad_video_costs_one_take(root: Path, reference: pa.Table, tmp_path:
     assert shards.tables["t:a"].equals(of_take(reference, "a"))
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_dropped_frames_cost_the_segments_that_need_them(root: Path, tmp_path: Path) -> None:
     write_video(tmp_path / "a.mp4", 60, fps=15, skip=range(25, 29), keyframe=30)
     shards = features(tmp_path, plain(["a"]), tmp_path)
@@ -263,6 +272,7 @@ def test_dropped_frames_cost_the_segments_that_need_them(root: Path, tmp_path: P
     assert features(tmp_path, plain(["a"]), tmp_path, CONFIG.replace(max_off_s=0.2)).tables["t:a"].num_rows == 5
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_a_segment_after_the_end_of_the_video_is_rejected(root: Path, tmp_path: Path) -> None:
     tables = plain(["a"])
     tables.segments.append(segment("a", 5, 3.8, 4.6))
@@ -296,6 +306,7 @@ def test_a_decoder_that_dies_costs_its_take_only(
     assert [shards.tables[name].num_rows for name in ("t:a", "t:b", "t:c")] == [5, 0, 5]
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_a_vector_that_is_not_finite_is_rejected(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = embed.Embedder.begin
 
@@ -344,7 +355,7 @@ Encoder = Callable[[str, MeanLater], MeanLater]
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Encoder:
+def use(monkeypatch: pytest.MonkeyPatch, decoded_here: None) -> Encoder:
     """Return what makes the stage use an encoder as it would on a device."""
 
     def use(device: str, encoder: MeanLater) -> MeanLater:

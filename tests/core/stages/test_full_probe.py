@@ -267,7 +267,7 @@ def test_rows_with_a_token_are_fine_tuned_on_every_patch_that_another_encoder_se
     monkeypatch.setattr(clip_stream, "run_jobs", in_process)
     memory = with_motion(Kitchens(dict(memory.tables), dict(memory.entries)))
     short = TOKEN_CFG.train.replace(epochs=1)
-    cfg = TOKEN_CFG.replace(probe=ONE, epochs=1, rates=(3e-3, 1e-9), train=short)
+    cfg = TOKEN_CFG.replace(probe=ONE, epochs=1, rates=(3e-3,), train=short)
     run_stage(action_token.STAGE, cfg, memory, tmp_path, 1, str(data))
     checks = {row.check: row.verdict for row in rows_of(Judgement, memory.tables["token_checks"])}
     assert {verdict for check, verdict in checks.items() if check.split(":")[0] in ("sight", "leak", "length")} == {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from other_run import model_digests
 from planning_fixture import model_files, planning_data
 from planning_world import Memory
 from pydantic import ValidationError
@@ -21,7 +22,6 @@ from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.stage import AnyStage, Source
 from trajpilot_core.stages import STAGES, predictor, scorer
 from trajpilot_core.store.files import LocalFolder
-from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.training import fit_predictor
 from trajpilot_core.training.fit_predictor import new_predictor, variant_latents, window_loss
 
@@ -34,10 +34,7 @@ def with_twins(dropout: float | None = GOAL_DROPOUT, base: PipelineConfig = SETT
 
 
 def models(root: Path) -> dict[str, str]:
-    """Key -> digest of every predictor."""
-    manifest = current_manifest(LocalFolder(str(root)), "predictor")
-    assert manifest is not None
-    return {file.key: file.sha256 for file in manifest.entries["predictors"].files if file.key}
+    return model_digests(root, "predictor", "predictors")
 
 
 @pytest.fixture(scope="module")

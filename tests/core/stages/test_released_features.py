@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hostile import Marker
 from test_features import Shards, Tables, segment, take
 
 from schemas.annotation import Segment, Take
@@ -116,19 +117,9 @@ def test_both_paths_are_read(tmp_path: Path) -> None:
     assert is_in_place(times_of(compute(tmp_path, {short: saved(planted())})))
 
 
-class Hostile:
-    """Writes a file when it is unpickled."""
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        return Path.touch, (self.target,)
-
-
 BROKEN: dict[str, tuple[Callable[[Path], bytes], RejectCode]] = {
-    "hostile": (lambda folder: saved(Hostile(folder / "executed")), RejectCode.FEATURES_MALFORMED),
-    "bare pickle": (lambda folder: pickle.dumps(Hostile(folder / "executed")), RejectCode.FEATURES_MALFORMED),
+    "hostile": (lambda folder: saved(Marker(folder / "executed")), RejectCode.FEATURES_MALFORMED),
+    "bare pickle": (lambda folder: pickle.dumps(Marker(folder / "executed")), RejectCode.FEATURES_MALFORMED),
     "truncated": (lambda _: saved(planted())[:5000], RejectCode.FEATURES_MALFORMED),
     "empty": (lambda _: b"", RejectCode.FEATURES_MALFORMED),
     "page": (lambda _: b"<html>403</html>", RejectCode.FEATURES_MALFORMED),
@@ -247,8 +238,8 @@ def test_a_missing_a_hostile_a_strange_and_a_short_file_cost_their_take_and_run_
         folder = tmp_path / released.name
         folder.mkdir()
         target, rows = folder / "executed", planted_in(released)
-        hostile = np.array([Hostile(target)], object)
-        malicious = saved(Hostile(target)) if released is SWINL else written(released, hostile)
+        hostile = np.array([Marker(target)], object)
+        malicious = saved(Marker(target)) if released is SWINL else written(released, hostile)
         planted_faults = {
             RejectCode.FEATURES_MISSING: [None],
             RejectCode.FEATURES_MALFORMED: [

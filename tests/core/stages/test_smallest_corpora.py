@@ -81,16 +81,10 @@ def test_the_predictor_refuses_takes_without_windows(tmp_path: Path) -> None:
         assert refused.value.__notes__ == ["predictor"]
 
 
-def test_two_training_takes_and_one_of_dev_and_test_go_through(tmp_path: Path) -> None:
+def test_two_training_takes_and_one_of_dev_and_test_go_through_in_as_many_folds(tmp_path: Path) -> None:
     """Also where training has no window of the longest horizon. One take allows no interval."""
     memory = without(world(2, 1, 1), "train", 5)
-    run_all(memory, tmp_path)
+    run_all(memory, tmp_path, folds=2)
     metrics = rows_of(Metric, memory.tables["metrics"])
     assert {row.n_takes for row in metrics} == {1}
     assert {(row.low, row.high) for row in metrics} == {(-float("inf"), float("inf"))}
-
-
-def test_as_many_folds_as_training_takes_go_through(tmp_path: Path) -> None:
-    memory = world(3, 1, 1)
-    run_all(memory, tmp_path, folds=3)
-    assert memory.tables["metrics"].num_rows

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from other_run import model_digests
 from planning_world import Memory
 from stored_world import SETTINGS, TRAIN, TRAININGS, counts, options, run_world, stages_on, world
 
@@ -55,16 +56,9 @@ def with_seeds(*seeds: int) -> PipelineConfig:
     return SETTINGS.replace(alignment=SETTINGS.alignment.replace(seeds=seeds))
 
 
-def models(root: Path, stage: str, entry: str) -> dict[str, str]:
-    """Key -> digest of every model of an entry."""
-    manifest = current_manifest(LocalFolder(str(root)), stage)
-    assert manifest is not None
-    return {file.key: file.sha256 for file in manifest.entries[entry].files if file.key}
-
-
 def all_models(root: Path) -> dict[str, str]:
-    entries = dict(zip(TRAININGS, ("e_tau", "predictors", "scorers"), strict=True))
-    return {key: digest for stage, entry in entries.items() for key, digest in models(root, stage, entry).items()}
+    entries = zip(TRAININGS, ("e_tau", "predictors", "scorers"), strict=True)
+    return {key: digest for entry in entries for key, digest in model_digests(root, *entry).items()}
 
 
 def changed(memory: Memory, name: str, take: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Memory:
@@ -206,7 +200,7 @@ def test_a_kill_between_the_files_of_a_training_costs_that_training_at_most(
             run_world(tmp_path, memory)
     done = run_world(tmp_path, memory, until="predictor")
     assert (done["predictor"].reused, done["predictor"].computed) == (2, 5)
-    assert models(tmp_path, "predictor", "predictors") == models(base, "predictor", "predictors")
+    assert model_digests(tmp_path, "predictor", "predictors") == model_digests(base, "predictor", "predictors")
     assert list((tmp_path / "scratch").glob("*/*")) == []
 
 
@@ -224,7 +218,7 @@ def test_a_training_that_was_killed_goes_on_from_its_checkpoint(
         done = run_world(tmp_path, memory, until="predictor")
     assert done["predictor"].computed == N_PREDICTORS
     assert "goes on" in caplog.text
-    assert models(tmp_path, "predictor", "predictors") == models(base, "predictor", "predictors")
+    assert model_digests(tmp_path, "predictor", "predictors") == model_digests(base, "predictor", "predictors")
 
 
 def test_a_folder_in_use_is_not_shared_and_is_free_when_its_holder_has_gone(tmp_path: Path) -> None:

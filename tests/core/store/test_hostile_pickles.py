@@ -5,11 +5,11 @@ import pickle
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hostile import Marker
 
 from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord, ShardRecord
 from schemas.config import TextConfig
@@ -27,16 +27,6 @@ from trajpilot_core.store.reading import Pack, pack_label, pack_of
 from trajpilot_core.store.tensors import parse_tensors
 from trajpilot_core.training.checkpoint import NAME as PROGRESS
 from trajpilot_core.training.checkpoint import read_progress
-
-
-class Marker:
-    """Makes an empty file when it is unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, tuple[str, str]]:
-        return open, (str(self.path), "w")
 
 
 def as_pickle(marker: Path, protocol: int) -> bytes:

@@ -125,6 +125,7 @@ def test_queries_of_every_chain_read_as_they_did_alone(whole: Whole) -> None:
             at += len(rows)
     assert at == len(train)
     assert len(train.latents) == 1 + 4 * len(data.labels), "one table a chain, and one zero row"
+    assert train.latents is whole.found.dev.queries.latents, "shared by both splits"
 
 
 def test_the_number_of_threads_changes_no_byte_of_the_queries(whole: Whole, tmp_path: Path, small_parts: None) -> None:
@@ -135,12 +136,6 @@ def test_the_number_of_threads_changes_no_byte_of_the_queries(whole: Whole, tmp_
     )
     assert one == three
     assert len(one) > 10
-
-
-def test_both_splits_share_one_table_of_latents(tmp_path: Path) -> None:
-    found = gathered(tmp_path, world=World())
-    assert found.train.latents is found.dev.queries.latents
-    assert len(found.train.latents) == 1 + len(planning_data().labels)
 
 
 def test_a_collection_that_was_interrupted_goes_on(

@@ -55,7 +55,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "worker_pool", lambda workers: ProcessPoolExecutor(workers, mp_context=fork))
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_every_job_runs_progress_reaches_the_total_and_one_that_goes_on_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

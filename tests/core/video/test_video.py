@@ -1,22 +1,20 @@
 """Probing and decoding: the right frames, or a named reason."""
 
-import platform
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from video_fixture import burnt_in, frames, write_video
+from video_fixture import frames, needs_decord, numbers, write_video
 
 from schemas.rejects import RejectCode
 from trajpilot_core.video import table as table_module
-from trajpilot_core.video.decode import DecodedClip, clips, frame_times_s
+from trajpilot_core.video.decode import clips, frame_times_s
 from trajpilot_core.video.probe import probe
 from trajpilot_core.video.pyav_backend import PyavReader
 from trajpilot_core.video.table import VideoError
 
-needs_decord = pytest.mark.skipif(platform.machine() != "x86_64", reason="decord has wheels for x86-64 only")
 N = 60
 
 
@@ -29,11 +27,6 @@ def code_of(path: Path | str) -> RejectCode:
     with pytest.raises(VideoError) as caught:
         probe(str(path))
     return caught.value.code
-
-
-def numbers(clip: DecodedClip | VideoError) -> list[int]:
-    assert isinstance(clip, DecodedClip), clip
-    return [burnt_in(image) for image in clip.frames]
 
 
 def test_a_probe_counts_the_packets(video: Path) -> None:

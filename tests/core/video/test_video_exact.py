@@ -1,6 +1,5 @@
 """Frame accuracy: a number burnt into every picture says whether the frame of a time is the one that was asked for."""
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -8,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from video_fixture import burnt_in, cut_copy, frames, with_matrix, write_video
+from video_fixture import cut_copy, frames, needs_decord, numbers, with_matrix, write_video
 
 from schemas.rejects import RejectCode
-from trajpilot_core.video.decode import DecodedClip, clips
+from trajpilot_core.video.decode import clips
 from trajpilot_core.video.probe import probe
 from trajpilot_core.video.table import VideoError
 
-needs_decord = pytest.mark.skipif(platform.machine() != "x86_64", reason="decord has wheels for x86-64 only")
 BACKENDS = ["pyav", pytest.param("decord", marks=needs_decord)]
 N = 60
 UNEVEN_MS = np.cumsum(np.random.default_rng(1).integers(20, 60, N))
@@ -73,11 +71,6 @@ CASES = {
     "VP9": Case(made(codec="libvpx-vp9", b_frames=0, encoder={"cpu-used": "8"}), ".webm"),
     "MPEG-4 in AVI": Case(made(codec="mpeg4", b_frames=0), ".avi"),
 }
-
-
-def numbers(clip: DecodedClip | VideoError) -> list[int]:
-    assert isinstance(clip, DecodedClip), clip
-    return [burnt_in(image) for image in clip.frames]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
