@@ -300,9 +300,9 @@ def test_a_decoder_that_dies_costs_its_take_only(
     run_jobs = isolate.run_jobs
     sabotaged = (isolate.COMMAND[0], "-P", "-c", code)
     monkeypatch.setattr(isolate, "run_jobs", lambda jobs, **how: run_jobs(jobs, **how, command=sabotaged))
-    shards = features(root, plain(), tmp_path, CONFIG.replace(decode_timeout_s=8.0))
+    shards = features(root, plain(), tmp_path, CONFIG.replace(decode_timeout_s=20.0))
     assert shards.codes("t:b") == [RejectCode.DECODE_FAILED]
-    assert ("signal 11" if how == "crash" else "silent for 8 s") in shards.rejects["t:b"][0].detail
+    assert ("signal 11" if how == "crash" else "silent for 20 s") in shards.rejects["t:b"][0].detail
     assert [shards.tables[name].num_rows for name in ("t:a", "t:b", "t:c")] == [5, 0, 5]
 
 
