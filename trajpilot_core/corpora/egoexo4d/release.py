@@ -174,10 +174,7 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
             RejectCode.NO_SPLIT,
             f"its {known.kind.unit} are in the file of {released}, its split in splits.json is {split}",
         )
-    return _missing_files(known, known.takes.usable[uid])
-
-
-def _missing_files(known: _KnownRelease, take: TakeFiles) -> Fault | None:
+    take = known.takes.usable[uid]
     if known.config.video != "none" and not known.folders.is_there(take.video):
         return Fault(RejectCode.VIDEO_MISSING, f"{take.video} is missing")
     if known.config.require_trajectory and take.trajectory is None:
