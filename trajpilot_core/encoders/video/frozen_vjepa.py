@@ -143,7 +143,7 @@ def normalised(frames_BTHWC: Tensor) -> Tensor:
     for row, values in enumerate((IMAGENET_MEAN, IMAGENET_STD)):
         for channel, value in enumerate(values):
             scale[row, channel] = value
-    mean, std = scale * 255
+    mean, std = (scale * 255).unbind()
     return ((frames_BTHWC.float() - mean) / std).permute(0, 4, 1, 2, 3)
 
 

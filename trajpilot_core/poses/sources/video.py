@@ -109,14 +109,8 @@ def video_motions(
             yield _done(name, state, cfg)
     busy = [(state, job) for state, job in zip(states, described, strict=True) if isinstance(job, dict)]
     around = local_copies(open_corpus(runtime.data_root), runtime.scratch)
-    events = run_jobs(
-        [job for _, job in busy],
-        workers=runtime.workers,
-        timeout_s=timeout_s,
-        ahead=4,
-        around=around,
-        command=DECODER,
-    )
+    work = [job for _, job in busy]
+    events = run_jobs(work, workers=runtime.workers, timeout_s=timeout_s, ahead=4, around=around, command=DECODER)
     finished = 0
     for event in events:
         state = busy[event.job][0]
