@@ -202,9 +202,9 @@ def text_tower(state: Mapping[str, Tensor]) -> Any:
     except KeyError as error:
         raise CheckpointError(f"text tower: {error} is missing; expected the released {CHECKPOINT}") from error
     heads = max(1, width // (ROBERTA_BASE["hidden_size"] // ROBERTA_BASE["num_attention_heads"]))
-    sizes = {"vocab_size": vocabulary, "hidden_size": width, "max_position_embeddings": positions}
-    sizes |= {"intermediate_size": hidden, "num_attention_heads": heads}
-    tower = RobertaModel(RobertaConfig(**{**ROBERTA_BASE, **sizes}), add_pooling_layer=False)
+    sizes: dict[str, Any] = {**ROBERTA_BASE, "vocab_size": vocabulary, "hidden_size": width}
+    sizes |= {"max_position_embeddings": positions, "intermediate_size": hidden, "num_attention_heads": heads}
+    tower = RobertaModel(RobertaConfig(**sizes), add_pooling_layer=False)
     missing, unknown = sorted(set(tower.state_dict()) - set(kept)), sorted(set(kept) - set(tower.state_dict()))
     if missing or unknown or len(kept) != TEXT_KEYS:
         raise CheckpointError(
