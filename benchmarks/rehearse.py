@@ -39,6 +39,7 @@ from schemas.annotation import (
     MOTIONS,
     CorpusCount,
     Label,
+    ReleasedFeature,
     ScenarioLabel,
     Segment,
     SegmentDetails,
@@ -46,7 +47,6 @@ from schemas.annotation import (
     Window,
     features_schema,
     motions_schema,
-    released_features_schema,
 )
 from schemas.arrow import arrow_schema, table_of
 from schemas.base import Record
@@ -502,7 +502,7 @@ def write_features(work: Work[FeatureConfig]) -> None:
     cfg = work.config
     width, tokens = cfg.token_shape
     is_released = cfg.source == "released"
-    schema = released_features_schema(width) if is_released else features_schema(width * tokens, tokens)
+    schema = features_schema(width, row=ReleasedFeature) if is_released else features_schema(width * tokens, tokens)
     for take, _, segments, labels, rng in shards(work):
         n = segments.num_rows
         values = LABEL_SHARE * effects_of(labels, width * tokens)

@@ -36,15 +36,13 @@ class Take(Record):
     calibration: str | None
     """Calibration with T_device_camera."""
     camera: str
-    """Column prefix of the head camera in the timesync file, e.g. `aria01_214-1`; `latents` in a simulated world
-    without pixels."""
+    """Column prefix of the head camera in the timesync file, e.g. `aria01_214-1`; `latents` without pixels."""
     timesync_start: int | None
     timesync_end: int | None
     duration_s: float
     fps: float
     n_frames: int
-    """Frames counted in the container's packets, not taken from its header; without videos, computed from the
-    length."""
+    """Frames counted in the container's packets, not taken from its header; without videos, from the length."""
 
 
 class Segment(Record):
@@ -258,16 +256,9 @@ def motions_schema(mixed: tuple[str, ...] = ()) -> pa.Schema:
     return schema.with_metadata({"mixed": ",".join(mixed)}) if len(mixed) > 1 else schema
 
 
-def features_schema(width: int, tokens: int = 1) -> pa.Schema:
-    """Return the Arrow schema of the features table for vectors of `width` numbers, `tokens` equal parts each
-    (metadata)."""
-    schema = arrow_schema(Feature, vector=pa.list_(pa.float16(), width))
-    return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
-
-
-def released_features_schema(width: int, tokens: int = 1) -> pa.Schema:
-    """Return that for released features: vectors of `width` numbers, `tokens` equal parts each (metadata)."""
-    schema = arrow_schema(ReleasedFeature, vector=pa.list_(pa.float16(), width))
+def features_schema(width: int, tokens: int = 1, row: type[Feature] = Feature) -> pa.Schema:
+    """Return the Arrow schema of features: vectors of `width` numbers, `tokens` equal parts each (metadata)."""
+    schema = arrow_schema(row, vector=pa.list_(pa.float16(), width))
     return schema if tokens == 1 else schema.with_metadata({"tokens": str(tokens)})
 
 

@@ -17,8 +17,7 @@ SCALARS: dict[object, pa.DataType] = {str: pa.string(), int: pa.int64(), float: 
 def arrow_type(annotation: object) -> tuple[pa.DataType, bool]:
     """Return the Arrow type of a field annotation and whether it may be null.
 
-    Raises:
-        TypeError: the annotation has no column type here.
+    Raises TypeError: the annotation has no column type here.
     """
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (types.UnionType, typing.Union):

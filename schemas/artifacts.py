@@ -89,8 +89,7 @@ class ShardGroup(Record):
 
 
 class Manifest(Record):
-    """Description of an output. It is written last: a folder without one does not count. Independent of the single
-    run."""
+    """Description of an output, whatever run made it. It is written last: a folder without one does not count."""
 
     format: int
     stage: str
@@ -120,8 +119,7 @@ class RunRecord(Record):
     rows: int
     """Rows of all entries that the stage read."""
     memory_bytes: int | None
-    """Peak of anonymous memory of its processes; None if the system does not report it or other processes computed
-    shards."""
+    """Peak of anonymous memory of its processes; None if it is not reported, or others computed shards."""
     gpu_bytes: int
     """Peak of torch's GPU allocations in the process of the stage."""
     disk_bytes: int

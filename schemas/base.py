@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, JsonValue
-from pydantic.fields import ComputedFieldInfo, FieldInfo
 
 BOUNDS = {
     "minimum": "at least {:g}",
@@ -17,11 +16,6 @@ BOUNDS = {
     "multipleOf": "a multiple of {:g}",
 }
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def field_title(name: str, info: FieldInfo | ComputedFieldInfo) -> str:
-    """Return the title of a field in forms: the name in errors and `--set`."""
-    return name
 
 
 def model_title(model: type) -> str:
@@ -57,7 +51,7 @@ class Record(BaseModel):
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
-        field_title_generator=field_title,
+        field_title_generator=lambda name, info: name,  # in forms as in errors and `--set`
         model_title_generator=model_title,
         json_schema_extra=for_forms,
     )

@@ -267,8 +267,7 @@ class RunOptions(Record):
     force: tuple[str, ...] = ()
     """Compute these stages again although their output exists."""
     checkpoint_s: float = Field(60.0, ge=0)
-    """Seconds between the checkpoints of a training; a crash loses at most one interval and one epoch. 0: a checkpoint
-    after every epoch."""
+    """Seconds between checkpoints of a training; a crash loses at most that and one epoch. 0: one after every epoch."""
     group_video_s: float | None = Field(None, gt=0)
     """Deployed runs only: stages that can share their work out over the workers of the pool do so in groups of takes
     with about this many seconds of video, so that a group takes minutes (docs/operations.md); None: one process does

@@ -17,8 +17,7 @@ class AtomicConfig(Record):
     """Ego-Exo4D atomic descriptions: the number of classes of their labels."""
 
     classes: int = Field(1165, ge=2)
-    """Target number of (verb, noun) classes, which `evaluation.vocabulary` may score. Source: paper, 4.1;
-    rule: D 24."""
+    """Target number of (verb, noun) classes, which `evaluation.vocabulary` may score. Source: paper, 4.1; D 24."""
 
 
 class KeystepConfig(Record):
@@ -55,8 +54,7 @@ class BasketballConfig(Record):
     evidence: tuple[Literal["next", "own"], ...] = Field(("next", "own"), min_length=1)
     """Which descriptions are searched for evidence, in this order, until one has it: the next one, the shot's own."""
     both: Literal["made", "missed", "ambiguous"] = "made"
-    """Outcome of a description with evidence of both: a ball that hits the backboard and enters the net counts as
-    made."""
+    """Outcome with evidence of both: a ball that hits the backboard and enters the net counts as made."""
     outcome_subjects: tuple[str, ...] | None = None
     """People whose next description is searched; None: anyone, but a shot by somebody else is no evidence."""
     balance: bool = True
@@ -111,8 +109,7 @@ class EpicConfig(Record):
     label: Literal["action", "verb", "noun", "narration"] = "action"
     """What becomes the label; action: the pair of verb class and noun class."""
     gap_s: float = Field(1.0, ge=0)
-    """The interval that may be seen ends this long before the action starts, seconds. Source: protocol of the
-    corpus."""
+    """The interval that may be seen ends this many seconds before the action starts. Source: protocol of the corpus."""
     observed_s: float = Field(1.0, gt=0)
     """Length of that interval, seconds. Source: paper, appendix on EPIC-KITCHENS-100 (2 s to 1 s before the action)."""
     min_label_train: int = Field(0, ge=0)

@@ -54,15 +54,13 @@ class ProbeConfig(Record):
     """With `full`, operations of RandAugment that are sampled for a training clip, each applied with probability 1/2;
     mean and deviation of their levels in 0..10; None: none. Source: V-JEPA 2."""
     crop_scale: tuple[float, float] | None = (0.08, 1.0)
-    """With `full`, share of the picture that a training clip shows, uniformly sampled; None: all of it. Source:
-    V-JEPA 2."""
+    """With `full`, share of the picture that a training clip shows, sampled uniformly; None: all. Source: V-JEPA 2."""
     crop_ratio: tuple[float, float] = (3 / 4, 4 / 3)
     """Width by height of that part. Source: V-JEPA 2."""
     mirror_share: float = Field(0.5, ge=0, le=1)
     """With `full`, share of training clips that are mirrored, sampled in every epoch. Source: V-JEPA 2."""
     erase_share: float = Field(0.25, ge=0, le=1)
-    """With `full`, share of training clips in which noise replaces a rectangle, the same in every frame.
-    Source: V-JEPA 2."""
+    """With `full`, share of training clips with a rectangle of noise, the same in every frame. Source: V-JEPA 2."""
     clips_at_once: int = Field(2, ge=1)
     """With `full`, clips whose tokens a probe reads at once: affects memory, not results."""
     encoder: FeatureConfig | None = None
@@ -140,8 +138,7 @@ class ActionTokenConfig(Record):
     """Compute these rows next to the visual probe: `trajectories.span` selects the head motion of the action,
     `video_motions` that before it."""
     seen_s: float = Field(1.0, gt=0)
-    """The predictor sees the mean of the tubelets in this many last seconds of a clip. Source: paper (2 s to 1 s before
-    the action)."""
+    """The predictor sees the mean of the tubelets in these last seconds of a clip. Source: paper (2 to 1 s before)."""
     utility: tuple[float, float, float] = (0.1, 1.0, 0.5)
     """Weights in the utility by which the scorer ranks candidates: cosine with the action's text, first, among the
     first five; as D 30, without a sequence."""
@@ -207,8 +204,7 @@ OutcomeMetric = Literal["accuracy", "balanced", "made", "missed", "auc"]
 
 
 class OutcomeConfig(Record):
-    """Made or missed: a head on the causal predictor, and a scorer of retrieved head motion. Source: paper, appendix on
-    basketball; D 39, D 43."""
+    """Made or missed: head on the predictor, scorer of retrieved head motion. Source: paper, appendix; D 39, D 43."""
 
     utility: tuple[float, float] = (0.1, 1.0)
     """Weights of log p(true outcome) and of a correct answer in the utility by which the scorer ranks candidates."""

@@ -31,7 +31,7 @@ HIERARCHY = 4
 """Levels that a hierarchical feature concatenates."""
 
 
-class VjepaFile(Record):
+class VjepaFile(NamedTuple):
     """One released file of weights; its stem is its name at `https://dl.fbaipublicfiles.com/vjepa2/`."""
 
     file: str
@@ -48,52 +48,14 @@ class VjepaFile(Record):
 
 
 VJEPA_FILES = (
-    VjepaFile(
-        file="vjepa2_1_vitb_dist_vitG_384.pt", hub="vjepa2_1_vit_base_384", model="vit_base", release="2.1", size_px=384
-    ),
-    VjepaFile(
-        file="vjepa2_1_vitl_dist_vitG_384.pt",
-        hub="vjepa2_1_vit_large_384",
-        model="vit_large",
-        release="2.1",
-        size_px=384,
-    ),
-    VjepaFile(file="vjepa2_1_vitg_384.pt", hub="vjepa2_1_vit_giant_384", model="vit_giant", release="2.1", size_px=384),
-    VjepaFile(
-        file="vjepa2_1_vitG_384.pt", hub="vjepa2_1_vit_gigantic_384", model="vit_gigantic", release="2.1", size_px=384
-    ),
-    VjepaFile(
-        file="vitl.pt",
-        hub="vjepa2_vit_large",
-        model="vit_large",
-        release="2.0",
-        size_px=256,
-        transformers="facebook/vjepa2-vitl-fpc64-256",
-    ),
-    VjepaFile(
-        file="vith.pt",
-        hub="vjepa2_vit_huge",
-        model="vit_huge",
-        release="2.0",
-        size_px=256,
-        transformers="facebook/vjepa2-vith-fpc64-256",
-    ),
-    VjepaFile(
-        file="vitg.pt",
-        hub="vjepa2_vit_giant",
-        model="vit_giant",
-        release="2.0",
-        size_px=256,
-        transformers="facebook/vjepa2-vitg-fpc64-256",
-    ),
-    VjepaFile(
-        file="vitg-384.pt",
-        hub="vjepa2_vit_giant_384",
-        model="vit_giant",
-        release="2.0",
-        size_px=384,
-        transformers="facebook/vjepa2-vitg-fpc64-384",
-    ),
+    VjepaFile("vjepa2_1_vitb_dist_vitG_384.pt", "vjepa2_1_vit_base_384", "vit_base", "2.1", 384),
+    VjepaFile("vjepa2_1_vitl_dist_vitG_384.pt", "vjepa2_1_vit_large_384", "vit_large", "2.1", 384),
+    VjepaFile("vjepa2_1_vitg_384.pt", "vjepa2_1_vit_giant_384", "vit_giant", "2.1", 384),
+    VjepaFile("vjepa2_1_vitG_384.pt", "vjepa2_1_vit_gigantic_384", "vit_gigantic", "2.1", 384),
+    VjepaFile("vitl.pt", "vjepa2_vit_large", "vit_large", "2.0", 256, "facebook/vjepa2-vitl-fpc64-256"),
+    VjepaFile("vith.pt", "vjepa2_vit_huge", "vit_huge", "2.0", 256, "facebook/vjepa2-vith-fpc64-256"),
+    VjepaFile("vitg.pt", "vjepa2_vit_giant", "vit_giant", "2.0", 256, "facebook/vjepa2-vitg-fpc64-256"),
+    VjepaFile("vitg-384.pt", "vjepa2_vit_giant_384", "vit_giant", "2.0", 384, "facebook/vjepa2-vitg-fpc64-384"),
 )
 
 
@@ -217,8 +179,7 @@ class FeatureConfig(FeatureSourceConfig):
     """Largest offset of a frame from its time, seconds; None: half a frame of the usual rate. A video of uneven
     rate, as from phones, needs about 0.05 (docs/decisions/video-backend.md)."""
     hierarchical: bool = False
-    """Concatenate four levels of V-JEPA 2.1: four times as wide; the last quarter is the vector without this
-    setting."""
+    """Concatenate four levels of V-JEPA 2.1: four times as wide; the last quarter is the vector without it."""
     compile: bool = False
     """Compile the encoder's blocks (torch.compile): for long runs on a GPU; on a CPU it needs a C++ compiler."""
 
@@ -244,11 +205,9 @@ class TextConfig(Record):
     """How labels become unit vectors. Source: paper, 3.2; docs/decisions/paper-gaps.md."""
 
     encoder: Literal["bag_of_words", "egovlpv2", "transformers"] | PluginName = "egovlpv2"
-    """bag_of_words is the demo's offline projection; `plugin:NAME` is an encoder of an installed package
-    (docs/plugins.md)."""
+    """bag_of_words is the demo's offline projection; `plugin:NAME`: of an installed package (docs/plugins.md)."""
     model: Place | None = None
-    """egovlpv2: folder with EgoVLPv2.safetensors or EgoVLPv2.pth, and the RoBERTa tokenizer; transformers: folder or
-    hub id."""
+    """egovlpv2: folder with EgoVLPv2.safetensors or .pth, and the RoBERTa tokenizer; transformers: folder or hub id."""
     revision: str | None = None
     """Pinned commit of a hub model."""
     embedding: Literal["cls", "mean", "last", "projected"] = "cls"

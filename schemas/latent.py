@@ -3,7 +3,7 @@
 Source: paper, 1 (first table) and 3.1 to 3.2; docs/decisions/latent-planning.md.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -15,15 +15,7 @@ LatentVariant = Literal[
 ]
 """Models: predictors of the next latent under four conditions, planners without and with head motion, and the
 classifier that predicts labels from true latents."""
-LATENT_VARIANTS: tuple[LatentVariant, ...] = (
-    "next_none",
-    "next_text",
-    "next_trajectory",
-    "next_both",
-    "plan_none",
-    "plan_trajectory",
-    "latent_head",
-)
+LATENT_VARIANTS: tuple[LatentVariant, ...] = get_args(LatentVariant)
 """All of them."""
 Condition = Literal["copy", "none", "text", "trajectory", "text_and_trajectory", "shuffled_text", "shuffled_trajectory"]
 """Rows of the table of conditions: a copy of the current latent, four trainings, and the last of these with one of its

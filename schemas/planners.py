@@ -32,8 +32,7 @@ class PlannerTraining(Record):
 
 
 class EndpointPlannerConfig(Record):
-    """Settings shared by SCHEMA and ViterbiPlanNet: the state encoder with its contrast, the task head, a post-norm
-    layer."""
+    """Shared by SCHEMA and ViterbiPlanNet: the state encoder with its contrast, the task head, a post-norm layer."""
 
     width: int = Field(128, ge=2, multiple_of=2)
     """Width of states, sentences and tokens."""
@@ -80,8 +79,7 @@ class ViterbiPlanNetConfig(EndpointPlannerConfig):
     layers: int = Field(1, ge=1)
     """Source: ViterbiPlanNet."""
     floor: float = Field(1e-10, gt=0)
-    """Smallest transition, before rows are normalised, and smallest emission of a second pass. Source:
-    ViterbiPlanNet."""
+    """Smallest transition before rows are normalised, smallest emission of a second pass. Source: ViterbiPlanNet."""
     train: PlannerTraining = PlannerTraining(lr=9e-4, epochs=500)
     """Source: ViterbiPlanNet, README."""
 
@@ -153,6 +151,5 @@ class PlannersConfig(Record):
 
     @property
     def answers_ddpm(self) -> bool:
-        """Return whether PDPP has its second row: it is trained, the row is requested, and the first row does not use
-        DDPM."""
+        """Return whether PDPP has its second row: trained, requested, and the first row does not use DDPM."""
         return self.has_ddpm_row and "pdpp" in self.methods and self.pdpp.sampling_steps is not None

@@ -75,8 +75,7 @@ POSE_METRICS: tuple[PoseMetric, ...] = ("mid", "full")
 
 
 class PoseSourcesConfig(Record):
-    """Predictors trained on one source of head motion and tested on another. Source: paper, its section on RGB-only
-    poses."""
+    """Predictors trained on one source of head motion, tested on another. Source: paper, section on RGB-only poses."""
 
     is_asked: bool = False
     """Compute this table and nothing else of planning: `video_motions` selects the second source."""
@@ -130,8 +129,7 @@ class TrajectoryConfig(Record):
     reader: Literal["auto", "sparse", "whole"] = "auto"
     """whole: parse the whole file; auto and sparse: only the lines around each knot, where the file allows it."""
     fallback: VideoSourceName | None = None
-    """Pose source for takes without a pose file, next to source aria; one set of motions then contains both. None: such
-    takes are rejected."""
+    """Source for takes without a pose file, next to aria; one set of motions then has both. None: they are rejected."""
     scale: Literal["auto", "rms", "raw"] = "auto"
     """Scale of motions from video: rms divides each clip by its root mean square step, raw keeps it; auto: raw for
     pi3x, else rms (D 20)."""

@@ -20,8 +20,7 @@ FORMAT = 1
 def read_interval(text: str) -> tuple[float, float]:
     """Return start and end of an interval such as `12.0-15.5`, seconds of video.
 
-    Raises:
-        ValueError: the text is not such an interval.
+    Raises ValueError: the text is not such an interval.
     """
     match = re.match(INTERVAL, text)
     if match is None:
@@ -60,8 +59,7 @@ class PlanQuery(Record):
     weights: Place | None = None
     """With poses pi3: folder of its weights; None: those named by the run that trained the models."""
     trajectory: Place | None = None
-    """Closed-loop poses of Project Aria (closed_loop_trajectory.csv) of this recording; None: searched for next to the
-    video."""
+    """Closed-loop poses of Project Aria (closed_loop_trajectory.csv); None: searched for next to the video."""
     timesync: Place | None = None
     """Table with the device time of every frame (Ego-Exo4D's timesync.csv); None: that of the take where the video is a
     known one, otherwise trajectory_offset_s is needed."""

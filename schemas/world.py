@@ -55,8 +55,7 @@ class WorldConfig(Record):
     intents: int = Field(8, ge=1)
     """Plan intents, one per take; each prefers one alternative at every position. Source: world page."""
     rho: float = Field(0.9, ge=0, le=1)
-    """Probability that a step is the alternative that the intent prefers; otherwise it is uniform. Source: world
-    page."""
+    """Probability that a step is the alternative that the intent prefers; else it is uniform. Source: world page."""
     advance: tuple[float, float, float, float] = (0.08, 0.66, 0.20, 0.06)
     """Probabilities to advance by 0 (repeat), 1, 2, 3 positions. Source: world page."""
     operators: int = Field(24, ge=2)
@@ -116,8 +115,7 @@ class WorldConfig(Record):
     keystep and basketball: the same tree, other annotations; goalstep, egoper, epic_kitchens: video and segments, no
     poses."""
     release: ReleaseConfig | None = None
-    """Layout basketball only: an error at the release decides the outcome of a shot; None: the alternative of the step
-    after it does."""
+    """Layout basketball only: an error at the release decides the outcome of a shot; None: the step after it does."""
     released: ReleasedName | None = None
     """Released features written next to the videos in the format of the layout's corpus; None: none."""
     videos: bool = True
@@ -166,32 +164,22 @@ class WorldConfig(Record):
     """Steps of a broken take, one more or less at random (few, to keep the world small)."""
 
     @model_validator(mode="after")
-    def _features_are_of_ego_exo4d(self) -> Self:
-        if self.released is None:
-            return self
-        if self.released not in RELEASED_LAYOUTS:
+    def _has_what_the_layout_can_have(self) -> Self:
+        layouts = (self.layout,) if self.released is None else RELEASED_LAYOUTS.get(self.released)
+        if layouts is None:
             known = " or ".join(RELEASED_LAYOUTS)
             raise ValueError(f"no simulated world has features called {self.released}; set released to {known}")
-        layouts = RELEASED_LAYOUTS[self.released]
         if self.layout not in layouts:
             raise ValueError(
                 f"{self.released}: released features are files of the layouts {', '.join(layouts)}, and the layout is "
                 f"{self.layout!r}; leave released alone"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _something_shows_the_takes(self) -> Self:
         counted = self.released == "omnivore_video" and self.fps != HEAD_VIDEO_FPS
         if not self.videos and (self.released is None or counted):
             raise ValueError(
                 f"without videos a world has released features, and metadata of Ego-Exo4D count {HEAD_VIDEO_FPS} "
                 f"frames a second; released is {self.released}, fps is {self.fps}: set both, or leave videos alone"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _shots_are_of_basketball(self) -> Self:
         if self.release is not None and self.layout != "basketball":
             raise ValueError(f"release is of shots, and the layout {self.layout!r} has none; set layout to basketball")
         return self

@@ -33,7 +33,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.corpora.registry import corpus_of_layout
 from trajpilot_core.data.other_runs import starting_from
 from trajpilot_core.engine.settings import remember_run
-from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.sample import PRESETS
 from trajpilot_core.stages import selected
 
 DELIBERATE = 0.6

@@ -15,7 +15,7 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError, WorldError
-from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.sample import PRESETS
 from trajpilot_core.simworld.world.motion import HeadMotion
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.simworld.write import world_digest, write_world

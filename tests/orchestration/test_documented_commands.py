@@ -15,7 +15,7 @@ from rich.markup import render
 from deployments.cli.main import app
 from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
-from trajpilot_core.simworld.presets import PRESETS
+from trajpilot_core.simworld.sample import PRESETS
 
 PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").rglob("*.md")])
 SHOWN = re.compile(r"(?:^ {4}|^)(?:\.venv/bin/)?trajpilot (?P<rest>(?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)

@@ -14,8 +14,7 @@ from trajpilot_core.doctor.weights import preflight, require_outside
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.errors import InputError
 from trajpilot_core.opened import open_run
-from trajpilot_core.simworld.presets import PRESETS
-from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.sample import PRESETS, sample_world
 from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
 
 

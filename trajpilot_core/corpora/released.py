@@ -119,18 +119,11 @@ EGOPER_TASKS = ("tea", "oatmeal", "pinwheels", "quesadilla", "coffee")
 EGOPER_FEATURES = "features_10fps"
 
 
-def egoper_files(take: Take) -> tuple[str, ...]:
-    """Return the path of the features of an EgoPER video: next to the folder of its task's videos.
-
-    Source: EgoPER_official@e87141b, `libs/datasets/egoper.py`.
-    """
-    return (f"{take.video.rpartition('/')[0].rpartition('/')[0]}/{EGOPER_FEATURES}/{take.name}.npy",)
-
-
+"""Folder next to that of a task's videos. Source: EgoPER_official@e87141b, `libs/datasets/egoper.py`."""
 EGOPER_I3D = ReleasedFeatures(
     "egoper_i3d",
     RowClock(rate_hz=10.0, window=64, stride=1, looks_back=True),
-    egoper_files,
+    lambda take: (f"{take.video.rpartition('/')[0].rpartition('/')[0]}/{EGOPER_FEATURES}/{take.name}.npy",),
     tuple(f"{task}/{EGOPER_FEATURES}" for name in EGOPER_TASKS for task in (name, name.capitalize())),
     ".npy",
     "ask the authors of EgoPER for them, and unpack them to ROOT/<task>/features_10fps",

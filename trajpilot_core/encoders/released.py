@@ -79,21 +79,18 @@ def _loaded(content: bytes, path: str) -> object:
     """Return the content of a file: with weights_only and allow_pickle=False none of its code is run."""
     if not path.endswith((".npy", ".npz")):
         return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    array = _zipped(content) if path.endswith(".npz") else np.load(io.BytesIO(content), allow_pickle=False)
+    if path.endswith(".npz"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            sizes = {member.filename: member.file_size for member in archive.infolist()}
+            size = sizes.get(f"{NPZ_KEY}.npy")
+            if size is None or size > LARGEST:  # before it is unpacked
+                names = ", ".join(sorted(sizes)[:5]) or "nothing"
+                raise ValueError(f"contains {names} of {size} bytes, expected {NPZ_KEY}.npy of at most {LARGEST:,}")
+            content = archive.read(f"{NPZ_KEY}.npy")
+    array = np.load(io.BytesIO(content), allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.dtype.kind != "f":
         raise ValueError(f"contains {getattr(array, 'dtype', type(array).__name__)}, expected an array of floats")
     return torch.from_numpy(np.ascontiguousarray(array, array.dtype.newbyteorder("=")))
-
-
-def _zipped(content: bytes) -> object:
-    """Return the array of a `.npz` file; one that is too large is refused before it is unpacked."""
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        sizes = {member.filename: member.file_size for member in archive.infolist()}
-        size = sizes.get(f"{NPZ_KEY}.npy")
-        if size is None or size > LARGEST:
-            names = ", ".join(sorted(sizes)[:5]) or "nothing"
-            raise ValueError(f"contains {names} of {size} bytes, expected {NPZ_KEY}.npy of at most {LARGEST:,}")
-        return np.lib.format.read_array(io.BytesIO(archive.read(f"{NPZ_KEY}.npy")), allow_pickle=False)
 
 
 def malformed(detail: str, path: str) -> TakeFault:

@@ -16,8 +16,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 def local_path(data_root: str, path: str) -> Path | None:
     """Return the file's local path, or None where the corpus root is remote.
 
-    Raises:
-        StoreError: the root has a protocol that is not allowed, or the path leaves it.
+    Raises StoreError: the root has a protocol that is not allowed, or the path leaves it.
     """
     location = parse_location(data_root)
     return Path(location.path) / check_source_path(path) if location.protocol == "file" else None
@@ -50,8 +49,7 @@ def read_bytes(data_root: str, path: str, absent: RejectCode) -> bytes:
 def unpack(content: bytes, path: str) -> bytes:
     """Return the unpacked bytes of a gzip file, and other bytes as they are.
 
-    Raises:
-        TakeFault: WRONG_TYPE, the file is cut or only looks like gzip.
+    Raises TakeFault: WRONG_TYPE, the file is cut or only looks like gzip.
     """
     if not content.startswith(GZIP_MAGIC):
         return content

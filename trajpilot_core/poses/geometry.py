@@ -52,14 +52,12 @@ def invert(a: Poses) -> Poses:
 
 def log_rotation(q_xyzw: Array) -> Array:
     """Return the (N, 3) rotation vectors, radians, angle in [0, pi], of (N, 4) quaternions."""
-    rotation_vector_rad: Array = Rotation.from_quat(q_xyzw).as_rotvec()
-    return rotation_vector_rad
+    return np.asarray(Rotation.from_quat(q_xyzw).as_rotvec())
 
 
-def normalise(q_xyzw: Array) -> Array:
-    """Scale (N, 4) quaternions to unit norm; none may be zero."""
-    scaled: Array = q_xyzw / np.linalg.norm(q_xyzw, axis=-1, keepdims=True)
-    return scaled
+def normalise(vectors: Array) -> Array:
+    """Scale quaternions (N, 4) or vectors (N, 3) to unit norm; none may be zero."""
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=-1, keepdims=True))
 
 
 def slerp(q0_xyzw: Array, q1_xyzw: Array, fraction: Array) -> Array:
@@ -82,8 +80,7 @@ def slerp(q0_xyzw: Array, q1_xyzw: Array, fraction: Array) -> Array:
 
 def _sine_ratio(fraction: Array, angle: Array) -> Array:
     """Return sin(fraction * angle) / sin(angle), (N,), which is `fraction` where the angle is 0."""
-    ratio: Array = fraction * np.sinc(fraction * angle / np.pi) / np.sinc(angle / np.pi)
-    return ratio
+    return np.asarray(fraction * np.sinc(fraction * angle / np.pi) / np.sinc(angle / np.pi))
 
 
 def interpolate(a: Poses, b: Poses, fraction: Array) -> Poses:
@@ -139,16 +136,15 @@ def rays(lens: Lens, shares: Array, aspect: float) -> Array:
         long = 2 * np.tan(np.deg2rad(lens.params[0]) / 2)
         width, height = (long, long / aspect) if aspect >= 1 else (long * aspect, long)
         plane = (shares - 0.5) * [width, height]
-        return _unit(np.column_stack([plane, np.ones(len(plane))]))
+        return normalise(np.column_stack([plane, np.ones(len(plane))]))
     # the sensor's picture, rotated clockwise, is the upright one
     raw_px = np.column_stack([shares[:, 1], 1 - shares[:, 0]]) * lens.side_px - 0.5
     if lens.model == "linear":
         fx, fy, cx, cy = lens.params
-        sensor = _unit(np.column_stack([(raw_px - [cx, cy]) / [fx, fy], np.ones(len(raw_px))]))
+        sensor = normalise(np.column_stack([(raw_px - [cx, cy]) / [fx, fy], np.ones(len(raw_px))]))
     else:
         sensor = _fisheye(lens.params, raw_px)
-    upright: Array = sensor @ UPRIGHT_FROM_RAW.T
-    return upright
+    return np.asarray(sensor @ UPRIGHT_FROM_RAW.T)
 
 
 def _fisheye(params: tuple[float, ...], pixels: Array) -> Array:
@@ -161,25 +157,12 @@ def _fisheye(params: tuple[float, ...], pixels: Array) -> Array:
         square = np.sum(plane**2, axis=1, keepdims=True)
         bent = 2 * (plane @ tangential)[:, None] * plane + square * tangential
         plane = seen - bent - np.hstack([square, square**2]) @ prism.T
-    distance = np.linalg.norm(plane, axis=1)
-    angle = _undo_radial(radial, distance)
-    along = plane / np.maximum(distance, 1e-12)[:, None]
-    return np.column_stack([along * np.sin(angle)[:, None], np.cos(angle)])
-
-
-def _undo_radial(radial: Array, distance: Array) -> Array:
-    """Solve angle * (1 + k0 angle^2 + ... + k5 angle^12) = distance, (N,), by Newton's method."""
-    powers = np.arange(1, len(radial) + 1)
+    distance, powers = np.linalg.norm(plane, axis=1), np.arange(1, len(radial) + 1)
     angle = np.minimum(distance, 1.2)
-    for _ in range(TURNS):
+    for _ in range(TURNS):  # angle * (1 + k0 angle^2 + ... + k5 angle^12) = distance, by Newton's method
         even = angle[:, None] ** (2 * powers)
         value = angle * (1 + even @ radial) - distance
         slope = 1 + even @ (radial * (2 * powers + 1))
         angle = np.clip(angle - value / np.where(np.abs(slope) < 0.1, 0.1, slope), 0.0, 1.5)
-    return angle
-
-
-def _unit(vectors: Array) -> Array:
-    """Scale (N, 3) vectors to length 1."""
-    scaled: Array = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-    return scaled
+    along = plane / np.maximum(distance, 1e-12)[:, None]
+    return np.column_stack([along * np.sin(angle)[:, None], np.cos(angle)])

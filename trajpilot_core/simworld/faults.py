@@ -88,13 +88,7 @@ class TakeContents:
     """Files that continue the first one, where the layout cuts a take in several."""
 
 
-# --- files ---------------------------------------------------------------------------------------------------------
-
-
-def break_files(take: TakeTruth, files: TakeContents) -> TakeContents:
-    """Return the files of a take with its fault applied (unchanged where the fault is elsewhere)."""
-    damage = FILE_DAMAGE.get(take.fault or "")
-    return damage(files) if damage else files
+FileEdit = Callable[[TakeContents], TakeContents]
 
 
 def break_frames(take: TakeTruth, frames: Iterable[F]) -> Iterator[F]:
@@ -103,16 +97,6 @@ def break_frames(take: TakeTruth, frames: Iterable[F]) -> Iterator[F]:
     for k, frame in enumerate(frames):
         if take.fault != "video_hole" or not low <= k < low + HOLE_FRAMES:
             yield frame
-
-
-def frame_ticks(take: TakeTruth, ticks_per_frame: int) -> list[int] | None:
-    """Return the presentation times of the written frames in ticks, or None where they are even."""
-    even = [k * ticks_per_frame for k in range(take.n_frames)]
-    if take.fault == "video_hole":
-        return list(break_frames(take, even))
-    if take.fault == "video_uneven":
-        return [tick + (ticks_per_frame // 3 if k % 3 == 1 else 0) for k, tick in enumerate(even)]
-    return None
 
 
 def without_index(video: bytes) -> bytes:
@@ -127,11 +111,24 @@ def with_zeros(video: bytes) -> bytes:
     return video[:low] + bytes(high - low) + video[high:]
 
 
-def edit_rows(files: TakeContents, edit: Callable[[list[str]], list[str]]) -> TakeContents:
-    """Apply `edit` to the rows (without the header) of the trajectory file."""
-    assert files.trajectory is not None
-    head, *rows = files.trajectory.decode().splitlines()
-    return replace(files, trajectory=("\n".join([head, *edit(rows)]) + "\n").encode())
+def edit_bytes(name: str, edit: Callable[[bytes], bytes]) -> FileEdit:
+    """Return a damage that applies `edit` to the content of one file."""
+
+    def damage(files: TakeContents) -> TakeContents:
+        changes: Json = {name: edit(getattr(files, name) or b"")}
+        return replace(files, **changes)
+
+    return damage
+
+
+def edit_rows(edit: Callable[[list[str]], list[str]]) -> FileEdit:
+    """Return a damage that applies `edit` to the rows (without the header) of the trajectory file."""
+
+    def edit_text(text: bytes) -> bytes:
+        head, *rows = text.decode().splitlines()
+        return ("\n".join([head, *edit(rows)]) + "\n").encode()
+
+    return edit_bytes("trajectory", edit_text)
 
 
 def stretch(rows: list[str], seconds: float) -> range:
@@ -141,7 +138,7 @@ def stretch(rows: list[str], seconds: float) -> range:
     return range(int(len(rows) / 2 - half), int(len(rows) / 2 + half))
 
 
-def overwrite(seconds: float, cells: dict[int, str]) -> Callable[[TakeContents], TakeContents]:
+def overwrite(seconds: float, cells: dict[int, str]) -> FileEdit:
     """Return a damage that overwrites columns of the trajectory for a stretch of seconds."""
 
     def edit(rows: list[str]) -> list[str]:
@@ -150,43 +147,34 @@ def overwrite(seconds: float, cells: dict[int, str]) -> Callable[[TakeContents],
             rows[k] = ",".join((values | dict(cells)).values())
         return rows
 
-    return lambda files: edit_rows(files, edit)
+    return edit_rows(edit)
 
 
 OTHER_MAP = "00000000-0000-5000-a000-00000000beef"
-FILE_DAMAGE: dict[str, Callable[[TakeContents], TakeContents]] = {
+FILE_DAMAGE: dict[str, FileEdit] = {
     "video_missing": lambda f: replace(f, video=None),
     "video_text": lambda f: replace(f, video=b"start,end,label\n0.0,1.0,cuts\n" * 40),
-    "video_no_index": lambda f: replace(f, video=without_index(f.video or b"")),
-    "video_half": lambda f: replace(f, video=(f.video or b"")[: len(f.video or b"") // 2]),
-    "video_zeros": lambda f: replace(f, video=with_zeros(f.video or b"")),
+    "video_no_index": edit_bytes("video", without_index),
+    "video_half": edit_bytes("video", lambda video: video[: len(video) // 2]),
+    "video_zeros": edit_bytes("video", with_zeros),
     "trajectory_absent": lambda f: replace(f, trajectory=None, calibration=None),
     "trajectory_missing": lambda f: replace(f, trajectory=None),
-    "trajectory_truncated": lambda f: replace(
-        f, trajectory=(f.trajectory or b"")[: int(0.55 * len(f.trajectory or b""))]
-    ),
-    "trajectory_gap": lambda f: edit_rows(
-        f, lambda rows: [rows[k] for k in range(len(rows)) if k not in stretch(rows, 0.4)]
-    ),
+    "trajectory_truncated": edit_bytes("trajectory", lambda text: text[: int(0.55 * len(text))]),
+    "trajectory_gap": edit_rows(lambda rows: [rows[k] for k in range(len(rows)) if k not in stretch(rows, 0.4)]),
     "trajectory_low_quality": overwrite(1.5, {19: "0.1"}),
-    "trajectory_two_graphs": lambda f: edit_rows(
-        f, lambda rows: rows[: len(rows) // 2] + [OTHER_MAP + row[row.index(",") :] for row in rows[len(rows) // 2 :]]
+    "trajectory_two_graphs": edit_rows(
+        lambda rows: rows[: len(rows) // 2] + [OTHER_MAP + row[row.index(",") :] for row in rows[len(rows) // 2 :]]
     ),
     "trajectory_zero_quaternion": overwrite(1.5, dict.fromkeys(range(6, 10), "0.000000000")),
     "trajectory_nan": overwrite(1.5, dict.fromkeys(range(3, 6), "nan")),
-    "trajectory_no_column": lambda f: replace(
-        f, trajectory=(f.trajectory or b"").replace(b"qw_world_device", b"qw", 1)
-    ),
+    "trajectory_no_column": edit_bytes("trajectory", lambda text: text.replace(b"qw_world_device", b"qw", 1)),
     "trajectory_page": lambda f: replace(f, trajectory=b"<html><body>403 Forbidden</body></html>\n"),
-    "trajectory_unsorted": lambda f: edit_rows(f, lambda rows: rows[len(rows) // 2 :] + rows[: len(rows) // 2]),
+    "trajectory_unsorted": edit_rows(lambda rows: rows[len(rows) // 2 :] + rows[: len(rows) // 2]),
     "calibration_missing": lambda f: replace(f, calibration=None),
-    "calibration_other_camera": lambda f: replace(
-        f, calibration=(f.calibration or b"").replace(b"camera-rgb", b"camera-slam-right")
+    "calibration_other_camera": edit_bytes(
+        "calibration", lambda text: text.replace(b"camera-rgb", b"camera-slam-right")
     ),
 }
-
-
-# --- takes.json ----------------------------------------------------------------------------------------------------
 
 
 def break_record(take: TakeTruth, record: Json) -> Json | None:
@@ -209,9 +197,6 @@ def break_record(take: TakeTruth, record: Json) -> Json | None:
     return record | changes.get(take.fault or "", {})
 
 
-# --- annotations ---------------------------------------------------------------------------------------------------
-
-
 def break_annotations(take: TakeTruth, annotations: list[Json], duration_s: float) -> list[Json]:
     """Return the annotations of a take with its fault applied.
 
@@ -232,11 +217,6 @@ def break_annotations(take: TakeTruth, annotations: list[Json], duration_s: floa
     ]
 
 
-def at_time(which: int, time: object) -> Callable[[list[Json], float], list[Json]]:
-    """Return a damage that replaces the time of description number `which`."""
-    return lambda descriptions, _: replaced(descriptions, which, {"timestamp": time})
-
-
 def replaced(descriptions: list[Json], which: int, changes: Json) -> list[Json]:
     """Return the descriptions with number `which` changed, plainly visible, sure and of the wearer."""
     plain = {"ego_visible": True, "unsure": False, "subject": "C"}
@@ -244,23 +224,14 @@ def replaced(descriptions: list[Json], which: int, changes: Json) -> list[Json]:
     return [*descriptions[: which % len(descriptions)], target, *descriptions[which % len(descriptions) + 1 :]]
 
 
-def twins(descriptions: list[Json], _: float) -> list[Json]:
-    """Give two different descriptions one time."""
-    first = replaced(descriptions, 0, {})[0]
-    return [first, first | {"text": "C touches the table."}, *descriptions[1:]]
-
-
+OTHER_TEXT: Json = {"text": "C touches the table."}
 DESCRIPTION_DAMAGE: dict[str, Callable[[list[Json], float], list[Json]]] = {
-    "time_nan": at_time(1, float("nan")),
-    "time_negative": at_time(0, -3.5),
-    "time_text": at_time(1, "12 seconds"),
-    "time_beyond": lambda descriptions, duration_s: replaced(
-        descriptions, -1, {"timestamp": round(duration_s + 6.0, 5)}
-    ),
-    "time_at_end": lambda descriptions, duration_s: replaced(
-        descriptions, -1, {"timestamp": round(duration_s - 0.25, 5)}
-    ),
-    "times_equal": twins,
-    "text_empty": lambda descriptions, _: replaced(descriptions, 1, {"text": "C ."}),
-    "description_malformed": lambda descriptions, _: ["C waits.", {"timestamp": 1.0}, *descriptions],  # type: ignore[list-item]
+    "time_nan": lambda listed, _: replaced(listed, 1, {"timestamp": float("nan")}),
+    "time_negative": lambda listed, _: replaced(listed, 0, {"timestamp": -3.5}),
+    "time_text": lambda listed, _: replaced(listed, 1, {"timestamp": "12 seconds"}),
+    "time_beyond": lambda listed, end_s: replaced(listed, -1, {"timestamp": round(end_s + 6.0, 5)}),
+    "time_at_end": lambda listed, end_s: replaced(listed, -1, {"timestamp": round(end_s - 0.25, 5)}),
+    "times_equal": lambda listed, _: [*(replaced(listed, 0, c)[0] for c in ({}, OTHER_TEXT)), *listed[1:]],
+    "text_empty": lambda listed, _: replaced(listed, 1, {"text": "C ."}),
+    "description_malformed": lambda listed, _: ["C waits.", {"timestamp": 1.0}, *listed],  # type: ignore[list-item]
 }

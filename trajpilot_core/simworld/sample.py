@@ -1,10 +1,13 @@
-"""Draw a whole world: pure and cheap; files are written from it (write.py)."""
+"""Draw a whole world: pure and cheap; files are written from it (write.py). And the worlds that have a name."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from schemas.world import WorldConfig
+from schemas.world import WorldConfig, court_world, demo_world, laptop_world, released_world, soak_world, tiny_world
+from trajpilot_core.corpora.registry import layouts
 from trajpilot_core.simworld.faults import TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.base import layout_of
 from trajpilot_core.simworld.world import procedure
@@ -24,13 +27,14 @@ def sample_world(config: WorldConfig) -> World:
     """
     labels = draw_labels(config)
     rng = stream(config, "names")
+    motion_labels, motion_styles = procedure.draw_motions(config, labels)
     empty = World(
         config=config,
         labels=labels,
         task_names=TASKS[: config.tasks],
         preferred=procedure.draw_preferences(config),
-        motion_labels=procedure.draw_motion_labels(config, labels),
-        motion_styles=procedure.draw_motion_styles(config),
+        motion_labels=motion_labels,
+        motion_styles=motion_styles,
         look_means=procedure.draw_look_means(config, labels),
         participants=tuple(int(x) for x in 100 + rng.permutation(800)[: config.operators]),
         captures=(),
@@ -71,17 +75,47 @@ def plan_captures(config: WorldConfig) -> list[list[Member]]:
 def draw_capture(
     world: World, number: int, first_take: int, members: list[Member]
 ) -> tuple[CaptureTruth, list[TakeTruth]]:
-    """Draw one capture and its takes; `first_take` is the stream number of its first take."""
-    config = world.config
-    rng = stream(config, "capture", number)
-    operator = draw_operator(config, rng, members[0][0])
+    """Draw one capture and its takes; `first_take` is the stream number of its first take.
+
+    In a strict world the last third of the operators appears in test takes only; in a layout with unseen wearers they
+    wear the glasses in some of the test takes.
+    """
+    config, layout = world.config, layout_of(world.config.layout)
+    rng, is_train = stream(config, "capture", number), members[0][0] == "train"
+    n_test = max(1, config.operators // 3)
+    fitting = config.operators - n_test
+    if config.shared_operators:
+        operator = int(rng.integers(fitting if layout.has_unseen_wearers and is_train else config.operators))
+    else:
+        operator = int(rng.integers(fitting)) if is_train else fitting + int(rng.integers(n_test))
     name = f"sim_{rng.bytes(3).hex()}"
     uid, camera = random_uid(rng), "aria01" if rng.random() < 0.75 else "aria02"
-    row, takes = int(rng.integers(*GAP_ROWS)), []
+    row, takes = int(rng.integers(*GAP_ROWS)), list[TakeTruth]()
     for k, (split, fault) in enumerate(members):
-        take = draw_take(world, first_take + k, split, fault, operator)
-        takes.append(replace(take, capture=number, name=f"{name}_{k + 1}", first_row=row))
-        row += take.n_frames + int(rng.integers(*GAP_ROWS))
+        index = first_take + k
+        own = stream(config, "take", index)
+        take_uid, task, intent = random_uid(own), int(own.integers(config.tasks)), int(own.integers(config.intents))
+        n = (config.segments if fault is None else config.broken_segments) + int(own.integers(-1, 2))
+        drawn = procedure.draw_segments(world, own, task, intent, operator, n)
+        segments = layout.performed(world, index, drawn)
+        n_frames = int(np.ceil((segments[-1].end_s + procedure.LEAD_S) * config.fps))
+        takes.append(
+            TakeTruth(
+                uid=take_uid,
+                name=f"{name}_{k + 1}",
+                index=index,
+                capture=number,
+                task=task,
+                intent=intent,
+                split=split,
+                fault=fault,
+                segments=segments,
+                n_frames=n_frames,
+                first_row=row,
+                dense=False,
+            )
+        )
+        row += n_frames + int(rng.integers(*GAP_ROWS))
     capture = CaptureTruth(
         uid=uid,
         name=name,
@@ -95,39 +129,24 @@ def draw_capture(
     return capture, takes
 
 
-def draw_operator(config: WorldConfig, rng: np.random.Generator, split: str) -> int:
-    """Draw the wearer; in a strict world the last third of the operators appears in test takes only.
-
-    In a layout with unseen wearers they wear the glasses in some of the test takes.
-    """
-    n_test = max(1, config.operators // 3)
-    fitting = config.operators - n_test
-    if config.shared_operators:
-        some = layout_of(config.layout).has_unseen_wearers and split == "train"
-        return int(rng.integers(fitting if some else config.operators))
-    return int(rng.integers(fitting)) if split == "train" else fitting + int(rng.integers(n_test))
+def tiny_layout(layout: str) -> WorldConfig:
+    """The tiny world written in another layout: a few good takes, and one for every fault that the layout can have."""
+    return tiny_world().replace(name=f"tiny_{layout}", layout=layout, **layout_of(layout).tiny)
 
 
-def draw_take(world: World, index: int, split: str, fault: str | None, operator: int) -> TakeTruth:
-    """Draw one take (its capture, name and first row are set by the caller)."""
-    config = world.config
-    rng = stream(config, "take", index)
-    uid, task, intent = random_uid(rng), int(rng.integers(config.tasks)), int(rng.integers(config.intents))
-    n = (config.segments if fault is None else config.broken_segments) + int(rng.integers(-1, 2))
-    segments = procedure.draw_segments(world, rng, task, intent, operator, n)
-    segments = layout_of(config.layout).performed(world, index, segments)
-    n_frames = int(np.ceil((segments[-1].end_s + procedure.LEAD_S) * config.fps))
-    return TakeTruth(
-        uid=uid,
-        name="",
-        index=index,
-        capture=-1,
-        task=task,
-        intent=intent,
-        split=split,
-        fault=fault,
-        segments=segments,
-        n_frames=n_frames,
-        first_row=0,
-        dense=False,
-    )
+def released_kitchen() -> WorldConfig:
+    """The tiny world in the layout of EPIC-KITCHENS-100 with released features and without any video."""
+    return tiny_layout("epic_kitchens").replace(name="tiny_epic_released", released="epic_slowfast", videos=False)
+
+
+PRESETS: dict[str, Callable[[], WorldConfig]] = {
+    "demo": demo_world,
+    "tiny": tiny_world,
+    "tiny_released": released_world,
+    "tiny_laptop": laptop_world,
+    "tiny_epic_released": released_kitchen,
+    "soak": soak_world,
+    "court": court_world,
+    **{f"tiny_{layout}": partial(tiny_layout, layout) for layout in layouts() if layout != tiny_world().layout},
+}
+"""The worlds of schemas/world.py, and a tiny one in every other layout."""

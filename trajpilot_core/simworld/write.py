@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.base import Record, canonical_json
@@ -31,8 +30,7 @@ from trajpilot_core.simworld import faults
 from trajpilot_core.simworld.latents import released_files
 from trajpilot_core.simworld.layouts.aria import calibration_jsonl, trajectory_csv
 from trajpilot_core.simworld.layouts.base import layout_of
-from trajpilot_core.simworld.presets import PRESETS
-from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.sample import PRESETS, sample_world
 from trajpilot_core.simworld.world.motion import head_motion
 from trajpilot_core.simworld.world.render import TICKS_PER_FRAME, render_at, write_video
 from trajpilot_core.simworld.world.truth import TakeTruth, World
@@ -87,7 +85,9 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
     else:
         prepare(folder, config)
         todo = [take.index for take in world.takes if read_marker(folder, take.index) is None]
-        require_free_space(folder, len(todo) * bytes_of_take(config), "the simulated world")
+        pixels_s = config.fps * config.size_px**2 if config.videos else 0
+        take_bytes = round(config.segments * config.segment_s * (VIDEO_BYTES_PER_PIXEL * pixels_s + POSE_BYTES_S))
+        require_free_space(folder, len(todo) * take_bytes, "the simulated world")
         before = len(world.takes) - len(todo)
         progress(before, len(world.takes), "simulated takes")
         for n, _ in enumerate(run_all([(config, folder, index) for index in todo], workers)):
@@ -117,12 +117,6 @@ def write_world(config: WorldConfig, folder: Path, workers: int, progress: Progr
         written=len(todo),
         reused=len(world.takes) - len(todo),
     )
-
-
-def bytes_of_take(config: WorldConfig) -> int:
-    """Estimate the bytes of one take on disk: video and pose files."""
-    pixels_s = config.fps * config.size_px**2 if config.videos else 0
-    return round(config.segments * config.segment_s * (VIDEO_BYTES_PER_PIXEL * pixels_s + POSE_BYTES_S))
 
 
 def run_all(arguments: Sequence[tuple[WorldConfig, Path, int]], workers: int) -> Iterator[None]:
@@ -218,41 +212,36 @@ def write_take(config: WorldConfig, folder: Path, index: int) -> None:
     take = world.takes[index]
     files: FileDigests = {}
     if take.fault not in faults.WITHOUT_FILES:
-        content = faults.break_files(take, take_files(world, take, folder / WORK / "tmp"))
-        for name, data in layout_of(config.layout).take_files(world, take, content):
-            files[name] = put(folder, name, data)
-        for name, data in released_files(world, take):
-            files[name] = put(folder, name, data)
+        content = take_files(world, take, folder / WORK / "tmp")
+        if take.fault in faults.FILE_DAMAGE:
+            content = faults.FILE_DAMAGE[take.fault](content)
+        named = chain(layout_of(config.layout).take_files(world, take, content), released_files(world, take))
+        files |= {name: put(folder, name, data) for name, data in named}
     put(folder, MARKER.format(index), json.dumps(files).encode())
 
 
 def take_files(world: World, take: TakeTruth, scratch: Path) -> faults.TakeContents:
-    """Draw and encode one unbroken take (a broken one only as far as its fault needs it)."""
-    layout = layout_of(world.config.layout)
+    """Draw and encode one take, a broken one only as far as its fault needs it; `FILE_DAMAGE` does the rest."""
+    config, layout = world.config, layout_of(world.config.layout)
     motion = head_motion(world, take)
-    videos: list[bytes] = []
-    if world.config.videos and take.fault not in ("video_missing", "video_text"):
-        frames = faults.break_frames(take, render_at(world, take, motion, np.arange(take.n_frames) / world.config.fps))
-        videos = encoded(world, take, frames, layout.parts(world, take), scratch)
+    path, videos = scratch / f"{take.uid}.{os.getpid()}.mp4", list[bytes]()
+    ticks: list[int] | None = None
+    if config.videos and take.fault not in ("video_missing", "video_text"):
+        frames = faults.break_frames(take, render_at(world, take, motion, np.arange(take.n_frames) / config.fps))
+        if take.fault in ("video_hole", "video_uneven"):
+            late = TICKS_PER_FRAME // 3 if take.fault == "video_uneven" else 0
+            even = (k * TICKS_PER_FRAME + (late if k % 3 == 1 else 0) for k in range(take.n_frames))
+            ticks = list(faults.break_frames(take, even))
+        for n in layout.parts(world, take):
+            write_video(path, islice(frames, n), config.fps, config.crf, ticks)
+            videos.append(path.read_bytes())
+            path.unlink()
     first, later = (videos[0] if videos else None), tuple(videos[1:])
     if not layout.has_poses:
         return faults.TakeContents(first, None, None, later)
     return faults.TakeContents(
         first, trajectory_csv(world, take, motion).encode(), calibration_jsonl(world, take).encode(), later
     )
-
-
-def encoded(
-    world: World, take: TakeTruth, frames: Iterator[NDArray[np.uint8]], parts: tuple[int, ...], scratch: Path
-) -> list[bytes]:
-    """Encode the frames of a take into consecutive files of `parts` frames each."""
-    path, videos = scratch / f"{take.uid}.{os.getpid()}.mp4", []
-    for n in parts:
-        ticks = faults.frame_ticks(take, TICKS_PER_FRAME)
-        write_video(path, islice(frames, n), world.config.fps, world.config.crf, ticks)
-        videos.append(path.read_bytes())
-        path.unlink()
-    return videos
 
 
 def read_marker(folder: Path, index: int) -> FileDigests | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import JsonValue
 
-from schemas.annotation import Take, released_features_schema
+from schemas.annotation import ReleasedFeature, Take, features_schema
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
 from schemas.rejects import Reject, RejectCode, reject
@@ -130,7 +130,7 @@ def shard_table(take: str, ids: list[str], of_segments: "list[SegmentRows]", cfg
     """Return the features table of one take; `frame_times_s` has start and end of each averaged row."""
     tokens = n_tokens(cfg)
     width = tokens * RELEASED[cfg.released].width
-    schema = released_features_schema(width, tokens)
+    schema = features_schema(width, tokens, ReleasedFeature)
     flat = np.concatenate([rows.vector for rows in of_segments]) if of_segments else np.empty(0, np.float32)
     columns = {
         "segment_id": ids,

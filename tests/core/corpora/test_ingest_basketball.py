@@ -22,8 +22,7 @@ from trajpilot_core.data.imported_fits import ImportedFit, TakesHere, refuse_lea
 from trajpilot_core.data.other_runs import OtherOutput, OtherTake
 from trajpilot_core.errors import InputError
 from trajpilot_core.simworld.layouts.basketball import rest, shots_of
-from trajpilot_core.simworld.presets import tiny_layout
-from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world, tiny_layout
 
 pytestmark = pytest.mark.usefixtures("no_decoder")
 RULES = BasketballConfig()

@@ -17,8 +17,7 @@ from trajpilot_core.corpora.released import OMNIVORE_VIDEO
 from trajpilot_core.encoders.released import read_rows, segment_rows
 from trajpilot_core.simworld.inference.visible import take_steps
 from trajpilot_core.simworld.latents import latent_features, latent_inputs, latent_map, released_files
-from trajpilot_core.simworld.presets import PRESETS
-from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.sample import PRESETS, sample_world
 from trajpilot_core.simworld.world.appearance import take_appearance, take_light
 from trajpilot_core.simworld.world.truth import SegmentTruth, TakeTruth, World
 from trajpilot_core.simworld.write import world_digest
@@ -63,7 +62,7 @@ def test_the_light_is_that_of_the_rendered_take() -> None:
     for scene in (1.0, 0.5, 0.0):
         world = sample_world(latents(scene=scene))
         for take in world.takes[:2]:
-            light, rendered = take_light(world, take), take_appearance(world, take)
+            light, rendered = take_light(world, take), take_appearance(world, take).light
             assert np.array_equal(light.objects, rendered.objects)
             assert (light.gain, light.gain_slope) == (rendered.gain, rendered.gain_slope)
 

@@ -21,8 +21,7 @@ from trajpilot_core.simworld.layouts.basketball import (
     role_of,
     shots_of,
 )
-from trajpilot_core.simworld.presets import tiny_layout
-from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.sample import sample_world, tiny_layout
 from trajpilot_core.simworld.world.procedure import VERBS
 from trajpilot_core.simworld.world.truth import World
 

@@ -16,8 +16,7 @@ from trajpilot_core.report.tables.tokens import fixed_metrics
 from trajpilot_core.simworld.faults import TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.annotate import base_form, thing_of
 from trajpilot_core.simworld.layouts.base import layout_of
-from trajpilot_core.simworld.presets import PRESETS
-from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.sample import PRESETS, sample_world
 from trajpilot_core.simworld.write import write_world
 from trajpilot_core.store.corpus_files import open_corpus
 

@@ -56,30 +56,6 @@ def count_descriptions(entries: object) -> int:
     return sum(_count(entry) for entry in entries) if isinstance(entries, list) else 0
 
 
-def choose_annotation(
-    entries: object, take: str, path: str, config: IngestConfig
-) -> tuple[list[AnnotatedPoint], list[Reject]]:
-    """Return the points of the annotation with the most accepted descriptions (ties: smaller uid), and the rejects.
-
-    Points are sorted by time, then text. Points and units of the rejects add up to `count_descriptions`.
-    """
-    if not isinstance(entries, list):
-        return [], [Fault(MALFORMED, f"expected a list of annotations, found {shown(entries)}").reject(take, 0, path)]
-    usable, unusable = parted((index, read_annotation(entry, config)) for index, entry in enumerate(entries))
-    rejects = [fault.reject(take, _count(entries[index]), path, index) for index, fault in unusable]
-    if not usable:
-        return [], rejects
-    first = min(usable, key=lambda a: (-len(a.points), a.uid, [point[:2] for point in a.points]))
-    for other in (a for a in usable if a is not first):
-        fault = Fault(RejectCode.ANNOTATOR_NOT_CHOSEN, f"annotation {other.uid} has {len(other.points)} descriptions")
-        rejects.append(fault.reject(take, other.n_units, path))
-    rejects += [fault.reject(take, 1, path, index) for index, fault in first.faults]
-    if first.is_reordered:
-        detail = f"annotation {first.uid}: {len(first.points)} descriptions were sorted by time"
-        rejects.append(Fault(RejectCode.TS_REORDERED, detail).reject(take, 0, path))
-    return first.points, rejects
-
-
 def read_annotation(entry: object, config: IngestConfig) -> Annotation | Fault:
     """Filter one annotation; a Fault means that none of its descriptions can be used."""
     fields = as_object(entry)
@@ -140,12 +116,30 @@ def _count(entry: object) -> int:
 
 
 def read_one(annotated: Annotated, config: IngestConfig) -> tuple[Candidate | None, list[Reject]]:
-    """Return the take with the points of its chosen annotator."""
-    name, path = annotated.take.take_id, annotated.path
-    points, lost = choose_annotation(annotated.value, name, path, config)
-    if not points:
-        return None, [*lost, Fault(RejectCode.UNLABELLED, "no description passed the filters").reject(name, 0, path)]
-    return Candidate(annotated.take, annotated.released, tuple(points), path), lost
+    """Return the take with the points of the annotation that has the most accepted ones (ties: smaller uid).
+
+    They are sorted by time, then text. Points and units of the rejects add up to `count_descriptions`.
+    """
+    take, path, entries = annotated.take.take_id, annotated.path, annotated.value
+    listed = entries if isinstance(entries, list) else []
+    usable, unusable = parted((index, read_annotation(entry, config)) for index, entry in enumerate(listed))
+    rejects = [fault.reject(take, _count(listed[index]), path, index) for index, fault in unusable]
+    if not isinstance(entries, list):
+        fault = Fault(MALFORMED, f"expected a list of annotations, found {shown(entries)}")
+        rejects.append(fault.reject(take, 0, path))
+    first = min(usable, key=lambda a: (-len(a.points), a.uid, [point[:2] for point in a.points]), default=None)
+    for other in (a for a in usable if a is not first):
+        fault = Fault(RejectCode.ANNOTATOR_NOT_CHOSEN, f"annotation {other.uid} has {len(other.points)} descriptions")
+        rejects.append(fault.reject(take, other.n_units, path))
+    if first is not None:
+        rejects += [fault.reject(take, 1, path, index) for index, fault in first.faults]
+        if first.is_reordered:
+            detail = f"annotation {first.uid}: {len(first.points)} descriptions were sorted by time"
+            rejects.append(Fault(RejectCode.TS_REORDERED, detail).reject(take, 0, path))
+    if first is not None and first.points:
+        return Candidate(annotated.take, annotated.released, tuple(first.points), path), rejects
+    fault = Fault(RejectCode.UNLABELLED, "no description passed the filters")
+    return None, [*rejects, fault.reject(take, 0, path)]
 
 
 ATOMIC = AnnotationKind(ATOMIC_FILE, "descriptions", count_descriptions, read_one)

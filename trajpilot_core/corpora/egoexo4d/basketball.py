@@ -130,8 +130,7 @@ def read_basketball(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     for candidate in reading.candidates:
         take = candidate.take.take_id
         shots[take], faults[take] = _mine(candidate, mined, config)
-    roles = _roles(reading, shots, config)
-    out = _unbalanced(shots, roles, config)
+    roles, out = _split(reading, shots, config)
     rejects, candidates, twice = list(reading.rejects), [], 0
     for candidate in reading.candidates:
         take = candidate.take.take_id
@@ -178,27 +177,24 @@ def _mine(candidate: Candidate, mined: _Mined, config: IngestConfig) -> tuple[li
     return shots, faults
 
 
-def _roles(reading: CorpusReading, shots: dict[str, list[_Shot]], config: IngestConfig) -> dict[str, Released]:
-    """Return take -> train or test, for every candidate."""
-    released = {c.take.take_id: c.released for c in reading.candidates}
-    if config.basketball.split == "released":
-        return dict(released)
-    numbers: dict[str, Counts] = {}
-    for take in (take for take in released if shots[take]):
-        made = sum(shot.outcome.verdict == "made" for shot in shots[take])
-        numbers[take] = (made, len(shots[take]) - made)
-    test = draw_test(numbers, config.basketball)
-    return {take: "test" if take in test else "train" for take in released}
-
-
-def _unbalanced(shots: dict[str, list[_Shot]], roles: dict[str, Released], config: IngestConfig) -> frozenset[str]:
-    """Return the shots that are left out to balance the classes in each split."""
+def _split(
+    reading: CorpusReading, shots: dict[str, list[_Shot]], config: IngestConfig
+) -> tuple[dict[str, Released], frozenset[str]]:
+    """Return take -> train or test, for every candidate, and the shots left out to balance the classes of a split."""
+    roles: dict[str, Released] = {c.take.take_id: c.released for c in reading.candidates}
+    if config.basketball.split != "released":
+        numbers: dict[str, Counts] = {}
+        for take in (take for take in roles if shots[take]):
+            made = sum(shot.outcome.verdict == "made" for shot in shots[take])
+            numbers[take] = (made, len(shots[take]) - made)
+        test = draw_test(numbers, config.basketball)
+        roles = {take: "test" if take in test else "train" for take in roles}
     if not config.basketball.balance:
-        return frozenset()
+        return roles, frozenset()
     sides: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for take, shots_of_take in shots.items():
         sides[roles[take]] += [(shot.event, shot.outcome.verdict) for shot in shots_of_take]
-    return frozenset().union(*(surplus(side, config.basketball.seed) for side in sides.values()))
+    return roles, frozenset().union(*(surplus(side, config.basketball.seed) for side in sides.values()))
 
 
 def _rejects(candidate: Candidate, kept: Sequence[_Shot], lost: dict[int, Fault]) -> Iterator[Reject]:
@@ -226,18 +222,15 @@ def _segments(
     for shot in kept:
         following = mined.following[take].get(points[shot.at].offset)
         evidence = following if following is not None and following.text == shot.outcome.text else points[shot.at]
-        by_role = {
-            "context": Details(event=shot.event, role="context"),
-            "shot": Details(
-                event=shot.event,
-                role="shot",
-                attempt=shot.attempt,
-                outcome=shot.outcome.verdict,
-                evidence=shot.outcome.text,
-                evidence_s=evidence.time_s,
-            ),
-        }
-        for at, details in ((shot.at - 1, by_role["context"]), (shot.at, by_role["shot"])):
+        known = Details(
+            event=shot.event,
+            role="shot",
+            attempt=shot.attempt,
+            outcome=shot.outcome.verdict,
+            evidence=shot.outcome.text,
+            evidence_s=evidence.time_s,
+        )
+        for at, details in ((shot.at - 1, Details(event=shot.event, role="context")), (shot.at, known)):
             span_s = max(0.0, float(start_s[at])), float(end_s[at])
             yield points[at]._replace(span_s=span_s, details=details, group=shot.event)
 

@@ -69,7 +69,12 @@ class _Files:
         if fault is not None or fields is None or not isinstance(segments, list):
             return None, [fault.reject(take, count_segments(annotated.value), path)] if fault else []
         scenario = as_text(fields.get("scenario")) or annotated.take.scenario
-        leaf_of = _leaf_of(annotated.document, scenario)
+        leaf_of: dict[str, bool] = {}
+        nodes = as_object((as_object(annotated.document.get("taxonomy")) or {}).get(scenario)) or {}
+        for node in map(as_object, nodes.values()):
+            uid, is_leaf = as_id((node or {}).get("unique_id")), as_bool((node or {}).get("is_leafnode"))
+            if uid is not None and is_leaf is not None:
+                leaf_of[uid] = leaf_of.get(uid, False) or is_leaf
         self.leaves[scenario] = frozenset(uid for uid, is_leaf in leaf_of.items() if is_leaf)
         if scenario in config.keystep.skip_scenarios:
             fault = Fault(RejectCode.FILTERED, f"scenario {shown(scenario)} is in ingest.keystep.skip_scenarios")
@@ -91,18 +96,6 @@ def _take_fault(annotated: Annotated, fields: Mapping[str, object] | None, segme
     return None if uid == annotated.take.uid else Fault(MALFORMED, f"its record has the take_uid {shown(uid)}")
 
 
-def _leaf_of(document: Mapping[str, object], scenario: str) -> dict[str, bool]:
-    """Return label id -> whether it is a leaf, of the labels in the scenario's taxonomy."""
-    nodes = as_object((as_object(document.get("taxonomy")) or {}).get(scenario)) or {}
-    leaves: dict[str, bool] = {}
-    for node in nodes.values():
-        fields = as_object(node) or {}
-        uid, is_leaf = as_id(fields.get("unique_id")), as_bool(fields.get("is_leafnode"))
-        if uid is not None and is_leaf is not None:
-            leaves[uid] = leaves.get(uid, False) or is_leaf
-    return leaves
-
-
 def _points(
     annotated: Annotated,
     fields: Mapping[str, object],
@@ -119,13 +112,12 @@ def _points(
     rejects: list[Reject] = []
     seen: set[tuple[object, ...]] = set()
     for index, segment in enumerate(segments):
-        read = _segment(segment, index, names, leaf_of)
-        fault = read if isinstance(read, Fault) else _filter_fault(read, config)
-        if fault is None and isinstance(read, AnnotatedPoint) and (read.span_s, read.label_id) in seen:
-            fault = Fault(RejectCode.DUPLICATE, f"label {read.label_id} at {read.span_s} s occurs before")
-        if fault is not None:
-            rejects.append(fault.reject(take, 1, path, index))
-        elif isinstance(read, AnnotatedPoint):
+        read = _segment(segment, index, names, leaf_of, config)
+        if isinstance(read, AnnotatedPoint) and (read.span_s, read.label_id) in seen:
+            read = Fault(RejectCode.DUPLICATE, f"label {read.label_id} at {read.span_s} s occurs before")
+        if isinstance(read, Fault):
+            rejects.append(read.reject(take, 1, path, index))
+        else:
             seen.add((read.span_s, read.label_id))
             points.append(read._replace(annotation_uid=uid, annotator=annotator))
     ordered = by_start(points)
@@ -138,8 +130,9 @@ def _points(
 
 
 def _segment(
-    value: object, index: int, names: Mapping[str, object], leaf_of: Mapping[str, bool]
+    value: object, index: int, names: Mapping[str, object], leaf_of: Mapping[str, bool], config: IngestConfig
 ) -> AnnotatedPoint | Fault:
+    """Return a segment, or why it cannot be used; unknown flags exclude nothing."""
     fields = as_object(value)
     if fields is None or "start_time" not in fields or "end_time" not in fields:
         return Fault(MALFORMED, f"a segment lacks start_time or end_time, or contains a key twice: {shown(value)}")
@@ -156,17 +149,11 @@ def _segment(
         is_leaf=leaf_of.get(uid),
         is_essential=as_bool(fields.get("is_essential")),
     )
-    return span_point(span_s, step_name or name, index, label=name.strip(), label_id=uid, details=details)
-
-
-def _filter_fault(point: AnnotatedPoint, config: IngestConfig) -> Fault | None:
-    """Return the setting that excludes the segment, or None; unknown flags exclude nothing."""
-    details, cfg = point.details or Details(), config.keystep
-    if cfg.leaves_only and details.is_leaf is False:
-        return Fault(RejectCode.FILTERED, f"label {point.label_id} is no leaf (ingest.keystep.leaves_only)")
-    if cfg.essential_only and details.is_essential is False:
+    if config.keystep.leaves_only and details.is_leaf is False:
+        return Fault(RejectCode.FILTERED, f"label {uid} is no leaf (ingest.keystep.leaves_only)")
+    if config.keystep.essential_only and details.is_essential is False:
         return Fault(RejectCode.FILTERED, "it is not essential (ingest.keystep.essential_only)")
-    return None
+    return span_point(span_s, step_name or name, index, label=name.strip(), label_id=uid, details=details)
 
 
 def _counts(reading: CorpusReading) -> tuple[CorpusCount, ...]:

@@ -53,10 +53,6 @@ class AnnotationKind(NamedTuple):
     """Value under a take's uid -> how many units it contains, even if the rest of it is unusable."""
     read: Callable[[Annotated, IngestConfig], tuple[Candidate | None, list[Reject]]]
 
-    def path(self, released: str) -> str:
-        """Return the annotation file of a released split."""
-        return self.file.format(released)
-
 
 class _KnownRelease(NamedTuple):
     """Everything that is read before the annotations."""
@@ -104,7 +100,7 @@ def read_release(corpus: Corpus, config: IngestConfig, kind: AnnotationKind) -> 
 
 def _annotation_files(known: _KnownRelease) -> list[tuple[str, str]]:
     """Return (released split, path) of the annotation files; that of a split without takes may be missing."""
-    paths = [(split, known.kind.path(split)) for split in ("train", known.config.test_split)]
+    paths = [(split, known.kind.file.format(split)) for split in ("train", known.config.test_split)]
     named = set(known.splits.values())
     return [(split, path) for split, path in paths if split in named or known.folders.is_there(path)]
 
@@ -143,7 +139,7 @@ def _read_take(
     known: _KnownRelease, released: str, row: tuple[str, object, Mapping[str, object]], fault: Fault | None
 ) -> tuple[Candidate | None, list[Reject]]:
     uid, value, document = row
-    path = known.kind.path(released)
+    path = known.kind.file.format(released)
     fault = fault or _take_fault(known, released, uid)
     if fault is not None:
         return None, [fault.reject(take_id(uid), known.kind.count(value), path)]
@@ -165,7 +161,7 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
     if uid in known.takes.faults:
         return known.takes.faults[uid]
     if uid not in known.takes.usable:
-        return Fault(RejectCode.TAKE_UNKNOWN, f"{known.kind.path(released)} names it, takes.json does not")
+        return Fault(RejectCode.TAKE_UNKNOWN, f"{known.kind.file.format(released)} names it, takes.json does not")
     if uid not in known.splits:
         return Fault(RejectCode.NO_SPLIT, "splits.json does not name the take")
     if known.splits[uid] != released:
@@ -174,10 +170,7 @@ def _take_fault(known: _KnownRelease, released: str, uid: str) -> Fault | None:
             RejectCode.NO_SPLIT,
             f"its {known.kind.unit} are in the file of {released}, its split in splits.json is {split}",
         )
-    return _missing_files(known, known.takes.usable[uid])
-
-
-def _missing_files(known: _KnownRelease, take: TakeFiles) -> Fault | None:
+    take = known.takes.usable[uid]
     if known.config.video != "none" and not known.folders.is_there(take.video):
         return Fault(RejectCode.VIDEO_MISSING, f"{take.video} is missing")
     if known.config.require_trajectory and take.trajectory is None:

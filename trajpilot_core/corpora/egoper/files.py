@@ -85,7 +85,12 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
     document = as_object(parse(content, where, refuse_nan=False))
     if not document:
         raise FileFaultError(where, "expected one object, task -> its annotation, with each task once")
-    listed = _records(document, where)
+    listed: dict[str, list[object]] = {}
+    for task, value in document.items():
+        segments = value.get("segments") if isinstance(value, dict) else None
+        if not isinstance(segments, list):
+            raise FileFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list")
+        listed[task] = segments
     records = [record for of_task in listed.values() for record in of_task]
     times = Counter(as_id(record.get("video_id")) for record in records if isinstance(record, dict))
     videos: list[EgoPerVideo] = []
@@ -101,17 +106,6 @@ def parse_annotation(content: bytes, where: str) -> EgoPerFile:
         videos += good
         lost += [(*key, fault) for key, fault in bad]
     return EgoPerFile(tuple(videos), tuple(lost), steps, sum(map(_count, records)))
-
-
-def _records(document: dict[str, object], where: str) -> dict[str, list[object]]:
-    """Return task -> the records of its videos."""
-    records: dict[str, list[object]] = {}
-    for task, value in document.items():
-        segments = value.get("segments") if isinstance(value, dict) else None
-        if not isinstance(segments, list):
-            raise FileFaultError(where, f"`segments` of task {shown(task)} is {shown(segments)}, expected a list")
-        records[task] = segments
-    return records
 
 
 def _id(record: object) -> str:

@@ -68,20 +68,15 @@ def task_folder(folders: Folders, task: str) -> str:
     return next(holds, task)
 
 
-def split_files(folders: Folders, tasks: Sequence[str], config: EgoPerConfig) -> dict[str, list[str]]:
-    """Return released split -> its lists of video ids: one a task, or one in all."""
-    if config.splits == "listed":
-        return {split: [path] for split, path in LISTED.items()}
-    return {split: [f"{task_folder(folders, task)}/{name}" for task in tasks] for split, name in OFFICIAL.items()}
-
-
 def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Splits:
     """Read all lists of video ids, also unused ones, to detect a video in two of them.
 
     Raises InputError: a list that is used is missing, or one cannot be read.
     """
     of: dict[str, set[str]] = {}
-    files = split_files(folders, tasks, config.egoper)
+    files = {split: [path] for split, path in LISTED.items()}  # one in all, or one a task
+    if config.egoper.splits == "official":
+        files = {s: [f"{task_folder(folders, task)}/{name}" for task in tasks] for s, name in OFFICIAL.items()}
     for path in (path for split in ("train", config.test_split) for path in files[split]):
         needed(folders, [path], f"{ADVICE}, or set ingest.egoper.splits")
     lists = {path: split for split, paths in files.items() for path in paths if folders.is_there(path)}
@@ -89,13 +84,12 @@ def _splits(folders: Folders, tasks: Sequence[str], config: IngestConfig) -> _Sp
         for video_id in parse_split(read_document(folders.corpus, path), path):
             of.setdefault(video_id, set()).add(split)
     roles: dict[str, Released] = {"train": "train", config.test_split: "test"}
-    used = {
-        v: roles[split] for v, (split, *more) in ((v, sorted(s)) for v, s in of.items()) if not more and split in roles
-    }
+    only = {video_id: next(iter(splits)) for video_id, splits in of.items() if len(splits) == 1}
+    used = {video_id: roles[split] for video_id, split in only.items() if split in roles}
     faults = {
-        v: Fault(RejectCode.NO_SPLIT, f"it is in the lists of {', '.join(sorted(splits))}")
-        for v, splits in of.items()
-        if len(splits) > 1
+        video_id: Fault(RejectCode.NO_SPLIT, f"it is in the lists of {', '.join(sorted(splits))}")
+        for video_id, splits in of.items()
+        if video_id not in only
     }
     return _Splits(used, faults, frozenset(of) - set(used) - set(faults), frozenset(lists))
 
@@ -135,7 +129,7 @@ def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Fol
     gathered.files.add(take.video)
     for offset, fault in video.faults:
         gathered.reject(fault, take.take_id, 1, ANNOTATION, offset)
-    results = ((s.offset, _filter_fault(s, config) or _point(s)) for s in video.segments)
+    results = ((s.offset, _point(s, config)) for s in video.segments)
     points = gathered.kept(results, take.take_id, ANNOTATION)
     gathered.counts["background segments"] += sum(s.is_background for s in video.segments)
     gathered.counts["segments with an error"] += sum(s.error_type != NORMAL for s in video.segments)
@@ -143,15 +137,12 @@ def _add(video: EgoPerVideo, splits: _Splits, config: EgoPerConfig, folders: Fol
     return gathered.add(take, role, points, ANNOTATION, folders)
 
 
-def _filter_fault(segment: EgoPerSegment, config: EgoPerConfig) -> Fault | None:
+def _point(segment: EgoPerSegment, config: EgoPerConfig) -> AnnotatedPoint | Fault:
+    """Return the point of a segment, or the setting that leaves it out."""
     if segment.is_background and not config.keep_background:
         return Fault(RejectCode.BACKGROUND, "the segment is background")
     if segment.error_type in config.leave_out:
         return Fault(RejectCode.ERROR_LEFT_OUT, f"action_type is {segment.error_type}")
-    return None
-
-
-def _point(segment: EgoPerSegment) -> AnnotatedPoint:
     details = Details(error_type=segment.error_type, error_description=segment.error_description)
     return span_point(segment.span_s, segment.step, segment.offset, details=details)
 

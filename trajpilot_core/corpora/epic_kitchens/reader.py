@@ -123,7 +123,7 @@ def _refuse_cut(length_s: float, config: IngestConfig) -> None:
 
 
 def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
-    """Read the action tables of training and validation.
+    """Read the action tables of training and validation; each video of a table is a candidate.
 
     Raises InputError: a table is missing or cannot be read, or settings contradict each other.
     """
@@ -141,32 +141,21 @@ def read_epic(corpus: Corpus, config: IngestConfig) -> CorpusReading:
     for rows in files:
         for video_id, line, fault in rows.file.lost:
             gathered.reject(fault, take_id(video_id) if video_id else "", 1, rows.path, line)
-        _add_videos(known, rows, frequent, shared, gathered)
+        of: dict[tuple[str, str], list[Action]] = defaultdict(list)
+        for action in rows.file.actions:
+            of[action.participant, action.video_id].append(action)
+        for (participant, video_id), actions in of.items():
+            take = _take(known, participant, video_id)
+            gathered.released[take.take_id] = rows.released
+            gathered.files |= {take.video} - {""}
+            if take.take_id in shared:
+                gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
+                continue
+            results = [(action.offset, _point(known, action, frequent, rows.released, gathered)) for action in actions]
+            points = gathered.kept(results, take.take_id, rows.path)
+            gathered.add(take, rows.released, points, rows.path, known.folders)
     n_in, scenarios = sum(rows.file.n_units for rows in files), [SCENARIO] if gathered.released else []
     return gathered.reading(known.folders, n_in, scenarios, _counts(known, files, gathered))
-
-
-def _add_videos(
-    known: _KnownEpic,
-    rows: _SplitRows,
-    frequent: frozenset[str] | None,
-    shared: dict[str, Fault],
-    gathered: ReaderState,
-) -> None:
-    """Make one candidate of each video of a table."""
-    of: dict[tuple[str, str], list[Action]] = defaultdict(list)
-    for action in rows.file.actions:
-        of[action.participant, action.video_id].append(action)
-    for (participant, video_id), actions in of.items():
-        take = _take(known, participant, video_id)
-        gathered.released[take.take_id] = rows.released
-        gathered.files |= {take.video} - {""}
-        if take.take_id in shared:
-            gathered.reject(shared[take.take_id], take.take_id, len(actions), rows.path)
-            continue
-        results = ((action.offset, _point(known, action, frequent, rows.released, gathered)) for action in actions)
-        points = gathered.kept(results, take.take_id, rows.path)
-        gathered.add(take, rows.released, points, rows.path, known.folders)
 
 
 def label_id_of(action: Action, config: EpicConfig) -> str:

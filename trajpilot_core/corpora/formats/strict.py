@@ -206,20 +206,16 @@ def parse_table(
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         header = next(reader, [])
-        _check_header(header, columns, where)
+        missing = [name for name in columns if header.count(name) != 1]
+        if missing:
+            names = shown(", ".join(header)) or "nothing"
+            raise FileFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {names}", 1, "line")
         rows = [_row(reader.line_num, header, cells) for cells in reader if cells]
     except csv.Error as error:
         raise FileFaultError(where, f"no table ({error})", reader.line_num, "line") from error
     if rows and not text.endswith("\n") and (ends_lines or rows[-1].cells is None):
         raise FileFaultError(where, "the last row has no end, the file is cut off", rows[-1].line, "line")
     return rows
-
-
-def _check_header(header: list[str], columns: Sequence[str], where: str) -> None:
-    missing = [name for name in columns if header.count(name) != 1]
-    if missing:
-        names = shown(", ".join(header)) or "nothing"
-        raise FileFaultError(where, f"the header must name once: {', '.join(missing)}; it is: {names}", 1, "line")
 
 
 def _row(line: int, header: list[str], cells: list[str]) -> CsvRow:

@@ -166,21 +166,16 @@ def _filtered(
         if step.is_outside_parent:
             detail = f"{step.category!r} at {step.span_s[0]} s is outside its step {step.parent!r}"
             gathered.reject(Fault(RejectCode.SUBSTEP_OUTSIDE, detail), home, 0, path, step.offset)
-        fault = _filter_fault(step, config)
-        if fault is None:
-            yield step
+        if step.relevance not in config.relevance:
+            fault = Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {step.relevance}")
+        elif step.is_continued and not config.keep_continued:
+            fault = Fault(RejectCode.CONTINUED, "is_continued is true")
+        elif config.procedural_only and not step.is_procedural:
+            fault = Fault(RejectCode.NOT_PROCEDURAL, "is_procedural is false")
         else:
-            gathered.reject(fault, home, 1, path, step.offset)
-
-
-def _filter_fault(step: Step, config: GoalStepConfig) -> Fault | None:
-    if step.relevance not in config.relevance:
-        return Fault(RejectCode.NOT_RELEVANT, f"is_relevant is {step.relevance}")
-    if step.is_continued and not config.keep_continued:
-        return Fault(RejectCode.CONTINUED, "is_continued is true")
-    if config.procedural_only and not step.is_procedural:
-        return Fault(RejectCode.NOT_PROCEDURAL, "is_procedural is false")
-    return None
+            yield step
+            continue
+        gathered.reject(fault, home, 1, path, step.offset)
 
 
 def text_of(step: Step, config: GoalStepConfig) -> str:
@@ -193,13 +188,8 @@ def _cut(known: _Known, annotated: Sequence[_Annotated], gathered: ReaderState) 
     config = known.config
     labels = [normalise(text_of(s, config), ()) for a in annotated if a.released == "train" for s in a.kept]
     frequent = kept_labels(labels, config.min_label_train)
-    claims = [
-        (part.uid, take_id(a.entry.uid, part.uid), a.released)
-        for a in annotated
-        if not isinstance(a.parts, Fault)
-        for part in a.parts
-    ]
-    shared = claimed_twice(claims)
+    placed = [(part.uid, a) for a in annotated if not isinstance(a.parts, Fault) for part in a.parts]
+    shared = claimed_twice((uid, take_id(a.entry.uid, uid), a.released) for uid, a in placed)
     for source in annotated:
         home = _home(source.entry, source.parts)
         results = ((s.offset, s if frequent is None else _unless_rare(s, frequent, config)) for s in source.kept)
@@ -249,9 +239,8 @@ def _point(known: _Known, source: _Annotated, step: Step, part: VideoPart, gathe
     start_s, end_s = step.span_s
     cut_start_s, cut_end_s = max(start_s, part.start_s), end_s if part.end_s is None else min(end_s, part.end_s)
     if cut_start_s > start_s + ROUNDING_S or cut_end_s < end_s - ROUNDING_S:
-        detail = (
-            f"[{start_s:.3f}, {end_s:.3f}) s of {source.entry.uid} was cut to [{cut_start_s:.3f}, {cut_end_s:.3f}) s"
-        )
+        cut = f"[{cut_start_s:.3f}, {cut_end_s:.3f}) s"
+        detail = f"[{start_s:.3f}, {end_s:.3f}) s of {source.entry.uid} was cut to {cut}"
         fault = Fault(RejectCode.SEGMENT_STRADDLES, detail)
         gathered.reject(fault, take_id(source.entry.uid, part.uid), 0, source.path, step.offset)
         gathered.counts["segments over two files"] += 1

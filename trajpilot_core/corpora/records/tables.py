@@ -27,7 +27,6 @@ from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, CorpusReading, Fault, Published, count
 from trajpilot_core.corpora.records.labels import SUBJECT_PHRASES, label_rows, normalise
 from trajpilot_core.corpora.records.segments import (
-    CutIntervals,
     fit_to_video,
     midpoint_intervals,
     run_numbers,
@@ -78,24 +77,22 @@ class Labelling:
         self._known: dict[str, tuple[str, str]] = {}
 
     def of(self, point: AnnotatedPoint) -> tuple[str, str]:
-        """Return label and label id of a point: those that the reader set, else those of its text."""
-        if point.label is None or point.label_id is None:
-            return self(point.text)
-        return point.label, point.label_id
-
-    def __call__(self, text: str) -> tuple[str, str]:
-        """Return label and label id; both empty where nothing is left of the text."""
-        known = self._known.get(text)
-        if known is None:
-            label = normalise(text, self._subjects)
-            known = self._known[text] = (label, self._groups.get(label, label))
-        return known
+        """Return label and label id of a point: those that the reader set, else of its text (empty: none is left)."""
+        if point.label is not None and point.label_id is not None:
+            return point.label, point.label_id
+        if point.text not in self._known:
+            label = normalise(point.text, self._subjects)
+            self._known[point.text] = label, self._groups.get(label, label)
+        return self._known[point.text]
 
 
 def cut_take(
     candidate: Candidate, probe: "VideoProbe", label_of: Labelling, config: IngestConfig
 ) -> tuple[CutTake, list[Reject]]:
-    """Cut a take's points into segments; a point that is lost after the filters ends its run."""
+    """Cut a take's points into segments; a point that is lost after the filters ends its run.
+
+    Each segment that is lost or was cut at the video's end is a reject, with the first reason that applies.
+    """
     points = candidate.points
     anchor_s = np.array([point.time_s for point in points], np.float64)
     spans = [point.span_s for point in points if point.span_s is not None]
@@ -120,18 +117,11 @@ def cut_take(
         intervals.end_s[kept],
         run,
     )
-    return cut, _segment_rejects(candidate, intervals, is_unnamed, probe.duration_s)
-
-
-def _segment_rejects(
-    candidate: Candidate, intervals: CutIntervals, is_unnamed: NDArray[np.bool_], duration_s: float
-) -> list[Reject]:
-    """Return one reject for each segment that is lost or was cut at the video's end, the first reason that applies."""
     rejects = []
     for i in np.flatnonzero(is_unnamed | intervals.is_outside | intervals.is_empty | intervals.is_clipped):
         point = candidate.points[i]
         start_s, end_s = intervals.start_s[i], intervals.end_s[i]
-        span = f"[{start_s:.3f}, {end_s:.3f}) s at {point.time_s:.3f} s, video of {duration_s:.3f} s"
+        span = f"[{start_s:.3f}, {end_s:.3f}) s at {point.time_s:.3f} s, video of {probe.duration_s:.3f} s"
         if is_unnamed[i]:
             fault = Fault(RejectCode.LABEL_EMPTY, f"text is {point.text[:120]!r}")
         elif intervals.is_outside[i]:
@@ -139,7 +129,7 @@ def _segment_rejects(
         else:
             fault = Fault(RejectCode.SEGMENT_EMPTY if intervals.is_empty[i] else RejectCode.SEGMENT_CLIPPED, span)
         rejects.append(fault.reject(candidate.take.take_id, 1, candidate.source_file, point.offset))
-    return rejects
+    return cut, rejects
 
 
 def subject_phrases(config: IngestConfig) -> tuple[str, ...]:
@@ -161,20 +151,18 @@ def tables_of(
     splits: list[Split] = [
         "test" if c.candidate.released == "test" else "dev" if c.candidate.take.capture in dev else "train" for c in cut
     ]
+    records = [
+        {**vars(c.candidate.take), **vars(c.probe), "split": split} for c, split in zip(cut, splits, strict=True)
+    ]
     segments = _segments(cut, splits)
     texts = [segments.column(name).to_pylist() for name in ("label_id", "label", "split")]
     take = np.repeat(np.arange(len(cut)), [len(t.points) for t in cut])
     return Tables(
-        takes=table_of(Take, [_take(t, split) for t, split in zip(cut, splits, strict=True)]),
+        takes=table_of(Take, [Take.model_validate({n: r[n] for n in Take.model_fields}) for r in records]),
         segments=segments,
         labels=table_of(Label, label_rows(zip(*texts, strict=True))),
         windows=_windows(segments, take, horizons or (config.min_horizon, config.max_horizon)),
     )
-
-
-def _take(cut: CutTake, split: Split) -> Take:
-    known = {**vars(cut.candidate.take), **vars(cut.probe), "split": split}
-    return Take.model_validate({name: known[name] for name in Take.model_fields})
 
 
 def _segments(cut: Sequence[CutTake], splits: Sequence[Split]) -> pa.Table:
@@ -204,8 +192,22 @@ def _windows(segments: pa.Table, take: NDArray[np.int64], horizons: tuple[int, i
     """Build the windows of all horizons, in order of horizon, then take and first position."""
     run = segments.column("run").to_numpy()
     columns = {name: segments.column(name).combine_chunks() for name in ("segment_id", "take_id", "split", "position")}
-    parts = [_windows_of(columns, window_rows(take, run, h)) for h in range(horizons[0], horizons[1] + 1)]
-    return pa.concat_tables([arrow_schema(Window).empty_table(), *parts]).combine_chunks()
+    parts = [arrow_schema(Window).empty_table()]
+    for horizon in range(horizons[0], horizons[1] + 1):
+        rows = window_rows(take, run, horizon)
+        first = pa.array(rows[:, 0])
+        takes = columns["take_id"].take(first)
+        position = pc.utf8_lpad(columns["position"].take(first).cast(pa.string()), width=4, padding="0")
+        offsets = pa.array(np.arange(0, rows.size + 1, horizon, dtype=np.int32))
+        of_horizon = [
+            pc.binary_join_element_wise(takes, f"h{horizon}", position, ":"),
+            takes,
+            columns["split"].take(first),
+            pa.array(np.full(len(rows), horizon, np.int64)),
+            pa.ListArray.from_arrays(offsets, columns["segment_id"].take(pa.array(rows.reshape(-1)))),
+        ]
+        parts.append(pa.table(of_horizon, schema=arrow_schema(Window)))
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def window_rows(take: NDArray[np.int64], run: NDArray[np.int64], horizon: int) -> NDArray[np.int64]:
@@ -222,37 +224,16 @@ def window_rows(take: NDArray[np.int64], run: NDArray[np.int64], horizon: int) -
     return starts[:, None].astype(np.int64) + np.arange(horizon)
 
 
-def _windows_of(columns: dict[str, pa.Array], rows: NDArray[np.int64]) -> pa.Table:
-    """Build the windows of one horizon from their (W, H) segment rows."""
-    n, horizon = rows.shape
-    first = pa.array(rows[:, 0])
-    takes = columns["take_id"].take(first)
-    position = pc.utf8_lpad(columns["position"].take(first).cast(pa.string()), width=4, padding="0")
-    offsets = pa.array(np.arange(0, n * horizon + 1, horizon, dtype=np.int32))
-    return pa.table(
-        [
-            pc.binary_join_element_wise(takes, f"h{horizon}", position, ":"),
-            takes,
-            columns["split"].take(first),
-            pa.array(np.full(n, horizon, np.int64)),
-            pa.ListArray.from_arrays(offsets, columns["segment_id"].take(pa.array(rows.reshape(-1)))),
-        ],
-        schema=arrow_schema(Window),
-    )
-
-
 def details_of(cut: Sequence[CutTake], segments: pa.Table) -> pa.Table:
     """Return the details of every segment, in the order of `segments`.
 
     Args:
         cut: the takes that `segments` was built from, in its order.
     """
-    empty = Details()
+    empty, schema = Details(), arrow_schema(SegmentDetails)
     rows = [point.details or empty for take in cut for point in take.points]
-    ids = [segments.column(name).combine_chunks() for name in ("segment_id", "take_id")]
-    known = {name: [getattr(row, name) for row in rows] for name in Details.model_fields}
-    columns = dict(zip(("segment_id", "take_id"), ids, strict=True)) | known
-    schema = arrow_schema(SegmentDetails)
+    columns = {name: segments.column(name).combine_chunks() for name in ("segment_id", "take_id")}
+    columns |= {name: [getattr(row, name) for row in rows] for name in Details.model_fields}
     return pa.table({name: columns[name] for name in schema.names}, schema=schema)
 
 
@@ -263,20 +244,6 @@ def scenario_labels_of(tables: Tables, allowed: Mapping[str, frozenset[str]] | N
         allowed: scenario -> label ids that its mask allows; None: those seen there in training. A label without
             segments is left out, because it has no row in `labels`.
     """
-    counts = _scenario_counts(tables)
-    known = set(tables.labels.column("label_id").to_pylist())
-    for scenario in set(tables.takes.column("scenario").to_pylist()) if allowed is not None else ():
-        for label_id in (allowed or {}).get(scenario, frozenset()) & known:
-            counts.setdefault((scenario, label_id), {})
-    rows = []
-    for (scenario, label_id), n in sorted(counts.items()):
-        is_allowed = n.get("train", 0) > 0 if allowed is None else label_id in allowed.get(scenario, frozenset())
-        n_of = {f"n_{split}": n.get(split, 0) for split in ("train", "dev", "test")}
-        rows.append(ScenarioLabel(scenario=scenario, label_id=label_id, is_allowed=is_allowed, **n_of))
-    return table_of(ScenarioLabel, rows)
-
-
-def _scenario_counts(tables: Tables) -> dict[tuple[str, str], dict[str, int]]:
     takes, segments = tables.takes, tables.segments
     row_of_take = pc.index_in(segments.column("take_id"), value_set=takes.column("take_id").combine_chunks())
     columns = {name: segments.column(name) for name in ("label_id", "split")}
@@ -288,7 +255,16 @@ def _scenario_counts(tables: Tables) -> dict[tuple[str, str], dict[str, int]]:
     counts: dict[tuple[str, str], dict[str, int]] = {}
     for row in grouped.to_pylist():
         counts.setdefault((row["scenario"], row["label_id"]), {})[row["split"]] = row["count_all"]
-    return counts
+    known = set(tables.labels.column("label_id").to_pylist())
+    for scenario in set(tables.takes.column("scenario").to_pylist()) if allowed is not None else ():
+        for label_id in (allowed or {}).get(scenario, frozenset()) & known:
+            counts.setdefault((scenario, label_id), {})
+    rows = []
+    for (scenario, label_id), n in sorted(counts.items()):
+        is_allowed = n.get("train", 0) > 0 if allowed is None else label_id in allowed.get(scenario, frozenset())
+        n_of = {f"n_{split}": n.get(split, 0) for split in ("train", "dev", "test")}
+        rows.append(ScenarioLabel(scenario=scenario, label_id=label_id, is_allowed=is_allowed, **n_of))
+    return table_of(ScenarioLabel, rows)
 
 
 def counts_of(tables: Tables, reading: CorpusReading, published: Mapping[str, Published]) -> list[CorpusCount]:

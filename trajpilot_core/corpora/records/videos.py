@@ -12,7 +12,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.corpora.base import Candidate, Fault
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.errors import InputError
-from trajpilot_core.store.corpus_files import Corpus, Stat, stat
+from trajpilot_core.store.corpus_files import Corpus, stat
 from trajpilot_core.video.local import local_copies
 from trajpilot_core.video.probe import VideoProbe, probe_many
 from trajpilot_core.video.table import VideoError
@@ -38,15 +38,10 @@ def probe_videos(
     videos = [c.take.video for c in candidates]
     before = [stat(corpus, video) for video in videos]
     probes = probe_many(videos, workers, timeout_s, progress, local_copies(corpus, scratch))
-    return [_checked(corpus, *row) for row in zip(videos, probes, before, strict=True)]
-
-
-def _checked(corpus: Corpus, video: str, result: VideoProbe | VideoError, before: Stat | None) -> VideoProbe | Fault:
-    if stat(corpus, video) != before:
-        return Fault(RejectCode.INPUT_UNSTABLE, "the video changed while its frames were counted")
-    if isinstance(result, VideoError):
-        return Fault(result.code, str(result))
-    return result
+    changed = Fault(RejectCode.INPUT_UNSTABLE, "the video changed while its frames were counted")
+    checked = [Fault(probe.code, str(probe)) if isinstance(probe, VideoError) else probe for probe in probes]
+    rows = zip(videos, checked, before, strict=True)
+    return [result if stat(corpus, video) == known else changed for video, result, known in rows]
 
 
 def refuse_unstated(spec: CorpusSpec, config: IngestConfig) -> None:

@@ -28,11 +28,9 @@ class TextEncoder(Protocol):
     @property
     def digest(self) -> str:
         """Name of the encoder, and a digest of everything that affects its results."""
-        ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (N, E) float32 of unit norm, one row per text; E depends on the encoder."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -109,10 +107,7 @@ def files_digest(files: Sequence[str]) -> str:
 
 
 def unit_rows(vectors: NDArray[Any]) -> NDArray[np.float32]:
-    """Return (N, E) rows scaled to unit norm in float32.
-
-    Raises InputError: a row is zero or not finite.
-    """
+    """Return (N, E) rows scaled to unit norm in float32. Raises InputError: a row is zero or not finite."""
     wide = vectors.astype(np.float64)
     norm = np.linalg.norm(wide, axis=1, keepdims=True)
     bad = ~np.isfinite(norm[:, 0]) | (norm[:, 0] == 0)

@@ -117,42 +117,6 @@ def is_stock(key: str) -> bool:
     return not (any(part in key for part in FUSION) or key == "embeddings.position_ids" or key.startswith("pooler."))
 
 
-def text_part(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the text tower and its projection from all weights, with unchanged names."""
-    return {
-        key: value
-        for key, value in state.items()
-        if key.startswith(TEXT_PARTS) and is_stock(key.removeprefix("text_model."))
-    }
-
-
-def write_converted(part: Mapping[str, Tensor], source: Path, target: Path) -> dict[str, str]:
-    """Write the text part atomically as safetensors; return its header, which names the source.
-
-    Raises InputError: the target exists, or its name does not match the patterns of weights.
-    """
-    if target.exists():
-        raise InputError(f"{target} exists already; delete it, or name another file")
-    if not target.match(PATTERNS[0]):
-        raise InputError(f"{target.name} would not be found; name it {CONVERTED}")
-    with source.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    about = {"format": "pt", "what": "text tower and projection of EgoVLPv2", "source": source.name}
-    about["source_sha256"] = digest
-    tensors: dict[str, Any] = {name: value.clone().contiguous() for name, value in sorted(part.items())}
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-    with naming_failures("write", target):
-        try:
-            save_file(tensors, temporary, metadata=about)
-            temporary.chmod(source.stat().st_mode)  # the library's mode is for one user only
-            with temporary.open("rb") as file:
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-    return about
-
-
 def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
     """Load the EgoVLPv2 text encoder from a folder with its weights and the roberta-base tokenizer files.
 
@@ -182,7 +146,7 @@ def load_egovlp(folder: Path, cfg: TextConfig, device: str) -> TransformerText:
 
 
 def convert(source: Path, target: Path) -> dict[str, str]:
-    """Write the text tower and its projection from the released checkpoint as safetensors.
+    """Write the text tower and its projection from the released checkpoint as safetensors, whole or not at all.
 
     Returns:
         Header of the file, with name and sha256 of the source.
@@ -193,14 +157,37 @@ def convert(source: Path, target: Path) -> dict[str, str]:
     """
     if not source.is_file():
         raise InputError(f"no file {source}; name the downloaded {CHECKPOINT}")
-    part = text_part(read_checkpoint(source))
+    part = {
+        key: value
+        for key, value in read_checkpoint(source).items()
+        if key.startswith(TEXT_PARTS) and is_stock(key.removeprefix("text_model."))
+    }
     text_tower(part)
     text_projection(part)
-    return write_converted(part, source, target)
+    if target.exists():
+        raise InputError(f"{target} exists already; delete it, or name another file")
+    if not target.match(PATTERNS[0]):
+        raise InputError(f"{target.name} would not be found; name it {CONVERTED}")
+    with source.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    about = {"format": "pt", "what": "text tower and projection of EgoVLPv2", "source": source.name}
+    about["source_sha256"] = digest
+    tensors: dict[str, Any] = {name: value.clone().contiguous() for name, value in sorted(part.items())}
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
+    with naming_failures("write", target):
+        try:
+            save_file(tensors, temporary, metadata=about)
+            temporary.chmod(source.stat().st_mode)  # the library's mode is for one user only
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return about
 
 
 def text_tower(state: Mapping[str, Tensor]) -> Any:
-    """Build roberta-base from the `text_model.` weights: all 197 of them, and no others.
+    """Build roberta-base, as wide as the weights, from the `text_model.` weights: all 197 of them, and no others.
 
     Raises CheckpointError: keys are missing or unknown.
     """
@@ -208,7 +195,16 @@ def text_tower(state: Mapping[str, Tensor]) -> Any:
 
     text = {key.removeprefix("text_model."): value for key, value in state.items() if key.startswith("text_model.")}
     kept = {key: value for key, value in text.items() if is_stock(key)}
-    tower = RobertaModel(RobertaConfig(**roberta_sizes(kept)), add_pooling_layer=False)
+    try:
+        vocabulary, width = kept["embeddings.word_embeddings.weight"].shape
+        positions = len(kept["embeddings.position_embeddings.weight"])
+        hidden = len(kept["encoder.layer.0.intermediate.dense.weight"])
+    except KeyError as error:
+        raise CheckpointError(f"text tower: {error} is missing; expected the released {CHECKPOINT}") from error
+    heads = max(1, width // (ROBERTA_BASE["hidden_size"] // ROBERTA_BASE["num_attention_heads"]))
+    sizes: dict[str, Any] = {**ROBERTA_BASE, "vocab_size": vocabulary, "hidden_size": width}
+    sizes |= {"max_position_embeddings": positions, "intermediate_size": hidden, "num_attention_heads": heads}
+    tower = RobertaModel(RobertaConfig(**sizes), add_pooling_layer=False)
     missing, unknown = sorted(set(tower.state_dict()) - set(kept)), sorted(set(kept) - set(tower.state_dict()))
     if missing or unknown or len(kept) != TEXT_KEYS:
         raise CheckpointError(
@@ -217,22 +213,6 @@ def text_tower(state: Mapping[str, Tensor]) -> Any:
         )
     tower.load_state_dict(kept, strict=True)
     return tower
-
-
-def roberta_sizes(text: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Return roberta-base's configuration with the widths that the weights have (a head is 64 wide).
-
-    Raises CheckpointError: the embedding table or the first layer is missing.
-    """
-    try:
-        vocabulary, width = text["embeddings.word_embeddings.weight"].shape
-        positions = len(text["embeddings.position_embeddings.weight"])
-        hidden = len(text["encoder.layer.0.intermediate.dense.weight"])
-    except KeyError as error:
-        raise CheckpointError(f"text tower: {error} is missing; expected the released {CHECKPOINT}") from error
-    heads = max(1, width // (ROBERTA_BASE["hidden_size"] // ROBERTA_BASE["num_attention_heads"]))
-    sizes = {"vocab_size": vocabulary, "hidden_size": width, "max_position_embeddings": positions}
-    return {**ROBERTA_BASE, **sizes, "intermediate_size": hidden, "num_attention_heads": heads}
 
 
 def text_projection(state: Mapping[str, Tensor]) -> nn.Sequential:

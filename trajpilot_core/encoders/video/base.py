@@ -22,24 +22,20 @@ class VideoEncoder(Protocol):
     @property
     def digest(self) -> str:
         """Digest of the weights and of everything else that affects the vectors, including preprocessing."""
-        ...
 
     @property
     def width(self) -> int:
         """Numbers per clip."""
-        ...
 
     @property
     def tokens(self) -> int:
         """Parts of a clip's vector, of equal width."""
-        ...
 
     def embed(self, frames: NDArray[np.uint8]) -> NDArray[np.float16]:
         """Return (B, width) float16 of clips (B, T, size, size, 3) of upright RGB.
 
         A clip's vector must not depend on the others. After torch.OutOfMemoryError the caller passes fewer clips.
         """
-        ...
 
 
 @runtime_checkable
@@ -51,14 +47,12 @@ class QueueingEncoder(VideoEncoder, Protocol):
 
         `frames`, (B, T, size, size, 3), must not change until then; the vectors are (B, width).
         """
-        ...
 
 
 def checkpoint_files(checkpoint: str) -> tuple[Path, ...]:
     """Return the absolute path of a file of weights, and of the shards that it names if it is an index.
 
-    Raises:
-        CheckpointError: the index cannot be read, or names a file outside its folder.
+    Raises CheckpointError: the index cannot be read, or names a file outside its folder.
     """
     path = Path(checkpoint).absolute()
     if not (path.name.endswith(INDEX) and path.is_file()):

@@ -36,11 +36,19 @@ class HostBuffers:
     def filled(self, clips: ClipFrames, batch: int) -> NDArray[np.uint8]:
         """Return (batch, T, size, size, 3): a copy of the clips, followed by black ones.
 
+        It is the oldest buffer once its batch is done, or a new one if its shape differs.
+
         Args:
             clips: one to `batch` clips of equal shape (T, size, size, 3).
             batch: batch size of the encoder.
         """
-        buffer = self._free((batch, *clips[0].shape))
+        buffer: NDArray[np.uint8] | None = None
+        shape = batch, *clips[0].shape
+        if len(self._used) == self._n:
+            buffer, wait = self._used.pop(0)
+            wait()
+        if buffer is None or buffer.shape != shape:
+            buffer = torch.empty(shape, dtype=torch.uint8, pin_memory=self.page_locked).numpy()
         for number, clip in enumerate(clips):
             buffer[number] = clip
         buffer[len(clips) :] = 0
@@ -49,16 +57,6 @@ class HostBuffers:
     def in_use(self, buffer: NDArray[np.uint8], wait: Wait) -> None:
         """Protect a buffer (batch, T, size, size, 3) of `filled` from reuse until `wait` has returned."""
         self._used.append((buffer, wait))
-
-    def _free(self, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-        """Return the oldest buffer once its batch is done, or a new one if its shape differs."""
-        if len(self._used) == self._n:
-            buffer, wait = self._used.pop(0)
-            wait()
-            if buffer.shape == shape:
-                return buffer
-        frames: NDArray[np.uint8] = torch.empty(shape, dtype=torch.uint8, pin_memory=self.page_locked).numpy()
-        return frames
 
 
 @dataclass

@@ -137,17 +137,13 @@ def fetched_later(vectors_BW: Tensor) -> Callable[[], NDArray[np.float16]]:
     return wait
 
 
-def of_channels(values: tuple[float, float, float], device: torch.device) -> Tensor:
-    """Return (3,) float32, scaled to bytes; filled on the device, because an upload would block the host."""
-    out = torch.empty(3, device=device)
-    for channel, value in enumerate(values):
-        out[channel] = value
-    return out * 255
-
-
 def normalised(frames_BTHWC: Tensor) -> Tensor:
     """Turn uint8 RGB (B, T, H, W, 3) into the encoder's input (B, 3, T, H, W), float32 by ImageNet's mean and std."""
-    mean, std = (of_channels(values, frames_BTHWC.device) for values in (IMAGENET_MEAN, IMAGENET_STD))
+    scale = torch.empty(2, 3, device=frames_BTHWC.device)  # filled there, because an upload would block the host
+    for row, values in enumerate((IMAGENET_MEAN, IMAGENET_STD)):
+        for channel, value in enumerate(values):
+            scale[row, channel] = value
+    mean, std = (scale * 255).unbind()
     return ((frames_BTHWC.float() - mean) / std).permute(0, 4, 1, 2, 3)
 
 

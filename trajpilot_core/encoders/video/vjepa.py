@@ -126,8 +126,11 @@ class VjepaEncoder(nn.Module):
 
         Returns (B, N, D); with `hierarchical` (2.1 only) (B, N, 4 D), four normed levels, the output last.
         """
-        x_BND = self._embed(clip_BCTHW)
-        frames = clip_BCTHW.shape[2]
+        frames, is_newer = clip_BCTHW.shape[2], self.spec.release == "2.1"
+        is_image = is_newer and frames == 1
+        x_BND = (self.patch_embed_img if is_image else self.patch_embed)(clip_BCTHW)
+        if is_newer:
+            x_BND = x_BND + (self.img_mod_embed if is_image else self.video_mod_embed)
         grid = (max(1, frames // TUBELET), clip_BCTHW.shape[3] // PATCH_PX, clip_BCTHW.shape[4] // PATCH_PX)
         key = (*grid, x_BND.device)
         if key not in self._tables:
@@ -142,21 +145,13 @@ class VjepaEncoder(nn.Module):
                 ]
         if hierarchical:
             return torch.cat(levels, dim=-1)
-        out: Tensor = self.norms_block[-1](x_BND) if self.spec.release == "2.1" else self.norm(x_BND)
+        out: Tensor = self.norms_block[-1](x_BND) if is_newer else self.norm(x_BND)
         return out
 
     def compile_blocks(self, backend: str = "inductor") -> None:
         """Compile the blocks on first use; they share their code, so it is compiled once."""
         for block in self.blocks:
             block.compile(backend=backend, dynamic=False, fullgraph=True)
-
-    def _embed(self, clip_BCTHW: Tensor) -> Tensor:
-        """Project to tokens (B, N, D) and add the modality embedding of video or image (2.1)."""
-        is_image = self.spec.release == "2.1" and clip_BCTHW.shape[2] == 1
-        tokens: Tensor = (self.patch_embed_img if is_image else self.patch_embed)(clip_BCTHW)
-        if self.spec.release == "2.1":
-            tokens = tokens + (self.img_mod_embed if is_image else self.video_mod_embed)
-        return tokens
 
 
 def rope_table(spec: VjepaSpec, depth: int, rows: int, columns: int) -> tuple[Tensor, Tensor]:

@@ -71,42 +71,35 @@ def read_poses(data_root: str, path: str, reader: Literal["auto", "sparse", "who
     Returns:
         All rows of the file, or a part of them with the same results for every knot.
 
-    Raises:
-        TakeFault: NO_TRAJECTORY, WRONG_TYPE, TRAJ_MALFORMED, INPUT_UNSTABLE.
+    Raises TakeFault: NO_TRAJECTORY, WRONG_TYPE, TRAJ_MALFORMED, INPUT_UNSTABLE.
     """
     local = local_path(data_root, path)
     if local is None:
         return parse(read_bytes(data_root, path, RejectCode.NO_TRAJECTORY), path)
     try:
-        with local.open("rb") as stream:
-            head = stream.read(HEADER_BYTES)
+        with local.open("rb") as file:
+            head = file.read(HEADER_BYTES)
     except MISSING as error:
         raise TakeFault(RejectCode.NO_TRAJECTORY, "the pose file is missing", path) from error
     if head.startswith(GZIP_MAGIC):
         return parse(unpack(local.read_bytes(), path), path)
     names = header(head, path)
-    thinned = None if reader == "whole" else _sparse_rows(local, names, request, path)
-    return thinned if thinned is not None else _frame_to_stream(_read_csv(local, path))
-
-
-def _sparse_rows(local: Path, names: list[str], request: Request, path: str) -> PoseStream | None:
-    """Read only the rows that the knots need; None where the whole file must be read."""
-    before = local.stat()
-    content = sparse.thin(local, names.index(STAMP), request.knots_us, request.max_inner_gap_us)
-    after = local.stat()
-    if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
-        raise TakeFault(RejectCode.INPUT_UNSTABLE, "the pose file changed while it was read", path)
-    if content is None:
-        return None
-    stream = parse(content, path)
-    return stream if stream.was_sorted and bool(stream.readable.all()) else None
+    if reader != "whole":
+        before = local.stat()
+        content = sparse.thin(local, names.index(STAMP), request.knots_us, request.max_inner_gap_us)
+        after = local.stat()
+        if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
+            raise TakeFault(RejectCode.INPUT_UNSTABLE, "the pose file changed while it was read", path)
+        thinned = None if content is None else parse(content, path)
+        if thinned is not None and thinned.was_sorted and bool(thinned.readable.all()):
+            return thinned
+    return _frame_to_stream(_read_csv(local, path))
 
 
 def header(head: bytes, path: str) -> list[str]:
     """Return the column names of a pose file from its first bytes.
 
-    Raises:
-        TakeFault: TRAJ_MALFORMED, the file is empty, of another format, or lacks a column.
+    Raises TakeFault: TRAJ_MALFORMED, the file is empty, of another format, or lacks a column.
     """
     line = head.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n").partition(b"\n")[0]
     if not line.strip():
@@ -123,11 +116,7 @@ def header(head: bytes, path: str) -> list[str]:
 
 
 def parse(content: bytes, path: str) -> PoseStream:
-    """Parse a whole pose file, header included.
-
-    Raises:
-        TakeFault: TRAJ_MALFORMED.
-    """
+    """Parse a whole pose file, header included. Raises TakeFault: TRAJ_MALFORMED."""
     header(content[:HEADER_BYTES], path)
     return _frame_to_stream(_read_csv(content, path))
 

@@ -43,8 +43,7 @@ def nearest_extrinsics(content: bytes, times_us: NDArray[np.int64], tolerance: f
     Returns:
         (N,) poses, the quaternions of unit norm.
 
-    Raises:
-        TakeFault: CALIBRATION_MISSING, no line contains the camera.
+    Raises TakeFault: CALIBRATION_MISSING, no line contains the camera.
     """
     lines = {int(match[1]): line for line in content.splitlines() if (match := STAMP.search(line))}
     stamps = np.array(sorted(lines), dtype=np.int64)
@@ -103,8 +102,7 @@ def camera_record(line: bytes) -> dict[str, Any]:
 def lens_of(content: bytes, path: str) -> Lens:
     """Return the lens of the RGB camera, from the first line with a known projection.
 
-    Raises:
-        TakeFault: CALIBRATION_MISSING, no line does.
+    Raises TakeFault: CALIBRATION_MISSING, no line does.
     """
     lines = content.splitlines()
     for line in lines:
@@ -137,8 +135,7 @@ def read_column(data_root: str, path: str, camera: str) -> pl.Series:
 
     Integers are not read as float64, which near 1e18 is exact to 128 ns only.
 
-    Raises:
-        TakeFault: TIMESYNC_MISSING, no file, or not a table with that column.
+    Raises TakeFault: TIMESYNC_MISSING, no file, or not a table with that column.
     """
     content, column = read_bytes(data_root, path, RejectCode.TIMESYNC_MISSING), capture_column(camera)
     try:

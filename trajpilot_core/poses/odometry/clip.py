@@ -68,7 +68,11 @@ def follow(frames: Image, wanted: int, mask: Image) -> Tracks:
             kept, places = _step(frames[at - 1], frame, places, mask)
             ids = ids[kept]
         if len(ids) < REFILL * wanted:
-            fresh = _corners(frame, wanted - len(ids), places, mask)
+            apart, free = max(4, len(mask) // 40), mask.copy()
+            for x, y in np.rint(places).astype(int).tolist():
+                cv2.circle(free, (x, y), apart, 0, -1)
+            corners = cv2.goodFeaturesToTrack(frame, wanted - len(ids), CORNER_QUALITY, apart, mask=free)
+            fresh = np.asarray([] if corners is None else corners, np.float32).reshape(-1, 2)
             ids = np.concatenate([ids, np.arange(n_points, n_points + len(fresh))])
             places = np.concatenate([places, fresh])
             n_points += len(fresh)
@@ -96,16 +100,6 @@ def _flow(before: Image, after: Image, places: Floats) -> tuple[Floats, NDArray[
         before, after, places, np.empty_like(places), winSize=(WINDOW_PX, WINDOW_PX), maxLevel=LEVELS
     )
     return np.asarray(moved, np.float32), np.asarray(is_tracked).ravel() > 0
-
-
-def _corners(frame: Image, wanted: int, taken: Floats, mask: Image) -> Floats:
-    """Return (N, 2) corners of a frame, N at most `wanted`, away from those that exist."""
-    apart = max(4, len(mask) // 40)
-    free = mask.copy()
-    for x, y in np.rint(taken).astype(int).tolist():
-        cv2.circle(free, (x, y), apart, 0, -1)
-    corners = cv2.goodFeaturesToTrack(frame, wanted, CORNER_QUALITY, apart, mask=free)
-    return np.zeros((0, 2), np.float32) if corners is None else np.asarray(corners, np.float32).reshape(-1, 2)
 
 
 class ClipPoses(NamedTuple):
@@ -146,7 +140,8 @@ def estimate(frames: Image, lens: Lens, aspect: float, cfg: OdometryConfig) -> C
     points, point = np.unique(tracks.point[later], return_inverse=True)
     start_frame, start_ray = tracks.frame[first[later]], ray[first[later]]
     seen = Observations(point, tracks.frame[later], ray[later], start_frame, start_ray)
-    pixel_rad = _pixel_rad(lens, aspect, side)
+    middle = rays(lens, np.array([[0.5, 0.5], [0.5 + 1 / side, 0.5], [0.5, 0.5 + 1 / side]]), aspect)
+    pixel_rad = float(np.linalg.norm(middle[1:] - middle[0], axis=1).mean())
     sigma = pixel_rad * cfg.sigma_px
     R, parallax = _turns(seen, n_frames, sigma)
     solution = Solution(R, np.zeros((n_frames, 3)), np.ones(len(points)))
@@ -175,12 +170,6 @@ def _rim(lens: Lens, aspect: float, side: int) -> NDArray[np.bool_]:
     seen = rays(lens, (np.column_stack([x.ravel(), y.ravel()]) + 0.5) / side, aspect)
     wide: NDArray[np.bool_] = (seen[:, 2] < np.cos(MAX_RAY_RAD)).reshape(side, side)
     return wide
-
-
-def _pixel_rad(lens: Lens, aspect: float, side: int) -> float:
-    """Return the angle of one pixel in the middle of the picture."""
-    middle = rays(lens, np.array([[0.5, 0.5], [0.5 + 1 / side, 0.5], [0.5, 0.5 + 1 / side]]), aspect)
-    return float(np.linalg.norm(middle[1:] - middle[0], axis=1).mean())
 
 
 def _tracking_fault(
@@ -212,12 +201,22 @@ def _tracking_fault(
 
 
 def _turns(seen: Observations, n_frames: int, sigma: float) -> tuple[Array, float]:
-    """Fit a rotation to each frame with equal centres; return R (T, 3, 3) and the largest median residual angle."""
+    """Fit a rotation to each frame with equal centres, with Geman-McClure weights.
+
+    Returns R (T, 3, 3) and the largest median residual angle.
+    """
     R, parallax = np.tile(np.eye(3), (n_frames, 1, 1)), 0.0
     for at in range(1, n_frames):
         shown = seen.frame == at
         ahead = np.einsum("mij,mj->mi", R[seen.first_frame[shown]], seen.first_ray[shown])
-        R[at], angle = _turn(seen.ray[shown], ahead, sigma)
+        rays_at = seen.ray[shown]
+        weight, angle = np.ones(len(ahead)), np.zeros(len(ahead))
+        for turn in range(TURN_ROUNDS):
+            U, _, Vt = np.linalg.svd((ahead * weight[:, None]).T @ rays_at)
+            R[at] = U @ np.diag([1.0, 1.0, np.sign(np.linalg.det(U @ Vt))]) @ Vt
+            angle = np.linalg.norm(ahead - rays_at @ R[at].T, axis=1)
+            scale = max(sigma, 1.5 * float(np.median(angle))) if turn < TURN_ROUNDS - 1 else sigma
+            weight = 1 / (1 + (angle / scale) ** 2) ** 2
         parallax = max(parallax, float(np.median(angle)))
     return R, parallax
 
@@ -232,15 +231,3 @@ def _refined(seen: Observations, solution: Solution, sigma: float) -> Solution:
         c[end:] = c[end - 1]
         solution = Solution(R, c, rho)
     return refine(seen, solution, slice(1, n_frames), sigma, FINE_GAIN)
-
-
-def _turn(b0: Array, b1: Array, sigma: float) -> tuple[Array, Array]:
-    """Fit b1 = R b0 to unit rays (N, 3) with Geman-McClure weights; return R (3, 3) and the residual angles, (N,)."""
-    weight, R, angle = np.ones(len(b0)), np.eye(3), np.zeros(len(b0))
-    for at in range(TURN_ROUNDS):
-        U, _, Vt = np.linalg.svd((b1 * weight[:, None]).T @ b0)
-        R = U @ np.diag([1.0, 1.0, np.sign(np.linalg.det(U @ Vt))]) @ Vt
-        angle = np.linalg.norm(b1 - b0 @ R.T, axis=1)
-        scale = max(sigma, 1.5 * float(np.median(angle))) if at < TURN_ROUNDS - 1 else sigma
-        weight = 1 / (1 + (angle / scale) ** 2) ** 2
-    return R, angle

@@ -46,15 +46,16 @@ def facts(take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
 
 
 def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
-    """Compute takes capture by capture.
-
-    Raises:
-        WorkerError: a process crashed.
-    """
+    """Compute takes, those of one capture and camera together, at most GROUP. Raises WorkerError: a process crashed."""
     from trajpilot_core.poses.sources.take import capture_motions
 
-    groups = _by_capture(jobs)
-    root = runtime.data_root
+    def capture(job: TakeJob) -> tuple[str, str, str]:
+        return job[0].timesync or "", job[0].camera, job[0].take_id
+
+    root, groups = runtime.data_root, list[list[TakeJob]]()
+    for _, members in groupby(sorted(jobs, key=capture), key=lambda job: capture(job)[:2]):
+        listed = list(members)
+        groups += [listed[at : at + GROUP] for at in range(0, len(listed), GROUP)]
     if len(jobs) < MANY or runtime.workers < 2:
         for group in groups:
             yield from capture_motions(root, group, cfg)
@@ -68,16 +69,3 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
                 "a process that reads trajectories crashed (killed, or out of memory); run again, "
                 "with fewer --workers if memory is short; finished takes are kept"
             ) from error
-
-
-def _by_capture(jobs: Sequence[TakeJob]) -> list[list[TakeJob]]:
-    """Put takes of one capture and camera together, at most GROUP."""
-
-    def capture(job: TakeJob) -> tuple[str, str, str]:
-        return job[0].timesync or "", job[0].camera, job[0].take_id
-
-    groups: list[list[TakeJob]] = []
-    for _, members in groupby(sorted(jobs, key=capture), key=lambda job: capture(job)[:2]):
-        listed = list(members)
-        groups += [listed[at : at + GROUP] for at in range(0, len(listed), GROUP)]
-    return groups

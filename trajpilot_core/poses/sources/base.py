@@ -41,11 +41,9 @@ class PoseSource(Protocol):
 
     def files(self, take: Take, cfg: TrajectoryConfig) -> tuple[str, ...]:
         """Return the files that the poses are computed from: paths in the corpus, or full paths of weights."""
-        ...
 
     def facts(self, take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
         """Return what else decides the poses, apart from the segments."""
-        ...
 
     def motions(self, jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
         """Compute takes, in any order; unusable segments become rejects.
@@ -54,7 +52,6 @@ class PoseSource(Protocol):
             InputError: the source as a whole cannot work here (a package or weights are missing).
             WorkerError: a process crashed.
         """
-        ...
 
 
 def pose_source(name: PoseSourceName) -> PoseSource:
@@ -98,8 +95,7 @@ def check_one_source(*tables: pa.Table) -> None:
     Args:
         tables: motions; those of a training set, or those of a bank and those of its queries.
 
-    Raises:
-        MixedSourcesError: with the origins and the number of segments of each.
+    Raises MixedSourcesError: with the origins and the number of segments of each.
     """
     counts = sum((_counted(table) for table in tables), Counter[tuple[str, str, str]]())
     if len(counts) < 2:

@@ -45,8 +45,7 @@ def views(path: str, times_s: Times, side_px: Callable[[int, int], int]) -> Iter
 
     Yields (row of times_s, view or fault of that segment), every row once, in order of time.
 
-    Raises:
-        VideoError: the whole file cannot be used.
+    Raises VideoError: the whole file cannot be used.
     """
     with closing(PyavReader(path)) as reader:
         width, height = reader.stream.codec_context.width, reader.stream.codec_context.height

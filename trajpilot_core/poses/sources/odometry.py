@@ -17,7 +17,6 @@ from trajpilot_core.poses.sources.base import Done, TakeJob
 if TYPE_CHECKING:
     from trajpilot_core.arrays import Array
     from trajpilot_core.engine.stage import Runtime
-    from trajpilot_core.poses.geometry import Lens
     from trajpilot_core.poses.sources.take import SegmentIntervals
     from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault
 
@@ -40,11 +39,16 @@ def facts(take: Take, cfg: TrajectoryConfig) -> Mapping[str, JsonValue]:
 
 def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") -> Iterator[Done]:
     """Compute takes side by side in `runtime.workers` processes."""
-    from trajpilot_core.poses.sources.video import SegmentFault, video_motions
+    from trajpilot_core.poses.aria.device import lens_of
+    from trajpilot_core.poses.files import read_bytes
+    from trajpilot_core.poses.geometry import assumed_lens
+    from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault, video_motions
 
     def describe(take: Take, segments: "SegmentIntervals") -> "dict[str, Any] | SegmentFault":
+        path, lens = _calibration(take, cfg.odometry), assumed_lens(cfg.odometry.view_deg)
         try:
-            lens = _lens(take, cfg.odometry, runtime.data_root)
+            if path is not None:
+                lens = lens_of(read_bytes(runtime.data_root, path, RejectCode.CALIBRATION_MISSING), path)
         except TakeFault as fault:
             return SegmentFault(fault.code, fault.detail)
         times_s = frame_times_s(segments.start_s, segments.end_s, take.fps, cfg.odometry)
@@ -57,35 +61,16 @@ def motions(jobs: Sequence[TakeJob], cfg: TrajectoryConfig, runtime: "Runtime") 
             "config": cfg.odometry.model_dump(mode="json"),
         }
 
+    def reported(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":
+        """Read the poses that a decoder process estimated."""
+        return EstimatedPoses(np.array(values["pts_s"]), np.array(values["poses"]), float(values["quality"]))
+
     timeout_s = cfg.odometry.decode_timeout_s
-    yield from video_motions("odometry", jobs, describe, _reported, cfg, runtime, timeout_s)
-
-
-def _reported(values: Mapping[str, Any], frames: NDArray[np.uint8] | None) -> "EstimatedPoses | SegmentFault":
-    """Read the poses that a decoder process estimated."""
-    from trajpilot_core.poses.sources.video import EstimatedPoses
-
-    return EstimatedPoses(np.array(values["pts_s"]), np.array(values["poses"]), float(values["quality"]))
+    yield from video_motions("odometry", jobs, describe, reported, cfg, runtime, timeout_s)
 
 
 def _calibration(take: Take, cfg: OdometryConfig) -> str | None:
     return take.calibration if cfg.intrinsics == "calibration" else None
-
-
-def _lens(take: Take, cfg: OdometryConfig, data_root: str) -> "Lens":
-    """Return the lens of a take.
-
-    Raises:
-        TakeFault: CALIBRATION_MISSING, the calibration that the take names cannot be used.
-    """
-    from trajpilot_core.poses.aria.device import lens_of
-    from trajpilot_core.poses.files import read_bytes
-    from trajpilot_core.poses.geometry import assumed_lens
-
-    path = _calibration(take, cfg)
-    if path is None:
-        return assumed_lens(cfg.view_deg)
-    return lens_of(read_bytes(data_root, path, RejectCode.CALIBRATION_MISSING), path)
 
 
 def frame_times_s(start_s: "Array", end_s: "Array", fps: float, cfg: OdometryConfig) -> "Array":

@@ -64,7 +64,9 @@ class SegmentIntervals(NamedTuple):
 
 
 def capture_motions(data_root: str, jobs: Iterable[TakeJob], cfg: TrajectoryConfig) -> list[Done]:
-    """Compute takes of one capture and camera; its timesync file is read once.
+    """Compute takes of one capture and camera; a fault of a take as a whole costs all its segments.
+
+    The timesync file is read once.
 
     Args:
         data_root: corpus root, a folder or a URL.
@@ -72,7 +74,18 @@ def capture_motions(data_root: str, jobs: Iterable[TakeJob], cfg: TrajectoryConf
         cfg: settings of the stage.
     """
     columns: dict[tuple[str, str], pl.Series | TakeFault] = {}
-    return [_take_motions(data_root, take, intervals(segments), cfg, columns) for take, segments in jobs]
+    done = []
+    for take, listed in jobs:
+        segments = intervals(listed)
+        table, rejects, n_in = motions_schema(cfg.sources()).empty_table(), list[Reject](), len(segments.ids)
+        try:
+            if segments.ids:
+                table, rejects = _segment_motions(data_root, take, _clock(data_root, take, columns), segments, cfg)
+        except TakeFault as lost:
+            code, file = lost.code, lost.source_file
+            rejects = [reject(STAGE_NAME, code, take.take_id, lost.detail, n_units=n_in, source_file=file)]
+        done.append(Done(take.take_id, table, rejects, n_in))
+    return done
 
 
 def intervals(segments: JsonValue) -> SegmentIntervals:
@@ -82,32 +95,8 @@ def intervals(segments: JsonValue) -> SegmentIntervals:
     return SegmentIntervals(list(ids), np.array(start_s, dtype=float), np.array(end_s, dtype=float))
 
 
-def _take_motions(
-    data_root: str,
-    take: Take,
-    segments: SegmentIntervals,
-    cfg: TrajectoryConfig,
-    columns: dict[tuple[str, str], pl.Series | TakeFault],
-) -> Done:
-    """Compute one take; a fault of the take as a whole costs all its segments."""
-    n_in = len(segments.ids)
-    try:
-        if not segments.ids:
-            return Done(take.take_id, motions_schema(cfg.sources()).empty_table(), [], 0)
-        clock = _clock(data_root, take, columns)
-        table, rejects = _segment_motions(data_root, take, clock, segments, cfg)
-    except TakeFault as fault:
-        lost = reject(STAGE_NAME, fault.code, take.take_id, fault.detail, n_units=n_in, source_file=fault.source_file)
-        return Done(take.take_id, motions_schema(cfg.sources()).empty_table(), [lost], n_in)
-    return Done(take.take_id, table, rejects, n_in)
-
-
 def _clock(data_root: str, take: Take, columns: dict[tuple[str, str], pl.Series | TakeFault]) -> Clock:
-    """Return the take's clock; `columns` caches the columns of the timesync files.
-
-    Raises:
-        TakeFault: see `timesync`.
-    """
+    """Return the take's clock; `columns` caches the columns of the timesync files. Raises TakeFault: see `timesync`."""
     if take.timesync is None:
         raise TakeFault(RejectCode.TIMESYNC_MISSING, "the take has no timesync file")
     key = take.timesync, take.camera
@@ -127,8 +116,7 @@ def _segment_motions(
 ) -> tuple[pa.Table, list[Reject]]:
     """Compute the segments of one take; a fault of a segment costs that segment.
 
-    Raises:
-        TakeFault: the pose file or the calibration cannot be used.
+    Raises TakeFault: the pose file or the calibration cannot be used.
     """
     reading = _read(data_root, take, clock, knot_times_s(segments.start_s, segments.end_s), cfg)
     faults = [_segment_fault(reading, take, cfg, at) for at in range(len(segments.ids))]
@@ -151,8 +139,7 @@ def _segment_motions(
 def _read(data_root: str, take: Take, clock: Clock, knots_s: Array, cfg: TrajectoryConfig) -> KnotReading:
     """Read and measure the data for (S, K) knots, in seconds of video.
 
-    Raises:
-        TakeFault: see `closed_loop.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
+    Raises TakeFault: see `closed_loop.read_poses`; TRAJ_TRUNCATED for fewer than two rows.
     """
     knots_ns, known = device.device_times(clock, knots_s, cfg.max_inner_gap_s)
     if take.trajectory is None:
@@ -193,8 +180,7 @@ def _body_poses(
 
     T_device_camera is one per segment, from the calibration line nearest to the segment's middle.
 
-    Raises:
-        TakeFault: CALIBRATION_MISSING.
+    Raises TakeFault: CALIBRATION_MISSING.
     """
     T_world_device = sample(reading.stream, part(reading.brackets, kept))
     if cfg.frame == "device":

@@ -26,7 +26,6 @@ from trajpilot_core.poses.sources.take import SegmentIntervals, intervals
 
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime
-    from trajpilot_core.video.isolate import Event
 
 DECODER = (sys.executable, "-P", "-m", "trajpilot_core.poses.sources.child")
 """Command that starts a decoder process of the pose sources."""
@@ -110,14 +109,8 @@ def video_motions(
             yield _done(name, state, cfg)
     busy = [(state, job) for state, job in zip(states, described, strict=True) if isinstance(job, dict)]
     around = local_copies(open_corpus(runtime.data_root), runtime.scratch)
-    events = run_jobs(
-        [job for _, job in busy],
-        workers=runtime.workers,
-        timeout_s=timeout_s,
-        ahead=4,
-        around=around,
-        command=DECODER,
-    )
+    work = [job for _, job in busy]
+    events = run_jobs(work, workers=runtime.workers, timeout_s=timeout_s, ahead=4, around=around, command=DECODER)
     finished = 0
     for event in events:
         state = busy[event.job][0]
@@ -127,25 +120,19 @@ def video_motions(
             finished += 1
             runtime.progress(finished, len(busy), "takes")
             yield _done(name, state, cfg)
+            continue
+        at = event.values["segment"]
+        result: EstimatedPoses | SegmentMotions | SegmentFault
+        if event.kind == "fault":
+            result = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
         else:
-            _note(name, state, event, estimate, cfg)
-
-
-def _note(
-    name: VideoSourceName, state: TakeProgress, event: "Event", estimate: Estimator, cfg: TrajectoryConfig
-) -> None:
-    """Enter what was reported on one segment."""
-    at = event.values["segment"]
-    if event.kind == "fault":
-        poses: EstimatedPoses | SegmentFault = SegmentFault(RejectCode(event.values["code"]), event.values["detail"])
-    else:
-        poses = estimate(event.values, event.frames)
-    length_s = float(state.segments.end_s[at] - state.segments.start_s[at])
-    result = poses if isinstance(poses, SegmentFault) else to_motions(name, poses, length_s, cfg)
-    if isinstance(result, SegmentFault):
-        state.lost[at] = result
-    else:
-        state.found[at] = result
+            result = estimate(event.values, event.frames)
+        if isinstance(result, EstimatedPoses):
+            result = to_motions(name, result, float(state.segments.end_s[at] - state.segments.start_s[at]), cfg)
+        if isinstance(result, SegmentFault):
+            state.lost[at] = result
+        else:
+            state.found[at] = result
 
 
 def _done(name: VideoSourceName, state: TakeProgress, cfg: TrajectoryConfig) -> Done:
@@ -182,7 +169,9 @@ def scale_of(name: VideoSourceName, cfg: TrajectoryConfig) -> Any:
 def to_motions(
     name: VideoSourceName, estimated: EstimatedPoses, length_s: float, cfg: TrajectoryConfig
 ) -> SegmentMotions | SegmentFault:
-    """Turn the poses of a segment's frames into 16 motions between 17 knots.
+    """Turn the poses of a segment's frames into 16 motions between 17 knots, at equal times from first to last frame.
+
+    Poses that are too few, not finite, or no rotations are a fault.
 
     Args:
         name: the source, which decides the scale rule.
@@ -190,44 +179,26 @@ def to_motions(
         length_s: duration of the segment.
         cfg: settings of the stage.
     """
-    fault = pose_fault(estimated)
-    if fault is not None:
-        return fault
+    pts_s, R = estimated.pts_s, estimated.T_clip_camera[:, :3, :3]
+    if len(pts_s) < 2:
+        return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(pts_s)} different frames, two are needed")
+    if not np.isfinite(estimated.T_clip_camera).all() or not np.isfinite(estimated.quality):
+        return SegmentFault(RejectCode.TRAJ_NOT_FINITE, "an estimated pose contains NaN or infinity")
+    off = float(np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max())
+    if off > ROTATION_ERROR or (np.linalg.det(R) < 0).any():
+        return SegmentFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
     if name == "odometry" and estimated.quality < cfg.min_quality:
         limit = f"min_quality is {cfg.min_quality:g}"
         return SegmentFault(
             RejectCode.TRAJ_LOW_QUALITY, f"the poses explain {estimated.quality:.0%} of the observations, {limit}"
         )
-    motions = relative_motions(_knots(_to_axes(estimated.T_clip_camera, cfg.frame), estimated.pts_s), 1)[0]
-    motions[:, :3] = scaled(motions[:, :3], cfg.scale_rule(name), cfg.scale_factor)
-    span_s = float(estimated.pts_s[-1] - estimated.pts_s[0])
-    gap_s = float(np.diff(estimated.pts_s).max())
-    return SegmentMotions(motions, min(1.0, span_s / length_s), estimated.quality, gap_s)
-
-
-def pose_fault(estimated: EstimatedPoses) -> SegmentFault | None:
-    """Return the fault of poses that are too few, not finite, or no rotations, or None."""
-    if len(estimated.pts_s) < 2:
-        return SegmentFault(RejectCode.POSES_TOO_SHORT, f"{len(estimated.pts_s)} different frames, two are needed")
-    if not np.isfinite(estimated.T_clip_camera).all() or not np.isfinite(estimated.quality):
-        return SegmentFault(RejectCode.TRAJ_NOT_FINITE, "an estimated pose contains NaN or infinity")
-    R = estimated.T_clip_camera[:, :3, :3]
-    off = float(np.abs(R @ R.transpose(0, 2, 1) - np.eye(3)).max())
-    if off > ROTATION_ERROR or (np.linalg.det(R) < 0).any():
-        return SegmentFault(RejectCode.TRAJ_QUATERNION, f"an estimated rotation is none: R R^T is off by {off:.3g}")
-    return None
-
-
-def _to_axes(T_clip_camera: Array, frame: str) -> Poses:
-    """Return the (T,) poses with the body axes of `frame`: those of the raw Aria RGB camera, or upright."""
-    R = T_clip_camera[:, :3, :3]
-    turned = R @ UPRIGHT_FROM_RAW if frame == "camera" else R
-    return Poses(Rotation.from_matrix(turned).as_quat(), T_clip_camera[:, :3, 3])
-
-
-def _knots(poses: Poses, pts_s: Array) -> Poses:
-    """Interpolate (T,) poses at 17 equal times between the first and the last."""
+    turned = Rotation.from_matrix(R @ UPRIGHT_FROM_RAW if cfg.frame == "camera" else R)  # the axes of the frame
+    poses = Poses(turned.as_quat(), estimated.T_clip_camera[:, :3, 3])
     times_s = np.linspace(pts_s[0], pts_s[-1], KNOTS)
     high = np.clip(np.searchsorted(pts_s, times_s, side="right"), 1, len(pts_s) - 1)
-    fraction = (times_s - pts_s[high - 1]) / (pts_s[high] - pts_s[high - 1])
-    return geometry.interpolate(geometry.take(poses, high - 1), geometry.take(poses, high), np.clip(fraction, 0.0, 1.0))
+    share = np.clip((times_s - pts_s[high - 1]) / (pts_s[high] - pts_s[high - 1]), 0.0, 1.0)
+    knots = geometry.interpolate(geometry.take(poses, high - 1), geometry.take(poses, high), share)
+    motions = relative_motions(knots, 1)[0]
+    motions[:, :3] = scaled(motions[:, :3], cfg.scale_rule(name), cfg.scale_factor)
+    coverage, gap_s = min(1.0, float(pts_s[-1] - pts_s[0]) / length_s), float(np.diff(pts_s).max())
+    return SegmentMotions(motions, coverage, estimated.quality, gap_s)

@@ -32,8 +32,6 @@ from trajpilot_core.simworld.inference.visible import (
     KINDS_WITHOUT_GOAL,
     SAME_IN_PIXELS,
     InputKind,
-    TakeSteps,
-    WindowGroup,
     seen_by,
     steps_of,
     take_steps,
@@ -163,32 +161,10 @@ def answers(
         truth = np.concatenate([[take.take.segments[step].label for step in take.step] for take in part])
         truth = truth if codes is None else codes[truth]
         for group in window_groups(part, [listed[i]["segment_ids"] for i in rows]):
-            decided = decide_kinds(world, graph, evidence, part, group, kinds, codes)
-            answered += [
-                Answered(kind, rows[group.rows], truth[group.segments], best) for kind, best in decided.items()
-            ]
+            decided: dict[InputKind, Decisions] = {}
+            for kind in kinds:
+                twin = decided.get(SAME_IN_PIXELS.get(kind, kind))  # pixels show the head motion too
+                has_goal = kind not in KINDS_WITHOUT_GOAL
+                decided[kind] = twin or decide(graph, evidence, seen_by(part, group, kind), codes, has_goal=has_goal)
+                answered.append(Answered(kind, rows[group.rows], truth[group.segments], decided[kind]))
     return answered
-
-
-def decide_kinds(
-    world: World,
-    graph: Graph,
-    evidence: StepEvidence,
-    takes: Sequence[TakeSteps],
-    group: WindowGroup,
-    kinds: Sequence[InputKind],
-    classes: Codes | None = None,
-) -> dict[InputKind, Decisions]:
-    """Decide on windows of one shape for every kind of input; pixels show the head motion too.
-
-    Arguments as in `answers`; `classes` (V,) as `class_codes` returns them.
-    """
-    decisions: dict[InputKind, Decisions] = {}
-    for kind in kinds:
-        twin = SAME_IN_PIXELS.get(kind)
-        if twin is not None and twin in decisions:
-            decisions[kind] = decisions[twin]
-        else:
-            seen = seen_by(takes, group, kind)
-            decisions[kind] = decide(graph, evidence, seen, classes, has_goal=kind not in KINDS_WITHOUT_GOAL)
-    return decisions

@@ -12,11 +12,10 @@ C classes. Source: docs/decisions/classes.md.
 import math
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
-from trajpilot_core.arrays import Array, Codes, Mask
+from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.simworld.inference.evidence import (
     Graph,
     Messages,
@@ -28,9 +27,11 @@ from trajpilot_core.simworld.inference.evidence import (
 )
 from trajpilot_core.simworld.inference.map_decoding import (
     ROUNDING,
+    ClassPrefixes,
     DecodingProblem,
     Sequences,
     problem_of,
+    trace,
     widening,
     widest_rows,
     windows_of,
@@ -38,20 +39,6 @@ from trajpilot_core.simworld.inference.map_decoding import (
 
 CELLS = 1 << 22
 """Numbers in the largest array of a search, about."""
-
-
-class ClassPrefixes(NamedTuple):
-    """N prefixes of some layer; windows are numbered as in the problem."""
-
-    window: Codes
-    chosen: Codes
-    """(N,) class of the layer's step."""
-    message: Array
-    """(N, T, P, G) weight of the prefix that ends in each state."""
-    bound: Array
-    """(N,)."""
-    parent: Codes
-    """Row of the layer before."""
 
 
 def best_class_sequences(
@@ -81,24 +68,15 @@ def largest_rests(problem: DecodingProblem, classes_TPA: Codes) -> tuple[Array, 
     every = np.arange(len(problem.total))
     rest = [problem.rest[-1]]
     for m in range(len(problem.rest) - 1, 0, -1):
-        weight_WTPAG = weight_of(problem, every, m) * rest[-1][:, :, :, None]
-        rest.append(largest_class(weight_WTPAG, problem.moves[m - 1], classes_TPA))
+        weight_WTPAG, moves = weight_of(problem, every, m) * rest[-1][:, :, :, None], problem.moves[m - 1]
+        arrived = [move.weight[..., None, :] * np.roll(weight_WTPAG, -move.by, axis=2) for move in moves]
+        # From a state, K moves and A alternatives lead to K x A labels, some of them of one class.
+        by_label = np.concatenate([np.broadcast_to(part, weight_WTPAG.shape) for part in arrived], axis=3)
+        of_label = np.concatenate([np.roll(classes_TPA, -move.by, axis=1) for move in moves], axis=2)
+        is_same = (of_label[..., :, None] == of_label[..., None, :]).astype(np.float64)
+        summed = np.einsum("wtpig,tpij->wtpjg", by_label, is_same, optimize=True)
+        rest.append(np.asarray(summed.max(axis=3)))
     return tuple(reversed(rest))
-
-
-def largest_class(weight_WTPAG: Array, moves: tuple[Move, ...], classes_TPA: Codes) -> Array:
-    """Carry the weights of a step back over `moves`, summed within each class, with the largest class of every state.
-
-    Returns:
-        (W, T, P, G).
-    """
-    arrived = [move.weight[..., None, :] * np.roll(weight_WTPAG, -move.by, axis=2) for move in moves]
-    # From a state, K moves and A alternatives lead to K x A labels, some of them of one class.
-    by_label = np.concatenate([np.broadcast_to(part, weight_WTPAG.shape) for part in arrived], axis=3)
-    of_label = np.concatenate([np.roll(classes_TPA, -move.by, axis=1) for move in moves], axis=2)
-    is_same = (of_label[..., :, None] == of_label[..., None, :]).astype(np.float64)
-    summed = np.einsum("wtpig,tpij->wtpjg", by_label, is_same, optimize=True)
-    return np.asarray(summed.max(axis=3))
 
 
 def search_classes(
@@ -119,7 +97,8 @@ def _search(problem: DecodingProblem, known: Array, width: int, classes_TPA: Cod
     layers: list[ClassPrefixes] = []
     for m in range(len(problem.rest)):
         if m:
-            arrived = leave(layers[-1].message, [_move_in(move, window) for move in problem.moves[m - 1]])
+            moves = [Move(by, w if len(w) == 1 else w[window]) for by, w in problem.moves[m - 1]]
+            arrived = leave(layers[-1].message, moves)
         weight = weight_of(problem, window, m)
         score = np.einsum("ntpg,ntpag->ntpa", arrived * problem.rest[m][window], weight)
         bound = sums_by_class(score.reshape(len(window), classes_TPA.size), classes_TPA.ravel())
@@ -130,23 +109,4 @@ def _search(problem: DecodingProblem, known: Array, width: int, classes_TPA: Cod
         message = arrived[row] * np.einsum("ntpag,ntpa->ntpg", weight[row], is_chosen)
         window = window[row]
         layers.append(ClassPrefixes(window, chosen, message, bound[row, chosen], row))
-    last = layers[-1]
-    reached, best = np.zeros(len(known)), np.zeros(len(known), np.int64)
-    order = np.argsort(last.bound, kind="stable")
-    reached[last.window[order]], best[last.window[order]] = last.bound[order], order
-    return _trace(layers, best, reached > 0), reached, left
-
-
-def _move_in(move: Move, window: Codes) -> Move:
-    """Return a move of the windows (N,)."""
-    return move if len(move.weight) == 1 else Move(move.by, move.weight[window])
-
-
-def _trace(layers: list[ClassPrefixes], best: Codes, is_found: Mask) -> Codes:
-    """Return the (W, M) classes of the prefixes `best` (W,) of the last layer; 0 where nothing was found."""
-    classes = np.zeros((len(best), len(layers)), np.int64)
-    row = best[is_found]
-    for m in range(len(layers) - 1, -1, -1):
-        classes[is_found, m] = layers[m].chosen[row]
-        row = layers[m].parent[row]
-    return classes
+    return *trace(layers, [layer.chosen for layer in layers], len(known)), left

@@ -10,7 +10,7 @@ Source: docs/decisions/ceiling.md.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -82,6 +82,20 @@ class Prefixes(NamedTuple):
     alternative: Codes
 
 
+class ClassPrefixes(NamedTuple):
+    """N prefixes of some layer, where labels have classes; windows are numbered as in the problem."""
+
+    window: Codes
+    chosen: Codes
+    """(N,) class of the layer's step."""
+    message: Array
+    """(N, T, P, G) weight of the prefix that ends in each state."""
+    bound: Array
+    """(N,)."""
+    parent: Codes
+    """Row of the layer before."""
+
+
 def best_sequences(
     graph: Graph, evidence: StepEvidence, seen: VisibleSteps, messages: Messages, columns: Codes
 ) -> Sequences:
@@ -119,19 +133,12 @@ def problem_of(
     rest, after = [end], end
     for m in range(len(columns) - 1, 0, -1):
         at = kinds[:, m], steps[:, m]
-        rest.append(largest_move(rest[-1] * evidence.largest[at], moves[m - 1]))
+        most = rest[-1] * evidence.largest[at]  # as `arrive`, with the largest in place of the sum
+        rest.append(np.max([move.weight * np.roll(most, -move.by, axis=2) for move in moves[m - 1]], axis=0))
         after = arrive(after * evidence.total[at], moves[m - 1])
     start = messages.forward[columns[0]]
     total = (start * evidence.total[kinds[:, 0], steps[:, 0]] * after).sum(axis=(1, 2, 3))
     return DecodingProblem(evidence, kinds, steps, start, moves, tuple(reversed(rest)), total)
-
-
-def largest_move(message: Array, moves: tuple[Move, ...]) -> Array:
-    """Carry a (W, T, P, G) message back over `moves`, with the largest in place of the sum."""
-    largest = np.zeros_like(message)
-    for move in moves:
-        np.maximum(largest, move.weight * np.roll(message, -move.by, axis=2), out=largest)
-    return largest
 
 
 def windows_of(problem: DecodingProblem, rows: Codes) -> DecodingProblem:
@@ -164,29 +171,25 @@ def search(problem: DecodingProblem, known: Array, width: int) -> tuple[Codes, A
         bound among the prefixes that had to be left out.
     """
     left = np.zeros(len(known))
-    layers = [choose(problem, first_positions(problem, known, width, left), 0, known, width, left)]
+    most = problem.evidence.largest[problem.kinds[:, 0], problem.steps[:, 0]] * problem.rest[0]
+    bound = (problem.start * most).sum(axis=-1)
+    places = window, task, position = np.nonzero(bound > known[:, None, None] * (1 + ROUNDING))
+    none = np.zeros(len(window), np.int64)
+    first = Prefixes(window, task, position, problem.start[places], bound[places], none, none)
+    layers = [choose(problem, widest(first, width, left), 0, known, width, left)]
     for m in range(1, len(problem.rest)):
         moved = advance(problem, layers[-1], m, known, width, left)
         layers.append(choose(problem, moved, m, known, width, left))
-    last = layers[-1]
-    reached, best = np.zeros(len(known)), np.zeros(len(known), np.int64)
-    order = np.argsort(last.bound, kind="stable")
-    reached[last.window[order]], best[last.window[order]] = last.bound[order], order
-    return trace(problem, layers, best, reached > 0), reached, left
-
-
-def first_positions(problem: DecodingProblem, known: Array, width: int, left: Array) -> Prefixes:
-    """Return the possible positions of the first decoded step; `known` and `left` have shape (W,)."""
-    most = problem.evidence.largest[problem.kinds[:, 0], problem.steps[:, 0]] * problem.rest[0]
-    bound = (problem.start * most).sum(axis=-1)
-    window, task, position = np.nonzero(bound > known[:, None, None] * (1 + ROUNDING))
-    none = np.zeros(len(window), np.int64)
-    message = problem.start[window, task, position]
-    return widest(Prefixes(window, task, position, message, bound[window, task, position], none, none), width, left)
+    _, _, n_positions, n_alternatives, _ = problem.evidence.weight.shape[1:]
+    chosen = [(layer.task * n_positions + layer.position) * n_alternatives + layer.alternative for layer in layers]
+    return *trace(layers, chosen, len(known)), left
 
 
 def advance(problem: DecodingProblem, before: Prefixes, m: int, known: Array, width: int, left: Array) -> Prefixes:
-    """Return the positions to which prefixes can move for decoded step `m`, its label still open; shapes as there."""
+    """Return the positions to which prefixes can move for decoded step `m`, its label still open.
+
+    `known` and `left` have shape (W,).
+    """
     most = problem.evidence.largest[problem.kinds[:, m], problem.steps[:, m]] * problem.rest[m]
     n_positions, parts = most.shape[2], []
     for move in problem.moves[m - 1]:
@@ -245,14 +248,22 @@ def widest_rows(windows: Codes, bound: Array, width: int, left: Array) -> Codes:
     return np.sort(order[is_kept])
 
 
-def trace(problem: DecodingProblem, layers: list[Prefixes], best: Codes, is_found: Mask) -> Codes:
-    """Return the (W, M) labels of the prefixes `best` (W,) of the last layer; 0 where nothing was found."""
-    _, _, positions, alternatives, _ = problem.evidence.weight.shape[1:]
-    labels = np.zeros((len(best), len(layers)), np.int64)
-    row = best[is_found]
+def trace(layers: Sequence[Prefixes | ClassPrefixes], chosen: Sequence[Codes], n: int) -> tuple[Codes, Array]:
+    """Return the (W, M) answers of the prefix with the highest bound in each of W = `n` windows, and (W,) its bound.
+
+    Both are 0 where nothing was found.
+
+    Args:
+        layers: M layers of prefixes.
+        chosen: the answer of every prefix of every layer.
+    """
+    last = layers[-1]
+    reached, best = np.zeros(n), np.zeros(n, np.int64)
+    order = np.argsort(last.bound, kind="stable")
+    reached[last.window[order]], best[last.window[order]] = last.bound[order], order
+    is_found = reached > 0
+    answers, row = np.zeros((n, len(layers)), np.int64), best[is_found]
     for m in range(len(layers) - 1, -1, -1):
-        layer = layers[m]
-        node = layer.task[row] * positions + layer.position[row]
-        labels[is_found, m] = node * alternatives + layer.alternative[row]
-        row = layer.parent[row]
-    return labels
+        answers[is_found, m] = chosen[m][row]
+        row = layers[m].parent[row]
+    return answers, reached

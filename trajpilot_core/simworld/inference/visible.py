@@ -16,7 +16,7 @@ from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.errors import InputError
 from trajpilot_core.simworld.inference.evidence import VisibleSteps
-from trajpilot_core.simworld.layouts.base import PlacedTake, TableSteps, layout_of
+from trajpilot_core.simworld.layouts.base import TableSteps, layout_of
 from trajpilot_core.simworld.world.appearance import FADE_S
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
@@ -115,13 +115,23 @@ def take_steps(world: World, segments: pa.Table) -> list[TakeSteps]:
     """
     steps = steps_of(world)
     placed, names = steps.takes(world), steps.label_ids(world)
-    known = set(names)
+    known, reach = set(names), reach_s(world.config)
     of_takes, wrong, n = [], 0, 0
     for name, rows in _by_take(segments).items():
         if name not in placed:
             raise InputError(f"take {name} is not in the simulated world of world.json; run ingest on this data root")
-        of_takes.append(_take_steps(world.config, placed[name], rows, are_points=steps.are_points))
-        labels = [names[placed[name].take.segments[step].label] for step in of_takes[-1].step.tolist()]
+        take, begin_s = placed[name]
+        anchor_s, start_s, end_s = (
+            np.array([row[column] for row in rows]) + begin_s for column in ("anchor_s", "start_s", "end_s")
+        )
+        if steps.are_points:
+            time_s = np.array([segment.time_s for segment in take.segments])
+            step = np.abs(anchor_s[:, None] - time_s).argmin(axis=1)
+        else:
+            step = overlapped(take, anchor_s, anchor_s)[:, 0]
+        shown = [overlapped(take, start_s - more, end_s + more) for more in (reach + FADE_S / 2, reach)]
+        of_takes.append(TakeSteps(take, name, tuple(row["segment_id"] for row in rows), step, *shown))
+        labels = [names[take.segments[at].label] for at in step.tolist()]
         wrong += sum(row["label_id"] in known - {label} for row, label in zip(rows, labels, strict=True))
         n += len(rows)
     if wrong > MISLABELLED * n:
@@ -140,24 +150,6 @@ def _by_take(segments: pa.Table) -> dict[str, list[dict[str, Any]]]:
     for row in segments.select(columns).sort_by(order).to_pylist():
         takes.setdefault(row["take_id"], []).append(row)
     return takes
-
-
-def _take_steps(
-    config: WorldConfig, placed: PlacedTake, rows: Sequence[Mapping[str, Any]], *, are_points: bool
-) -> TakeSteps:
-    """Find the true steps of one take's segments and what their intervals overlap."""
-    take = placed.take
-    anchor_s, start_s, end_s = (
-        np.array([row[name] for row in rows]) + placed.start_s for name in ("anchor_s", "start_s", "end_s")
-    )
-    if are_points:
-        time_s = np.array([segment.time_s for segment in take.segments])
-        step = np.abs(anchor_s[:, None] - time_s).argmin(axis=1)
-    else:
-        step = overlapped(take, anchor_s, anchor_s)[:, 0]
-    reach = reach_s(config)
-    shown = [overlapped(take, start_s - more, end_s + more) for more in (reach + FADE_S / 2, reach)]
-    return TakeSteps(take, rows[0]["take_id"], tuple(row["segment_id"] for row in rows), step, *shown)
 
 
 def overlapped(take: TakeTruth, start_s: Array, end_s: Array) -> Codes:
@@ -202,18 +194,14 @@ def seen_by(takes: Sequence[TakeSteps], group: WindowGroup, kind: InputKind) -> 
     behind = max(0, int((shown[..., 1] - first[:, None]).max()) - group.offsets[-1])
     columns = np.arange(-before, group.offsets[-1] + behind + 1)
     step = first[:, None] + columns
-    rows = _evidence_rows(takes, group, step)
+    # The evidence is that of all takes, one after the other; -1 is outside of the window's own.
+    n_steps = np.array([len(take.take.segments) for take in takes])
+    owner = np.repeat(np.arange(len(takes)), [len(take.segment_ids) for take in takes])[every[:, :1]]
+    base = np.cumsum(n_steps) - n_steps
+    rows = np.where((step >= 0) & (step < n_steps[owner]), base[owner] + step, -1)
     return VisibleSteps(
         rows, _covered(step, look[ends]), _covered(step, motion[moving]), tuple(before + o for o in group.offsets)
     )
-
-
-def _evidence_rows(takes: Sequence[TakeSteps], group: WindowGroup, step: Codes) -> Codes:
-    """Return the (W, S) rows of the evidence of all takes for the (W, S) steps of their own take; -1 outside of it."""
-    n_steps = np.array([len(take.take.segments) for take in takes])
-    owner = np.repeat(np.arange(len(takes)), [len(take.segment_ids) for take in takes])[group.segments[:, :1]]
-    base = np.cumsum(n_steps) - n_steps
-    return np.where((step >= 0) & (step < n_steps[owner]), base[owner] + step, -1)
 
 
 def _covered(step: Codes, shown: Codes) -> Mask:

@@ -74,8 +74,18 @@ def annotation(
             descriptions.append(description(text, round(time_s + float(rng.uniform(0.1, 0.6)), 5), "O"))
     if rng.random() < config.unsorted_share and len(descriptions) > 1:
         descriptions = [descriptions[i] for i in rng.permutation(len(descriptions))]
-    if rng.random() < config.text_flags_share:
-        descriptions = [with_text_flags(d) for d in descriptions]
+    if rng.random() < config.text_flags_share:  # the older form: flags as texts, another name of the subject
+        descriptions = [
+            {
+                "text": d["text"],
+                "timestamp": d["timestamp"],
+                "narration_subject": d["subject"],
+                "ego_visible": "1" if d["ego_visible"] else "0",
+                "best_exo": None,
+                "unsure": "1" if d["unsure"] else "0",
+            }
+            for d in descriptions
+        ]
     return {
         "annotation_uid": random_uid(rng),
         "annotator_id": annotator,
@@ -104,18 +114,6 @@ def description(text: str, time_s: float, subject: str) -> Json:
         "ego_visible": True,
         "best_exo": {"raw_cam_id": "1", "cam_id": "cam01"},
         "unsure": False,
-    }
-
-
-def with_text_flags(description: Json) -> Json:
-    """Rewrite a description in the older form: flags as texts 0 and 1, `narration_subject` in place of `subject`."""
-    return {
-        "text": description["text"],
-        "timestamp": description["timestamp"],
-        "narration_subject": description["subject"],
-        "ego_visible": "1" if description["ego_visible"] else "0",
-        "best_exo": None,
-        "unsure": "1" if description["unsure"] else "0",
     }
 
 

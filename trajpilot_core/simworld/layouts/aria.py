@@ -50,28 +50,20 @@ def device_poses(motion: HeadMotion, t_s: Array) -> tuple[Rotation, Array]:
     return room_device, position - room_device.apply(TRANSLATION_DEVICE_RGB_M)
 
 
-def device_velocities(motion: HeadMotion, t_s: Array) -> tuple[Array, Array]:
-    """Return linear (N, 3) m/s and angular (N, 3) rad/s velocity in the device frame, by central differences."""
-    here, _ = device_poses(motion, t_s)
-    before, p0 = device_poses(motion, t_s - DIFFERENCE_S)
-    after, p1 = device_poses(motion, t_s + DIFFERENCE_S)
-    linear = here.inv().apply((p1 - p0) / (2 * DIFFERENCE_S))
-    return linear, (before.inv() * after).as_rotvec() / (2 * DIFFERENCE_S)
-
-
 def frame_clock_ns(world: World, capture: CaptureTruth, rows: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the device times in ns, shape (N,), of the timesync rows `rows`, shape (N,)."""
     return capture.clock_ns + (rows * 10**9) // world.config.fps
 
 
-def tracking_clock_us(
-    world: World, capture: CaptureTruth, take: TakeTruth, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Return the strictly increasing device times of the take's pose rows, shape (N,), microseconds.
+def trajectory_csv(world: World, take: TakeTruth, motion: HeadMotion) -> str:
+    """Return the text of closed_loop_trajectory.csv: gravity-aligned world with arbitrary origin and heading.
 
     Dense takes have steps near 1 ms with rows in between now and then, as real files have; the others an even step
-    at `trajectory_hz` with a jitter of 2 %.
+    at `trajectory_hz` with a jitter of 2 %. Velocities, in the device frame, are central differences.
     """
+    capture = world.captures[take.capture]
+    rng = stream(world.config, "trajectory", take.index)
+    graph, heading, origin = random_uid(rng), Rotation.from_euler("z", rng.uniform(-np.pi, np.pi)), rng.normal(0, 2, 3)
     first, last = frame_clock_ns(world, capture, np.array([take.first_row, take.first_row + take.n_frames - 1])) / 1e3
     start, span = int(first - LEAD_S * 1e6), float(last - first + 2e6 * LEAD_S)
     if take.dense:
@@ -83,18 +75,13 @@ def tracking_clock_us(
         mean = 1e6 / world.config.trajectory_hz
         steps = np.rint(mean * (1 + 0.02 * rng.uniform(-1, 1, int(1.05 * span / mean)))).astype(np.int64)
     times = start + np.concatenate([[0], np.cumsum(steps)])
-    return np.asarray(times[times <= start + span], np.int64)
-
-
-def trajectory_csv(world: World, take: TakeTruth, motion: HeadMotion) -> str:
-    """Return the text of closed_loop_trajectory.csv: gravity-aligned world with arbitrary origin and heading."""
-    capture = world.captures[take.capture]
-    rng = stream(world.config, "trajectory", take.index)
-    graph, heading, origin = random_uid(rng), Rotation.from_euler("z", rng.uniform(-np.pi, np.pi)), rng.normal(0, 2, 3)
-    clock = tracking_clock_us(world, capture, take, rng)
-    t_s = (clock - frame_clock_ns(world, capture, np.array([take.first_row]))[0] / 1e3) / 1e6
+    clock = np.asarray(times[times <= start + span], np.int64)
+    t_s = (clock - first) / 1e6
     rotation, position = device_poses(motion, t_s)
-    linear, angular = device_velocities(motion, t_s)
+    before, p0 = device_poses(motion, t_s - DIFFERENCE_S)
+    after, p1 = device_poses(motion, t_s + DIFFERENCE_S)
+    linear = rotation.inv().apply((p1 - p0) / (2 * DIFFERENCE_S))
+    angular = (before.inv() * after).as_rotvec() / (2 * DIFFERENCE_S)
     quality = np.where(t_s < t_s[0] + 0.1, 0.5, 1.0)
     utc = SIMULATED_EPOCH_NS + (clock - clock[0]) // 100_000 * 10**8 if rng.random() < 0.8 else np.full(len(clock), -1)
     gravity = np.tile([0.0, 0.0, -9.81], (len(t_s), 1))
@@ -111,47 +98,32 @@ def calibration_jsonl(world: World, take: TakeTruth) -> str:
 
     The projection is a pinhole (`Linear`: fx, fy, cx, cy of the written video), which is how the frames are drawn.
     """
-    capture = world.captures[take.capture]
-    rows = take.first_row + np.arange(0, take.n_frames, world.config.fps)
+    capture, size = world.captures[take.capture], world.config.size_px
+    focal, centre = round(focal_px(size, world.config.view_deg), 9), (size - 1) / 2
+    what, params = "fx, fy, cx, cy of the written video", [focal, focal, centre, centre]
     x, y, z, w = (round(float(v), 15) for v in ROTATION_DEVICE_RGB.as_quat())
     cameras = [
         {
             "Calibrated": True,
-            "Label": "camera-slam-left",
-            "Projection": projection(world),
-            "T_Device_Camera": {"Translation": [0.0, 0.0, 0.0], "UnitQuaternion": [1.0, [0.0, 0.0, 0.0]]},
-        },
-        {
-            "Calibrated": True,
-            "Label": "camera-rgb",
-            "Projection": projection(world),
-            "T_Device_Camera": {"Translation": TRANSLATION_DEVICE_RGB_M.tolist(), "UnitQuaternion": [w, [x, y, z]]},
-        },
-    ]
-    return "".join(
-        json.dumps(
-            {
-                "utc_timestamp_ns": -1,
-                "tracking_timestamp_us": int(ns // 1000),
-                "ImuCalibrations": [],
-                "CameraCalibrations": cameras,
-            },
-            separators=(",", ":"),
+            "Label": label,
+            "Projection": {"Name": "Linear", "Description": what, "Params": params},
+            "T_Device_Camera": {"Translation": translation, "UnitQuaternion": quaternion},
+        }
+        for label, translation, quaternion in (
+            ("camera-slam-left", [0.0, 0.0, 0.0], [1.0, [0.0, 0.0, 0.0]]),
+            ("camera-rgb", TRANSLATION_DEVICE_RGB_M.tolist(), [w, [x, y, z]]),
         )
-        + "\n"
-        for ns in frame_clock_ns(world, capture, rows)
-    )
-
-
-def projection(world: World) -> dict[str, object]:
-    """Return the calibration record of the pinhole."""
-    size = world.config.size_px
-    focal, centre = round(focal_px(size, world.config.view_deg), 9), (size - 1) / 2
-    return {
-        "Name": "Linear",
-        "Description": "fx, fy, cx, cy of the written video",
-        "Params": [focal, focal, centre, centre],
-    }
+    ]
+    lines = [
+        {
+            "utc_timestamp_ns": -1,
+            "tracking_timestamp_us": int(ns // 1000),
+            "ImuCalibrations": [],
+            "CameraCalibrations": cameras,
+        }
+        for ns in frame_clock_ns(world, capture, take.first_row + np.arange(0, take.n_frames, world.config.fps))
+    ]
+    return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
 
 
 def timesync_csv(world: World, capture: CaptureTruth) -> str:

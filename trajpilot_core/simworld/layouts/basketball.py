@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from schemas.world import ReleaseConfig, WorldConfig
+from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.faults import TAKE_FAULTS, Json
 from trajpilot_core.simworld.layouts.base import Layout, NamedFiles
@@ -73,23 +73,21 @@ def shots_of(world: World, take: TakeTruth) -> dict[int, ShotAttempt]:
     errors = release_errors(world.config, take.index, len(take.segments))
     shots = {}
     for i, segment in enumerate(take.segments):
-        if role_of(world, segment.label) == SHOT:
-            after = take.segments[i + 1].label if i + 1 < len(take.segments) else None
-            goes_in = None if world.config.release is None else is_made(errors[i])
-            shots[i] = shot_at(world, i, after, draws[i].tolist(), goes_in)
+        if role_of(world, segment.label) != SHOT:
+            continue
+        own, ambiguous, other = draws[i] < (OWN_SHARE, AMBIGUOUS_SHARE, OTHER_SHARE)
+        goes_in = None if world.config.release is None else is_made(errors[i])
+        after = take.segments[i + 1].label if i + 1 < len(take.segments) else None
+        if after is None or role_of(world, after) != RESULT:
+            is_said = own and goes_in is not False
+            shots[i] = ShotAttempt(i, "made", "own", "C") if is_said else ShotAttempt(i, "none", None, "C")
+        elif ambiguous and goes_in is not False:
+            shots[i] = ShotAttempt(i, "ambiguous", "next", "C")
+        elif world.labels[after].alternative % 2 == 0 if goes_in is None else goes_in:
+            shots[i] = ShotAttempt(i, "made", "next", "C")
+        else:
+            shots[i] = ShotAttempt(i, "missed", "next", "O" if other else "C")
     return shots
-
-
-def shot_at(world: World, step: int, after: int | None, draws: list[float], goes_in: bool | None) -> ShotAttempt:
-    """Return what becomes of a shot, given the label of the step after it, and the release where that decides."""
-    if after is None or role_of(world, after) != RESULT:
-        is_said = draws[0] < OWN_SHARE and goes_in is not False
-        return ShotAttempt(step, "made", "own", "C") if is_said else ShotAttempt(step, "none", None, "C")
-    if draws[1] < AMBIGUOUS_SHARE and goes_in is not False:
-        return ShotAttempt(step, "ambiguous", "next", "C")
-    if world.labels[after].alternative % 2 == 0 if goes_in is None else goes_in:
-        return ShotAttempt(step, "made", "next", "C")
-    return ShotAttempt(step, "missed", "next", "O" if draws[2] < OTHER_SHARE else "C")
 
 
 def release_errors(config: WorldConfig, index: int, n_steps: int) -> Array:
@@ -111,29 +109,14 @@ def released(world: World, index: int, segments: tuple[SegmentTruth, ...]) -> tu
     for i, step in enumerate(segments):
         if role_of(world, step.label) != SHOT:
             continue
-        steps[i] = replace(steps[i], motion=steps[i].motion + turned(errors[i], shows.shown))
+        motion, look = np.zeros(BASES * CHANNELS), np.zeros(LOOKS)
+        motion[YAW : YAW + 2], look[:2] = errors[i], shows.seen * errors[i]  # out and back; two colours
+        steps[i] = replace(steps[i], motion=steps[i].motion + shows.shown * motion)
         if i:
             before = steps[i - 1]
-            steps[i - 1] = replace(
-                before,
-                motion=before.motion + turned(errors[i], shows.hinted),
-                look=before.look + tint(errors[i], shows),
-            )
+            hinted = before.motion + shows.hinted * motion
+            steps[i - 1] = replace(before, motion=hinted, look=before.look + look)
     return tuple(steps)
-
-
-def turned(error: Array, factor: float) -> Array:
-    """Return the motion, of shape (BASES * CHANNELS,), that an error adds: yaw and pitch, out and back."""
-    motion = np.zeros(BASES * CHANNELS)
-    motion[YAW : YAW + 2] = factor * error
-    return motion
-
-
-def tint(error: Array, shows: ReleaseConfig) -> Array:
-    """Return the look, of shape (LOOKS,), that an error adds: two colours."""
-    look = np.zeros(LOOKS)
-    look[:2] = shows.seen * error
-    return look
 
 
 def caption(world: World, rng: np.random.Generator, take: TakeTruth, i: int) -> tuple[str, str]:

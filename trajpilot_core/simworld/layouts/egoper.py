@@ -86,7 +86,10 @@ def split_file(world: World, take: TakeTruth) -> str:
 
 
 def tiled(world: World, take: TakeTruth) -> list[AnnotatedSpan]:
-    """Return steps and background so that they tile the video, mistakes included."""
+    """Return steps and background so that they tile the video.
+
+    Where there are mistakes, three steps are performed wrongly, and one stretch of background is an addition.
+    """
     rng = stream(world.config, "egoper", take.index)
     duration = round(world.take_duration_s(take), DECIMALS)
     steps = spans_of(take, DECIMALS)
@@ -99,14 +102,11 @@ def tiled(world: World, take: TakeTruth) -> list[AnnotatedSpan]:
         if cut < end:
             spans.append(AnnotatedSpan(0, cut, end, is_background=True))
     spans.append(AnnotatedSpan(0, steps[-1].end, duration, is_background=True))
-    return with_errors(spans, rank_of(world, take)) if has_errors(world, take) else spans
-
-
-def with_errors(spans: list[AnnotatedSpan], rank: int) -> list[AnnotatedSpan]:
-    """Mark three steps of the take as performed wrongly, and one stretch of background as an addition."""
-    steps = [i for i, span in enumerate(spans) if not span.is_background]
-    kinds = {steps[len(steps) * k // 4]: 1 + (rank // 2 + k) % 3 for k in range(1, 4)}
-    kinds[next((i for i, span in enumerate(spans) if i > 0 and span.is_background))] = TYPES[ADDITION]
+    if not has_errors(world, take):
+        return spans
+    performed = [i for i, span in enumerate(spans) if not span.is_background]
+    kinds = {performed[len(performed) * k // 4]: 1 + (rank_of(world, take) // 2 + k) % 3 for k in range(1, 4)}
+    kinds[next(i for i, span in enumerate(spans) if i > 0 and span.is_background)] = TYPES[ADDITION]
     return [replace(span, error_type=kinds.get(i, 0)) for i, span in enumerate(spans)]
 
 
@@ -114,13 +114,12 @@ def segment(world: World, take: TakeTruth) -> Json:
     """Return the annotation of one video: parallel lists."""
     spans = [] if take.fault == "unlabelled" else break_spans(world, take, tiled(world, take))
     index = action_indices(world, take.task)
-    as_text = take.index % 3 == 1
     names = [BACKGROUND if s.is_background else step_name(world.labels[s.label]) for s in spans]
     names = [ADDITION if s.error_type == TYPES[ADDITION] else name for s, name in zip(spans, names, strict=True)]
     actions: list[int | str] = [99 if s.is_nameless else index[n] for s, n in zip(spans, names, strict=True)]
     types: list[int | str] = [s.error_type for s in spans]
     times: list[list[Time]] = [[s.start] if s.is_malformed else [s.start, s.end] for s in spans]
-    if as_text:
+    if take.index % 3 == 1:
         actions, types = [str(a) for a in actions], [str(t) for t in types]
     labels: Json = {
         "action": actions,

@@ -136,7 +136,7 @@ def placed_takes(world: World) -> dict[str, PlacedTake]:
 
 
 def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeated: bool) -> Json:
-    """Return one annotated step, half of the time with substeps."""
+    """Return one annotated step, half of the time with its halves as substeps; some of these end after their step."""
     truth = world.labels[span.label]
     thing, relevance = thing_of(truth), [name for name, _ in RELEVANCE]
     times = {"start_time": span.start, "end_time": span.end}
@@ -144,29 +144,25 @@ def step(world: World, rng: np.random.Generator, span: AnnotatedSpan, is_repeate
     record |= {"is_continued": is_repeated, "is_procedural": bool(rng.random() < 0.7)}
     record["is_relevant"] = relevance[int(rng.choice(len(relevance), p=[share for _, share in RELEVANCE]))]
     record["summary"] = [f"handles the {thing}"] if rng.random() < 0.35 else []
-    divided = rng.random() < 0.5 and isinstance(span.start, float) and isinstance(span.end, float)
-    record["segments"] = substeps(rng, record, thing) if divided else []
+    record["segments"] = []
+    if rng.random() < 0.5 and isinstance(span.start, float) and isinstance(span.end, float):
+        middle, late = round((span.start + span.end) / 2, DECIMALS), 0.6 if rng.random() < 0.1 else 0.0
+        last = round(span.end + late, DECIMALS)
+        halves = (span.start, middle, "Take", "Takes"), (middle, last, "Put down", "Puts down")
+        rest = {"is_continued": False, "is_procedural": False, "is_relevant": "essential", "summary": []}
+        record["segments"] = [
+            {
+                "start_time": start,
+                "end_time": end,
+                "step_category": f"Work on the {thing}: {verb} the {thing}",
+                "step_description": f"{says} the {thing}",
+                **rest,
+            }
+            for start, end, verb, says in halves
+        ]
     if span.is_nameless:
         record["step_category"] = ""
     return {"step_category": record["step_category"]} if span.is_malformed else record
-
-
-def substeps(rng: np.random.Generator, parent: Json, thing: str) -> list[Json]:
-    """Return the two halves of a step; now and then the second one ends after its step."""
-    start, end = float(parent["start_time"]), float(parent["end_time"])
-    middle, late = round((start + end) / 2, DECIMALS), 0.6 if rng.random() < 0.1 else 0.0
-    halves = ((start, middle, "Take", "Takes"), (middle, round(end + late, DECIMALS), "Put down", "Puts down"))
-    rest = {"is_continued": False, "is_procedural": False, "is_relevant": "essential", "summary": []}
-    return [
-        {
-            "start_time": a,
-            "end_time": b,
-            "step_category": f"Work on the {thing}: {verb} the {thing}",
-            "step_description": f"{says} the {thing}",
-            **rest,
-        }
-        for a, b, verb, says in halves
-    ]
 
 
 def entry(world: World, take: TakeTruth) -> Json:

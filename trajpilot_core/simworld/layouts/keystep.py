@@ -27,7 +27,6 @@ FIRST_UNIQUE_ID = 800
 DECIMALS = 5
 TOUCH_DECIMALS = 3
 """A segment starts at the end of the one before, rounded to this."""
-TREE = Tree(benchmark="keystep")
 
 
 def unique_ids(world: World) -> dict[str, int]:
@@ -56,12 +55,12 @@ def step_ids(world: World, task: int) -> dict[int, int]:
 
 def taxonomy(world: World, task: int) -> Json:
     """Return the taxonomy of one scenario: node id as text -> node."""
-    root = {"id": 0, "is_leafnode": False, "name": world.task_names[task], "parent_id": None, "parent_name": None}
-    nodes: Json = {"0": root}
-    stages = [f"{world.task_names[task]}, stage {position + 1}" for position in range(world.config.positions)]
-    above = {"parent_id": 0, "parent_name": root["name"]}
-    for number, name in enumerate(stages, start=1):
-        nodes[str(number)] = {"id": number, "is_leafnode": False, "name": name, **above}
+    root = world.task_names[task]
+    stages = [f"{root}, stage {position + 1}" for position in range(world.config.positions)]
+    nodes: Json = {
+        str(number): {"id": number, "is_leafnode": False, "name": name, "parent_id": above, "parent_name": above_name}
+        for number, (name, above, above_name) in enumerate([(root, None, None), *((name, 0, root) for name in stages)])
+    }
     last = world.config.positions - 1, world.config.alternatives - 1  # an inner node, annotated all the same
     unique = unique_ids(world)
     for label, step_id in sorted(step_ids(world, task).items(), key=lambda pair: pair[1]):
@@ -109,21 +108,17 @@ def annotation(world: World, take: TakeTruth) -> Json:
     }
 
 
-def keystep_json(world: World, split: str) -> Json:
-    """Return keystep_<split>.json; taxonomy and vocabulary are whole in each."""
-    takes = [t for t in world.takes if annotated_in(t, split) and t.fault != "unlabelled"]
-    return {
-        "annotations": {t.uid: annotation(world, t) for t in sorted(takes, key=lambda t: t.uid)},
-        "taxonomy": {name: taxonomy(world, task) for task, name in enumerate(world.task_names)},
-        "vocabulary": {str(number): name for name, number in unique_ids(world).items()},
-    }
-
-
 def rest(world: World) -> NamedFiles:
-    """Yield captures, metadata, atomic descriptions and keysteps."""
-    yield from release_files(world, TREE)
+    """Yield captures, metadata, atomic descriptions and keysteps, each with the whole taxonomy and vocabulary."""
+    yield from release_files(world, Tree(benchmark="keystep"))
     for split in ("train", "val"):
-        yield f"annotations/keystep_{split}.json", as_json(keystep_json(world, split))
+        takes = [t for t in world.takes if annotated_in(t, split) and t.fault != "unlabelled"]
+        document = {
+            "annotations": {t.uid: annotation(world, t) for t in sorted(takes, key=lambda t: t.uid)},
+            "taxonomy": {name: taxonomy(world, task) for task, name in enumerate(world.task_names)},
+            "vocabulary": {str(number): name for name, number in unique_ids(world).items()},
+        }
+        yield f"annotations/keystep_{split}.json", as_json(document)
 
 
 OF_DESCRIPTIONS = {*SEGMENT_FAULTS, "only_rejected", "description_malformed"}

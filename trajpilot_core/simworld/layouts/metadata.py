@@ -87,30 +87,7 @@ def take_record(world: World, take: TakeTruth) -> Json:
     }
 
 
-def takes_json(world: World, tree: Tree = ATOMIC) -> list[Json]:
-    """Return takes.json in an order independent of splits and faults."""
-    records = []
-    for take in shuffled(world):
-        facts = tree.facts(world, take) if tree.facts else {}
-        record = faults.break_record(take, take_record(world, take) | facts)
-        if record is not None:
-            records.append(record)
-    return records
-
-
-def splits_json(world: World, tree: Tree = ATOMIC) -> Json:
-    """Return splits.json; a take with the fault `no_split` is left out."""
-    listed = sorted((t.uid, t.split) for t in world.takes if t.fault != "no_split")
-    return {
-        "take_uid_to_split": dict(listed),
-        "split_to_take_uids": {
-            name: [uid for uid, split in listed if split == name] for name in ("train", "val", "test")
-        },
-        "take_uid_to_benchmark": {uid: [tree.benchmark] for uid, _ in listed},
-    }
-
-
-def atomic_json(world: World, split: str, tree: Tree = ATOMIC) -> Json:
+def atomic_json(world: World, split: str, tree: Tree) -> Json:
     """Return atomic_descriptions_<split>.json."""
     by_take: dict[str, list[Json]] = {}
     for take in sorted((t for t in world.takes if t.split == split), key=lambda t: t.uid):
@@ -153,12 +130,22 @@ def release_files(world: World, tree: Tree = ATOMIC) -> NamedFiles:
                 "university_name": "simulated",
             }
         )
+    records = [
+        faults.break_record(take, take_record(world, take) | (tree.facts(world, take) if tree.facts else {}))
+        for take in shuffled(world)
+    ]
+    listed = sorted((t.uid, t.split) for t in world.takes if t.fault != "no_split")
+    splits = {
+        "take_uid_to_split": dict(listed),
+        "split_to_take_uids": {s: [uid for uid, split in listed if split == s] for s in ("train", "val", "test")},
+        "take_uid_to_benchmark": {uid: [tree.benchmark] for uid, _ in listed},
+    }
     persons = [{"participant_uid": uid, "university_name": "simulated"} for uid in sorted(world.participants)]
     documents: dict[str, Any] = {
-        "takes.json": takes_json(world, tree),
+        "takes.json": [record for record in records if record is not None],
         "captures.json": captures,
         "participants.json": persons,
-        "annotations/splits.json": splits_json(world, tree),
+        "annotations/splits.json": splits,
         "annotations/atomic_descriptions_train.json": atomic_json(world, "train", tree),
         DESCRIPTIONS: atomic_json(world, "val", tree),
     }

@@ -40,9 +40,10 @@ class TakeLight:
 
 
 @dataclass(frozen=True)
-class TakeAppearance(TakeLight):
+class TakeAppearance:
     """Textures, light and colours of one take."""
 
+    light: TakeLight
     room: tuple[Image, ...]
     """front, left, right, back wall, floor, ceiling; each (180, 320, 3)."""
     board_grain: Float
@@ -92,15 +93,8 @@ def take_appearance(world: World, take: TakeTruth) -> TakeAppearance:
     scene = world.config.scene
     room_rng, rng = appearance_streams(world, take)
     board_grain, mat_grain = (grain(rng, size, 0.18) for size in (BOARD_PX, MAT_PX))
-    light = draw_light(rng, scene)
-    return TakeAppearance(
-        objects=light.objects,
-        gain=light.gain,
-        gain_slope=light.gain_slope,
-        room=tuple(wall(room_rng, scene) for _ in range(6)),
-        board_grain=board_grain,
-        mat_grain=mat_grain,
-    )
+    room = tuple(wall(room_rng, scene) for _ in range(6))
+    return TakeAppearance(draw_light(rng, scene), room, board_grain, mat_grain)
 
 
 def take_light(world: World, take: TakeTruth) -> TakeLight:
@@ -122,11 +116,9 @@ def appearance_streams(world: World, take: TakeTruth) -> tuple[np.random.Generat
 
 def draw_light(rng: np.random.Generator, scene: float) -> TakeLight:
     """Draw the light and the objects of a take; `scene` 0 leaves the light alone."""
-    return TakeLight(
-        objects=rng.integers(30, 226, (OBJECTS, 3)).astype(np.uint8),
-        gain=1.0 + 0.12 * scene * float(rng.uniform(-1, 1)),
-        gain_slope=0.004 * scene * float(rng.uniform(-1, 1)),
-    )
+    objects = rng.integers(30, 226, (OBJECTS, 3)).astype(np.uint8)
+    gain, slope = 1.0 + 0.12 * scene * float(rng.uniform(-1, 1)), 0.004 * scene * float(rng.uniform(-1, 1))
+    return TakeLight(objects, gain, slope)
 
 
 def station(appearance: TakeAppearance, coefficients: Array) -> tuple[Image, Image]:

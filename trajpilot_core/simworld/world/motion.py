@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from schemas.world import WorldConfig
 from trajpilot_core.arrays import Array
 from trajpilot_core.simworld.world.truth import BASES, CHANNELS, TakeTruth, World, stream
 
@@ -47,24 +46,15 @@ def head_motion(world: World, take: TakeTruth) -> HeadMotion:
     rng = stream(config, "gait", take.index)
     unit = np.repeat([config.unit_translation_m, np.deg2rad(config.unit_rotation_deg)], 3)
     excursion = np.stack([s.motion for s in take.segments]).reshape(-1, BASES, CHANNELS) * unit
-    amplitude, omega = draw_waves(config, rng)
-    edges = np.array([take.segments[0].start_s, *(s.end_s for s in take.segments)])
-    phase = rng.uniform(0.0, 2 * np.pi, size=amplitude.shape)
-    return HeadMotion(edges, excursion, amplitude, omega, phase)
-
-
-def draw_waves(config: WorldConfig, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw slow drift, gait and breathing.
-
-    Returns:
-        (W, CHANNELS) amplitudes in metres and radians, (W,) angular frequencies in rad/s.
-    """
     drift = np.concatenate([DRIFT_M, DRIFT_RAD]) / np.sqrt(DRIFT_WAVES)
     slow = drift * rng.normal(size=(DRIFT_WAVES, CHANNELS))
     gait = np.array([[0.004, 0.006, 0.003, 0.003, 0.002, 0.004]]) * rng.uniform(0.5, 1.5, size=(1, CHANNELS))
     breath = np.array([[0.0, 0.003, 0.002, 0.0, 0.003, 0.0]])
     omega = 2 * np.pi * np.array([*rng.uniform(0.03, 0.12, DRIFT_WAVES), rng.uniform(1.5, 2.1), rng.uniform(0.2, 0.3)])
-    return config.wander * np.concatenate([slow, gait, breath]), omega
+    amplitude = config.wander * np.concatenate([slow, gait, breath])
+    edges = np.array([take.segments[0].start_s, *(s.end_s for s in take.segments)])
+    phase = rng.uniform(0.0, 2 * np.pi, size=amplitude.shape)
+    return HeadMotion(edges, excursion, amplitude, omega, phase)
 
 
 def profiles(s: Array) -> Array:

@@ -41,20 +41,18 @@ def draw_preferences(config: WorldConfig) -> NDArray[np.int64]:
     return table
 
 
-def draw_motion_labels(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Array:
-    """Return (V, CHANNELS * BASES) unit vectors: the shared primitive plus the label's own phase and amplitude."""
-    rng = stream(config, "motion")
-    primitives = unit(rng.normal(size=(config.primitives, CHANNELS * BASES)))
-    directions = unit(rng.normal(size=(len(labels), CHANNELS * BASES)))
-    return unit(primitives[[label.primitive for label in labels]] + config.label_deviation * directions)
+def draw_motions(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> tuple[Array, Array]:
+    """Return unit vectors of labels and of styles, shapes (V, CHANNELS * BASES) and (operators, intents, ...).
 
-
-def draw_motion_styles(config: WorldConfig) -> Array:
-    """Return unit vectors, shape (operators, intents, CHANNELS * BASES)."""
-    rng = stream(config, "style")
-    intents = unit(rng.normal(size=(1, config.intents, CHANNELS * BASES)))
-    persons = unit(rng.normal(size=(config.operators, 1, CHANNELS * BASES)))
-    return unit(intents + config.operator_weight * persons)
+    That of a label is the shared primitive plus the label's own phase and amplitude.
+    """
+    rng, of_styles, size = stream(config, "motion"), stream(config, "style"), CHANNELS * BASES
+    primitives = unit(rng.normal(size=(config.primitives, size)))
+    directions = unit(rng.normal(size=(len(labels), size)))
+    intents = unit(of_styles.normal(size=(1, config.intents, size)))
+    persons = unit(of_styles.normal(size=(config.operators, 1, size)))
+    of_labels = primitives[[label.primitive for label in labels]] + config.label_deviation * directions
+    return unit(of_labels), unit(intents + config.operator_weight * persons)
 
 
 def draw_look_means(config: WorldConfig, labels: tuple[LabelTruth, ...]) -> Array:
@@ -86,9 +84,19 @@ def spread(rng: np.random.Generator, n: int, width: int) -> Array:
     return np.array(vectors)
 
 
-def draw_steps(world: World, rng: np.random.Generator, task: int, intent: int, n: int) -> list[int]:
-    """Draw `n` labels of one take: position advances by 0 to 3 round the procedure, alternatives follow the intent."""
+def draw_segments(
+    world: World, rng: np.random.Generator, task: int, intent: int, operator: int, n: int
+) -> tuple[SegmentTruth, ...]:
+    """Draw the `n` steps of one take with their times, motion, look and object places.
+
+    The position advances by 0 to 3 round the procedure, alternatives follow the intent. Durations and annotated times
+    do not depend on the label.
+    """
     config = world.config
+    spread = config.segment_s * config.segment_spread
+    edges = LEAD_S + np.concatenate(
+        [[0.0], np.cumsum(rng.uniform(config.segment_s - spread, config.segment_s + spread, n))]
+    )
     position, steps = int(rng.integers(config.positions)), []
     for _ in range(n):
         free = int(rng.integers(config.alternatives))
@@ -96,23 +104,8 @@ def draw_steps(world: World, rng: np.random.Generator, task: int, intent: int, n
         alternative = int(world.preferred[intent, task, position]) if keep else free
         steps.append((task * config.positions + position) * config.alternatives + alternative)
         position = (position + int(rng.choice(4, p=config.advance))) % config.positions
-    return steps
-
-
-def draw_segments(
-    world: World, rng: np.random.Generator, task: int, intent: int, operator: int, n: int
-) -> tuple[SegmentTruth, ...]:
-    """Draw the steps of one take with their times, motion, look and object places.
-
-    Durations and annotated times do not depend on the label.
-    """
-    config = world.config
-    spread = config.segment_s * config.segment_spread
-    edges = LEAD_S + np.concatenate(
-        [[0.0], np.cumsum(rng.uniform(config.segment_s - spread, config.segment_s + spread, n))]
-    )
     segments = []
-    for i, label in enumerate(draw_steps(world, rng, task, intent, n)):
+    for i, label in enumerate(steps):
         start, end = float(edges[i]), float(edges[i + 1])
         motion = config.kappa * world.motion_labels[label] + config.style * world.motion_styles[operator, intent]
         motion = motion + config.motion_noise * rng.normal(size=CHANNELS * BASES)
@@ -176,11 +169,13 @@ def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
     rng = stream(config, "vocabulary")
     ids = rng.choice(16**6, config.n_labels(), replace=False)
     labels: list[LabelTruth] = []
+    patterns = PATTERNS[: config.paraphrases]
     things, first_place = rng.permutation(len(THINGS)), rng.integers(config.places, size=len(THINGS))
     for task in range(config.tasks):
         for position in range(config.positions):
             turn, which = divmod(task * config.positions + position, len(THINGS))
             place = int(first_place[which] + turn) % config.places
+            words = {"thing": THINGS[things[which]], "place": PLACES[place]}
             verbs = rng.permutation(config.primitives)
             for alternative in range(config.alternatives):
                 primitive = int(verbs[alternative % config.primitives])
@@ -192,16 +187,10 @@ def draw_labels(config: WorldConfig) -> tuple[LabelTruth, ...]:
                         alternative=alternative,
                         primitive=primitive,
                         place=place,
-                        texts=paraphrases(primitive, THINGS[things[which]], PLACES[place], config.paraphrases),
+                        texts=tuple(pattern.format(*VERBS[primitive], **words) for pattern in patterns),
                     )
                 )
     return tuple(labels)
-
-
-def paraphrases(primitive: int, thing: str, place: str, n: int) -> tuple[str, ...]:
-    """Return `n` texts of one label: two verbs of the primitive in a few sentence patterns."""
-    verbs = VERBS[primitive]
-    return tuple(pattern.format(*verbs, thing=thing, place=place) for pattern in PATTERNS[:n])
 
 
 def with_typo(text: str, rng: np.random.Generator) -> str:

@@ -14,7 +14,7 @@ from av.codec.context import Flags
 from numpy.typing import NDArray
 
 from trajpilot_core.arrays import Array, Image
-from trajpilot_core.simworld.world.appearance import TakeAppearance, looks_at, station, take_appearance
+from trajpilot_core.simworld.world.appearance import looks_at, station, take_appearance
 from trajpilot_core.simworld.world.motion import HeadMotion, head_poses, profiles
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 
@@ -38,29 +38,29 @@ KEYFRAME_EVERY = 60
 TICKS_PER_FRAME = 512
 
 
-def rectangle(origin: Array, right: Array, down: Array) -> Array:
-    """Return the four corners (4, 3) of a texture's rectangle: top left, top right, bottom right, bottom left."""
-    return np.stack([origin, origin + right, origin + right + down, origin + down])
-
-
 def room_planes() -> Array:
-    """Return (8, 4, 3) corners in metres: front, left, right, back, floor, ceiling; then board and mat."""
+    """Return (8, 4, 3) corners in metres: front, left, right, back, floor, ceiling; then board and mat.
+
+    Those of one are in the order top left, top right, bottom right, bottom left of its texture.
+    """
     (x0, x1), (y0, y1), (z0, z1) = ROOM_M
     (a0, a1), (b0, b1), height = TABLE_M
     x, y, z = np.eye(3)
     deep, wide, tall = x * (x1 - x0), y * (y1 - y0), z * (z1 - z0)
-    return np.stack(
-        [
-            rectangle(np.array([x1, y1, z1]), -wide, -tall),
-            rectangle(np.array([x0, y1, z1]), deep, -tall),
-            rectangle(np.array([x1, y0, z1]), -deep, -tall),
-            rectangle(np.array([x0, y0, z1]), wide, -tall),
-            rectangle(np.array([x1, y1, z0]), -wide, -deep),
-            rectangle(np.array([x0, y1, z1]), -wide, deep),
-            rectangle(np.array([a1, b1, BOARD_TOP_M]), -y * (b1 - b0), -z * (BOARD_TOP_M - height)),
-            rectangle(np.array([a1, b1, height]), -y * (b1 - b0), -x * (a1 - a0)),
-        ]
-    )
+    rectangles = [
+        ([x1, y1, z1], -wide, -tall),
+        ([x0, y1, z1], deep, -tall),
+        ([x1, y0, z1], -deep, -tall),
+        ([x0, y0, z1], wide, -tall),
+        ([x1, y1, z0], -wide, -deep),
+        ([x0, y1, z1], -wide, deep),
+        ([a1, b1, BOARD_TOP_M], -y * (b1 - b0), -z * (BOARD_TOP_M - height)),
+        ([a1, b1, height], -y * (b1 - b0), -x * (a1 - a0)),
+    ]
+    return np.stack([np.stack([o, o + right, o + right + down, o + down]) for o, right, down in rectangles])
+
+
+PLANES_M = room_planes()
 
 
 def clip_near(corners: Array) -> Array:
@@ -103,16 +103,6 @@ def draw_plane(image: Image, texture: Image, corners: Array, camera: Array) -> N
     cv2.copyTo(warped, mask, image[top:bottom, left:right])
 
 
-def object_centres(take: TakeTruth, places: int, step: int, t_s: float) -> Array:
-    """Return the positions of the objects, shape (places, 3): the acted one is lifted and shaken during its step."""
-    centres = np.array([(x, y, TABLE_M[2]) for x, y in PLACES_M[:places]])
-    segment = take.segments[step]
-    phase = np.clip((t_s - segment.start_s) / (segment.end_s - segment.start_s), 0.0, 1.0)
-    bump, swing = profiles(np.array([phase]))[:, 0]
-    centres[segment.place] += np.array([-0.05 * bump, 0.08 * swing, LIFT_M * bump])
-    return centres
-
-
 def focal_px(size_px: int, view_deg: float) -> float:
     """Return the focal length in pixels of a square pinhole image."""
     return float(size_px / 2 / np.tan(np.deg2rad(view_deg) / 2))
@@ -129,41 +119,32 @@ def render_at(world: World, take: TakeTruth, motion: HeadMotion, t_s: Array) -> 
     config = world.config
     rotation, position = head_poses(motion, t_s)
     looks, steps = looks_at(take, t_s)
-    appearance, planes = take_appearance(world, take), room_planes()
+    appearance = take_appearance(world, take)
+    light = appearance.light
+    colours = {face: (light.objects * shade).tolist() for face, shade in SHADES.items()}
     camera = camera_matrix(config.size_px, config.view_deg)
     board, mat = station(appearance, looks[0])
     for k, now in enumerate(t_s.tolist()):
         if k and np.any(looks[k] != looks[k - 1]):
             board, mat = station(appearance, looks[k])
         image = np.zeros((config.size_px, config.size_px, 3), np.uint8)
-        for texture, corners in zip((*appearance.room, board, mat), (planes - position[k]) @ rotation[k], strict=True):
+        planes = (PLANES_M - position[k]) @ rotation[k]
+        for texture, corners in zip((*appearance.room, board, mat), planes, strict=True):
             draw_plane(image, texture, corners, camera)
-        centres = object_centres(take, config.places, int(steps[k]), now)
-        draw_objects(image, appearance, centres, camera, rotation[k], position[k])
-        yield np.asarray(cv2.convertScaleAbs(image, alpha=appearance.gain + appearance.gain_slope * now), np.uint8)
-
-
-def draw_objects(
-    image: Image, appearance: TakeAppearance, centres: Array, camera: Array, rotation: Array, position: Array
-) -> None:
-    """Draw the objects onto `image` (S, S, 3) in place, the far ones first, each by the faces that are seen.
-
-    Args:
-        centres: shape (places, 3), positions of the objects in the room, metres.
-        camera: (3, 3) intrinsic matrix in pixels.
-        rotation: (3, 3) rotation of T_room_head.
-        position: shape (3,), translation of T_room_head, metres.
-    """
-    corners = ((centres[:, None] + BOX_M * CORNERS - position) @ rotation) @ camera.T
-    pixels = np.rint(corners[..., :2] / corners[..., 2:]).astype(np.int32)
-    seen = corners[..., 2].min(axis=1) > NEAR_M
-    faces = {name: pixels.take(corner, axis=1) for name, corner in FACES.items()}
-    colours = {name: (appearance.objects * shade).tolist() for name, shade in SHADES.items()}
-    for place in np.argsort(-centres[:, 0], kind="stable").tolist():
-        if seen[place]:
-            side = "right" if position[1] < centres[place, 1] else "left"
-            for face in (side, "near", "top"):
-                cv2.fillConvexPoly(image, faces[face][place], colours[face][place])
+        # The acted object is lifted and shaken; the far ones are drawn first, each by the faces that are seen.
+        segment = take.segments[int(steps[k])]
+        phase = np.clip((now - segment.start_s) / (segment.end_s - segment.start_s), 0.0, 1.0)
+        bump, swing = profiles(np.array([phase]))[:, 0]
+        centres = np.array([(x, y, TABLE_M[2]) for x, y in PLACES_M[: config.places]])
+        centres[segment.place] += np.array([-0.05 * bump, 0.08 * swing, LIFT_M * bump])
+        corners = ((centres[:, None] + BOX_M * CORNERS - position[k]) @ rotation[k]) @ camera.T
+        pixels = np.rint(corners[..., :2] / corners[..., 2:]).astype(np.int32)
+        seen = corners[..., 2].min(axis=1) > NEAR_M
+        for place in np.argsort(-centres[:, 0], kind="stable").tolist():
+            side = "right" if position[k, 1] < centres[place, 1] else "left"
+            for face in (side, "near", "top") if seen[place] else ():
+                cv2.fillConvexPoly(image, pixels.take(FACES[face], axis=1)[place], colours[face][place])
+        yield np.asarray(cv2.convertScaleAbs(image, alpha=light.gain + light.gain_slope * now), np.uint8)
 
 
 def write_video(
