@@ -98,7 +98,7 @@ def load_material(inputs: Inputs) -> PromptMaterial:
     training = frozenset(row["take_id"] for row in takes if row["split"] == "train")
     scenario_of = {row["take_id"]: row["scenario"] for row in takes}
     segments = of_takes(inputs.table("segments", ["segment_id", "take_id", "label_id"]), training)
-    text = _texts(inputs.table("labels", ["label_id", "label"]))
+    text = {row["label_id"]: row["label"] for row in inputs.table("labels", ["label_id", "label"]).to_pylist()}
     label_of = {row["segment_id"]: text[row["label_id"]] for row in segments.to_pylist()}
     labels: dict[str, set[str]] = defaultdict(set)
     for row in segments.to_pylist():
@@ -114,11 +114,6 @@ def load_material(inputs: Inputs) -> PromptMaterial:
         sequences_of={key: tuple(known) for key, known in sequences.items()},
         scenario_of=scenario_of,
     )
-
-
-def _texts(labels: pa.Table) -> dict[str, str]:
-    """Return label id -> text."""
-    return dict(zip(labels["label_id"].to_pylist(), labels["label"].to_pylist(), strict=True))
 
 
 def of_takes(table: pa.Table, takes: frozenset[str]) -> pa.Table:

@@ -6,7 +6,7 @@ Format: chat completions as documented by vLLM. Retries and token counts: docs/d
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import ModuleType
+from typing import Any
 
 import httpx
 
@@ -24,8 +24,6 @@ SHOWN = 300
 class HttpClient:
     """Sends requests to one server; proxies of the environment are ignored and redirections are not followed."""
 
-    is_stub = False
-
     def __init__(self, server: VlmServer, corpus: str, answers: AnswerFolder) -> None:
         """Refuse a server that requests must not be sent to.
 
@@ -36,7 +34,14 @@ class HttpClient:
             InputError: settings or the package are missing; names them.
         """
         check_server(server, corpus)
-        self._openai = _package()
+        try:
+            import openai
+        except ImportError as error:
+            raise InputError(
+                "vlm.backend=http needs the package openai, which is not installed; run `pip install '.[vlm]'`, or use "
+                "vlm.backend=batch_file"
+            ) from error
+        self._openai = openai
         self._server, self._answers, self._key = server, answers, api_key()
         self._http = httpx.Client(trust_env=False, follow_redirects=False)
         self._client = self._openai.OpenAI(
@@ -64,7 +69,11 @@ class HttpClient:
             while in_flight or (waiting and fault is None):
                 while waiting and fault is None and len(in_flight) < self._server.parallel:
                     if limit is not None and spent >= limit:
-                        fault = self._limit_reached(spent, limit)
+                        fault = InputError(
+                            f"the answers in {self._answers.folder} have used {spent:,} tokens, and "
+                            f"vlm.server.token_limit is {limit:,}; raise the limit and run again to request the "
+                            "missing answers only"
+                        )
                     elif any(future.done() and future.exception() for future in in_flight):
                         break
                     else:
@@ -86,21 +95,16 @@ class HttpClient:
         if fault is not None:
             raise fault
 
-    def _limit_reached(self, spent: int, limit: int) -> InputError:
-        return InputError(
-            f"the answers in {self._answers.folder} have used {spent:,} tokens, and vlm.server.token_limit is "
-            f"{limit:,}; raise the limit and run again to request the missing answers only"
-        )
-
     def _answer(self, request: VlmRequest, frames: Mapping[str, Image]) -> VlmReply:
         """Send one request; the client retries temporary errors.
 
         Raises:
             InputError: the server refuses it, every try failed, or the answer is not a chat completion.
         """
-        server = self._server
+        server, fields = self._server, dict[str, Any](body(request, frames))
+        extra = {"chat_template_kwargs": fields.pop("chat_template_kwargs")}  # a field of vLLM
         try:
-            raw = self._client.chat.completions.with_raw_response.create(**_arguments(request, frames))
+            raw = self._client.chat.completions.with_raw_response.create(**fields, extra_body=extra)
             reply = reply_of(request.digest(), parse_json(raw.text, server.url), server.url)
         except self._openai.APIStatusError as error:
             problem = f"status {error.status_code}: {self._plain(error.response.text)}"
@@ -121,21 +125,3 @@ class HttpClient:
         if self._key is not None:
             text = text.replace(self._key.get_secret_value(), "(key)")
         return " ".join(text.split())[:SHOWN] or "nothing"
-
-
-def _package() -> ModuleType:
-    try:
-        import openai
-    except ImportError as error:
-        raise InputError(
-            "vlm.backend=http needs the package openai, which is not installed; run `pip install '.[vlm]'`, or use "
-            "vlm.backend=batch_file"
-        ) from error
-    return openai
-
-
-def _arguments(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, object]:
-    """Return the request as arguments of the client; `chat_template_kwargs` is a field of vLLM."""
-    fields: dict[str, object] = dict(body(request, frames))
-    extra = {"chat_template_kwargs": fields.pop("chat_template_kwargs")}
-    return {**fields, "extra_body": extra}

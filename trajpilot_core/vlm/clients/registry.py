@@ -1,4 +1,4 @@
-"""Clients by the name of the setting (the only list); the clients for files and the stub; where frames may be sent to.
+"""Clients by the name of the setting (the only list): that of files, and the stub; where frames may be sent to.
 
 `trajpilot vlm requests` writes files of requests, another program answers them on any machine (`vllm run-batch -i IN -o
 OUT --model MODEL`), and `trajpilot vlm collect` reads the answers by digest. deployments/settings.py, which may read
@@ -9,9 +9,8 @@ and displayed. Source: the licences of the corpora; docs/decisions/vlm.md.
 import ipaddress
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
 
 from pydantic import SecretStr
 
@@ -21,29 +20,15 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.material import PromptMaterial
 from trajpilot_core.vlm.payload import AnswerFolder
 
-if TYPE_CHECKING:
-    import httpx
-
 NAME = "STUB"
 VARIABLE = "TRAJPILOT_VLM_API_KEY"
 
 
-class Client(Protocol):
-    """Answers requests, each once and in any order; each answer is stored before the next request is sent."""
+Client = Callable[[Sequence[VlmRequest], Mapping[str, Image]], Iterator[VlmReply]]
+"""Requests, and digest -> (S, S, 3) RGB of their frames -> an answer to each, once and in any order.
 
-    is_stub: bool
-    """The answers are not from a model."""
-
-    def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-        """Yield the answer to every request.
-
-        Args:
-            frames: digest -> (S, S, 3) RGB of their frames.
-
-        Raises:
-            InputError: a request cannot be answered.
-        """
-        ...
+The caller stores each answer before it takes the next one. Raises InputError if a request cannot be answered.
+"""
 
 
 def client_of(cfg: CompletedVlm, material: PromptMaterial) -> Client:
@@ -51,33 +36,26 @@ def client_of(cfg: CompletedVlm, material: PromptMaterial) -> Client:
     if cfg.backend == "http":
         from trajpilot_core.vlm.clients.http import HttpClient
 
-        return HttpClient(cfg.server, cfg.corpus, AnswerFolder(cfg.answers))
-    return StubClient(material) if cfg.backend == "stub" else BatchFileClient()
+        return HttpClient(cfg.server, cfg.corpus, AnswerFolder(cfg.answers)).ask
+    return StubClient(material).ask if cfg.backend == "stub" else answer_from_files
 
 
-class BatchFileClient:
-    """Reports missing answers."""
+def answer_from_files(requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
+    """Send nothing: answers must be collected first.
 
-    is_stub = False
-
-    def ask(self, requests: Sequence[VlmRequest], frames: Mapping[str, Image]) -> Iterator[VlmReply]:
-        """Send nothing: answers must be collected first.
-
-        Raises:
-            InputError: a request has no answer.
-        """
-        if requests:
-            raise InputError(
-                f"{len(requests)} requests of a take have no answer yet (the first is {requests[0].digest()}); write "
-                "them with `trajpilot vlm requests`, answer them, and read the answers with `trajpilot vlm collect`"
-            )
-        return iter(())
+    Raises:
+        InputError: a request has no answer.
+    """
+    if requests:
+        raise InputError(
+            f"{len(requests)} requests of a take have no answer yet (the first is {requests[0].digest()}); write "
+            "them with `trajpilot vlm requests`, answer them, and read the answers with `trajpilot vlm collect`"
+        )
+    return iter(())
 
 
 class StubClient:
     """Continues each label with the most frequent next label in training; it sees no frames."""
-
-    is_stub = True
 
     def __init__(self, material: PromptMaterial) -> None:
         pairs: dict[str, Counter[str]] = defaultdict(Counter)
@@ -129,11 +107,11 @@ def api_key() -> SecretStr | None:
     return _held[0]
 
 
-def endpoint(server: VlmServer) -> "httpx.URL":
-    """Return the URL of chat completions, as parsed by the HTTP library.
+def check_server(server: VlmServer, corpus: str) -> None:
+    """Refuse a server on another machine, unless the settings name the corpus and a token limit; no name is resolved.
 
     Raises:
-        InputError: the setting is not the URL of a server.
+        InputError: the setting is not the URL of a server, or a setting is missing; names it.
     """
     import httpx
 
@@ -146,28 +124,11 @@ def endpoint(server: VlmServer) -> "httpx.URL":
             f"vlm.server.url is {server.url}; set http:// or https://, a host and a path without query, "
             "e.g. http://127.0.0.1:8000/v1"
         )
-    return url
-
-
-def is_loopback(url: "httpx.URL") -> bool:
-    """Return whether a URL is on this machine, by its text alone: no name is resolved."""
-    if url.host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(url.host).is_loopback
+        if url.host == "localhost" or ipaddress.ip_address(url.host).is_loopback:
+            return
     except ValueError:
-        return False
-
-
-def check_server(server: VlmServer, corpus: str) -> None:
-    """Refuse a server on another machine, unless the settings name the corpus and a token limit.
-
-    Raises:
-        InputError: a setting is missing; names it.
-    """
-    url = endpoint(server)
-    if is_loopback(url):
-        return
+        pass  # a name
     if not corpus or server.may_send != corpus:
         named = f"names {server.may_send}" if server.may_send else "names no corpus"
         raise InputError(
