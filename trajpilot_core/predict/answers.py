@@ -98,11 +98,7 @@ def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
 def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | None) -> Given:
     """Answer one query by the rows for a user's video, the deciding one first; without motion, by those that need none.
 
-    Args:
-        chain: models and corpus.
-        clips: of the query.
-        horizon: steps of the plan.
-        take_id: the take of the corpus that the video is, or None.
+    `take_id` is the take of the corpus that the video is, or None.
 
     Raises:
         InputError: the models were not trained for this horizon.

@@ -22,7 +22,7 @@ from trajpilot_core.poses.motions import step_rms
 from trajpilot_core.poses.sources.base import ORIGIN, Done, origins, pose_source
 from trajpilot_core.poses.sources.take import capture_motions
 from trajpilot_core.predict.footage import CLIPS, Footage
-from trajpilot_core.predict.pose_files import HERE, PoseFiles, bare_take, found_files, given_files
+from trajpilot_core.predict.pose_files import HERE, PoseFiles, found_files, given_files, query_take
 from trajpilot_core.predict.trained import TrainedRoot
 
 
@@ -118,8 +118,12 @@ def by_files(files: PoseFiles, search: Search) -> Estimate:
 
 
 def by_sight(name: VideoSourceName, search: Search) -> Estimate:
-    """Estimate poses from the video."""
-    take = bare_take(search.footage, search.root)
+    """Estimate poses from the video, with the calibration if it is known."""
+    known, calibration = next(found_files(search.footage, search.root), None), None
+    if known is not None and known.take.calibration is not None:
+        path = Path(known.data_root, known.take.calibration)
+        calibration = str(path) if path.is_file() else None
+    take = query_take(search.footage, video=str(search.footage.path).lstrip("/"), calibration=calibration)
     runtime = Runtime(HERE, resolve_device(search.run.device), search.run.workers, search.scratch)
     cfg = for_video(name, search.root, runtime.device, search.query.weights)
     (done,) = pose_source(name).motions([(take, search.footage.segments)], cfg, runtime)

@@ -173,15 +173,6 @@ def named_clock(query: PlanQuery, footage: Footage, known: QueryClock | None) ->
     return QueryClock(path, camera, first, first + frames, f"{path.name}, camera {camera}, from row {first} on")
 
 
-def bare_take(footage: Footage, root: TrainedRoot) -> Take:
-    """Return the video as a take for sources that read it, with the calibration if it is known."""
-    known, calibration = next(found_files(footage, root), None), None
-    if known is not None and known.take.calibration is not None:
-        path = Path(known.data_root, known.take.calibration)
-        calibration = str(path) if path.is_file() else None
-    return query_take(footage, video=str(footage.path).lstrip("/"), calibration=calibration)
-
-
 def query_take(footage: Footage, **files: object) -> Take:
     """Return the video of a query as a take of no corpus; fields of Take that are not in `files` are None."""
     unknown = dict.fromkeys(("participant", "trajectory", "timesync", "calibration", "timesync_start", "timesync_end"))

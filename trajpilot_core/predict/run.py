@@ -64,10 +64,7 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
     idle = " and ".join(option for option, value in named.items() if value is not None)
     if idle and query.timesync is None:
         raise InputError(f"{idle} without --timesync would change nothing; name the timesync file, or leave {idle} out")
-    with (
-        in_use(run.root, GC_WAIT_S, run.protocols),
-        tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
-    ):
+    with in_use(run.root, GC_WAIT_S, run.protocols), tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         progress(0, STEPS, "reading models and tables")
         root = open_trained(run.root, run.protocols)
         refuse_horizon(query.horizon, {row["horizon"] for row in root.rows("windows", ("horizon",))})
