@@ -11,7 +11,7 @@ from schemas.places import holds_login
 from trajpilot_core.errors import InputError, StoreIOError
 from trajpilot_core.runtime import hold_answer_limit
 from trajpilot_core.store.locations import resolved
-from trajpilot_core.vlm.clients.registry import VARIABLE, hold_api_key
+from trajpilot_core.vlm.clients import VARIABLE, hold_api_key
 
 STARTUP_TIMEOUT_S = 120
 """A first start on a small machine can take more than 20 s."""

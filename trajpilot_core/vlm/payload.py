@@ -26,28 +26,24 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 """A custom_id is used as a file name."""
 
 
-def png(frame: Image) -> bytes:
-    """Return a frame, (S, S, 3) RGB, as PNG."""
-    import cv2
-
-    ok, buffer = cv2.imencode(".png", cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
-    assert ok
-    return bytes(buffer.tobytes())
-
-
 def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValue]:
     """Return a request as the body of a chat completion: greedy, without thinking.
 
     Args:
         frames: digest -> (S, S, 3) RGB of every frame in the request.
     """
+    import cv2
+
     messages: list[JsonValue] = []
     for message in request.messages:
         content: list[JsonValue] = []
         for part in message.parts:
             content += [{"type": "text", "text": part.text}] if part.text else []
-            pictures = [base64.b64encode(png(frames[digest])).decode() for digest in part.frames]
-            content += [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{p}"}} for p in pictures]
+            for digest in part.frames:
+                ok, png = cv2.imencode(".png", cv2.cvtColor(frames[digest], cv2.COLOR_RGB2BGR))
+                assert ok
+                url = f"data:image/png;base64,{base64.b64encode(png.tobytes()).decode()}"
+                content.append({"type": "image_url", "image_url": {"url": url}})
         messages.append({"role": message.role, "content": content})
     return {
         "model": request.adapter or request.model,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from schemas.vlm import VlmAnswer, VlmReply, VlmRequest, VlmRow
 from trajpilot_core.arrays import Image
-from trajpilot_core.vlm.clients.registry import Client
+from trajpilot_core.vlm.clients import Client
 from trajpilot_core.vlm.linter import check_request
 from trajpilot_core.vlm.material import AskedWindow
 from trajpilot_core.vlm.parsing import Projection, parse_label
@@ -84,8 +84,6 @@ def second_round(asking: Asking, take: TakeToAsk, recognised: Mapping[str, str |
         LeakError: a request reveals its own answer.
     """
     cfg, units = asking.config, []
-    if "qwen_sft_llm" not in cfg.rows:
-        return []
     scenario = asking.material.scenario_of[take.take_id]
     for window in shown(take):
         start, goal = (recognised[window.segment_ids[at]] for at in (0, -1))

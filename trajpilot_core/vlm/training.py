@@ -41,19 +41,6 @@ class Exported(NamedTuple):
     rejects: list[Reject]
 
 
-def conversation(request: VlmRequest, answer: str, images: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return a request and its answer as one line of the data set.
-
-    Args:
-        images: digest of a frame -> its file.
-    """
-    (message,) = request.messages
-    text = "".join(part.text + "<image>" * len(part.frames) for part in message.parts)
-    shown = [images[digest] for part in message.parts for digest in part.frames]
-    turns: list[JsonValue] = [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
-    return {"messages": turns, "images": [*shown]}
-
-
 def check_training(request: VlmRequest, answer: str, take: Mapping[str, Any], asking: Asking) -> None:
     """Refuse a conversation that leaks.
 
@@ -168,7 +155,11 @@ def write_take(
         if digests is not None:
             request = segment_request(asking, row["segment_id"], take["scenario"], digests)
             check_training(request, row["label"], take, asking)
-            lines.append(json.dumps(conversation(request, row["label"], files), ensure_ascii=False))
+            parts = [part for message in request.messages for part in message.parts]
+            text = "".join(part.text + "<image>" * len(part.frames) for part in parts)
+            turns = [{"role": "user", "content": text}, {"role": "assistant", "content": row["label"]}]
+            shown = [files[digest] for part in parts for digest in part.frames]
+            lines.append(json.dumps({"messages": turns, "images": shown}, ensure_ascii=False))
     fresh = part.with_suffix(".part")
     fresh.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     fresh.replace(part)

@@ -18,8 +18,7 @@ from schemas.config import PipelineConfig
 from schemas.vlm import VlmMessage, VlmPart, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of, vlm, vlm_rows
-from trajpilot_core.vlm.clients.http import HttpClient
-from trajpilot_core.vlm.clients.registry import VARIABLE, api_key, check_server, hold_api_key
+from trajpilot_core.vlm.clients import VARIABLE, HttpClient, api_key, check_server, hold_api_key
 from trajpilot_core.vlm.payload import AnswerFolder
 
 CORPUS = "egoexo4d_atomic"
