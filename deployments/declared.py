@@ -57,12 +57,7 @@ def prefect_file(path: Path = FILE, stages: Mapping[str, AnyStage] = EVERY_STAGE
 
 
 def deployments_of(stage: AnyStage, job: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the deployments of a stage and of its groups of shards, as the Prefect file states them.
-
-    Args:
-        stage: the stage.
-        job: the job variables of every deployment.
-    """
+    """Return the deployments of a stage and of its groups, as the Prefect file states them; `job`: their variables."""
     pool = f"{{{{ ${pool_variable(stage)} }}}}" if callable(stage.uses_gpu) else fixed_pool(stage.uses_gpu)
     wanted = [(stage.name.replace("_", "-"), stage.summary, "stage", pool)]
     of_group = f"A group of {stage.shard_by}s of {stage.name}; started by a run that shares the stage out"

@@ -6,7 +6,6 @@ import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
 
 from prefect.automations import AutomationCore, EventTrigger, Posture
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -18,11 +17,10 @@ from prefect.workers.process import ProcessWorker
 
 from deployments.declared import pools_by_recipe, prefect_file
 from deployments.recipes import recipe
-from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, deploying_environment
+from deployments.settings import CHECKOUT, POOLS, SILENT_S, UNSTARTED_S, PoolKind, deploying_environment
 from trajpilot_core.errors import InputError
 
 TEMPLATES = Path(__file__).parent / "pools"
-PoolKind = Literal["process", "docker", "kubernetes"]
 CRASHED = "TrajPilot: mark runs of dead workers as crashed"
 UNSTARTED = "TrajPilot: mark runs that a worker took and never started as crashed"
 TAKEN = {
@@ -48,7 +46,15 @@ def deploy(place: dict[str, str], kind: PoolKind) -> None:
     with get_client(sync_client=True) as client:
         for pool in POOLS:
             make_pool(client, pool, kind)
-        declare(place)
+        environment = deploying_environment(CHECKOUT, place, pools_by_recipe(recipe(place["recipe"])))
+        with tempfile.TemporaryDirectory() as folder:  # the file, and any stage that it does not list yet
+            file = Path(folder) / "prefect.yaml"
+            file.write_text(json.dumps(prefect_file(), indent=1), encoding="utf-8")
+            words = ("--no-prompt", "deploy", "--all", "--prefect-file", str(file))
+            command = [sys.executable, "-m", "deployments.declared", *words]
+            done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise InputError(f"Prefect rejected the deployments:\n{done.stdout}{done.stderr}")
         for wanted in crash_automations():  # created or updated; a paused one stays paused
             present = client.read_automations_by_name(wanted.name)
             if not present:
@@ -81,19 +87,6 @@ def make_pool(client: SyncPrefectClient, name: str, kind: PoolKind) -> None:
             f"(prefect work-pool delete {name}) or deploy with --pools {present.type}"
         )
     client.update_work_pool(name, WorkPoolUpdate(base_job_template=template))
-
-
-def declare(place: dict[str, str]) -> None:
-    """Apply deployments/prefect.yaml, and any stage that it does not list yet, with Prefect's own command."""
-    environment = deploying_environment(CHECKOUT, place, pools_by_recipe(recipe(place["recipe"])))
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "prefect.yaml"
-        file.write_text(json.dumps(prefect_file(), indent=1), encoding="utf-8")
-        command = [sys.executable, "-m", "deployments.declared", "--no-prompt", "deploy", "--all"]
-        command += ["--prefect-file", str(file)]
-        done = subprocess.run(command, cwd=CHECKOUT, env=environment, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise InputError(f"Prefect rejected the deployments:\n{done.stdout}{done.stderr}")
 
 
 def crash_automations() -> list[AutomationCore]:

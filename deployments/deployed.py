@@ -3,7 +3,7 @@
 Both parameters state only differences: `config` from the recipe that `run` names, `run` from the deployment's defaults,
 which `trajpilot deploy` sets. So `prefect deployment run full-pipeline` needs no parameters. The form in the UI is
 prefilled with the values of the deployment's recipe; only changed fields count (docs/decisions/recipes.md).
-Groups of shards are the flows of `flows.groups`; they are loaded from here because flows do not read the environment.
+Flows of groups of shards are loaded from here because flows do not read the environment.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,13 +14,13 @@ from prefect import Flow, flow, runtime
 
 from deployments.declared import AskedRun
 from deployments.recipes import over, recipe
-from deployments.settings import deployed_place, hand_over_api_key, hand_over_store_limit
-from flows import groups, pipeline, stages
+from deployments.settings import WHOLE, deployed_place, hand_over_api_key, hand_over_store_limit
+from flows import pipeline, stages
 from flows.pipeline import named
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from tasks.artifacts import announce
-from tasks.crashed import mark_tasks_of_crashed_runs
+from tasks.group_runs import mark_tasks_of_crashed_runs
 from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.stages import EVERY_STAGE, selected
 
@@ -28,8 +28,6 @@ T = TypeVar("T")
 hand_over_api_key()
 hand_over_store_limit()
 DEFAULTS = RunOptions.model_validate(deployed_place())
-WHOLE = "full-pipeline"
-"""The flow that runs every stage of its recipe."""
 PREFILLED = recipe(DEFAULTS.recipe)
 
 
@@ -89,5 +87,5 @@ def __getattr__(name: str) -> Flow[..., Any]:
     if name in EVERY_STAGE:
         return deployed(name.replace("_", "-"), stages.stage_body(name))
     if name.endswith("_group"):
-        return cast("Flow[..., Any]", getattr(groups, name))
+        return cast("Flow[..., Any]", getattr(stages, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}: no such stage or flow")

@@ -21,7 +21,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 
-from deployments.settings import POOLS, STARTUP_TIMEOUT_S, server_environment
+from deployments.settings import POOLS, STARTUP_TIMEOUT_S, WHOLE, server_environment
 from deployments.tethered import SERVER, launch, stop
 from trajpilot_core.doctor.checks import HealthFinding
 from trajpilot_core.errors import InputError, command
@@ -68,18 +68,38 @@ def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[H
     server = HealthFinding("server", expected, actual, "ok")
     if version.body != metadata.version("prefect"):
         server = HealthFinding("server", expected, actual, "note", "use one version on both sides")
-    return [finding, server, *(_pool(url, login, pool) for pool in POOLS), _deployments(url, login)]
+    findings = [finding, server]
+    for pool in POOLS:
+        answer = request(f"{url}/work_pools/{pool}/workers/filter", login, {})
+        online = sum(worker.get("status") == "ONLINE" for worker in _rows(answer))
+        state = f"{online} workers online" if answer.status == 200 else f"HTTP {answer.status}"
+        todo = "" if online else command("worker", "start", "--pool", pool, program="prefect")
+        if answer.status == 404:
+            state, todo = "absent", command("deploy")
+        what, expected = f"pool {pool}", "exists, with a worker"
+        findings.append(HealthFinding(what, expected, state, "note" if todo else "ok", todo))
+    names = {row.get("name") for row in _rows(request(f"{url}/deployments/filter", login, {}))}
+    state, todo = f"{len(names)} deployments", ""
+    if WHOLE not in names:
+        state, todo = f"{state}, none of that name", command("deploy")
+    return [*findings, HealthFinding("deployments", WHOLE, state, "note" if todo else "ok", todo)]
 
 
-def require_server(url: str, login: str | None, *, has_key: bool) -> None:
-    """Require that the server answers and accepts the login.
+def require_server(url: str | None, login: str | None, *, has_key: bool) -> str:
+    """Require a server of the user's own that answers and accepts the login; return its address.
 
     Raises:
-        InputError: it does not; the message states what to do and never repeats the login.
+        InputError: there is none, or it does not; the message states what to do and never repeats the login.
     """
+    if url is None:
+        raise InputError(
+            "PREFECT_API_URL is not set, so there is no server; start one with `prefect server start` and set "
+            "PREFECT_API_URL=http://127.0.0.1:4200/api (docs/operations.md, Start)"
+        )
     bad = next((row for row in check_server(url, login, has_key=has_key) if row.verdict == "bad"), None)
     if bad is not None:
         raise InputError(f"the Prefect server at {url}: {bad.what}: {bad.found}, expected {bad.expected}; {bad.todo}")
+    return url
 
 
 def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> HealthFinding:
@@ -96,28 +116,6 @@ def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> Hea
         todo = "set PREFECT_SERVER_API_AUTH_STRING if others can reach it"
         return HealthFinding("login", "required", "not required", "note", todo)
     return HealthFinding("login", "required", "accepted", "ok")
-
-
-def _pool(url: str, login: str | None, pool: str) -> HealthFinding:
-    """Check a work pool and its workers."""
-    what, expected = f"pool {pool}", "exists, with a worker"
-    answer = request(f"{url}/work_pools/{pool}/workers/filter", login, {})
-    if answer.status == 404:
-        return HealthFinding(what, expected, "absent", "note", command("deploy"))
-    online = sum(worker.get("status") == "ONLINE" for worker in _rows(answer))
-    state = f"{online} workers online" if answer.status == 200 else f"HTTP {answer.status}"
-    if online:
-        return HealthFinding(what, expected, state, "ok")
-    return HealthFinding(what, expected, state, "note", command("worker", "start", "--pool", pool, program="prefect"))
-
-
-def _deployments(url: str, login: str | None) -> HealthFinding:
-    """Check the deployments."""
-    names = {row.get("name") for row in _rows(request(f"{url}/deployments/filter", login, {}))}
-    if "full-pipeline" in names:
-        return HealthFinding("deployments", "full-pipeline", f"{len(names)} deployments", "ok")
-    state = f"{len(names)} deployments, none of that name"
-    return HealthFinding("deployments", "full-pipeline", state, "note", command("deploy"))
 
 
 def _rows(answer: Answer) -> list[dict[str, Any]]:
@@ -191,12 +189,16 @@ def start(home: Path, login: str) -> tuple[subprocess.Popen[bytes], str]:
     """
     open_database(home)
     for _ in range(TRIES):
-        port = free_port()
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])  # not in use
         with (home / LOG).open("wb") as log:
             server = launch([*SERVER, "--no-ui", "--port", str(port)], server_environment(home, login), log)
-        url, started = f"http://127.0.0.1:{port}/api", False
+        url, started, limit_s = f"http://127.0.0.1:{port}/api", False, time.monotonic() + STARTUP_TIMEOUT_S
         try:
-            started = answers(server, url)
+            while not started and server.poll() is None and time.monotonic() < limit_s:
+                time.sleep(LOOK_EVERY_S)
+                started = request(f"{url}/health", None).status == 200
         finally:
             if not started:
                 stop(server)
@@ -222,20 +224,3 @@ def open_database(home: Path) -> None:
             f"{path} cannot be written. Two users who share a root need a common group, umask 002, and once "
             "`chmod -R g+w` on what is there; or choose another --root, or set PREFECT_API_URL to a server of your own"
         ) from error
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 that is not in use."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def answers(server: subprocess.Popen[bytes], url: str) -> bool:
-    """Wait until the server answers; False if it exited or timed out."""
-    limit = time.monotonic() + STARTUP_TIMEOUT_S
-    while server.poll() is None and time.monotonic() < limit:
-        if request(f"{url}/health", None).status == 200:
-            return True
-        time.sleep(LOOK_EVERY_S)
-    return False

@@ -8,10 +8,9 @@ Prefect prints only the final state of a run; the hook adds the reason. It is ac
 
 import sys
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
-from prefect.client.schemas.objects import FlowRun, State
+from prefect.client.schemas.objects import FlowRun
 from prefect.plugins import HookContext, register_hook
 from prefect.settings import get_current_settings
 from rich.console import Console
@@ -20,29 +19,22 @@ FLAGS = {"--watch", "--prompt", "--no-prompt", "--help", "-h"}
 """Options without a value; every other option consumes the next word unless it is written with `=`."""
 
 
-def is_prefect(program: str) -> bool:
-    """Return whether a program is Prefect: `prefect`, or `python -m prefect`."""
-    path = Path(program)
-    return path.stem == "prefect" or (path.name == "__main__.py" and path.parent.name == "prefect")
+def deployment_asked(arguments: list[str]) -> int | None:
+    """Return the position of NAME in `prefect deployment run NAME`; None for any other command line.
 
-
-def plain_words(arguments: list[str]) -> list[int]:
-    """Return the positions of the words that are neither the program, nor options, nor their values."""
-    positions, is_value = [], False
+    The program is `prefect`, or `python -m prefect`. Options and their values may be anywhere.
+    """
+    words, is_value = [], False
     for position, word in enumerate(arguments[1:], start=1):
         if is_value:
             is_value = False
         elif word.startswith("-"):
             is_value = word not in FLAGS and "=" not in word
         else:
-            positions.append(position)
-    return positions
-
-
-def deployment_asked(arguments: list[str]) -> int | None:
-    """Return the position of NAME in `prefect deployment run NAME`; None for any other command line."""
-    words = plain_words(arguments)
-    if len(words) < 3 or not is_prefect(arguments[0]) or [arguments[k] for k in words[:2]] != ["deployment", "run"]:
+            words.append(position)
+    path = Path(arguments[0])
+    is_prefect = path.stem == "prefect" or (path.name == "__main__.py" and path.parent.name == "prefect")
+    if len(words) < 3 or not is_prefect or [arguments[k] for k in words[:2]] != ["deployment", "run"]:
         return None
     return words[2]
 
@@ -90,13 +82,6 @@ def missing_server(url: str | None, login: str | None, *, has_key: bool) -> str 
     return None
 
 
-def reason_of(state: State[Any] | None) -> str | None:
-    """Return in one line why a run did not complete; None if it completed or its state has no message."""
-    if state is None or state.is_completed() or not state.message:
-        return None
-    return f"{state.name}: {' '.join(state.message.split())}"
-
-
 def print_reasons() -> None:
     """Make `--watch` end with the reason why a run failed: Prefect's own last line names only the state."""
     from prefect.cli import flow_runs_watching
@@ -105,8 +90,9 @@ def print_reasons() -> None:
 
     async def watched(flow_run_id: UUID, console: Console, timeout: int | None = None) -> FlowRun:
         done = await watch(flow_run_id, console, timeout)
-        reason = reason_of(done.state)
-        if reason is not None:
+        state = done.state
+        if state is not None and state.message and not state.is_completed():
+            reason = f"{state.name}: {' '.join(state.message.split())}"  # in one line
             console.print(reason, soft_wrap=True, markup=False, highlight=False)
         return done
 

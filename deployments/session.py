@@ -109,18 +109,38 @@ def end_without_server(message: str) -> NoReturn:
 def run_session(
     config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
 ) -> None:
-    """Run the pipeline; Ctrl-C and SIGTERM end the run and its processes at once, and finished work is kept."""
+    """Lock the root, open the log, start the embedded server and run the pipeline.
+
+    Ctrl-C and SIGTERM end the run and its processes at once, and finished work is kept.
+    """
     root = resolved(options.root)
     options = options.replace(root=str(root))
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     summary = headline(options.recipe, changes, config)
-    with interruptible(), session(root, f"TrajPilot on {what}", summary, place):
-        if world is None:
-            full_pipeline(config, options)
-        else:
-            demo(world, config, options)
-        LOG.info("stages, fresh or stale: %s", command("status", "--root", shown(root)))
-        LOG.info("UI of this run: %s", command("ui", "--root", shown(root)))
+    server = f"Prefect server {place.server} (your PREFECT_API_URL)" if place.server else "Prefect embedded"
+    started = time.monotonic()
+    with interruptible(), logging_to(root) as log:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(root_lock(str(root), 0.0))
+            except StoreError as busy:
+                LOG.info("waiting: %s", busy)
+                stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
+            LOG.info("TrajPilot on %s; everything is written under %s; %s", what, root, server)
+            LOG.info("%s; log %s", summary, log)
+            sweep_temporaries(str(root), OLD_H)
+            if place.server is None:
+                stack.enter_context(embedded_server(place.home, end_without_server))
+            else:
+                login, has_key = server_login()
+                require_server(place.server, login, has_key=has_key)
+            if world is None:
+                full_pipeline(config, options)
+            else:
+                demo(world, config, options)
+            LOG.info("stages, fresh or stale: %s", command("status", "--root", shown(root)))
+            LOG.info("UI of this run: %s", command("ui", "--root", shown(root)))
+        LOG.info("finished in %.0f s", time.monotonic() - started)
 
 
 @contextmanager
@@ -148,26 +168,3 @@ def interruptible() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def session(root: Path, what: str, summary: str, place: PrefectPlace) -> Iterator[None]:
-    """Lock the root, open the log and start the embedded server; log where everything goes and how long it took."""
-    started = time.monotonic()
-    with logging_to(root) as log, ExitStack() as stack:
-        try:
-            stack.enter_context(root_lock(str(root), 0.0))
-        except StoreError as busy:
-            LOG.info("waiting: %s", busy)
-            stack.enter_context(root_lock(str(root), LOCK_WAIT_S))
-        LOG.info("%s; everything is written under %s; %s", what, root, place.describe())
-        LOG.info("%s; log %s", summary, log)
-        sweep_temporaries(str(root), OLD_H)
-        if place.server is None:
-            stack.enter_context(embedded_server(place.home, end_without_server))
-        else:
-            login, has_key = server_login()
-            require_server(place.server, login, has_key=has_key)
-        yield
-        stack.close()
-        LOG.info("finished in %.0f s", time.monotonic() - started)

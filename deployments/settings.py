@@ -6,16 +6,16 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from schemas.places import holds_login
 from trajpilot_core.errors import InputError, StoreIOError
 from trajpilot_core.runtime import hold_answer_limit
 from trajpilot_core.store.locations import resolved
-from trajpilot_core.vlm.clients.registry import VARIABLE, hold_api_key
+from trajpilot_core.vlm.clients import VARIABLE, hold_api_key
 
 STARTUP_TIMEOUT_S = 120
 """A first start on a small machine can take more than 20 s."""
-
 EMBEDDED = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_V2_ENABLED": "false",
@@ -23,7 +23,6 @@ EMBEDDED = {
     "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
 }
 """Settings of the server that a run starts for itself. The newer UI contacts an external host; the older does not."""
-
 ALWAYS = {
     "DO_NOT_TRACK": "1",
     "PREFECT_LOGGING_LEVEL": "INFO",
@@ -38,12 +37,14 @@ ALWAYS = {
 }
 """Prefect writes the exception of a failed flow to its storage whatever the flow's settings; here that storage does not
 exist. Its log lines on the start and the final state of runs are hidden: the UI shows both, and ours contain more."""
-
 CHECKOUT = Path(__file__).parents[1]
 CPU_POOL, GPU_POOL = "trajpilot-cpu", "trajpilot-gpu"
 POOLS = (CPU_POOL, GPU_POOL)
 """Work pools, as deployments/prefect.yaml names them."""
-
+PoolKind = Literal["process", "docker", "kubernetes"]
+"""Infrastructure that runs a flow."""
+WHOLE = "full-pipeline"
+"""The flow that runs every stage of its recipe."""
 HEARTBEAT_S = 30
 """Seconds between heartbeats of a deployed run: the shortest interval that Prefect allows."""
 SILENT_S = 120
@@ -57,7 +58,6 @@ PLACE = {
     "group_video_s": "TRAJPILOT_GROUP_VIDEO_S",
 }
 """Fields of RunOptions whose defaults a deployment reads from its environment."""
-
 OF_ANOTHER_SERVER = (
     "PREFECT_API_KEY",
     "PREFECT_API_AUTH_STRING",
@@ -66,16 +66,11 @@ OF_ANOTHER_SERVER = (
     "PREFECT_SERVER_DATABASE_",
 )
 """Variables set for a server of the user's own; the server that a run starts has its own login and database."""
-
 WORKER_MARK = "TRAJPILOT_WORKER"
 QUERY_S = "2"
 """Seconds between two polls of a worker: with Prefect's default, 10 s would be lost between two groups of takes."""
-
 STORE_LIMIT = "TRAJPILOT_STORE_TIMEOUT_S"
 """Seconds that an object store may take to start answering before the request is retried."""
-
-QUIET = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
-"""On the command line only our own lines are printed; Prefect's go to its UI."""
 
 
 @dataclass(frozen=True)
@@ -85,10 +80,6 @@ class PrefectPlace:
     home: Path
     server: str | None
     """URL of the user's own server; None: the run starts its own."""
-
-    def describe(self) -> str:
-        """Return one phrase for the first line of a run."""
-        return f"Prefect server {self.server} (your PREFECT_API_URL)" if self.server else "Prefect embedded"
 
 
 def prepare_prefect(root: Path) -> PrefectPlace:
@@ -103,8 +94,8 @@ def prepare_prefect(root: Path) -> PrefectPlace:
     except OSError as error:
         raise StoreIOError(f"cannot write to {home}: {error.strerror}; fix it or choose another --root") from error
     server = server_of_deployments()
-    for name, value in {**ALWAYS, **QUIET}.items():
-        os.environ.setdefault(name, value)
+    prefect_without_noise()
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")  # its lines are shown in its UI
     if server is None:
         os.environ["PREFECT_HOME"] = str(home)
         os.environ["PREFECT_PROFILES_PATH"] = str(home / "profiles.toml")

@@ -23,7 +23,6 @@ STEADY_S = 600.0
 """After a worker has run for this long, the pause starts over."""
 END_S = 30.0
 """Seconds that a worker has to end its runs before it is killed."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -74,23 +73,14 @@ def planned(gpus: Sequence[str], gpu_workers: int | None, cpu_workers: int, cpu_
     return on_gpu + instead + on_cpu
 
 
-def refuse_unready(url: str | None, login: str | None, pools: Sequence[str]) -> None:
-    """Check, before workers are started, that the server and its pools are usable.
+def refuse_unready(url: str, login: str | None, pools: Sequence[str]) -> None:
+    """Check, before workers are started, that the pools of a server are usable.
 
     Raises:
-        InputError: no server is set or it does not answer, it rejects the login, or a pool is missing or not of type
-            process.
+        InputError: a pool is missing or not of type process.
     """
-    if url is None:
-        raise InputError("PREFECT_API_URL is not set, so the workers have no server; see docs/operations.md, Start")
-    health = request(f"{url}/health", None)
-    if health.status != 200:
-        problem = health.body if health.status == 0 else f"HTTP {health.status}"
-        raise InputError(f"the Prefect server {url} does not answer: {problem}; start it, or correct PREFECT_API_URL")
     for pool in pools:
         answer = request(f"{url}/work_pools/{pool}", login)
-        if answer.status == 401:
-            raise InputError(f"the server {url} rejects the login; set PREFECT_API_AUTH_STRING to that of the server")
         if answer.status == 404:
             raise InputError(f"the server {url} has no work pool {pool}; run `trajpilot deploy` first")
         if answer.status != 200:
@@ -157,7 +147,7 @@ class Keeper:
 
     plans: Sequence[WorkerPlan]
     logs: Path
-    say: Say
+    say: Callable[[str], None]
     kept: list[Kept] = field(default_factory=list)
 
     def keep(self) -> None:
@@ -172,26 +162,20 @@ class Keeper:
             while True:
                 time.sleep(LOOK_S)
                 for worker in self.kept:
-                    self.look_after(worker)
+                    status, now = None if worker.process is None else worker.process.poll(), time.monotonic()
+                    if worker.process is None and now >= worker.again_s:
+                        worker.start()
+                        self.say(f"{worker.plan.name} restarted")
+                    if status is None:
+                        continue
+                    steady, pause_s = now - worker.started_s > STEADY_S, 2 * worker.pause_s
+                    worker.pause_s = min(LONGEST_PAUSE_S, pause_s) if pause_s and not steady else FIRST_PAUSE_S
+                    worker.kill()
+                    worker.process, worker.again_s = None, now + worker.pause_s
+                    then = f"restart in {worker.pause_s:.0f} s; see {worker.log}"
+                    self.say(f"{worker.plan.name} exited with status {status}; {then}")
         finally:
             self.end_all()
-
-    def look_after(self, worker: Kept) -> None:
-        """Report when a worker has exited, and restart it after a pause."""
-        now = time.monotonic()
-        if worker.process is None:
-            if now >= worker.again_s:
-                worker.start()
-                self.say(f"{worker.plan.name} restarted")
-            return
-        status = worker.process.poll()
-        if status is None:
-            return
-        steady = now - worker.started_s > STEADY_S
-        worker.pause_s = min(LONGEST_PAUSE_S, 2 * worker.pause_s) if worker.pause_s and not steady else FIRST_PAUSE_S
-        worker.kill()
-        worker.process, worker.again_s = None, now + worker.pause_s
-        self.say(f"{worker.plan.name} exited with status {status}; restart in {worker.pause_s:.0f} s; see {worker.log}")
 
     def end_all(self) -> None:
         """Stop every worker and what it started, all at the same time: first SIGTERM, then SIGKILL."""

@@ -16,8 +16,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import PlanQuery
 from schemas.world import WorldConfig
 from tasks.artifacts import announce_change
-from tasks.predict import predict_plan
-from tasks.stage import NOT_RUN, PAGES, place_report, simulate_world, stage_state
+from tasks.stage import NOT_RUN, PAGES, place_report, predict_plan, simulate_world, stage_state
 from trajpilot_core.doctor.weights import require_outside
 from trajpilot_core.engine.order import stages_at_once, startable, upstream
 from trajpilot_core.engine.planning.watch import noticed
@@ -32,10 +31,7 @@ States = dict[str, State[ArtifactRef]]
 def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) -> dict[str, ArtifactRef]:
     """Run stages, independent ones in parallel where the machine has room; return their outputs.
 
-    Args:
-        names: the stages, in the order of the pipeline.
-        config: what is computed.
-        run: where and how.
+    The names are in the order of the pipeline. A stage that failed or does not run is logged immediately.
 
     Raises:
         StagesFailedError: stages failed; those that do not depend on them were finished first.
@@ -44,14 +40,11 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
     stages = {name: stage.under(config) for name, stage in EVERY_STAGE.items()}
     after, ended = upstream(stages, names), States()
     limit = stages_at_once(run.stages_at_once, run.workers)
-
-    def has_model(name: str) -> bool:
-        return EVERY_STAGE[name].on_gpu(EVERY_STAGE[name].settings(config))
-
+    has_model = {name: EVERY_STAGE[name].on_gpu(EVERY_STAGE[name].settings(config)) for name in names}
     with Threads[State[ArtifactRef]]() as threads:
         while len(ended) < len(names):
             waiting = [name for name in names if name not in ended and name not in threads.running]
-            chosen = startable(waiting, after, ended, threads.running, limit, has_model)
+            chosen = startable(waiting, after, ended, threads.running, limit, has_model.__getitem__)
             work = {name: partial(stage_state, name, config, run, [ended[o] for o in after[name]]) for name in chosen}
             if len(chosen) == 1 and not threads.running:  # alone, in the thread of the flow: signals end it directly
                 name, state = chosen[0], work[chosen[0]]()
@@ -60,19 +53,14 @@ def run_stages(names: Sequence[str], config: PipelineConfig, run: RunOptions) ->
                     threads.start(name, work[name])
                 name, state = threads.wait()
             ended[name] = state
-            log_failure(name, ended, after[name])
+            if state.name == NOT_RUN:
+                missing = ", ".join(other for other in after[name] if not ended[other].is_completed())
+                LOG.error("%-13s not run: it reads %s", name, missing, extra={"stage": name})
+            elif not state.is_completed():
+                error = error_of(state)
+                LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error, extra={"stage": name})
     raise_failures({name: ended[name] for name in names})
     return {name: ended[name].result() for name in names}
-
-
-def log_failure(name: str, ended: Mapping[str, State[ArtifactRef]], after: Sequence[str]) -> None:
-    """Log immediately that a stage failed, or that it does not run because one that it reads failed."""
-    if ended[name].name == NOT_RUN:
-        missing = ", ".join(other for other in after if not ended[other].is_completed())
-        LOG.error("%-13s not run: it reads %s", name, missing, extra={"stage": name})
-    elif not ended[name].is_completed():
-        error = error_of(ended[name])
-        LOG.error("%-13s failed: %s: %s", name, type(error).__name__, error, extra={"stage": name})
 
 
 def error_of(state: State[ArtifactRef]) -> Exception:

@@ -1,14 +1,19 @@
-"""One flow per stage, to re-run a single stage after a data update. Each is an attribute with the stage's name."""
+"""One flow per stage, to re-run a single stage after a data update, and one for its groups of shards in each pool.
+
+Each is an attribute with the name of the stage or of the deployment of its groups: `features`, `features_gpu_group`.
+"""
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from prefect import Flow, flow
 
 from flows.pipeline import run_name
-from schemas.artifacts import ArtifactRef
+from schemas.artifacts import ArtifactRef, ShardGroup
 from schemas.config import PipelineConfig, RunOptions
-from tasks.stage import PAGES, place_report, stage_output
+from tasks.group_runs import group_deployments
+from tasks.stage import PAGES, group_output, place_report, stage_output
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE, selected
 
@@ -35,8 +40,20 @@ def stage_flow(stage: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
     return flow(name=stage.replace("_", "-"), flow_run_name=run_name, persist_result=False)(stage_body(stage))
 
 
-def __getattr__(name: str) -> Flow[[PipelineConfig, RunOptions], ArtifactRef]:
-    """Return the flow of a stage of the list: `flows.stages.features`."""
-    if name not in EVERY_STAGE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: there is no such stage")
-    return stage_flow(name)
+@cache
+def group_flow(name: str) -> Flow[[PipelineConfig, RunOptions, ShardGroup], str]:
+    """Build the flow that computes a group of shards of one stage; `name`: of its deployment."""
+    about = "Compute a group of shards; started by a run of the stage."
+    return flow(name=name, description=about, persist_result=False)(group_output)
+
+
+def __getattr__(name: str) -> Flow[..., Any]:
+    """Return the flow of a stage of the list, or that of its groups. Deployed, it is loaded from deployed.py."""
+    if name in EVERY_STAGE:
+        return stage_flow(name)
+    deployment = name.replace("_", "-")
+    if any(deployment in group_deployments(stage) for stage in EVERY_STAGE.values()):
+        return group_flow(deployment)
+    raise AttributeError(
+        f"module {__name__!r} has no attribute {name!r}: no such stage, and no stage has groups so named"
+    )

@@ -22,7 +22,6 @@ from prefect.artifacts import (
 from prefect.events import emit_event
 
 from schemas.config import PipelineConfig
-from trajpilot_core.engine.execution.execute import Outcome
 from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.incoming import literal
 from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
@@ -38,6 +37,8 @@ DATA_CHANGED = "trajpilot.data-root.changed"
 """The event that triggers the automation in deployments/prefect.yaml."""
 SHOWN = 6
 """Changes in the log line; the artifact lists all."""
+CONTENT = " · of content "
+"""In a picture's description, before the mark that identifies its content."""
 
 
 def shown(what: str, publish: Callable[[], T], patience_s: float = 0.0) -> T | None:
@@ -73,7 +74,7 @@ LOG.setLevel(logging.INFO)  # Prefect shows this logger's lines in its UI; its l
 
 
 def artifact_key(name: str) -> str:
-    """Return the key under which the UI keeps the history of a stage's artifacts."""
+    """Return the key under which the UI keeps the history of an artifact, e.g. of a stage or one of its pictures."""
     return name.replace("_", "-").replace(".", "-")
 
 
@@ -117,17 +118,15 @@ class StageProgress:
             LOG.info("%-13s %s", self.name, line, extra={"stage": self.name, "progress": done / max(total, 1)})
 
     def show(self, percent: float, what: str) -> None:
-        """Show progress in the UI, if the server answers."""
-        shown(f"progress of {self.name}", lambda: self.move(percent, what))
-
-    def move(self, percent: float, what: str) -> None:
-        """Create or update the progress artifact."""
+        """Create or update the progress artifact in the UI, if the server answers."""
         self.percent, text = percent, f"**{literal(self.name)}**: {literal(what)}"
+        about, key = f"progress of {self.name}", artifact_key(f"{self.name}-progress")
         if self.artifact is None:
-            key = artifact_key(f"{self.name}-progress")
-            self.artifact = cast(UUID, create_progress_artifact(progress=percent, key=key, description=text))
+            made = shown(about, lambda: create_progress_artifact(progress=percent, key=key, description=text))
+            self.artifact = cast(UUID | None, made)
         else:
-            update_progress_artifact(self.artifact, progress=percent, description=text)
+            known = self.artifact
+            shown(about, lambda: update_progress_artifact(known, progress=percent, description=text))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -138,27 +137,10 @@ class StageProgress:
             self.show(self.percent, f"failed: {type(error).__name__}: {error}")
 
 
-def publish_outcome(name: str, outcome: Outcome) -> None:
-    """Log the final line of a stage and publish its counts as a table."""
-    log_line(name, outcome.message(), outcome.seconds)
-    key, rows, text = artifact_key(name), outcome.summary(), f"**{literal(name)}**: {literal(outcome.message())}"
-    shown(f"table of {name}", lambda: create_table_artifact(table=rows, key=key, description=text), PATIENCE_S)
-
-
-def picture_key(stage: str, name: str) -> str:
-    """Return the key of a picture."""
-    return artifact_key(f"{stage}-{name}")
-
-
-def content(mark: str) -> str:
-    """Return the end of a picture's description, which identifies its content."""
-    return f" · of content {mark}"
-
-
 def is_shown(key: str, mark: str) -> bool:
     """Return whether the newest artifact of a key has this content mark, so that it need not be drawn again."""
     newest = shown(f"the picture {key}", lambda: cast(Artifact | None, Artifact.get(key)))
-    return newest is not None and (newest.description or "").endswith(content(mark))
+    return newest is not None and (newest.description or "").endswith(CONTENT + mark)
 
 
 def publish_picture(stage: str, picture: Picture | NotDrawn, mark: str) -> None:
@@ -167,15 +149,12 @@ def publish_picture(stage: str, picture: Picture | NotDrawn, mark: str) -> None:
         page = f"## {picture.title}\n\nNo picture: {literal(picture.reason)}\n"
     else:
         page = f"## {picture.title}\n\n![{picture.title}]({picture.uri})\n\n{picture.caption}\n"
-    publish_page(picture_key(stage, picture.name), picture.title + content(mark), page)
+    publish_page(artifact_key(f"{stage}-{picture.name}"), picture.title + CONTENT + mark, page)
 
 
 def publish_page(key: str, title: str, page: str) -> None:
     """Publish a page of Markdown."""
     shown(title, lambda: create_markdown_artifact(markdown=page, key=key, description=title), PATIENCE_S)
-
-
-"""How long the announcement waits for an unreachable server."""
 
 
 def headline(recipe: str, changes: Mapping[str, tuple[str, str]], config: PipelineConfig) -> str:

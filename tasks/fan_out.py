@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
 from uuid import UUID
 
 import httpx
 from prefect.artifacts import create_table_artifact
-from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 
 from schemas.artifacts import ShardGroup
@@ -79,29 +80,12 @@ class Row:
 
 
 @dataclass
-class Table:
-    """The table of groups in the UI: one artifact, updated while the stage runs."""
-
-    client: SyncPrefectClient
-    stage: str
-    artifact: UUID | None = None
-
-    def __call__(self, rows: list[dict[str, str | int | float]]) -> None:
-        """Show the rows."""
-        if self.artifact is None:
-            key, what = artifact_key(f"{self.stage}-groups"), f"**{self.stage}**: {len(rows)} groups"
-            self.artifact = cast(UUID, create_table_artifact(table=rows, key=key, description=what))
-        else:
-            self.client.update_artifact(self.artifact, ArtifactUpdate(data=json.dumps(rows)))
-
-
-@dataclass
 class Board:
     """Follows the groups of one stage until each is done or given up."""
 
     runs: DeployedRuns
     rows: list[Row]
-    compute: Callable[[ShardGroup, Progress], None]
+    compute: Callable[[ShardGroup, Progress], object]
     """Computes a group in this process."""
     unfinished: Callable[[ShardGroup], int]
     """Number of shards of a group that the store lacks."""
@@ -127,7 +111,11 @@ class Board:
                     time.sleep(POLL_S)
                 self.poll()
         finally:
-            self.withdraw()
+            for row in self.rows:  # a worker that claims one anyway finds its work done, or does it
+                begun = row.seen.stage not in ("waiting", "claimed")
+                if row.is_open and row.run_id is not None and not begun and not row.here:
+                    with self.patience():
+                        self.runs.take_back(row.run_id)
             with self.patience():
                 self.show(force=True)
 
@@ -230,69 +218,54 @@ class Board:
         self.progress(round(done), max(1, round(total)), f"{what}, {finished} of {len(self.rows)} groups done")
         self.table([row.line() for row in self.rows])
 
-    def withdraw(self) -> None:
-        """Cancel runs that have not begun; a worker that claims one anyway finds its work done, or does it."""
-        for row in self.rows:
-            if row.is_open and row.run_id is not None and row.seen.stage in ("waiting", "claimed") and not row.here:
-                with self.patience():
-                    self.runs.take_back(row.run_id)
-
 
 def fan_out(config: PipelineConfig, run: RunOptions, progress: Progress) -> Elsewhere | None:
-    """Return the function that shares a stage out over the pool; None where `run` sets no size of groups."""
+    """Return the function that shares a stage out over the pool; None where `run` sets no size of groups.
+
+    It computes groups in the pool and in this run, and returns the sources left to this run. It raises StoreError where
+    a group failed finally, with its name and the reasons.
+    """
     target_s = run.group_video_s
     if target_s is None:
         return None
 
     def elsewhere(work: KeyedStage, job: ComputeContext, pending: tuple[Source, ...]) -> tuple[Source, ...]:
-        stage = work.resolved.stage
+        stage, artifacts = work.resolved.stage, list[UUID]()
         if not stage.is_shared_out:
             return pending
+        deployment = group_deployment(stage, work.resolved.config)
+
+        def table(rows: list[dict[str, str | int | float]]) -> None:
+            """Show the groups in the UI: one artifact, updated while the stage runs."""
+            if artifacts:
+                client.update_artifact(artifacts[0], ArtifactUpdate(data=json.dumps(rows)))
+                return
+            key, what = artifact_key(f"{stage.name}-groups"), f"**{stage.name}**: {len(rows)} groups"
+            artifacts.append(cast(UUID, create_table_artifact(table=rows, key=key, description=what)))
+
         with get_client(sync_client=True) as client:
-            workers = workers_online(client, group_deployment(stage, work.resolved.config))
-        groups = share_out(work, job, pending, target_s, workers)
-        return spread(work, job, pending, groups, config, progress, max(AHEAD, workers)) if groups else pending
+            workers = workers_online(client, deployment)
+            groups = share_out(work, job, pending, target_s, workers)
+            if not groups:
+                return pending
+            last = groups[-1].amount()
+            LOG.info("%-13s shared out in %d groups, the last of them %s", stage.name, len(groups), last)
+            settings, options = handed(work, job, config)
+            runs = DeployedRuns(client, stage.name, deployment, settings, options)
+            if job.folder.local("x") is not None:  # no other process works on it: this run has the lock of the stage
+                runs.clear()
+            board = Board(
+                runs=runs,
+                rows=[Row(group) for group in groups],
+                compute=partial(compute_group, settings, options, EVERY_STAGE),
+                unfinished=lambda group: len(unfinished(work, job, group.shards)),
+                made=lambda group: made(job.folder, group),
+                progress=progress,
+                table=table,
+                ahead=max(AHEAD, workers),
+            )
+            board.follow()
+        reasons = {row.group.number: "; ".join(row.failures) for row in board.rows if row.failures}
+        return gather(work, job, pending, groups, reasons)
 
     return elsewhere
-
-
-def spread(
-    work: KeyedStage,
-    job: ComputeContext,
-    pending: tuple[Source, ...],
-    groups: tuple[ShardGroup, ...],
-    config: PipelineConfig,
-    progress: Progress,
-    ahead: int,
-) -> tuple[Source, ...]:
-    """Compute groups in the pool and in this run; return the sources left to this run.
-
-    Raises:
-        StoreError: a group failed finally; names it and the reasons.
-    """
-    settings, options = handed(work, job, config)
-    stage = work.resolved.stage.name
-    LOG.info("%-13s shared out in %d groups, the last of them %s", stage, len(groups), groups[-1].amount())
-
-    def compute_here(group: ShardGroup, of_group: Progress) -> None:
-        compute_group(settings, options, EVERY_STAGE, group, of_group)
-
-    with get_client(sync_client=True) as client:
-        runs = DeployedRuns(
-            client, stage, group_deployment(work.resolved.stage, work.resolved.config), settings, options
-        )
-        if job.folder.local("x") is not None:  # no other process works on it: this run has the lock of the stage
-            runs.clear()
-        board = Board(
-            runs=runs,
-            rows=[Row(group) for group in groups],
-            compute=compute_here,
-            unfinished=lambda group: len(unfinished(work, job, group.shards)),
-            made=lambda group: made(job.folder, group),
-            progress=progress,
-            table=Table(client, stage),
-            ahead=ahead,
-        )
-        board.follow()
-    reasons = {row.group.number: "; ".join(row.failures) for row in board.rows if row.failures}
-    return gather(work, job, pending, groups, reasons)

@@ -1,6 +1,7 @@
-"""Deployed runs of groups of shards, started and followed by the parent run."""
+"""Deployed runs: groups of shards, started and followed by the parent run; the tasks that crashed runs have left."""
 
 import datetime
+import logging
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,22 +9,26 @@ from typing import Literal, cast
 from uuid import UUID
 
 import httpx
-from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterId,
     FlowRunFilterState,
     FlowRunFilterStateType,
     FlowRunFilterTags,
+    TaskRunFilter,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
 )
 from prefect.client.schemas.objects import FlowRun, State, StateType, WorkerStatus
 from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
-from prefect.states import Cancelled
+from prefect.states import Cancelled, Crashed
 
 from schemas.artifacts import ShardGroup
 from schemas.base import Record, fingerprint
 from schemas.config import PipelineConfig, RunOptions
+from tasks.artifacts import shown
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError
 
@@ -32,6 +37,9 @@ PAGE = 200
 CLAIMED_S = 600.0
 """A run that a worker claimed but did not begin within this time counts as lost (images and GPUs take minutes)."""
 OPEN = [StateType.SCHEDULED, StateType.PENDING]
+LOG = logging.getLogger("trajpilot")
+OURS = "trajpilot"
+"""Tag of every deployment in deployments/prefect.yaml; runs of other projects are left alone."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,7 @@ class DeployedRuns:
                 parameters=parameters,
                 timeout=0,
                 flow_run_name=name,
-                tags=["trajpilot", self.tag],
+                tags=[OURS, self.tag],
                 idempotency_key=key,
             )
         except ObjectNotFound as error:
@@ -173,3 +181,24 @@ def seen(run: FlowRun) -> Seen:
         age_s = (datetime.datetime.now(datetime.UTC) - state.timestamp).total_seconds()
         return Seen("waiting" if age_s > CLAIMED_S else "claimed", state.name or "Pending", "", place)
     return Seen("running", state.name or state.type.value, "", place, seconds)
+
+
+def mark_tasks_of_crashed_runs() -> None:
+    """Mark running tasks of crashed runs as crashed: Prefect leaves them. Skipped while the server is unreachable."""
+    n_marked = shown("the state of crashed tasks", mark_left_tasks)
+    if n_marked:
+        LOG.info("marked %d tasks of crashed runs as crashed", n_marked)
+
+
+def mark_left_tasks() -> int:
+    """Mark these tasks and return their number."""
+    crashed = FlowRunFilter(
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=[StateType.CRASHED])),
+        tags=FlowRunFilterTags(all_=[OURS]),
+    )
+    running = TaskRunFilter(state=TaskRunFilterState(type=TaskRunFilterStateType(any_=[StateType.RUNNING])))
+    with get_client(sync_client=True) as client:
+        left = client.read_task_runs(flow_run_filter=crashed, task_run_filter=running)
+        for task in left:
+            client.set_task_run_state(task.id, Crashed(message="Its run crashed."), force=True)
+    return len(left)

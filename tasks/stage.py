@@ -1,4 +1,4 @@
-"""Tasks of stages: check the store, compute what is missing, report the counts; of the simulated world and of pages.
+"""Tasks of stages: check the store, compute what is missing, report the counts; of world, pages and predictions.
 
 A stage that writes pages ends with a copy in `<root>/reports`, and a summary in the UI and the log.
 """
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from prefect import State, Task, task
+from prefect.artifacts import create_table_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State as StateObject
 from prefect.client.schemas.objects import TaskRun
@@ -17,20 +18,23 @@ from prefect.utilities.annotations import opaque, quote
 
 from schemas.artifacts import ArtifactRef, ShardGroup
 from schemas.config import PipelineConfig, RunOptions
+from schemas.predict import PlanQuery
 from schemas.world import WorldConfig
 from tasks.artifacts import (
+    PATIENCE_S,
     StageProgress,
+    artifact_key,
     is_shown,
     log_line,
-    picture_key,
-    publish_outcome,
     publish_page,
     publish_picture,
+    shown,
 )
 from tasks.fan_out import fan_out
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.groups import compute_group
-from trajpilot_core.report.committed import committed_under, place_documents
+from trajpilot_core.incoming import literal
+from trajpilot_core.report.committed import WARNING, committed_under, place_documents
 from trajpilot_core.report.ui.link import link_to
 from trajpilot_core.stages import EVERY_STAGE
 
@@ -60,12 +64,21 @@ RETRIED: dict[str, Any] = {
 
 @task(task_run_name="{name}", persist_result=False, **RETRIED)
 def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[ArtifactRef]:
-    """Run one declared stage; the store's manifests decide what is fresh, and a retry re-enters there."""
+    """Run one declared stage and draw its pictures; the manifests decide what is fresh, and a retry re-enters there."""
     with StageProgress(name) as progress:
         outcome = execute(EVERY_STAGE[name], config, run, EVERY_STAGE, progress, fan_out(config, run, progress))
         progress.ended = f"nothing to do; {outcome.message()}" if outcome.cached else outcome.message()
-    publish_outcome(name, outcome)
-    show_pictures(outcome.ref, config, run)
+    log_line(name, outcome.message(), outcome.seconds)
+    key, rows, text = artifact_key(name), outcome.summary(), f"**{literal(name)}**: {literal(outcome.message())}"
+    shown(f"table of {name}", lambda: create_table_artifact(table=rows, key=key, description=text), PATIENCE_S)
+    # Imported here because it loads torch, which registering a deployment does not need.
+    from trajpilot_core.report.figures import figures_of
+    from trajpilot_core.report.ui.gallery import draw
+
+    mark = f"{outcome.ref.fingerprint[:12]}{'' if config.report.frames else ', without frames'}"
+    for figure in figures_of(name):  # unless the UI has the picture of just that content
+        if not is_shown(artifact_key(f"{name}-{figure.name}"), mark):
+            publish_picture(name, draw(name, figure, committed_under(config, run)), mark)
     state_name = "Cached" if outcome.cached else "Completed"
     return Completed(name=state_name, message=outcome.message(), data=outcome.ref)
 
@@ -80,30 +93,13 @@ def run_group(config: PipelineConfig, run: RunOptions, group: ShardGroup) -> Sta
     return Completed(name=name, message=outcome.message(), data=outcome.message())
 
 
-def show_pictures(output: ArtifactRef, config: PipelineConfig, run: RunOptions) -> None:
-    """Draw what a stage committed, unless the UI has the picture of just that content."""
-    # Imported here because it loads torch, which registering a deployment does not need.
-    from trajpilot_core.report.figures import figures_of
-    from trajpilot_core.report.ui.gallery import draw
-
-    frames = "" if config.report.frames else ", without frames"
-    mark = f"{output.fingerprint[:12]}{frames}"
-    for figure in figures_of(output.stage):
-        if not is_shown(picture_key(output.stage, figure.name), mark):
-            publish_picture(output.stage, draw(output.stage, figure, committed_under(config, run)), mark)
-
-
 def stage_state(
     name: str, config: PipelineConfig, run: RunOptions, read: Sequence[State[ArtifactRef]] = ()
 ) -> State[ArtifactRef]:
     """Run a stage as a task of the present flow.
 
-    Args:
-        name: the stage.
-        config: what is computed.
-        run: where and how.
-        read: final states of the stages that it reads: the arrows of the UI. If one of them failed, the task does not
-            run, and its state is called `NOT_RUN`.
+    `read` are the final states of the stages that it reads: the arrows of the UI. If one of them failed, the task does
+    not run, and its state is called `NOT_RUN`.
     """
     # Prefect also draws an arrow where a task receives an object from another's result, and equal strings are often one
     # object: so it must inspect neither the settings nor the results of earlier stages.
@@ -136,12 +132,6 @@ def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
     return state
 
 
-def linked(path: str) -> str:
-    """Return a line with the link to a page; empty where the UI cannot serve it."""
-    link = link_to(path)
-    return f"[Open the page]({link}) (served by `trajpilot ui` on this root)\n\n" if link else ""
-
-
 @task(task_run_name="place report", cache_policy=NO_CACHE, persist_result=False)
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
     """Copy the report's documents to `<root>/reports`, publish the summary with a link, log main figures and path."""
@@ -150,8 +140,34 @@ def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -
 
     path = place_documents(report, run.root)
     committed = committed_under(config, run)
-    publish_page("report-summary", TITLE, linked(path) + SUMMARIES[report.stage](committed, path))
+    link = link_to(path)  # none where the UI cannot serve it
+    linked = f"[Open the page]({link}) (served by `trajpilot ui` on this root)\n\n" if link else ""
+    publish_page("report-summary", TITLE, linked + SUMMARIES[report.stage](committed, path))
     for line in main_figures(committed, report.stage):
         LOG.info("%s", line)
     LOG.info("%-13s %s", "report", path)
     return Completed(message=f"the report is at {path}", data=path)
+
+
+@task(task_run_name="predict", cache_policy=NO_CACHE, persist_result=False)
+def predict_plan(query: PlanQuery, run: RunOptions) -> State[str]:
+    """Predict, write plan.json and plan.html, and show them."""
+    # Imported here because it loads torch, which registering a deployment does not need.
+    from trajpilot_core.predict.page import role, sentences
+    from trajpilot_core.predict.run import predict
+
+    with StageProgress("predict") as progress:
+        plan = predict(query, run, progress)
+        progress.ended = f"the plan is at {plan.folder}"
+    rows = [
+        {"step": role(step.position, plan.plan.horizon), "plan": literal(step.label)}
+        | {f"no. {n}": literal(f"{top.label} ({top.score:.2f})") for n, top in enumerate(step.top, start=1)}
+        for step in plan.plan.decided.steps
+    ]
+    title = f"The plan, by {plan.plan.decided.name}"
+    shown(title, lambda: create_table_artifact(table=rows, key="predict-plan", description=title), PATIENCE_S)
+    lines = [f"**{WARNING}**"] if plan.plan.simulated else []
+    lines += [literal(line) for line in (f"The page: {plan.folder}/plan.html", *sentences(plan.plan))]
+    publish_page("predict-summary", "The plan, and where its page is", "\n\n".join(lines) + "\n")
+    log_line("predict", f"{plan.folder}/plan.html", progress.seconds)
+    return Completed(message=progress.ended, data=plan.folder)

@@ -15,14 +15,14 @@ from trajpilot_core.engine.settings import settings_of, values_of
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
-Group = Annotated[str, typer.Argument(help="Prefix of settings, such as features or predictor.train; empty: all.")]
-Against = Annotated[str, typer.Option("--against", help="Recipe to compare with.")]
 settings = typer.Typer(help="Every setting: value, allowed values, meaning, and what a change makes stale.")
 
 
 @settings.command()
 def show(
-    group: Group = "",
+    group: Annotated[
+        str, typer.Argument(help="Prefix of settings, such as features or predictor.train; empty: all.")
+    ] = "",
     recipe: Recipe = "atomic",
     config_file: File = None,
     set_: Set = [],  # noqa: B006
@@ -48,7 +48,7 @@ def show(
 @settings.command()
 def diff(
     recipe: Recipe = "demo",
-    against: Against = "atomic",
+    against: Annotated[str, typer.Option("--against", help="Recipe to compare with.")] = "atomic",
     config_file: File = None,
     set_: Set = [],  # noqa: B006
 ) -> None:

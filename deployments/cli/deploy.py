@@ -7,7 +7,6 @@ import socket
 import sys
 import threading
 import time
-from enum import StrEnum
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -16,20 +15,13 @@ import typer
 
 from deployments.cli.options import Root, local_root, located, roots_below, run_options
 from deployments.recipes import recipe as named
+from deployments.settings import PoolKind
 from trajpilot_core.errors import InputError, command
 from trajpilot_core.store.locations import resolved
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 LOOK_EVERY_S = 2.0
 """Seconds between two checks for a newer report."""
-
-
-class Pools(StrEnum):
-    """Kind of infrastructure that runs a flow."""
-
-    process = "process"
-    docker = "docker"
-    kubernetes = "kubernetes"
 
 
 def deploy(
@@ -45,7 +37,7 @@ def deploy(
             help="Share features and trajectories out over the workers in groups of this many seconds of video.",
         ),
     ] = None,
-    pools: Annotated[Pools, typer.Option("--pools", help="Infrastructure that runs a flow.")] = Pools.process,
+    pools: Annotated[PoolKind, typer.Option("--pools", help="Infrastructure that runs a flow.")] = "process",
 ) -> None:
     """Deploy to the Prefect server at PREFECT_API_URL: work pools, deployments, the automations for crashes.
 
@@ -54,12 +46,6 @@ def deploy(
     from deployments.embedded import require_server
     from deployments.settings import POOLS, prefect_without_noise, server_login, server_of_deployments
 
-    server = server_of_deployments()
-    if server is None:
-        raise InputError(
-            "PREFECT_API_URL is not set, so there is no server to deploy to; start one with `prefect server start` "
-            "and set PREFECT_API_URL=http://127.0.0.1:4200/api"
-        )
     named(recipe)
     if not data:
         raise InputError(
@@ -71,11 +57,11 @@ def deploy(
         place["group_video_s"] = f"{group_video_s:g}"
     run_options(**place)
     login, has_key = server_login()
-    require_server(server, login, has_key=has_key)
+    server = require_server(server_of_deployments(), login, has_key=has_key)
     prefect_without_noise()
     from deployments import deploy as deploying
 
-    deploying.deploy(place, pools.value)
+    deploying.deploy(place, pools)
     groups = f", groups of {group_video_s:g} s of video" if group_video_s else ""
     where = f"data {place['data_root']}, root {place['root']}{groups}"
     typer.echo(f"deployed to {server}: recipe {recipe}, {where}")
@@ -98,13 +84,15 @@ def workers(
     One process worker per visible GPU, each with one run at a time, and workers for the CPU pool. A worker that exits
     is restarted. Ctrl-C stops all workers and their runs; finished work is kept.
     """
+    from deployments.embedded import require_server
     from deployments.settings import GPU_POOL, named_gpus, server_login, server_of_deployments
     from deployments.workers import Keeper, planned, refuse_unready
     from trajpilot_core.engine.resolve import gpu_count
 
     plans = planned(named_gpus(gpu_count()), gpu_workers, cpu_workers, cpu_limit)
-    server = server_of_deployments()
-    refuse_unready(server, server_login()[0], sorted({plan.pool for plan in plans}))
+    login, has_key = server_login()
+    server = require_server(server_of_deployments(), login, has_key=has_key)
+    refuse_unready(server, login, sorted({plan.pool for plan in plans}))
     typer.echo(f"workers for {server}; Ctrl-C stops them and their runs")
     if any(plan.pool == GPU_POOL and plan.gpu is None for plan in plans):
         typer.echo("no GPU that torch can use is visible: GPU work runs on the CPU of this machine")

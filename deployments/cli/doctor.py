@@ -11,9 +11,9 @@ from rich.markup import escape
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
 from deployments.cli.options import Device, File, Root, Set, change, located, roots_below, run_options
-from deployments.cli.tables import table_of
+from deployments.cli.tables import coloured, table_of
 from deployments.recipes import recipe as named
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import PipelineConfig
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.engine.needs import expected, rows_read
 from trajpilot_core.engine.resolve import resolve_device
@@ -26,14 +26,6 @@ from trajpilot_core.store.reading import current_manifests
 if TYPE_CHECKING:
     from trajpilot_core.doctor.checks import HealthFinding
 
-MaybeCorpus = Annotated[
-    str | None,
-    typer.Option(
-        "--corpus", help=f"Check only the download of this corpus, given by --root (or --data): {', '.join(CORPORA)}."
-    ),
-]
-STYLES = {"ok": "green", "note": "yellow", "bad": "red"}
-
 
 def doctor(
     data: MaybeData = None,
@@ -42,7 +34,13 @@ def doctor(
     config_file: File = None,
     set_: Set = [],  # noqa: B006
     device: Device = "auto",
-    corpus: MaybeCorpus = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            "--corpus",
+            help=f"Check only the download of this corpus, given by --root (or --data): {', '.join(CORPORA)}.",
+        ),
+    ] = None,
 ) -> None:
     """Check Python, packages, GPU, memory, disk, server, login and corpus; exit with 1 if a check would stop a run."""
     from deployments.embedded import check_server
@@ -59,38 +57,32 @@ def doctor(
     if "://" in address:
         root_findings = checkup.check_root(address)
         if any(row.verdict == "bad" for row in root_findings):
-            end(show([*findings, *root_findings, *server]))  # the corpus is recorded there
+            sys.exit(show([*findings, *root_findings, *server]))  # the corpus is recorded there
     is_given = data is not None or recall_run(address) is not None
-    config, where = change(named(recipe or "atomic"), set_, config_file), {"device": device}
     if is_given:
-        config, where = asked(root, data, recipe, set_, device, config_file)
-    options = run_options(root=address, **where)
-    findings += [*machine_findings(config, options), *server]
-    if not is_given:
-        below = roots_below(root)
-        hint = f", or give the --root of a run{below}" if below else ""
-        todo = f"give it with --data{hint}"
-        findings.append(checkup.HealthFinding("data root", "a download", "not given", "note", todo))
+        config, options = asked(root, data, recipe, set_, device, config_file)
     else:
-        findings += checkup.check_corpus(where["data_root"], config.ingest) + check_weights(config)
-        findings += check_released_files(config, where["data_root"])
-    end(show(findings))
-
-
-def machine_findings(config: PipelineConfig, options: RunOptions) -> "list[HealthFinding]":
-    """Compare this machine with what the stages took when they last ran, and check the root."""
-    from trajpilot_core.doctor import checks as checkup
-
+        config = change(named(recipe or "atomic"), set_, config_file)
+        options = run_options(root=address, device=device)
     folder = open_folder(options.root, options.protocols)
     stages = {name: stage.under(config) for name, stage in stages_of(config).items()}
     outputs = [output for output in current_manifests(folder, stages).values() if output is not None]
     entries = {name: entry for output in outputs for name, entry in output.entries.items()}
     needs = {name: expected(folder, stage, rows_read(stage.reads, entries)) for name, stage in stages.items()}
     try:
-        device = resolve_device(options.device)
+        used = resolve_device(options.device)
     except InputError:  # absent, as its own check reports
-        device = "cpu"
-    return [*checkup.check_needs(needs, device, options.root), *checkup.check_root(options.root)]
+        used = "cpu"
+    findings += [*checkup.check_needs(needs, used, options.root), *checkup.check_root(options.root), *server]
+    if not is_given:
+        below = roots_below(root)
+        hint = f", or give the --root of a run{below}" if below else ""
+        todo = f"give it with --data{hint}"
+        findings.append(checkup.HealthFinding("data root", "a download", "not given", "note", todo))
+    else:
+        findings += checkup.check_corpus(options.data_root, config.ingest) + check_weights(config)
+        findings += check_released_files(config, options.data_root)
+    sys.exit(show(findings))
 
 
 def check_download(corpus: str, folder: str, changes: list[str], file: Path | None) -> NoReturn:
@@ -110,29 +102,23 @@ def check_download(corpus: str, folder: str, changes: list[str], file: Path | No
     for lack in spec.lacks():
         typer.echo(f"it provides no {lack}")
     findings = checkup.check_corpus(folder, config.ingest)
-    n_bad = show(findings)
+    status = show(findings)
     if any(row.verdict != "ok" for row in findings):
         typer.echo(f"how to get it (docs/data.md): {download.access.replace('ROOT', folder)}")
         for command in download.commands_for(folder, with_videos=config.ingest.video != "none"):
             typer.echo(f"    {command}")
-    end(n_bad)
+    sys.exit(status)
 
 
 def show(findings: "Sequence[HealthFinding]") -> int:
-    """Print the findings as a table, what to do, and a summary; return how many would stop a run."""
+    """Print the findings as a table, what to do, and a summary; return the exit status, 1 if one would stop a run."""
     console = Console()
     table = table_of(console, ("what", "expected", "found", ""))
     for row in findings:
-        verdict = f"[{STYLES[row.verdict]}]{row.verdict}[/]"
-        table.add_row(*map(escape, (row.what, row.expected, row.found)), verdict)
+        table.add_row(*map(escape, (row.what, row.expected, row.found)), coloured(row.verdict))
     console.print(table)
     for todo in dict.fromkeys(row.todo for row in findings if row.todo):
         typer.echo(f"to do, {', '.join(row.what for row in findings if row.todo == todo)}: {todo}")
     bad = sum(row.verdict == "bad" for row in findings)
     typer.echo(f"{bad} of {len(findings)} checks would stop a run" if bad else "nothing would stop a run")
-    return bad
-
-
-def end(n_bad: int) -> NoReturn:
-    """Exit with status 1 if a check would stop a run."""
-    sys.exit(1 if n_bad else 0)
+    return min(bad, 1)

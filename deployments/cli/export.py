@@ -1,56 +1,39 @@
-"""Commands on finished runs: `compare`, `export` and `paper`; `convert` reads files that authors released."""
+"""Commands on finished runs: `compare`, `export`, `paper`, `poses step`; `convert` reads files of authors."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
+import pyarrow as pa
 import typer
 from rich.console import Console
 from rich.markup import escape
 
+from deployments.cli.options import Root
 from deployments.cli.tables import say, show, table_of
 from schemas.annotation import SIMULATED
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
+from trajpilot_core.store.files import open_folder
+from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.store.reading import read_entry_table
 
 if TYPE_CHECKING:
-    from trajpilot_core.evaluation.comparison import InputDifference
-    from trajpilot_core.evaluation.paired import PairedMetric, Pairing
+    from trajpilot_core.evaluation.paired import Pairing
 
-Root = Annotated[str, typer.Option("--root", help="Root of a finished run.")]
-Out = Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")]
-Tables = Annotated[
-    list[str], typer.Option("--table", help="Table to export (repeatable); default: results, ids and rejects.")
-]
-Formats = Annotated[list[str], typer.Option("--format", help="parquet or csv (repeatable); default: both.")]
-Roots = Annotated[
-    list[str], typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable).")
-]
-PaperOut = Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")]
-PaperRule = Annotated[
-    bool,
-    typer.Option(
-        "--paper-rule",
-        help="Select the windows of the qualitative figure by the paper's rule instead of sampling.",
-    ),
-]
-PaperPlan = Annotated[
-    bool, typer.Option("--plan", help="List every label, its recipe and its root, write nothing, and stop.")
-]
-Source = Annotated[Path, typer.Argument(metavar="IN.pth", help="The downloaded checkpoint.")]
-Target = Annotated[
-    Path, typer.Argument(metavar="OUT.safetensors", help="File to write; its name starts with EgoVLPv2.")
-]
 converting = typer.Typer(help="Convert released files to files that contain only tensors.", no_args_is_help=True)
+measuring = typer.Typer(help="Pose sources: unit of length.", no_args_is_help=True)
 SHOWN = 5
 
 
 def export(
-    root: Root = "runs/demo",
-    out: Out = Path("export"),
-    table: Tables = [],  # noqa: B006
-    formats: Formats = [],  # noqa: B006
+    root: Annotated[str, typer.Option("--root", help="Root of a finished run.")] = "runs/demo",
+    out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("export"),
+    table: Annotated[
+        list[str], typer.Option("--table", help="Table to export (repeatable); default: results, ids and rejects.")
+    ] = [],  # noqa: B006
+    formats: Annotated[list[str], typer.Option("--format", help="parquet or csv (repeatable); default: both.")] = [],  # noqa: B006
 ) -> None:
     """Write tables and predictions of a finished run as Parquet and CSV."""
     from trajpilot_core.exported import TableFormat, default_tables, export_tables
@@ -71,10 +54,20 @@ def export(
 
 
 def paper(
-    root: Roots = [],  # noqa: B006
-    out: PaperOut = Path("paper"),
-    paper_rule: PaperRule = False,
-    plan: PaperPlan = False,
+    root: Annotated[
+        list[str],
+        typer.Option("--root", help="Root of a finished run, or ROOT@KEY; one for each experiment (repeatable)."),
+    ] = [],  # noqa: B006
+    out: Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")] = Path("paper"),
+    paper_rule: Annotated[
+        bool,
+        typer.Option(
+            "--paper-rule", help="Select the windows of the qualitative figure by the paper's rule instead of sampling."
+        ),
+    ] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="List every label, its recipe and its root, write nothing, and stop.")
+    ] = False,
 ) -> None:
     """Write finished runs as the paper's tables and figures: LaTeX, CSV, Parquet, SVG, PDF, and paper.tex."""
     from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed, read_run
@@ -105,13 +98,13 @@ def paper(
         typer.echo(HINT, err=True)
 
 
-@converting.callback()
-def group() -> None:
-    """Make typer treat `convert` as a group although it has one command."""
-
-
 @converting.command()
-def egovlpv2(source: Source, target: Target) -> None:
+def egovlpv2(
+    source: Annotated[Path, typer.Argument(metavar="IN.pth", help="The downloaded checkpoint.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT.safetensors", help="File to write; its name starts with EgoVLPv2.")
+    ],
+) -> None:
     """Write the text tower and the projection of EgoVLPv2 as safetensors; no code in the pickled file is executed."""
     from trajpilot_core.encoders.text.egovlp import convert
 
@@ -121,13 +114,46 @@ def egovlpv2(source: Source, target: Target) -> None:
     typer.echo("put roberta-base's vocab.json and merges.txt next to it, and set text_bank.model to that folder")
 
 
+@measuring.command()
+def step(root: Root = "runs") -> None:
+    """Print the median step of the training clips from pose files, metres: trajectories.scale_factor of a fallback."""
+    import numpy as np
+
+    from schemas.annotation import DOF, MOTIONS
+    from trajpilot_core.poses.motions import median_step_m
+
+    takes = {row["take_id"] for row in read(root, "ingest", "takes").to_pylist() if row["split"] == "train"}
+    rows = [row for row in read(root, "trajectories", "motions").to_pylist() if row["take_id"] in takes]
+    clips = [row["motions"] for row in rows if row["scale"] == "metric"]
+    if not clips:
+        raise InputError(f"no training clip below {root} has metric lengths; run trajectories with source aria")
+    step_m = median_step_m(np.array(clips, dtype=np.float64).reshape(-1, MOTIONS, DOF))
+    say(Console(), f"{step_m:.4f} m, over {len(clips):,} training clips")
+
+
+def read(root: str, stage: str, entry: str) -> pa.Table:
+    """Read a table from the current output of a stage.
+
+    Raises:
+        InputError: the stage has not run there.
+    """
+    folder = open_folder(root)
+    manifest = current_manifest(folder, stage)
+    if manifest is None:
+        raise InputError(f"stage {stage} has not run below {root}; run it first")
+    return read_entry_table(folder, manifest, entry)
+
+
 Run = Annotated[str, typer.Argument(help="Root of a run, or ROOT@KEY for an earlier evaluation.")]
-Metrics = Annotated[
-    list[str], typer.Option("--metric", help="Metric to compare (repeatable): M@1, M@5, MSeq, F@1, F@5, FSeq.")
-]
 
 
-def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:  # noqa: B006
+def compare(
+    first: Run,
+    second: Run,
+    metric: Annotated[
+        list[str], typer.Option("--metric", help="Metric to compare (repeatable): M@1, M@5, MSeq, F@1, F@5, FSeq.")
+    ] = ["M@1", "MSeq"],  # noqa: B006
+) -> None:
     """Compare settings, inputs and metrics of two runs; differences are second - first, paired over takes."""
     from trajpilot_core.evaluation import comparison as comparing
     from trajpilot_core.metrics import with_ceiling
@@ -144,22 +170,18 @@ def compare(first: Run, second: Run, metric: Metrics = ["M@1", "MSeq"]) -> None:
     for name, values in settings.items():
         table.add_row(escape(name), *map(escape, values))
     console.print(table if settings else "settings: the same")
-    for line in input_lines(comparing.inputs(*sides)):
+    inputs = comparing.inputs(*sides)
+    parts = {
+        "takes of the first run only": inputs.only_first,
+        "takes of the second run only": inputs.only_second,
+        "takes in another split": inputs.moved,
+        **{f"takes whose {entry} differ": takes for entry, takes in inputs.changed.items()},
+    }
+    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in parts.items() if takes]
+    lines += [f"inputs: {entry} of one run no longer exist and cannot be compared" for entry in inputs.unknown]
+    for line in lines or ["inputs: the same"]:
         say(console, line)
     show_metrics(console, comparing.metrics(*sides), metric)
-
-
-def input_lines(differences: "InputDifference") -> list[str]:
-    """Return lines that list the takes whose data differ."""
-    parts = {
-        "takes of the first run only": differences.only_first,
-        "takes of the second run only": differences.only_second,
-    }
-    parts |= {"takes in another split": differences.moved}
-    parts |= {f"takes whose {entry} differ": takes for entry, takes in differences.changed.items()}
-    lines = [f"inputs: {len(takes):,} {what}: {listed(takes)}" for what, takes in parts.items() if takes]
-    lines += [f"inputs: {entry} of one run no longer exist and cannot be compared" for entry in differences.unknown]
-    return lines or ["inputs: the same"]
 
 
 def listed(names: Sequence[str]) -> str:
@@ -184,14 +206,12 @@ def show_metrics(console: Console, pairing: "Pairing", wanted: Sequence[str]) ->
     table = table_of(console, ("row", "metric", "first", "second", "second - first", "interval", ""), title)
     for row in pairing.metrics:
         if row.metric in wanted:
-            table.add_row(row.variant, row.metric, f"{row.first:.2f}", f"{row.second:.2f}", *difference(row))
+            verdict = "equal" if row.low == row.high else "undecided"
+            verdict = "higher" if row.low > 0 else "lower" if row.high < 0 else verdict
+            cells = [f"{row.low:+.2f} to {row.high:+.2f}", verdict]
+            if math.isinf(row.low):
+                cells = [f"none: {row.n_takes} takes are too few", ""]
+            numbers = f"{row.first:.2f}", f"{row.second:.2f}", f"{row.difference:+.2f}"
+            table.add_row(row.variant, row.metric, *numbers, *cells)
     console.print(table)
     console.print("Each interval covers one difference: of many, about one in twenty excludes zero by chance.")
-
-
-def difference(row: "PairedMetric") -> tuple[str, str, str]:
-    """Format a difference, its interval, and the verdict."""
-    if math.isinf(row.low):
-        return f"{row.difference:+.2f}", f"none: {row.n_takes} takes are too few", ""
-    verdict = "higher" if row.low > 0 else "lower" if row.high < 0 else "equal" if row.low == row.high else "undecided"
-    return f"{row.difference:+.2f}", f"{row.low:+.2f} to {row.high:+.2f}", verdict

@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +24,9 @@ from deployments.cli.options import (
     roots_below,
     run_options,
 )
-from deployments.cli.tables import disk, moment, number, say, show, time
+from deployments.cli.tables import coloured, disk, number, say, show, time
 from deployments.recipes import recipe as named
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.needs import Needs
 from trajpilot_core.engine.order import free_memory
 from trajpilot_core.engine.planning import plan as planning
 from trajpilot_core.engine.planning.plan import status as status_rows
@@ -42,7 +41,6 @@ MaybeData = Annotated[
 MaybeRecipe = Annotated[
     str | None, typer.Option("--recipe", help="Named experiment; default: the settings of the last run here.")
 ]
-STYLES = {"fresh": "green", "stale": "yellow", "missing": "red", "unknown": "magenta"}
 LEAST_S = 1.0
 """Shortest estimate: work is never shown as taking no time."""
 
@@ -56,8 +54,7 @@ def status(
     device: Device = "auto",
 ) -> None:
     """Show for every stage whether it is fresh, stale or missing, and why."""
-    config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
-    options = run_options(root=located(root), **where)
+    config, options = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
     with no_collector():
         rows = status_rows(stages_of(config), config, options)
     columns = ("stage", "state", "rows", "rejected", "written (UTC)", "seconds", "why")
@@ -67,7 +64,7 @@ def status(
             coloured(row.plan.state),
             number(row.rows),
             number(row.rejected),
-            moment(row.started),
+            "" if row.started is None else row.started[:16].replace("T", " "),
             number(row.seconds),
             "" if row.plan.state == "fresh" else row.plan.why,
         )
@@ -88,11 +85,9 @@ def plan(
     device: Device = "auto",
 ) -> None:
     """Show what a run would compute, in numbers, without computing it."""
-    config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
-    options = run_options(root=located(root), only=only, from_stage=from_, force=force, **where)
-    if recipe is not None:
-        options = options.replace(recipe=recipe)
-    show_plan(config, options)
+    more: dict[str, object] = {"only": only, "from_stage": from_, "force": force}
+    more |= {} if recipe is None else {"recipe": recipe}
+    show_plan(*asked(root, data and check_corpus(data), recipe, set_, device, config_file, **more))
 
 
 def show_plan(config: PipelineConfig, options: RunOptions) -> None:
@@ -108,7 +103,25 @@ def show_plan(config: PipelineConfig, options: RunOptions) -> None:
     cells = [(row.stage, coloured(row.state), *numbers_of(row), text) for row, text in zip(rows, why, strict=True)]
     console = Console()
     show(console, columns, cells, f"plan for {options.root}")
-    say(console, total([row for row in rows if row.asked], options.root))
+    todo = [row for row in rows if row.asked and row.compute != 0]
+    if not todo:
+        say(console, "nothing to compute")
+        return
+    known = {row.stage: row.needs for row in todo if row.needs is not None}
+    unknown = ", ".join(row.stage for row in todo if row.needs is None)
+    text = "total: unknown: a first run"
+    if known:  # time and disk of all, memory of the largest
+        seconds, size = (sum(getattr(needs, kind) for needs in known.values()) for kind in ("seconds", "disk"))
+        most = max(known, key=lambda name: known[name].memory or 0)
+        memory = f", {disk(known[most].memory)} of memory at most ({most})" if known[most].memory else ""
+        about = "about" if all(row.bound == "exactly" for row in todo) else "up to"
+        text = f"total: {about} {time(max(seconds, LEAST_S))} and {disk(size)} of disk{memory}"
+    if known and unknown:
+        text += f"; unknown for {unknown} (first run, or waits for a stage)"
+    free, local = free_memory(), existing_folder(Path(options.root)) if "://" not in options.root else None
+    amounts = [] if local is None else [f"{disk(shutil.disk_usage(local).free)} of disk"]
+    amounts += [] if free is None else [f"{disk(free)} of memory"]
+    say(console, f"{text}; {' and '.join(amounts)} are free" if amounts else text)
 
 
 @contextlib.contextmanager
@@ -124,9 +137,15 @@ def no_collector() -> Iterator[None]:
 
 
 def asked(
-    root: str, data: str | None, recipe: str | None, changes: list[str], device: str, file: Path | None
-) -> tuple[PipelineConfig, dict[str, str]]:
-    """Return settings, data and device for a command: its own options, else those of the last run here.
+    root: str,
+    data: str | None,
+    recipe: str | None,
+    changes: list[str],
+    device: str,
+    file: Path | None,
+    **more: object,
+) -> tuple[PipelineConfig, RunOptions]:
+    """Return settings and options for a command: its own settings, data and device, else those of the last run here.
 
     Raises:
         InputError: no data is given and there was no run, or a setting is wrong.
@@ -140,60 +159,23 @@ def asked(
     is_same_data = last is not None and last.data_root == data_root
     config = last.config if recipe is None and last is not None and is_same_data else named(recipe or "atomic")
     chosen = last.device if last is not None and device == "auto" else device
-    return change(config, changes, file), {"data_root": data_root, "device": chosen}
+    options = run_options(root=located(root), data_root=data_root, device=chosen, **more)
+    return change(config, changes, file), options
 
 
 def numbers_of(row: planning.PlanRow) -> tuple[str, ...]:
-    """Format the numbers of one row; a stage that was not requested computes nothing."""
+    """Format the numbers of one row and what it will take, as far as known; an unrequested stage computes nothing."""
     at_most = row.bound == "at most"
     reused = "unknown" if row.reused is None else f"{'at least ' if at_most else ''}{row.reused:,}"
     rejected = "unknown" if row.rejected is None else f"{'' if row.compute == 0 else 'at least '}{row.rejected:,}"
     if not row.asked:
         return reused, "-", "-", rejected, "-"
-    return (
-        reused,
-        row.work(),
-        "unknown" if row.removed is None else number(row.removed),
-        rejected,
-        needs_of(row),
-    )
-
-
-def needs_of(row: planning.PlanRow) -> str:
-    """Format what computing a row will take, as far as known."""
     if row.compute == 0:
-        return "-"
-    if row.needs is None:
-        return "first run: unknown" if row.current is None else "unknown"
-    parts = [("memory", row.needs.memory), ("GPU", row.needs.gpu), ("disk", row.needs.disk)]
-    bytes_ = [f"{what} {disk(size)}" for what, size in parts if size]
-    return f"{'up to ' if row.bound == 'at most' else ''}{', '.join([time(max(row.needs.seconds, LEAST_S)), *bytes_])}"
-
-
-def total(rows: list[planning.PlanRow], root: str) -> str:
-    """Format what all requested stages need together, as far as known."""
-    todo = [row for row in rows if row.compute != 0]
-    if not todo:
-        return "nothing to compute"
-    known = {row.stage: row.needs for row in todo if row.needs is not None}
-    unknown = ", ".join(row.stage for row in todo if row.needs is None)
-    text = "total: " + (sum_of(known, all(row.bound == "exactly" for row in todo)) if known else "unknown: a first run")
-    if known and unknown:
-        text += f"; unknown for {unknown} (first run, or waits for a stage)"
-    free = [] if "://" in root else [f"{disk(shutil.disk_usage(existing_folder(Path(root))).free)} of disk"]
-    memory = free_memory()
-    free += [] if memory is None else [f"{disk(memory)} of memory"]
-    return f"{text}; {' and '.join(free)} are free" if free else text
-
-
-def sum_of(known: Mapping[str, Needs], exactly: bool) -> str:
-    """Format what stages take together: time and disk of all, memory of the largest."""
-    seconds, size = (sum(getattr(needs, kind) for needs in known.values()) for kind in ("seconds", "disk"))
-    most = max(known, key=lambda name: known[name].memory or 0)
-    memory = f", {disk(known[most].memory)} of memory at most ({most})" if known[most].memory else ""
-    return f"{'about' if exactly else 'up to'} {time(max(seconds, LEAST_S))} and {disk(size)} of disk{memory}"
-
-
-def coloured(state: str) -> str:
-    """Return a state with its colour."""
-    return f"[{STYLES[state]}]{state}[/]"
+        needs = "-"
+    elif row.needs is None:
+        needs = "first run: unknown" if row.current is None else "unknown"
+    else:
+        parts = [("memory", row.needs.memory), ("GPU", row.needs.gpu), ("disk", row.needs.disk)]
+        amounts = [time(max(row.needs.seconds, LEAST_S)), *(f"{what} {disk(size)}" for what, size in parts if size)]
+        needs = f"{'up to ' if at_most else ''}{', '.join(amounts)}"
+    return reused, row.work(), "unknown" if row.removed is None else number(row.removed), rejected, needs

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from deployments.cli import config, deploy, doctor, export, inspect, poses, predict, run, upkeep, vlm
+from deployments.cli import config, deploy, doctor, export, inspect, predict, run, upkeep, vlm
 from deployments.settings import hand_over_store_limit
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.incoming import text_fault
@@ -27,7 +27,7 @@ for function in (
     app.command()(function)
 app.add_typer(export.converting, name="convert")
 app.add_typer(config.settings, name="config")
-app.add_typer(poses.measuring, name="poses")
+app.add_typer(export.measuring, name="poses")
 app.add_typer(vlm.asking, name="vlm")
 
 
@@ -57,7 +57,10 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        check_arguments(sys.argv[1:])
+        for number, text in enumerate(sys.argv[1:], 1):
+            fault = text_fault(text)  # no record, log or page could contain it
+            if fault is not None:
+                raise InputError(f"argument {number} contains {fault}; give the folder or file a name in UTF-8")
         app()
     except TrajPilotError as error:
         refuse(f"{type(error).__name__}: {error}")
@@ -65,18 +68,6 @@ def main() -> None:
         if error.filename is None:
             raise
         refuse(f"{type(error).__name__}: cannot use {error.filename}: {error.strerror}; {advice(error)}")
-
-
-def check_arguments(arguments: list[str]) -> None:
-    """Reject arguments that no record, log or page could contain.
-
-    Raises:
-        InputError: an argument is not UTF-8.
-    """
-    for number, text in enumerate(arguments, 1):
-        fault = text_fault(text)
-        if fault is not None:
-            raise InputError(f"argument {number} contains {fault}; give the folder or file a name in UTF-8")
 
 
 def refuse(message: str) -> NoReturn:

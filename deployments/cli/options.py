@@ -1,14 +1,12 @@
 """Options that several commands share, and how a configuration is read."""
 
 import json
-from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from deployments.recipes import RECIPES, recipe
 from schemas.config import PipelineConfig, RunOptions
@@ -21,7 +19,6 @@ from trajpilot_core.stages import EVERY_STAGE
 from trajpilot_core.store.locations import resolved
 
 Root = Annotated[str, typer.Option("--root", help="Folder for everything that is written.")]
-Data = Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")]
 Recipe = Annotated[str, typer.Option("--recipe", help=f"Named experiment: {', '.join(RECIPES)}.")]
 Set = Annotated[list[str], typer.Option("--set", help="Change one setting: features.size_px=256 (repeatable).")]
 File = Annotated[
@@ -36,17 +33,6 @@ AtOnce = Annotated[
     int | None,
     typer.Option("--stages-at-once", min=1, max=16, help="Stages in parallel; default: as many as the machine allows."),
 ]
-CheckpointS = Annotated[
-    float, typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch.")
-]
-Pretrained = Annotated[
-    str | None,
-    typer.Option(
-        "--pretrained",
-        help="Root of a finished run: its dev captures, folds, E_tau and predictors are the start.",
-    ),
-]
-MaxRejects = Annotated[float, typer.Option("--max-rejects", help="Largest share of damaged rows in a stage.")]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, or cuda:1 and so on.")]
 NO_VALUE = "null"
 """Stands for no value in a TOML file, which has no null."""
@@ -86,6 +72,20 @@ def roots_below(root: str) -> str:
     notes = [] if "://" in root else sorted(Path(root).glob(f"*/{NAME}"))
     roots = [f"--root {shown(note.parent)}" for note in notes[:SUGGESTED]]
     return f" ({' or '.join(roots)})" if roots else ""
+
+
+def existing_root(root: str) -> str:
+    """Return the address of the root of a run.
+
+    Raises:
+        InputError: it is no address, and there is no such folder.
+    """
+    address = located(root)
+    if "://" not in address and not Path(address).is_dir():
+        raise InputError(
+            f"--root {root} is not a folder; give the root of a run{roots_below('runs')}, or make one: make demo"
+        )
+    return address
 
 
 def check_corpus(data: str) -> str:
@@ -171,15 +171,12 @@ def located_setting(values: dict[str, Any], path: str, where: str) -> tuple[dict
     for parent in parents:
         place = place.get(parent) if isinstance(place, dict) else None
     if not isinstance(place, dict) or leaf not in place:
-        raise InputError(f"{where}: no such setting; {nearest(path, flat(values))}")
+        settings = flat(values)  # suggested, nearest first: those with the same last name, else with a similar name
+        same = [name for name in settings if name.rpartition(".")[2] == leaf]
+        matches = get_close_matches(path, same or settings, SUGGESTED, 0.0 if same else ALIKE)
+        hint = f"did you mean {' or '.join(matches)}?" if matches else "write for example --set features.size_px=256"
+        raise InputError(f"{where}: no such setting; {hint}")
     return place, leaf
-
-
-def nearest(path: str, settings: Mapping[str, object]) -> str:
-    """Suggest settings that may have been meant, nearest first: with the same last name, else with a similar name."""
-    same = [name for name in settings if name.rpartition(".")[2] == path.rpartition(".")[2]]
-    matches = get_close_matches(path, same or settings, SUGGESTED, 0.0 if same else ALIKE)
-    return f"did you mean {' or '.join(matches)}?" if matches else "write for example --set features.size_px=256"
 
 
 def without_value(path: str, value: object) -> str:
@@ -191,13 +188,11 @@ def without_value(path: str, value: object) -> str:
 
 def explain(error: ValidationError) -> str:
     """Return in one line which settings have which wrong values; an address that contains a login is not repeated."""
-    return "; ".join(map(fault, error.errors()))
-
-
-def fault(error: ErrorDetails) -> str:
-    """Return what is wrong with one setting."""
-    value = "" if error["type"] == LOGIN_INSIDE else f" is {shortened(repr(error['input']))}"
-    return f"{'.'.join(map(str, error['loc']))}{value}: {error['msg']}"
+    faults = []
+    for fault in error.errors():
+        value = "" if fault["type"] == LOGIN_INSIDE else f" is {shortened(repr(fault['input']))}"
+        faults.append(f"{'.'.join(map(str, fault['loc']))}{value}: {fault['msg']}")
+    return "; ".join(faults)
 
 
 def run_options(**values: object) -> RunOptions:

@@ -1,6 +1,5 @@
 """Command `predict`: a plan for a user's own video. Needs no server."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,88 +8,58 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from deployments.cli.options import Device, Root, Workers, explain, located, roots_below, run_options
+from deployments.cli.options import Device, Root, Workers, existing_root, explain, located, run_options
 from deployments.cli.tables import say, table_of
 from schemas.predict import Plan, PlanQuery
 from trajpilot_core.errors import InputError
 
-Video = Annotated[str, typer.Argument(help="Video of a head camera.")]
-Start = Annotated[str, typer.Option("--start", help="Interval of the first action, seconds: 12.0-15.5.")]
-Goal = Annotated[str, typer.Option("--goal", help="Interval of the last action, seconds: 60-63.")]
-Horizon = Annotated[int, typer.Option("--horizon", help="Steps of the plan, including Start and Goal.")]
-Trajectory = Annotated[
-    str | None, typer.Option("--trajectory", help="Poses of Project Aria: closed_loop_trajectory.csv.")
-]
-Timesync = Annotated[
-    str | None,
-    typer.Option("--timesync", help="timesync.csv of the recording; default: that of the take, if known."),
-]
-TimesyncStart = Annotated[
-    int | None, typer.Option("--timesync-start", help="Row of the timesync file that is the video's first frame.")
-]
-Camera = Annotated[str | None, typer.Option("--camera", help="Camera in the timesync file, such as aria01_214-1.")]
-Calibration = Annotated[
-    str | None,
-    typer.Option("--calibration", help="online_calibration.jsonl; default: next to the poses, or the take's."),
-]
-Offset = Annotated[
-    float | None,
-    typer.Option("--trajectory-offset", help="Video time of the first pose, seconds, if there is no timesync file."),
-]
-Source = Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none (No-Traj only).")]
-Weights = Annotated[str | None, typer.Option("--weights", help="Folder of Pi3's weights, with --poses pi3.")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Seed of the trained models; default: the first.")]
-Frames = Annotated[bool, typer.Option("--frames/--no-frames", help="Show frames of the videos on the page.")]
-Out = Annotated[str | None, typer.Option("--out", help="Folder for plan.json and plan.html; default: below the root.")]
-
 
 def predict(
-    video: Video,
-    start: Start,
-    goal: Goal,
-    horizon: Horizon = 5,
+    video: Annotated[str, typer.Argument(help="Video of a head camera.")],
+    start: Annotated[str, typer.Option("--start", help="Interval of the first action, seconds: 12.0-15.5.")],
+    goal: Annotated[str, typer.Option("--goal", help="Interval of the last action, seconds: 60-63.")],
+    horizon: Annotated[int, typer.Option("--horizon", help="Steps of the plan, including Start and Goal.")] = 5,
     root: Root = "runs/demo",
-    trajectory: Trajectory = None,
-    timesync: Timesync = None,
-    timesync_start: TimesyncStart = None,
-    camera: Camera = None,
-    calibration: Calibration = None,
-    trajectory_offset: Offset = None,
-    poses: Source = "auto",
-    weights: Weights = None,
-    seed: Seed = None,
-    frames: Frames = True,
-    out: Out = None,
+    trajectory: Annotated[
+        str | None, typer.Option("--trajectory", help="Poses of Project Aria: closed_loop_trajectory.csv.")
+    ] = None,
+    timesync: Annotated[
+        str | None,
+        typer.Option("--timesync", help="timesync.csv of the recording; default: that of the take, if known."),
+    ] = None,
+    timesync_start: Annotated[
+        int | None, typer.Option("--timesync-start", help="Row of the timesync file that is the video's first frame.")
+    ] = None,
+    camera: Annotated[
+        str | None, typer.Option("--camera", help="Camera in the timesync file, such as aria01_214-1.")
+    ] = None,
+    calibration: Annotated[
+        str | None,
+        typer.Option("--calibration", help="online_calibration.jsonl; default: next to the poses, or the take's."),
+    ] = None,
+    trajectory_offset_s: Annotated[
+        float | None,
+        typer.Option(
+            "--trajectory-offset", help="Video time of the first pose, seconds, if there is no timesync file."
+        ),
+    ] = None,
+    poses: Annotated[str, typer.Option("--poses", help="auto, aria, odometry, pi3, or none (No-Traj only).")] = "auto",
+    weights: Annotated[str | None, typer.Option("--weights", help="Folder of Pi3's weights, with --poses pi3.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Seed of the trained models; default: the first.")] = None,
+    frames: Annotated[bool, typer.Option("--frames/--no-frames", help="Show frames of the videos on the page.")] = True,
+    out: Annotated[
+        str | None, typer.Option("--out", help="Folder for plan.json and plan.html; default: below the root.")
+    ] = None,
     device: Device = "auto",
     workers: Workers = 2,
 ) -> None:
     """Predict the actions between two clips of a video, with the models that a run trained under --root."""
-    values = {
-        "video": video,
-        "start": start,
-        "goal": goal,
-        "horizon": horizon,
-        "trajectory": trajectory,
-        "timesync": timesync,
-        "timesync_start": timesync_start,
-        "camera": camera,
-        "calibration": calibration,
-        "trajectory_offset_s": trajectory_offset,
-        "poses": poses,
-        "weights": weights,
-        "seed": seed,
-        "frames": frames,
-        "out": out and located(out),
-    }
+    given = locals() | {"out": out and located(out)}
     try:
-        query = PlanQuery.model_validate(values)
+        query = PlanQuery.model_validate({name: given[name] for name in PlanQuery.model_fields})
     except ValidationError as error:
         raise InputError(explain(error)) from None
-    address = located(root)
-    if "://" not in address and not Path(address).is_dir():
-        raise InputError(
-            f"--root {root} is not a folder; give the root of a run{roots_below('runs')}, or make one: make demo"
-        )
+    address = existing_root(root)
     from deployments.settings import one_thread_per_process
 
     one_thread_per_process()

@@ -1,22 +1,19 @@
 """Commands that compute: `run`, `demo`, `simulate`. They start their own server."""
 
+import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from deployments.cli.options import (
     AtOnce,
-    CheckpointS,
-    Data,
     Device,
     File,
     Force,
     From,
-    MaxRejects,
     Only,
-    Pretrained,
     Recipe,
     Root,
     Set,
@@ -36,6 +33,12 @@ from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.simworld.sample import PRESETS
 from trajpilot_core.stages import selected
 
+Pretrained = Annotated[
+    str | None,
+    typer.Option(
+        "--pretrained", help="Root of a finished run: its dev captures, folds, E_tau and predictors are the start."
+    ),
+]
 DELIBERATE = 0.6
 """Allowed share of rejects: simulated worlds contain many deliberately broken takes."""
 OWN_RECIPES = {
@@ -53,7 +56,7 @@ WORLDS = {name: OWN_RECIPES.get(name, "demo") for name in PRESETS}
 
 
 def run(
-    data: Data,
+    data: Annotated[str, typer.Option("--data", help="Folder of the downloaded corpus.")],
     root: Root = "runs",
     recipe: Recipe = "atomic",
     config_file: File = None,
@@ -63,9 +66,14 @@ def run(
     force: Force = [],  # noqa: B006
     workers: Workers = 2,
     device: Device = "auto",
-    max_rejects: MaxRejects = 0.1,
+    max_rejects: Annotated[
+        float, typer.Option("--max-rejects", help="Largest share of damaged rows in a stage.")
+    ] = 0.1,
     at_once: AtOnce = None,
-    checkpoint_s: CheckpointS = 60.0,
+    checkpoint_s: Annotated[
+        float,
+        typer.Option("--checkpoint-s", min=0, help="Seconds between checkpoints of a training; 0: after each epoch."),
+    ] = 60.0,
     pretrained: Pretrained = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check all that is needed, show the plan, and stop.")
@@ -88,27 +96,21 @@ def run(
         checkpoint_s=checkpoint_s,
         max_reject_ratio=max_rejects,
     )
-    if dry_run:
-        look_ahead(config, options)
-    else:
+    if not dry_run:
         start(config, options, data, None)
-
-
-def look_ahead(config: PipelineConfig, options: RunOptions) -> NoReturn:
-    """Show what would stop a run, what it would compute and need; exit with 1 if something would stop it."""
-    from deployments.cli.doctor import end, show
+        return
+    from deployments.cli.doctor import show
     from deployments.cli.inspect import show_plan
-    from trajpilot_core.doctor.checks import check_corpus, check_device
+    from trajpilot_core.doctor.checks import check_corpus as corpus_findings
+    from trajpilot_core.doctor.checks import check_device
     from trajpilot_core.doctor.weights import preflight
 
     findings = [check_device(options.device)]
     if findings[0].verdict != "bad":
-        findings += [
-            *check_corpus(options.data_root, config.ingest),
-            *preflight(config, options, selected(options, config)),
-        ]
+        findings += corpus_findings(options.data_root, config.ingest)
+        findings += preflight(config, options, selected(options, config))
         show_plan(config, options)
-    end(show(findings))
+    sys.exit(show(findings))
 
 
 def demo(

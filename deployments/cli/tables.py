@@ -9,6 +9,13 @@ from rich.table import Table
 
 NARROW, WIDE = 120, 160
 """Line widths in characters: below the first, tables are compact; from the second on, they have a column of reasons."""
+COLOURS = {"green": ("fresh", "ok"), "yellow": ("stale", "note"), "red": ("missing", "bad"), "magenta": ("unknown",)}
+STYLES = {word: colour for colour, words in COLOURS.items() for word in words}
+
+
+def coloured(word: str) -> str:
+    """Return a state or a verdict with its colour."""
+    return f"[{STYLES[word]}]{word}[/]"
 
 
 def table_of(console: Console, columns: Sequence[str], title: str | None = None) -> Table:
@@ -23,11 +30,7 @@ def table_of(console: Console, columns: Sequence[str], title: str | None = None)
 def show(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
     """Print rows whose last cell is free text; on narrow terminals each text is printed once, below the table.
 
-    Args:
-        console: where to print.
-        columns: names of the columns.
-        rows: cells; all but the last may contain markup.
-        title: title of the table.
+    All cells but the last of a row may contain markup.
     """
     fits = console.width >= WIDE
     table = table_of(console, columns if fits else columns[:-1], title)
@@ -73,8 +76,3 @@ def number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
-
-
-def moment(iso: str | None) -> str:
-    """Format an ISO 8601 time to the minute; empty for None."""
-    return "" if iso is None else iso[:16].replace("T", " ")

@@ -2,40 +2,35 @@
 
 import contextlib
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from deployments.cli.options import Root, located, roots_below
+from deployments.cli.options import Root, existing_root, located, roots_below
 from deployments.cli.tables import disk, say, table_of
 from trajpilot_core.errors import InputError, command, shown
 from trajpilot_core.store import garbage
-from trajpilot_core.store import garbage as verifying
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.inventory import load_inventory, recheck
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
 from trajpilot_core.store.lock import alone
 from trajpilot_core.store.reading import stages_of
 
-Repair = Annotated[bool, typer.Option("--repair", help="Delete damaged outputs; the next run recomputes them.")]
-Inputs = Annotated[bool, typer.Option("--inputs", help="Also read the files of the corpus again.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Delete the files; without this nothing is changed.")]
-KeepH = Annotated[
-    float,
-    typer.Option("--keep-h", min=0, help="Keep files younger than this, hours: interrupted runs resume from them."),
-]
-Paths = Annotated[bool, typer.Option("--paths", help="Print every path.")]
 
-
-def verify(root: Root = "runs", repair: Repair = False, inputs: Inputs = False) -> None:
+def verify(
+    root: Root = "runs",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Delete damaged outputs; the next run recomputes them.")
+    ] = False,
+    inputs: Annotated[bool, typer.Option("--inputs", help="Also read the files of the corpus again.")] = False,
+) -> None:
     """Read and hash everything that was written under a root; list damage and exit with 1 if there is any."""
     address = located(root)
     if not stages_of(open_folder(address)):
         raise InputError(f"{root} contains no artifact; give the --root of a run{roots_below(root)}")
     with alone(address) if repair else contextlib.nullcontext():
-        damage = verifying.verify(address, repair=repair)
+        damage = garbage.verify(address, repair=repair)
     sure, unsure = (damaged_files([item for item in damage if item.is_sure == is_sure]) for is_sure in (True, False))
     read: dict[str, str] = {}
     if inputs:
@@ -54,7 +49,7 @@ def verify(root: Root = "runs", repair: Repair = False, inputs: Inputs = False) 
     sys.exit(1 if problems else 0)
 
 
-def damaged_files(damage: list[verifying.Damage]) -> dict[str, str]:
+def damaged_files(damage: list[garbage.Damage]) -> dict[str, str]:
     """Return every damaged, missing or unreadable file once, with what depends on it."""
     needed: dict[str, list[str]] = {}
     for item in damage:
@@ -64,11 +59,17 @@ def damaged_files(damage: list[verifying.Damage]) -> dict[str, str]:
     return records | {path: f"damaged or missing, needed by {', '.join(by)}" for path, by in needed.items()}
 
 
-def gc(root: Root = "runs", yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths = False) -> None:
+def gc(
+    root: Root = "runs",
+    yes: Annotated[bool, typer.Option("--yes", help="Delete the files; without this nothing is changed.")] = False,
+    keep_h: Annotated[
+        float,
+        typer.Option("--keep-h", min=0, help="Keep files younger than this, hours: interrupted runs resume from them."),
+    ] = 24.0,
+    paths: Annotated[bool, typer.Option("--paths", help="Print every path.")] = False,
+) -> None:
     """List files that no manifest refers to any more, and delete them with --yes; refused while a run is active."""
-    address = located(root)
-    if "://" not in address and not Path(address).is_dir():
-        raise InputError(f"{root} is not a folder; give the --root of a run")
+    address = existing_root(root)
     unused = garbage.remove_garbage(address, keep_h) if yes else garbage.find_garbage(address, keep_h)
     console = Console()
     if unused.groups:
@@ -78,23 +79,16 @@ def gc(root: Root = "runs", yes: Yes = False, keep_h: KeepH = 24.0, paths: Paths
         console.print(table)
     for path in [path for group in unused.groups for path in group.files] if paths else []:
         typer.echo(path)
-    for line in notes(unused, keep_h, address):
-        say(console, line)
+    if unused.young:
+        size = disk(sum(group.bytes for group in unused.young))
+        n = sum(len(group.files) for group in unused.young)
+        say(console, f"kept: {n:,} files in {len(unused.young)} groups, {size}, with files below {keep_h:g} h")
+    for reason in unused.damaged:
+        say(console, f"kept, damaged: {reason}; see `{command('verify', '--root', shown(address))}`")
+    if unused.left:
+        first = ", ".join(unused.left[:3]) + (", ..." if len(unused.left) > 3 else "")
+        say(console, f"kept, {len(unused.left):,} files that do not belong to the store: {first}")
     size = disk(sum(group.bytes for group in unused.groups))
     n = sum(len(group.files) for group in unused.groups)
     dry = f"dry run: {n:,} files, {size} would be deleted; nothing was changed, --yes deletes them"
     say(console, f"deleted {n:,} files, {size}" if yes else dry)
-
-
-def notes(unused: garbage.Garbage, keep_h: float, root: str) -> list[str]:
-    """Return what was kept and why."""
-    lines = []
-    if unused.young:
-        size = disk(sum(group.bytes for group in unused.young))
-        n = sum(len(group.files) for group in unused.young)
-        lines.append(f"kept: {n:,} files in {len(unused.young)} groups, {size}, with files below {keep_h:g} h")
-    lines += [f"kept, damaged: {reason}; see `{command('verify', '--root', shown(root))}`" for reason in unused.damaged]
-    if unused.left:
-        first = ", ".join(unused.left[:3]) + (", ..." if len(unused.left) > 3 else "")
-        lines.append(f"kept, {len(unused.left):,} files that do not belong to the store: {first}")
-    return lines

@@ -6,7 +6,7 @@ from typing import Annotated, cast
 import typer
 
 from deployments.cli.inspect import MaybeData, MaybeRecipe, asked
-from deployments.cli.options import Device, File, Root, Set, check_corpus, located, run_options
+from deployments.cli.options import Device, File, Root, Set, check_corpus
 from schemas.config import PipelineConfig, RunOptions
 from schemas.vlm import CompletedVlm
 from trajpilot_core.engine.execution.reuse import scratch_folder
@@ -19,7 +19,6 @@ from trajpilot_core.store.files import open_folder
 
 asking = typer.Typer(help="Query vision-language models on other machines through files.", no_args_is_help=True)
 Out = Annotated[Path, typer.Option("--out", help="New folder for request files, with a subfolder per model.")]
-Files = Annotated[list[Path], typer.Argument(help="Result files, as written by `vllm run-batch`.")]
 
 
 @asking.command()
@@ -35,8 +34,7 @@ def requests(
     """Write every request that has no answer yet. Requests contain frames of the corpus: mind its licence."""
     from trajpilot_core.stages.vlm import write_requests
 
-    config, where = asked(root, data and check_corpus(data), recipe, set_, device, config_file)
-    work = work_of(config, run_options(root=located(root), **where))
+    work = work_of(*asked(root, data and check_corpus(data), recipe, set_, device, config_file))
     written = write_requests(work, out)
     if not written.n_requests:
         typer.echo("every request has an answer; run the recipe")
@@ -52,7 +50,7 @@ def requests(
 
 @asking.command()
 def collect(
-    files: Files,
+    files: Annotated[list[Path], typer.Argument(help="Result files, as written by `vllm run-batch`.")],
     data: MaybeData = None,
     root: Root = "runs",
     recipe: MaybeRecipe = None,
@@ -83,8 +81,8 @@ def export_sft(
     """Write training data for the recogniser of segments, in the format of LLaMA-Factory. They contain frames."""
     from trajpilot_core.vlm.training import TRAINER, write_training
 
-    config, where = asked(root, data and check_corpus(data), recipe, set_, "cpu", config_file)
-    exported = write_training(work_of(config, run_options(root=located(root), **where)), out.absolute())
+    work = work_of(*asked(root, data and check_corpus(data), recipe, set_, "cpu", config_file))
+    exported = write_training(work, out.absolute())
     for row in exported.rejects:
         typer.echo(f"{row.take}: {row.detail}", err=True)
     typer.echo(
@@ -110,11 +108,5 @@ def work_of(config: PipelineConfig, options: RunOptions) -> Work[CompletedVlm]:
     scratch = scratch_folder(options, "vlm-requests")
     scratch.mkdir(parents=True, exist_ok=True)
     runtime = Runtime(options.data_root, resolve_device(options.device), options.workers, scratch)
-    return Work(resolved.inputs, cfg, resolved.sources, cast(Sink, NoSink()), runtime)
-
-
-class NoSink:
-    """A sink that refuses to write: requests are not an output."""
-
-    def __getattr__(self, name: str) -> object:
-        raise InputError(f"request files are not an output of a stage; {name} is refused")
+    no_sink = cast(Sink, None)  # requests and training data are not outputs
+    return Work(resolved.inputs, cfg, resolved.sources, no_sink, runtime)

@@ -68,11 +68,7 @@ def with_small_planners(base: PipelineConfig, epochs: tuple[int, int, int] = (20
             has_ddpm_row=False,
             samplings=2,
             schema_net=net.replace(
-                width=64,
-                heads=4,
-                input_dropout=0.1,
-                dropout=0.1,
-                train=as_the_original(net.train.replace(lr=2e-3), epochs[0]),
+                width=64, heads=4, input_dropout=0.1, dropout=0.1, train=as_the_original(net.train, 2e-3, epochs[0])
             ),
             pdpp=flow.replace(
                 width=32,
@@ -81,10 +77,10 @@ def with_small_planners(base: PipelineConfig, epochs: tuple[int, int, int] = (20
                 epoch_steps=50,
                 average_decay=0.7,  # its memory is a tenth of the training, as the original's
                 average_start=50,
-                train=as_the_original(flow.train.replace(lr=1e-3), epochs[1]),
+                train=as_the_original(flow.train, 1e-3, epochs[1]),
             ),
             viterbi_plan_net=soft.replace(
-                width=64, input_dropout=0.1, train=as_the_original(soft.train.replace(lr=2e-3), epochs[2])
+                width=64, input_dropout=0.1, train=as_the_original(soft.train, 2e-3, epochs[2])
             ),
         ),
     )
@@ -217,8 +213,8 @@ def soak() -> PipelineConfig:
     )
 
 
-def as_the_original(train: PlannerTraining, epochs: int) -> PlannerTraining:
+def as_the_original(train: PlannerTraining, lr: float, epochs: int) -> PlannerTraining:
     """Return a training of other length in small batches: its rate falls after the original's shares of the epochs."""
     steps = train.step_epochs
     kept = None if steps is None else max(1, round(steps * epochs / train.epochs))
-    return train.replace(batch=64, epochs=epochs, step_epochs=kept)
+    return train.replace(lr=lr, batch=64, epochs=epochs, step_epochs=kept)

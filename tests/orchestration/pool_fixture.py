@@ -23,7 +23,7 @@ from stack_processes import kill_all_of, processes_of, wait_for
 from deployments.deploy import make_pool
 from deployments.recipes.simulated import soak
 from deployments.settings import CPU_POOL, GPU_POOL, POOLS
-from flows.groups import features_gpu_group, predictor_group, trajectories_group
+from flows.stages import features_gpu_group, predictor_group, trajectories_group
 from schemas.config import PipelineConfig, RunOptions
 from tasks.fan_out import Board
 from tasks.stage import stage_output

@@ -14,7 +14,7 @@ from prefect.states import Crashed, Running
 from stack_processes import wait_for
 
 from deployments.deploy import TAKEN, crash_automation
-from tasks.crashed import OURS, mark_left_tasks
+from tasks.group_runs import OURS, mark_left_tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 WITHIN_S = 10

@@ -12,7 +12,7 @@ from fake_server import LOGIN, Fake
 from stack_processes import processes_of, wait_for
 
 import deployments.workers as workers
-from deployments.embedded import check_server
+from deployments.embedded import check_server, require_server
 from deployments.settings import POOLS
 from deployments.workers import Keeper, WorkerPlan, planned, refuse_unready
 from trajpilot_core.errors import InputError
@@ -56,17 +56,17 @@ def test_a_worker_sees_its_gpu_alone_and_no_plugins(monkeypatch: pytest.MonkeyPa
 def test_a_server_is_refused_with_what_it_lacks_and_one_with_both_pools_is_not(fake: type[Fake]) -> None:
     refuse_unready(fake.url, LOGIN, POOLS)
     with pytest.raises(InputError, match="PREFECT_API_URL is not set"):
-        refuse_unready(None, None, POOLS)
-    with pytest.raises(InputError, match=r"the Prefect server http://127.0.0.1:9/api does not answer"):
-        refuse_unready("http://127.0.0.1:9/api", None, POOLS)
+        require_server(None, None, has_key=False)
+    with pytest.raises(InputError, match=r"the Prefect server at http://127.0.0.1:9/api: server: no answer"):
+        require_server("http://127.0.0.1:9/api", None, has_key=False)
     fake.pools = {"trajpilot-cpu": "process"}
     with pytest.raises(InputError, match="has no work pool trajpilot-gpu; run `trajpilot deploy` first"):
         refuse_unready(fake.url, LOGIN, POOLS)
     fake.pools = {"trajpilot-cpu": "process", "trajpilot-gpu": "docker"}
     with pytest.raises(InputError, match="trajpilot-gpu is of type docker"):
         refuse_unready(fake.url, LOGIN, POOLS)
-    with pytest.raises(InputError, match="rejects the login"):
-        refuse_unready(fake.url, "admin:wrong", POOLS)
+    with pytest.raises(InputError, match="rejects this login"):
+        require_server(fake.url, "admin:wrong", has_key=False)
 
 
 # `trajpilot doctor` over HTTP: verdicts of server and login, and no password is ever shown.

@@ -5,8 +5,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -30,7 +30,6 @@ from trajpilot_core.store.lock import existing_folder, root_lock
 
 HealthVerdict = Literal["ok", "note", "bad"]
 PROJECT = "trajpilot"
-PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 PYTHON = (3, 11)
 VIDEO = ".mp4"
 NAMED = 3
@@ -63,10 +62,8 @@ def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]
     """Compare the installed packages with the declared ones; one row if all match, else one for each mismatch.
 
     Args:
-        declared: requirements such as `numpy>=2.0`; None: those of the checkout, or of the installed project.
+        declared: requirements such as `numpy>=2.0`; None: those of the installed project.
     """
-    if declared is None and PYPROJECT.exists():
-        declared = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["dependencies"]
     try:
         wanted = [Requirement(text) for text in declared or metadata.requires(PROJECT) or []]
     except metadata.PackageNotFoundError:
@@ -139,7 +136,9 @@ def check_needs(needs: Mapping[str, Needs | None], device: str, root: str) -> li
     """
     kinds = {"memory": free_memory()}
     if device.startswith("cuda"):
-        kinds["gpu"] = gpu_memory(device)
+        listed, number = asked_driver("memory.total", ",nounits"), gpu_number(device)
+        line = listed[number] if number < len(listed) else ""
+        kinds["gpu"] = int(line) << 20 if line.isdigit() else None
     if "://" not in root:
         kinds["disk"] = shutil.disk_usage(existing_folder(Path(root))).free
     return [_compared(kind, needs, available, root) for kind, available in kinds.items()]
@@ -162,18 +161,6 @@ def _compared(kind: str, needs: Mapping[str, Needs | None], available: int | Non
     return HealthFinding(what, expected, f"{size_text(available)} free", "note", todo)
 
 
-def gpu_memory(device: str) -> int | None:
-    """Return the memory of a GPU in bytes as the driver reports it; None where it does not.
-
-    Args:
-        device: `cuda` or `cuda:<number>`.
-    """
-    listed = asked_driver("memory.total", ",nounits")
-    number = gpu_number(device)
-    line = listed[number] if number < len(listed) else ""
-    return int(line) << 20 if line.isdigit() else None
-
-
 def check_root(address: str) -> list[HealthFinding]:
     """Check the folder that a run writes to, which need not exist yet: permissions, and whether a run holds it."""
     if "://" in address:
@@ -188,33 +175,37 @@ def check_root(address: str) -> list[HealthFinding]:
             findings = [HealthFinding("root", f"{place} is writable", "yes", "ok")]
     except OSError as error:
         return [HealthFinding("root", f"{place} is writable", str(error.strerror), "bad", "fix its permissions")]
-    return [*findings, *(_holder(root) if root.exists() else [])]
-
-
-def _holder(root: Path) -> Iterator[HealthFinding]:
     try:
-        with root_lock(str(root), 0.0):
-            return
+        with root_lock(str(root), 0.0) if root.exists() else nullcontext():
+            return findings
     except StoreIOError as error:
-        yield HealthFinding("run", "no other run at work", str(error), "bad", "fix its permissions")
+        return [*findings, HealthFinding("run", "no other run at work", str(error), "bad", "fix its permissions")]
     except StoreError as error:
-        yield HealthFinding("run", "no other run at work", str(error), "note", "a second run waits for it")
+        return [
+            *findings,
+            HealthFinding("run", "no other run at work", str(error), "note", "a second run waits for it"),
+        ]
 
 
 def check_corpus(data_root: str, config: IngestConfig) -> list[HealthFinding]:
-    """Check the corpus: which of the files that its metadata name exist.
-
-    Args:
-        data_root: folder or address.
-        config: which corpus, which splits.
-    """
+    """Check which of the files that the metadata of a corpus name exist; without metadata, which kinds of files do."""
     corpus, spec = None, spec_of(config.corpus)
     try:
         corpus = open_corpus(data_root)
         return _listed(corpus, spec, spec.listing(corpus, config))
     except (InputError, StoreError, OSError) as error:
-        unusable = HealthFinding("data root", f"a download of {config.corpus}", "unusable", "bad", str(error))
-    return [unusable, *(_kinds(corpus, spec) if corpus is not None else ())]
+        findings = [HealthFinding("data root", f"a download of {config.corpus}", "unusable", "bad", str(error))]
+    if corpus is None:
+        return findings
+    for kind in spec.download.kinds:
+        try:
+            folder = Folders(corpus).first(kind.any_of)
+        except OSError as error:
+            findings.append(HealthFinding(kind.what, kind.any_of[0], str(error), "bad", "fix its permissions"))
+            continue
+        todo = "" if folder else "download it"
+        findings.append(HealthFinding(kind.what, kind.any_of[0], folder or "missing", "bad" if todo else "ok", todo))
+    return findings
 
 
 def _listed(corpus: Corpus, spec: CorpusSpec, listed: Listing) -> list[HealthFinding]:
@@ -249,16 +240,3 @@ def _share(what: str, expected: int, missing: Sequence[str], todo: str, *, is_ne
     names = ", ".join(filter(None, missing[:NAMED]))
     named = f"{n_present:,}; missing, for example: {names}" if names else f"{n_present:,}"
     return HealthFinding(what, f"{expected:,}", named, "bad" if is_needed or n_present == 0 else "note", todo)
-
-
-def _kinds(corpus: Corpus, spec: CorpusSpec) -> Iterator[HealthFinding]:
-    """Report for each kind of file that a download starts with whether it exists."""
-    folders = Folders(corpus)
-    for kind in spec.download.kinds:
-        try:
-            folder = folders.first(kind.any_of)
-        except OSError as error:
-            yield HealthFinding(kind.what, kind.any_of[0], str(error), "bad", "fix its permissions")
-            continue
-        verdict: HealthVerdict = "bad" if folder is None else "ok"
-        yield HealthFinding(kind.what, kind.any_of[0], folder or "missing", verdict, "" if folder else "download it")

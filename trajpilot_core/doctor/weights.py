@@ -6,7 +6,7 @@ A stage that runs for hours can come before one with wrong weights. Everything h
 import hashlib
 import importlib.util
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -127,25 +127,24 @@ def check_video_weights(cfg: FeatureConfig, setting: str = "features") -> Health
     if not path.is_file():
         return HealthFinding(what, expected, str(path), "bad", "file not found; docs/models.md gives its address")
     if path.name.endswith(INDEX):
-        return check_shards(what, expected, path)
+        try:
+            shards = checkpoint_files(str(path))[1:]
+        except CheckpointError as error:
+            return HealthFinding(what, expected, path.name, "bad", str(error))
+        return _complete(what, expected, shards, f"{path.name}, {len(shards)} shards")
     fault = None if format_fault(path) else spec.file_fault(cfg, path)
     if fault is not None:
         return HealthFinding(what, expected, f"{_named(path)}: {fault[0]}", "bad", fault[1])
     return _whole(what, expected, path, cfg.checkpoint_sha256, f"{setting}.checkpoint_sha256")
 
 
-def check_shards(what: str, expected: str, index: Path) -> HealthFinding:
-    """Check that every shard of an index of safetensors exists and is complete."""
-    try:
-        shards = checkpoint_files(str(index))[1:]
-    except CheckpointError as error:
-        return HealthFinding(what, expected, index.name, "bad", str(error))
-    faults = [
-        f"{path.name}: {fault}" for path in shards if (fault := format_fault(path) if path.is_file() else "missing")
-    ]
+def _complete(what: str, expected: str, files: Sequence[Path], found: str) -> HealthFinding:
+    """Check that files exist and are complete; `found`: what is reported then."""
+    checked = {path.name: format_fault(path) if path.is_file() else "missing" for path in files}
+    faults = [f"{name}: {fault}" for name, fault in checked.items() if fault is not None]
     if faults:
         return HealthFinding(what, expected, "; ".join(faults), "bad", "download it again")
-    return HealthFinding(what, expected, f"{index.name}, {len(shards)} shards", "ok")
+    return HealthFinding(what, expected, found, "ok")
 
 
 def _named(path: Path) -> str:
@@ -182,10 +181,7 @@ def check_text_weights(cfg: TextConfig) -> HealthFinding:
     if not weights or missing:
         lacking = ", ".join(missing) or "model.safetensors"
         return HealthFinding(what, expected, f"no {lacking} in {cfg.model}", "bad", "put it there (docs/models.md)")
-    faults = [f"{path.name}: {fault}" for path in weights if (fault := format_fault(path)) is not None]
-    if faults:
-        return HealthFinding(what, expected, "; ".join(faults), "bad", "download it again")
-    return HealthFinding(what, expected, ", ".join(path.name for path in weights), "ok")
+    return _complete(what, expected, weights, ", ".join(path.name for path in weights))
 
 
 def format_fault(path: Path) -> str | None:
@@ -208,11 +204,6 @@ def format_fault(path: Path) -> str | None:
 def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> None:
     """Refuse a run that would fail later because weights are missing or wrong.
 
-    Args:
-        config: of the run.
-        run: of the run.
-        names: the selected stages.
-
     Raises:
         InputError: lists everything that stops the run, and how to fix it.
     """
@@ -225,20 +216,19 @@ def require_outside(config: PipelineConfig, run: RunOptions, names: Collection[s
 
 
 def preflight(config: PipelineConfig, run: RunOptions, names: Collection[str]) -> list[HealthFinding]:
-    """Check what the selected stages without an output need: weights, and one trial of each encoder.
-
-    Args:
-        config: of the run.
-        run: of the run.
-        names: the selected stages.
-    """
+    """Check what the selected stages without an output need: weights, and one trial of each encoder."""
     stages = stages_of(config)
     outputs = current_manifests(open_folder(run.root, run.protocols), stages)
     wanted = [name for name in stages if name in names and not is_made(name, outputs, config, run)]
     findings = check_weights(config, wanted)
     findings += check_released_files(config, run.data_root) if "features" in wanted else []
-    if not any(finding.verdict == "bad" for finding in findings):
-        findings += try_encoders(config, run.device, wanted)
+    if any(finding.verdict == "bad" for finding in findings):
+        return findings
+    has_video = video_encoder_spec(config.features).has_weights or config.features.checkpoint is not None
+    if "features" in wanted and has_video and config.features.source == "encoded":
+        findings.append(try_video(config.features, resolve_device(run.device)))
+    if "text_bank" in wanted and text_encoder_spec(config.text_bank).needs_model:
+        findings.append(try_text(config.text_bank, resolve_device(run.device)))
     return findings
 
 
@@ -246,17 +236,6 @@ def is_made(name: str, outputs: Mapping[str, Manifest | None], config: PipelineC
     """Return whether a stage has an output of the same settings, for which its encoder has worked before."""
     output = outputs.get(name)
     return output is not None and output.config == resolve_config(EVERY_STAGE[name], config, run).content()
-
-
-def try_encoders(config: PipelineConfig, device: str, names: Collection[str]) -> list[HealthFinding]:
-    """Load each encoder of some stages that has weights, and encode one clip or one sentence with it."""
-    findings = []
-    has_video = video_encoder_spec(config.features).has_weights or config.features.checkpoint is not None
-    if "features" in names and has_video and config.features.source == "encoded":
-        findings.append(try_video(config.features, resolve_device(device)))
-    if "text_bank" in names and text_encoder_spec(config.text_bank).needs_model:
-        findings.append(try_text(config.text_bank, resolve_device(device)))
-    return findings
 
 
 def try_video(cfg: FeatureConfig, device: str) -> HealthFinding:

@@ -96,7 +96,9 @@ def load_chain(root: TrainedRoot, seed: int | None, device: str) -> LoadedChain:
 
 
 def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | None) -> Given:
-    """Answer one query; `take_id`: the take of the corpus that the video is, or None.
+    """Answer one query by the rows for a user's video, the deciding one first; without motion, by those that need none.
+
+    `take_id` is the take of the corpus that the video is, or None.
 
     Raises:
         InputError: the models were not trained for this horizon.
@@ -112,14 +114,10 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
             row = torch.tensor([len(windows.window_ids) - 1], device=view.data.features.device)
             batch = retrieve(view, bank, row, chain.scorers, derangement(len(bank.take), horizon))
             candidates = batch.candidates().found
-        return Given(chain.seed, view, answers_of(batch, moving=clips.motions is not None), candidates)
-
-
-def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:
-    """Return row -> its answers for a user's video, the deciding one first; without motion, rows that need none."""
-    rows = sorted((row for row in METHODS if row.plans is not None), key=lambda row: row.plans or 0)
-    answers = {row.id: row.answer(batch) for row in rows if row.answer and (moving or row.sees == "ends")}
-    return {id_: answer for id_, answer in answers.items() if answer is not None}
+        rows = sorted((row for row in METHODS if row.plans is not None), key=lambda row: row.plans or 0)
+        able = [row for row in rows if clips.motions is not None or row.sees == "ends"]
+        answers = {row.id: answer for row in able if row.answer and (answer := row.answer(batch)) is not None}
+        return Given(chain.seed, view, answers, candidates)
 
 
 def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None) -> ChainView:

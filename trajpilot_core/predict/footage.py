@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.annotation import Take
-from schemas.config import IngestConfig, RunOptions
+from schemas.config import RunOptions
 from schemas.predict import PlanQuery
 from schemas.rejects import Reject
 from trajpilot_core.engine.key import read_notes
@@ -55,13 +55,27 @@ def open_footage(query: PlanQuery, root: TrainedRoot) -> Footage:
     """Probe the video of a query in a separate process, check the intervals, and find its take.
 
     Raises:
-        InputError: there is no such file, it is not a video, or an interval cannot be used.
+        InputError: there is no such file, it is not a video, or an interval is reversed, too short, overlaps the other
+            one or is outside the video.
     """
     path = local_file(query.video, "video")
     (probe,) = probe_many([str(path)], 1, root.ingest.probe_timeout_s)
     if isinstance(probe, VideoError):
         raise InputError(f"{probe}; give a video that plays")
-    check_spans(query.start_s, query.goal_s, probe, root.ingest)
+    least_s = root.ingest.min_segment_s
+    for name, (begin, end) in (("start", query.start_s), ("goal", query.goal_s)):
+        given = f"--{name} {begin:g}-{end:g}"
+        if not (math.isfinite(begin) and math.isfinite(end) and begin < end):
+            raise InputError(f"{given} ends before it begins; give the earlier time first")
+        if end - begin < least_s:
+            raise InputError(f"{given} lasts {end - begin:.2f} s; at least {least_s:g} s are needed")
+        if end > probe.duration_s + 0.5 / probe.fps:
+            raise InputError(f"{given} reaches past the end of the video, which lasts {probe.duration_s:.2f} s")
+    if query.goal_s[0] < query.start_s[1]:
+        raise InputError(
+            f"--goal begins at {query.goal_s[0]:g} s, before --start ends at {query.start_s[1]:g} s; the Goal must "
+            "come after the Start, with the predicted steps between them"
+        )
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return Footage(path, probe, digest, query.start_s, query.goal_s, *own_take(path, digest, root))
@@ -81,27 +95,6 @@ def local_file(place: str, what: str) -> Path:
             f"{what} {place} {'is a folder' if path.is_dir() else 'does not exist'}; give the path of a file"
         )
     return path
-
-
-def check_spans(start_s: ClipTimes, goal_s: ClipTimes, video: VideoProbe, config: IngestConfig) -> None:
-    """Refuse intervals that are reversed, too short, overlapping, or outside the video.
-
-    Raises:
-        InputError: names the interval and the limit.
-    """
-    for name, (begin, end) in (("start", start_s), ("goal", goal_s)):
-        given = f"--{name} {begin:g}-{end:g}"
-        if not (math.isfinite(begin) and math.isfinite(end) and begin < end):
-            raise InputError(f"{given} ends before it begins; give the earlier time first")
-        if end - begin < config.min_segment_s:
-            raise InputError(f"{given} lasts {end - begin:.2f} s; at least {config.min_segment_s:g} s are needed")
-        if end > video.duration_s + 0.5 / video.fps:
-            raise InputError(f"{given} reaches past the end of the video, which lasts {video.duration_s:.2f} s")
-    if goal_s[0] < start_s[1]:
-        raise InputError(
-            f"--goal begins at {goal_s[0]:g} s, before --start ends at {start_s[1]:g} s; the Goal must come "
-            "after the Start, with the predicted steps between them"
-        )
 
 
 def own_take(path: Path, sha256: str, root: TrainedRoot) -> tuple[Take | None, str]:

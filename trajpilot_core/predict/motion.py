@@ -22,23 +22,17 @@ from trajpilot_core.poses.motions import step_rms
 from trajpilot_core.poses.sources.base import ORIGIN, Done, origins, pose_source
 from trajpilot_core.poses.sources.take import capture_motions
 from trajpilot_core.predict.footage import CLIPS, Footage
-from trajpilot_core.predict.pose_files import HERE, PoseFiles, bare_take, found_files, given_files
+from trajpilot_core.predict.pose_files import HERE, PoseFiles, found_files, given_files, query_take
 from trajpilot_core.predict.trained import TrainedRoot
 
 
-class Moved(NamedTuple):
-    """The head motion of both clips."""
-
-    motions: NDArray[np.float32]
-    """(2, 16, 6), raw."""
-    motion: Motion
-
-
 class Found(NamedTuple):
-    """The motion, or the reasons why there is none."""
+    """The head motion of both clips, or the reasons why there is none."""
 
-    moved: Moved | None
     notes: tuple[str, ...]
+    motions: NDArray[np.float32] | None = None
+    """(2, 16, 6), raw."""
+    motion: Motion | None = None
     is_unasked_mixture: bool = False
     """It is of another kind than the training data, and the query did not name that kind."""
 
@@ -71,7 +65,7 @@ def head_motion(search: Search) -> Found:
     """
     query = search.query
     if query.poses == "none":
-        return Found(None, ("head motion is switched off (poses none)",))
+        return Found(("head motion is switched off (poses none)",))
     if query.weights is not None and query.poses != "pi3":
         raise InputError(f"--weights belongs to --poses pi3, not {query.poses}; set --poses pi3 or drop --weights")
     if query.trajectory is not None and query.poses not in ("auto", "aria"):
@@ -91,10 +85,10 @@ def head_motion(search: Search) -> Found:
         motions = np.array([rows[name]["motions"] for name in CLIPS], np.float32).reshape(-1, MOTIONS, DOF)
         mixture = mixed(motion, search.root)
         unasked = bool(mixture) and query.poses == "auto" and query.trajectory is None
-        return Found(Moved(motions, motion), (*failed, *mixture), unasked)
+        return Found((*failed, *mixture), motions, motion, unasked)
     if query.trajectory is not None or query.poses != "auto":
         raise InputError(f"no head motion from {query.trajectory or query.poses}: {'; '.join(failed)}")
-    return Found(None, tuple(failed))
+    return Found(tuple(failed))
 
 
 def estimates(search: Search) -> Iterator[Estimate | str]:
@@ -102,25 +96,17 @@ def estimates(search: Search) -> Iterator[Estimate | str]:
     query, cfg = search.query, search.root.trajectories
     if query.trajectory is not None:
         yield by_files(given_files(query, search.footage, search.root, search.scratch), search)
-    elif query.poses in ("odometry", "pi3"):
-        yield by_sight("pi3" if query.poses == "pi3" else "odometry", search)
-    elif query.poses == "aria":
-        yield from by_found_files(search)
-    elif cfg.source == "aria":
-        yield from by_found_files(search)
-        yield by_sight(cfg.fallback or "odometry", search)
-    else:
-        yield by_sight(cfg.source, search)
-        yield from by_found_files(search)
-
-
-def by_found_files(search: Search) -> Iterator[Estimate | str]:
-    """Resample poses from the files that belong to the video, best first."""
-    files = None
-    for files in found_files(search.footage, search.root):
-        yield by_files(files, search)
-    if files is None:
-        yield "no pose file was found"
+        return
+    known = (cfg.source, (cfg.fallback or "odometry") if cfg.source == "aria" else "aria")
+    for name in known if query.poses == "auto" else (query.poses,):
+        if name != "aria":
+            yield by_sight("pi3" if name == "pi3" else "odometry", search)
+            continue
+        files = None
+        for files in found_files(search.footage, search.root):
+            yield by_files(files, search)
+        if files is None:
+            yield "no pose file was found"
 
 
 def by_files(files: PoseFiles, search: Search) -> Estimate:
@@ -132,8 +118,12 @@ def by_files(files: PoseFiles, search: Search) -> Estimate:
 
 
 def by_sight(name: VideoSourceName, search: Search) -> Estimate:
-    """Estimate poses from the video."""
-    take = bare_take(search.footage, search.root)
+    """Estimate poses from the video, with the calibration if it is known."""
+    known, calibration = next(found_files(search.footage, search.root), None), None
+    if known is not None and known.take.calibration is not None:
+        path = Path(known.data_root, known.take.calibration)
+        calibration = str(path) if path.is_file() else None
+    take = query_take(search.footage, video=str(search.footage.path).lstrip("/"), calibration=calibration)
     runtime = Runtime(HERE, resolve_device(search.run.device), search.run.workers, search.scratch)
     cfg = for_video(name, search.root, runtime.device, search.query.weights)
     (done,) = pose_source(name).motions([(take, search.footage.segments)], cfg, runtime)

@@ -12,7 +12,7 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.predict.answers import Clips, Given
-from trajpilot_core.predict.footage import ClipTimes, Footage
+from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.drawing.row_styles import answer_rules
 from trajpilot_core.report.gallery.pictures import (
@@ -67,7 +67,11 @@ def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: Tra
     paths, caption = head_paths(clips, middles, shown, trusted is not None)
     probe = footage.probe
     width, height = (probe.width, probe.height) if probe.rotation_deg % 180 == 0 else (probe.height, probe.width)
-    ends = _shots(footage.path, [*_times(footage.start_s, footage), *_times(footage.goal_s, footage)], plan, workers)
+    of_ends: list[float] = []
+    for begin, end in (footage.start_s, footage.goal_s):  # the first, the middle and the last frame
+        last = max(begin, min(end, probe.duration_s) - 1.0 / probe.fps)
+        of_ends += [begin, (begin + last) / 2, last]
+    ends = _shots(footage.path, of_ends, plan, workers)
     return Scene(
         ends[:3],
         ends[3:],
@@ -79,13 +83,6 @@ def scene_of(plan: Plan, given: Given, clips: Clips, footage: Footage, root: Tra
         "m" if plan.motion is not None and plan.motion.scale == "metric" else "(arbitrary scale)",
         caption,
     )
-
-
-def _times(span: ClipTimes, footage: Footage) -> list[float]:
-    """Return the seconds of the first, the middle and the last frame of a clip."""
-    begin, end = span
-    last = max(begin, min(end, footage.probe.duration_s) - 1.0 / footage.probe.fps)
-    return [begin, (begin + last) / 2, last]
 
 
 def _shots(video: FilePath | None, times_s: list[float], plan: Plan, workers: int) -> ShownFrames:

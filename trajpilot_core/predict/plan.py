@@ -7,7 +7,7 @@ from typing import Any
 from schemas.annotation import SIMULATED, Take
 from schemas.predict import FORMAT, OwnTake, Plan, PlanQuery, PlanRow, PlanStep, RankedLabel, Retrieved
 from schemas.results import Variant
-from trajpilot_core.methods.base import REFERENCE, Answers
+from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.predict.answers import Given
 from trajpilot_core.predict.footage import ClipTimes, Footage
 from trajpilot_core.predict.motion import Found
@@ -65,7 +65,7 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found,
         seed=given.seed,
         horizon=query.horizon,
         own_take=own_take(footage, texts),
-        motion=poses.moved.motion if poses.moved else None,
+        motion=poses.motion,
         encoder=encoder,
         keys={stage: manifest.key for stage, manifest in root.manifests.items()},
         notes=notes(query, root, footage, poses, any(row.undertrained for row in rows)),
@@ -77,9 +77,11 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found,
 def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Variant | None = None) -> tuple[PlanRow, ...]:
     """Return the rows, the deciding one first (None: that of the answers); `weak`: those not counted as trained."""
     first = deciding or next(iter(given.answers))
-    rows = []
+    rows, label_ids = [], given.view.data.label_ids
     for id_ in sorted(given.answers, key=lambda id_: id_ != first):
         answers = given.answers[id_]
+        ids, scores = answers.ids[0].tolist(), answers.scores[0].double().tolist()
+        decoded = [row[0] for row in ids] if answers.decoded is None else answers.decoded[0].tolist()
         opened = None if answers.opened is None else bool(answers.opened[0])
         window = -1 if answers.window is None else int(answers.window[0])
         trusted = None
@@ -95,30 +97,22 @@ def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Varian
             opened=opened,
             trusted=trusted,
             undertrained=id_ in weak,
-            steps=_steps(answers, given, texts),
+            steps=tuple(
+                PlanStep(
+                    position=at,
+                    role="start" if at == 0 else "goal" if at == len(ids) - 1 else "middle",
+                    label_id=label_ids[chosen],
+                    label=texts.label(label_ids[chosen]),
+                    top=tuple(
+                        RankedLabel(label_id=label_ids[i], label=texts.label(label_ids[i]), score=score)
+                        for i, score in zip(ids[at], scores[at], strict=True)
+                    ),
+                )
+                for at, chosen in enumerate(decoded)
+            ),
         )
         rows.append(row)
     return tuple(rows)
-
-
-def _steps(answers: Answers, given: Given, texts: Texts) -> tuple[PlanStep, ...]:
-    """Return the positions of one row."""
-    label_ids = given.view.data.label_ids
-    ids, scores = answers.ids[0].tolist(), answers.scores[0].double().tolist()
-    decoded = [row[0] for row in ids] if answers.decoded is None else answers.decoded[0].tolist()
-    return tuple(
-        PlanStep(
-            position=at,
-            role="start" if at == 0 else "goal" if at == len(ids) - 1 else "middle",
-            label_id=label_ids[chosen],
-            label=texts.label(label_ids[chosen]),
-            top=tuple(
-                RankedLabel(label_id=label_ids[i], label=texts.label(label_ids[i]), score=score)
-                for i, score in zip(ids[at], scores[at], strict=True)
-            ),
-        )
-        for at, chosen in enumerate(decoded)
-    )
 
 
 def retrieved(place: int, given: Given, texts: Texts) -> Retrieved:
@@ -166,10 +160,10 @@ def own_take(footage: Footage, texts: Texts) -> OwnTake | None:
 def notes(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found, weak: bool) -> tuple[str, ...]:
     """Return what a reader must know before trusting the plan."""
     lines = [f"Rows of plugins do not answer: {', '.join(root.plugin_rows)}."] if root.plugin_rows else []
-    if poses.moved is None:
+    motion = poses.motion
+    if motion is None:
         lines.append(f"No head motion, so only No-Traj answers: {'; '.join(poses.notes)}.")
     else:
-        motion = poses.moved.motion
         lines += [f"{note}." for note in poses.notes]
         if poses.is_unasked_mixture:
             lines.append(f"So No-Traj decides; --poses {motion.source} lets the other rows decide.")

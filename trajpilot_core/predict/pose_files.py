@@ -50,18 +50,6 @@ class QueryClock(NamedTuple):
     """Relation of the times, in words."""
 
 
-def refuse_idle(query: PlanQuery) -> None:
-    """Refuse settings of a timesync file where none is named: they would change nothing.
-
-    Raises:
-        InputError: names them.
-    """
-    given = {"--camera": query.camera, "--timesync-start": query.timesync_start}
-    idle = " and ".join(option for option, value in given.items() if value is not None)
-    if idle and query.timesync is None:
-        raise InputError(f"{idle} without --timesync would change nothing; name the timesync file, or leave {idle} out")
-
-
 def found_files(footage: Footage, root: TrainedRoot) -> Iterator[PoseFiles]:
     """Yield the files of the take that the video is, then those of the Ego-Exo4D download that contains it."""
     if footage.own is not None and root.data_root is not None:
@@ -149,14 +137,28 @@ def named_clock(query: PlanQuery, footage: Footage, known: QueryClock | None) ->
     """Return the clock of a query that names a timesync file; `known`: that of the take which the video is.
 
     Raises:
-        InputError: the file cannot be used, its rows for the video are unknown, or settings contradict each other.
+        InputError: the file cannot be used, its camera or its rows for the video are unknown, or settings contradict
+            each other.
     """
     if query.trajectory_offset_s is not None:
         raise InputError("--timesync and --trajectory-offset exclude each other: the timesync file contains the times")
     path = local_file(query.timesync or "", "timesync")
     if known is not None and query.timesync_start is None and query.camera is None and path.samefile(known.path):
         return known
-    camera = query.camera or _camera_of(path)
+    camera = query.camera
+    if camera is None:
+        try:
+            with path.open(encoding="utf-8", errors="replace") as stream:
+                names = next(csv.reader(stream), [])
+        except csv.Error as error:
+            raise InputError(f"timesync {path} is not a CSV file: {error}; give the file as it was released") from error
+        suffix = device.capture_column("")
+        cameras = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
+        chosen = [name for name in cameras if name.endswith(RGB)] or cameras
+        if len(chosen) != 1:
+            listed = ", ".join(cameras[:8]) or f"no column ...{suffix}"
+            raise InputError(f"timesync {path} has {len(chosen)} RGB cameras ({listed}); name one with --camera")
+        (camera,) = chosen
     try:
         rows = len(device.read_column(HERE, str(path), camera))
     except TakeFault as fault:
@@ -169,35 +171,6 @@ def named_clock(query: PlanQuery, footage: Footage, known: QueryClock | None) ->
         )
     first = first or 0
     return QueryClock(path, camera, first, first + frames, f"{path.name}, camera {camera}, from row {first} on")
-
-
-def _camera_of(path: Path) -> str:
-    """Return the one RGB camera of a timesync file.
-
-    Raises:
-        InputError: there is none, or more than one.
-    """
-    try:
-        with path.open(encoding="utf-8", errors="replace") as stream:
-            names = next(csv.reader(stream), [])
-    except csv.Error as error:
-        raise InputError(f"timesync {path} is not a CSV file: {error}; give the file as it was released") from error
-    suffix = device.capture_column("")
-    cameras = [name.removesuffix(suffix) for name in names if name.endswith(suffix)]
-    chosen = [name for name in cameras if name.endswith(RGB)] or cameras
-    if len(chosen) != 1:
-        listed = ", ".join(cameras[:8]) or f"no column ...{suffix}"
-        raise InputError(f"timesync {path} has {len(chosen)} RGB cameras ({listed}); name one with --camera")
-    return chosen[0]
-
-
-def bare_take(footage: Footage, root: TrainedRoot) -> Take:
-    """Return the video as a take for sources that read it, with the calibration if it is known."""
-    known, calibration = next(found_files(footage, root), None), None
-    if known is not None and known.take.calibration is not None:
-        path = Path(known.data_root, known.take.calibration)
-        calibration = str(path) if path.is_file() else None
-    return query_take(footage, video=str(footage.path).lstrip("/"), calibration=calibration)
 
 
 def query_take(footage: Footage, **files: object) -> Take:

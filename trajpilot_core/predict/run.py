@@ -16,7 +16,6 @@ from trajpilot_core.predict.footage import clip_features, open_footage
 from trajpilot_core.predict.motion import Search, head_motion
 from trajpilot_core.predict.page import Scene, render, scene_of
 from trajpilot_core.predict.plan import plan_of
-from trajpilot_core.predict.pose_files import refuse_idle
 from trajpilot_core.predict.trained import open_trained
 from trajpilot_core.report.json_report import dump, finite
 from trajpilot_core.store.files import open_folder
@@ -61,11 +60,11 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         CheckpointError: the models were trained with another encoder.
         StoreError: a stage has not run under the root, or its outputs do not belong together.
     """
-    refuse_idle(query)
-    with (
-        in_use(run.root, GC_WAIT_S, run.protocols),
-        tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch,
-    ):
+    named = {"--camera": query.camera, "--timesync-start": query.timesync_start}
+    idle = " and ".join(option for option, value in named.items() if value is not None)
+    if idle and query.timesync is None:
+        raise InputError(f"{idle} without --timesync would change nothing; name the timesync file, or leave {idle} out")
+    with in_use(run.root, GC_WAIT_S, run.protocols), tempfile.TemporaryDirectory(prefix=SCRATCH) as scratch:
         progress(0, STEPS, "reading models and tables")
         root = open_trained(run.root, run.protocols)
         refuse_horizon(query.horizon, {row["horizon"] for row in root.rows("windows", ("horizon",))})
@@ -80,7 +79,7 @@ def planned(query: PlanQuery, run: RunOptions, progress: Progress = no_progress)
         progress(2, STEPS, "encoding the clips")
         features, encoder = clip_features(footage, root, run, Path(scratch))
         progress(3, STEPS, "planning")
-        clips = Clips(features, poses.moved.motions if poses.moved else None)
+        clips = Clips(features, poses.motions)
         chain = load_chain(root, query.seed, resolve_device(run.device))
         given = answer_with(chain, clips, query.horizon, footage.own.take_id if footage.own else None)
         plan = plan_of(query, root, footage, poses, given, encoder)

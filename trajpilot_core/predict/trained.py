@@ -78,11 +78,7 @@ class TrainedRoot:
 
 
 def open_trained(root: str, allowed: tuple[str, ...]) -> TrainedRoot:
-    """Find the current outputs under a root, and check that they belong together.
-
-    Args:
-        root: of a run that has finished `scorer`.
-        allowed: protocols that may be opened.
+    """Find the current outputs under the root of a run that has finished `scorer`; check that they belong together.
 
     Raises:
         StoreError: a stage has not run, or one was made from another output than the current one.

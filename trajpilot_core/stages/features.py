@@ -104,8 +104,7 @@ def run(work: Work[FeatureConfig]) -> None:
 def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Embedder") -> Iterator[TakeClips]:
     """Yield every take once all its clips are encoded; batches are filled across segments and takes."""
     from trajpilot_core.store.corpus_files import open_corpus
-    from trajpilot_core.video.isolate import run_jobs
-    from trajpilot_core.video.local import local_copies
+    from trajpilot_core.video.isolate import local_copies, run_jobs
 
     cfg = embedder.config
     fps = {source.shard: cast(float, source.facts["fps"]) for source in work.pending}

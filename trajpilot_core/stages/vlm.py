@@ -18,7 +18,7 @@ from trajpilot_core.encoders.text.registry import encoder_files
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import read_text
-from trajpilot_core.vlm.clients.registry import NAME as STUB
+from trajpilot_core.vlm.clients import NAME as STUB
 from trajpilot_core.vlm.requests import load_prompts
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def run(work: Work[CompletedVlm]) -> None:
         InputError: a request has no answer and there is no server to answer it.
         LeakError: a prompt contains its answer.
     """
-    from trajpilot_core.vlm.clients.registry import client_of
+    from trajpilot_core.vlm.clients import client_of
     from trajpilot_core.vlm.parsing import load_projection
     from trajpilot_core.vlm.payload import AnswerFolder
     from trajpilot_core.vlm.take import n_questions, replied, rows_of_answers
@@ -173,7 +173,7 @@ def refuse_settings(config: PipelineConfig) -> None:
     if config.features.source == "released":
         raise InputError("vlm.rows needs the videos, but features.source=released has none")
     if config.vlm.backend == "http":
-        from trajpilot_core.vlm.clients.registry import check_server
+        from trajpilot_core.vlm.clients import check_server
 
         check_server(config.vlm.server, config.ingest.corpus)
 

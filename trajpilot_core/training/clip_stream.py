@@ -24,8 +24,7 @@ from trajpilot_core.encoders.video.registry import load_video_encoder
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.memory import in_parts
 from trajpilot_core.store.corpus_files import open_corpus
-from trajpilot_core.video.isolate import Event, run_jobs
-from trajpilot_core.video.local import local_copies
+from trajpilot_core.video.isolate import Event, local_copies, run_jobs
 
 ERASED_SCALE, ERASED_RATIO = (0.02, 1 / 3), (0.3, 1 / 0.3)
 """Share of the picture that is erased, and aspect ratio of the rectangle. Source: V-JEPA 2."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
 from trajpilot_core.video.pyav_backend import DecodedFrame, PyavReader
-from trajpilot_core.video.resize import Shape, shape_of
+from trajpilot_core.video.resize import Shape, squash
 from trajpilot_core.video.table import FrameTable, VideoError
 
 Times = NDArray[np.float64]
@@ -46,25 +46,6 @@ class DecodedClip:
     """(N,) presentation times, seconds from the first frame of the video."""
 
 
-def open_reader(path: str, backend: str, resize: str | Shape = "swscale") -> FrameReader:
-    """Open a video with the backend of that name (`pyav` or `decord`).
-
-    Args:
-        path: local file.
-        backend: `pyav` or `decord`.
-        resize: how pictures become squares: a value of FeatureConfig.resize, or a function.
-
-    Raises:
-        VideoError: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED.
-    """
-    shape = shape_of(resize) if isinstance(resize, str) else resize
-    if backend == "decord":  # imported only if selected: it does not have wheels for every machine
-        from trajpilot_core.video.decord_backend import DecordReader
-
-        return DecordReader(path, shape)
-    return PyavReader(path, shape)
-
-
 def frame_times_s(start_s: float, end_s: float, fps: float, n_frames: int) -> NDArray[np.float64]:
     """Return times of shape (n_frames,), seconds: from the start to one frame before the end of [start_s, end_s).
 
@@ -88,15 +69,27 @@ def clips(
         path: local file.
         times_s: (S, N) wanted times, seconds from the first frame.
         size_px: side of the square that a frame becomes.
-        backend, resize: see `open_reader`.
+        backend: `pyav` or `decord`.
+        resize: how pictures become squares: a value of FeatureConfig.resize, or a function.
         max_off_s: largest distance of a frame from its time; None: half a frame.
 
     Yields (row of times_s, clip or fault of that segment), every row once, in order of time.
 
     Raises:
-        VideoError: the whole file cannot be used.
+        VideoError: the whole file cannot be used: VIDEO_MISSING, WRONG_TYPE or DECODE_FAILED.
     """
-    with closing(open_reader(path, backend, resize)) as reader:
+    shape = resize if callable(resize) else squash if resize == "antialiased" else None  # None: swscale, before RGB
+    if resize == "centre_crop":  # imported only if selected: other decoders need neither OpenCV nor Pillow
+        from trajpilot_core.video.views import centre_crop
+
+        shape = centre_crop
+    if backend == "decord":  # imported only if selected: it does not have wheels for every machine
+        from trajpilot_core.video.decord_backend import DecordReader
+
+        reader: FrameReader = DecordReader(path, shape)
+    else:
+        reader = PyavReader(path, shape)
+    with closing(reader):
         yield from sweep(reader, times_s, size_px, path, max_off_s)
 
 
@@ -107,7 +100,24 @@ def sweep(
     matched, faults = match_frames(reader.table, times_s, path, max_off_s)
     yield from faults.items()
     rows = sorted((row for row in range(len(times_s)) if row not in faults), key=lambda row: tuple(matched[row]))
-    yield from _assemble(reader, matched, rows, size_px)
+    uses = Counter(int(pts) for row in rows for pts in set(matched[row].tolist()))
+    images: dict[int, Image | VideoError] = {}
+    left, stream = iter(sorted(uses)), reader.decode(sorted(uses), size_px)
+    for row in rows:
+        needed = matched[row].tolist()
+        while not all(pts in images for pts in needed):
+            pts, item = next(left), next(stream, None)
+            if item is None or item[0] != pts:
+                got = "no more frames" if item is None else f"the frame at {reader.table.time_s(item[0]):.4f} s"
+                what = f"frame at {reader.table.time_s(pts):.4f} s: the decoder returned {got}"
+                images[pts] = VideoError(RejectCode.FRAME_MISMATCH, what)
+            else:
+                images[pts] = item[1]
+        yield row, _clip(reader.table, needed, images)
+        for pts in set(needed):
+            uses[pts] -= 1
+            if not uses[pts]:
+                del images[pts]
 
 
 def match_frames(
@@ -136,38 +146,6 @@ def match_frames(
             f"allowed is {allowed_s:.4f} s",
         )
     return table.shown[nearest], faults
-
-
-def _assemble(
-    reader: FrameReader, matched: NDArray[np.int64], rows: list[int], size_px: int
-) -> Iterator[tuple[int, DecodedClip | VideoError]]:
-    """Sweep the video once and yield each row after its last frame; rows are sorted by time."""
-    uses = Counter(int(pts) for row in rows for pts in set(matched[row].tolist()))
-    images: dict[int, Image | VideoError] = {}
-    stream = _requested(reader, sorted(uses), size_px)
-    for row in rows:
-        needed = matched[row].tolist()
-        while not all(pts in images for pts in needed):
-            pts, image = next(stream)
-            images[pts] = image
-        yield row, _clip(reader.table, needed, images)
-        for pts in set(needed):
-            uses[pts] -= 1
-            if not uses[pts]:
-                del images[pts]
-
-
-def _requested(reader: FrameReader, wanted: Sequence[int], size_px: int) -> Iterator[DecodedFrame]:
-    """Yield the result of the backend for every wanted frame; another frame in its place is FRAME_MISMATCH."""
-    stream = reader.decode(wanted, size_px)
-    for pts in wanted:
-        item = next(stream, None)
-        if item is None or item[0] != pts:
-            got = "no more frames" if item is None else f"the frame at {reader.table.time_s(item[0]):.4f} s"
-            what = f"frame at {reader.table.time_s(pts):.4f} s: the decoder returned {got}"
-            yield pts, VideoError(RejectCode.FRAME_MISMATCH, what)
-        else:
-            yield item
 
 
 def _clip(table: FrameTable, needed: list[int], decoded: dict[int, Image | VideoError]) -> DecodedClip | VideoError:

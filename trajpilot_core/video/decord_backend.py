@@ -10,17 +10,14 @@ from contextlib import closing
 
 import av
 import numpy as np
-from av.container import InputContainer
 from av.error import FFmpegError
 from av.video.reformatter import Interpolation, VideoReformatter
-from av.video.stream import VideoStream
 
 from schemas.rejects import RejectCode
-from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError
 from trajpilot_core.video.pyav_backend import DecodedFrame, turn
 from trajpilot_core.video.resize import Shape
-from trajpilot_core.video.table import FrameTable, VideoError, frame_table, open_video
+from trajpilot_core.video.table import VideoError, frame_table, open_video
 
 CHUNK = 16
 """Frames per call of decord; bounds the full-size pictures in memory."""
@@ -29,16 +26,32 @@ CHUNK = 16
 class DecordReader:
     """One open video. Satisfies `decode.FrameReader`."""
 
-    table: FrameTable
-
     def __init__(self, path: str, shape: Shape | None = None) -> None:
         self.path, self.shape = path, shape
         container, stream = open_video(path)
         with closing(container):
             self.table = frame_table(path, container, stream)
-            _refuse_mirrors(path, container, stream)
-        self._scaler = VideoReformatter()
-        self._video, self._error = _open(path)
+            try:  # decord rotates pictures but does not mirror them
+                container.seek(0)
+                first = next(container.decode(stream), None)
+            except FFmpegError as error:
+                what = f"{path}: its first picture does not decode: {error}"
+                raise VideoError(RejectCode.DECODE_FAILED, what) from error
+            if first is not None and turn(first)[1]:
+                what = f"{path} is stored mirrored; use --set features.backend=pyav"
+                raise VideoError(RejectCode.FRAME_MISMATCH, what)
+        try:
+            import decord
+        except ImportError as error:
+            raise InputError(
+                "features.backend is decord, which is not installed (it has wheels for x86-64 only); "
+                "use --set features.backend=pyav"
+            ) from error
+        self._scaler, self._error = VideoReformatter(), decord.DECORDError
+        try:
+            self._video = decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1)
+        except (decord.DECORDError, RuntimeError) as error:
+            raise VideoError(RejectCode.DECODE_FAILED, f"{path}: decord: {str(error).splitlines()[0]}") from error
         n_frames = len(self._video)
         if self.table.has_preroll or self.table.has_open_group or n_frames != len(self.table.shown):
             raise VideoError(
@@ -63,44 +76,15 @@ class DecordReader:
                 fault = VideoError(RejectCode.DECODE_FAILED, f"{self.path}: decord: {str(error).splitlines()[0]}")
                 yield from ((pts, fault) for pts in part)
                 continue
-            decord_s = self._video.get_frame_timestamp(index)[:, 0]
+            decord_s = self._video.get_frame_timestamp(index)[:, 0].tolist()
             for pts, time_s, picture in zip(part, decord_s, pictures, strict=True):
-                yield pts, self._checked(pts, float(time_s), picture, size_px)
-
-    def _checked(self, pts: int, decord_s: float, picture: Image, size_px: int) -> Image | VideoError:
-        """Shape a picture (h, w, 3) if decord's time of it is within half a frame of the wanted one."""
-        wanted_s = self.table.time_s(pts)  # decord also counts from the first frame
-        if abs(decord_s - wanted_s) > 0.5 / self.table.fps:
-            what = f"{self.path}: decord returned the frame at {decord_s:.4f} s for {wanted_s:.4f} s"
-            return VideoError(RejectCode.FRAME_MISMATCH, what)
-        if self.shape is not None:
-            return self.shape(picture, size_px)
-        frame = av.VideoFrame.from_ndarray(picture, format="rgb24")
-        small = self._scaler.reformat(frame, size_px, size_px, "rgb24", interpolation=Interpolation.BILINEAR)
-        return small.to_ndarray().astype(np.uint8, copy=False)
-
-
-def _refuse_mirrors(path: str, container: InputContainer, stream: VideoStream) -> None:
-    """Refuse a file with mirrored pictures; decord rotates pictures but does not mirror them."""
-    try:
-        container.seek(0)
-        first = next(container.decode(stream), None)
-    except FFmpegError as error:
-        raise VideoError(RejectCode.DECODE_FAILED, f"{path}: its first picture does not decode: {error}") from error
-    if first is not None and turn(first)[1]:
-        raise VideoError(RejectCode.FRAME_MISMATCH, f"{path} is stored mirrored; use --set features.backend=pyav")
-
-
-def _open(path: str):  # type: ignore[no-untyped-def]  # decord has no types
-    """Open a video with one decoder thread; returns (reader, decord's error class)."""
-    try:
-        import decord
-    except ImportError as error:
-        raise InputError(
-            "features.backend is decord, which is not installed (it has wheels for x86-64 only); "
-            "use --set features.backend=pyav"
-        ) from error
-    try:
-        return decord.VideoReader(path, ctx=decord.cpu(0), num_threads=1), decord.DECORDError
-    except (decord.DECORDError, RuntimeError) as error:
-        raise VideoError(RejectCode.DECODE_FAILED, f"{path}: decord: {str(error).splitlines()[0]}") from error
+                wanted_s = self.table.time_s(pts)  # decord also counts from the first frame
+                if abs(time_s - wanted_s) > 0.5 / self.table.fps:
+                    what = f"{self.path}: decord returned the frame at {time_s:.4f} s for {wanted_s:.4f} s"
+                    yield pts, VideoError(RejectCode.FRAME_MISMATCH, what)
+                elif self.shape is not None:
+                    yield pts, self.shape(picture, size_px)
+                else:
+                    rgb = av.VideoFrame.from_ndarray(picture, format="rgb24")
+                    small = self._scaler.reformat(rgb, size_px, size_px, "rgb24", interpolation=Interpolation.BILINEAR)
+                    yield pts, small.to_ndarray().astype(np.uint8, copy=False)

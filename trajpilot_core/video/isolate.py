@@ -14,24 +14,27 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from schemas.rejects import RejectCode
 
+if TYPE_CHECKING:
+    from trajpilot_core.store.corpus_files import Corpus
+
 log = logging.getLogger("trajpilot")
 SIZE_BYTES = 4
 """Every event begins with the length of its JSON, little endian."""
 COMMAND = (sys.executable, "-P", "-m", "trajpilot_core.video.child")
-
-
 CHECK_S = 0.5
 """How often a waiting caller checks whether a worker failed, seconds."""
 DecodeJob = dict[str, Any]
+Around = Callable[[DecodeJob], AbstractContextManager[DecodeJob]]
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def run_jobs(
     workers: int,
     timeout_s: float,
     ahead: int,
-    around: Callable[[DecodeJob], AbstractContextManager[DecodeJob]] = nullcontext,
+    around: Around = nullcontext,
     command: Sequence[str] = COMMAND,
 ) -> Iterator[Event]:
     """Run JSON jobs in child processes and yield their events; events of one job are in order, jobs interleave.
@@ -103,7 +106,7 @@ class _Worker(threading.Thread):
         inbox: "queue.SimpleQueue[int | None]",
         outbox: "queue.Queue[Event]",
         timeout_s: float,
-        around: Callable[[DecodeJob], AbstractContextManager[DecodeJob]],
+        around: Around,
         command: Sequence[str],
     ) -> None:
         super().__init__(name="trajpilot-decode", daemon=True)
@@ -116,7 +119,10 @@ class _Worker(threading.Thread):
     def run(self) -> None:
         """Run jobs until there are none; an error outside of the decoder is kept for the caller."""
         try:
-            self._serve()
+            while (index := self._inbox.get()) is not None and not self._stopping.is_set():
+                with self._around(self._jobs[index]) as job:
+                    for event in self._report(index, job):
+                        self._outbox.put(event)
         except OSError as error:
             self.error = error
         except BaseException as error:
@@ -124,12 +130,6 @@ class _Worker(threading.Thread):
             raise
         finally:
             self._end_child()
-
-    def _serve(self) -> None:
-        while (index := self._inbox.get()) is not None and not self._stopping.is_set():
-            with self._around(self._jobs[index]) as job:
-                for event in self._report(index, job):
-                    self._outbox.put(event)
 
     def stop(self, outbox: "queue.Queue[Event]") -> None:
         """End the child and the thread; waiting events are discarded."""
@@ -146,7 +146,13 @@ class _Worker(threading.Thread):
 
     def _report(self, index: int, job: DecodeJob) -> Iterator[Event]:
         """Send one job to the child and yield its events."""
-        child = self._child if self._child is not None and self._child.poll() is None else self._begin_child()
+        child = self._child
+        if child is None or child.poll() is not None:
+            self._end_child()
+            child = subprocess.Popen(list(self._command), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._child = child
+            if self._stopping.is_set():
+                child.kill()
         try:
             _pipe(child.stdin).write(json.dumps(job).encode() + b"\n")
             while True:
@@ -155,7 +161,17 @@ class _Worker(threading.Thread):
                 if event.kind in ("done", "failed"):
                     return
         except (EOFError, BrokenPipeError, TimeoutError) as error:
-            yield Event(index, "failed", {"code": RejectCode.DECODE_FAILED, "detail": self._lost(child, index, error)})
+            hung = isinstance(error, TimeoutError)
+            if hung:
+                child.kill()
+            code = child.wait()
+            self._end_child()
+            how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
+            fault = f"the decoder process died with {how}"
+            if hung:
+                fault = f"the decoder was silent for {self._timeout_s:g} s and was killed (signal {-code})"
+            detail = f"{self._jobs[index].get('video', self._jobs[index].get('path'))}: {fault}"
+            yield Event(index, "failed", {"code": RejectCode.DECODE_FAILED, "detail": detail})
 
     def _read(self, child: "subprocess.Popen[bytes]", index: int) -> Event:
         """Read one event. Raises TimeoutError: the child is silent; EOFError: it is dead."""
@@ -183,26 +199,6 @@ class _Worker(threading.Thread):
                 raise EOFError
             rest = rest[n_read:]
 
-    def _lost(self, child: "subprocess.Popen[bytes]", index: int, error: Exception) -> str:
-        """End a child that died or hangs, and return what happened to its job."""
-        hung = isinstance(error, TimeoutError)
-        if hung:
-            child.kill()
-        code = child.wait()
-        self._end_child()
-        path = self._jobs[index].get("video", self._jobs[index].get("path"))
-        if hung:
-            return f"{path}: the decoder was silent for {self._timeout_s:g} s and was killed (signal {-code})"
-        how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit status {code}"
-        return f"{path}: the decoder process died with {how}"
-
-    def _begin_child(self) -> "subprocess.Popen[bytes]":
-        self._end_child()
-        self._child = subprocess.Popen(list(self._command), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        if self._stopping.is_set():
-            self._child.kill()
-        return self._child
-
     def _end_child(self) -> None:
         """Close the pipes, which ends a healthy child, and wait for it."""
         child, self._child = self._child, None
@@ -224,3 +220,25 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     """Return a pipe of Popen, which is never None here."""
     assert pipe is not None
     return pipe
+
+
+def local_copies(corpus: "Corpus", scratch: Path) -> Around:
+    """Return a context manager that yields a decoder's job with a local video (a copy where the corpus is remote)."""
+
+    @contextmanager
+    def local(job: DecodeJob) -> Iterator[DecodeJob]:
+        if corpus.is_local:
+            yield {**job, "path": corpus.path(job["path"])}
+            return
+        copy = scratch / "videos" / job["path"].replace("/", "_")
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            try:
+                corpus.fs.get_file(corpus.path(job["path"]), str(copy))
+            except FileNotFoundError:
+                copy.unlink(missing_ok=True)
+            yield {**job, "path": str(copy)}
+        finally:
+            copy.unlink(missing_ok=True)
+
+    return local

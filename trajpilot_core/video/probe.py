@@ -1,14 +1,13 @@
 """Facts of a video file: counted, not read from its header, and checked by decoding at three places."""
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 
 from schemas.rejects import RejectCode
-from trajpilot_core.video.isolate import DecodeJob, run_jobs
+from trajpilot_core.video.isolate import Around, DecodeJob, run_jobs
 from trajpilot_core.video.table import VideoError
 
-__all__ = ["VideoError", "VideoProbe", "probe", "probe_many"]
 PROBE_PX = 32
 
 
@@ -65,7 +64,7 @@ def probe_many(
     workers: int,
     timeout_s: float,
     progress: Callable[[int], None] = lambda n_done: None,
-    around: Callable[[DecodeJob], AbstractContextManager[DecodeJob]] = nullcontext,
+    around: Around = nullcontext,
 ) -> list[VideoProbe | VideoError]:
     """Probe videos in `workers` child processes; a decoder that crashes or hangs costs only its video.
 

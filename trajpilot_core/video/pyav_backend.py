@@ -20,7 +20,7 @@ from av.video.stream import VideoStream
 from schemas.rejects import RejectCode
 from trajpilot_core.arrays import Image
 from trajpilot_core.video.resize import Shape
-from trajpilot_core.video.table import FrameTable, VideoError, frame_table, length_size, malformed, open_video
+from trajpilot_core.video.table import VideoError, frame_table, length_size, malformed, open_video
 
 DecodedFrame = tuple[int, Image | VideoError]
 NOTHING = -(1 << 63)
@@ -31,8 +31,6 @@ MAX_TILT_DEG = 1.0
 
 class PyavReader:
     """One open video and its table of packets. Satisfies `decode.FrameReader`."""
-
-    table: FrameTable
 
     def __init__(self, path: str, shape: Shape | None = None) -> None:
         self.path, self.shape = path, shape
@@ -100,8 +98,10 @@ class PyavReader:
         """Record damage of a frame that came out after those up to `shown_to` of a sweep from packet `start`."""
         if frame.is_corrupt:
             spoiled[self._run_of(pts)] = "the decoder marks the frame as corrupt"
-        key = int(self.table.pts[start])
-        if self.table.is_key[start] and shown_to < key < pts and self._is_shown(key):
+        key, shown = int(self.table.pts[start]), self.table.shown
+        at = int(np.searchsorted(shown, key))
+        is_shown = at < len(shown) and int(shown[at]) == key  # and not pre-roll
+        if self.table.is_key[start] and shown_to < key < pts and is_shown:
             spoiled[self._run[start]] = "the picture of the keyframe did not come out"
 
     def _settled(
@@ -130,11 +130,6 @@ class PyavReader:
         """Number of the last keyframe decoded before the frame at `pts`; in an open GOP it is not always `_group`."""
         return self._run[self._index[pts]] if pts in self._index else self._group(pts)
 
-    def _is_shown(self, pts: int) -> bool:
-        """Whether a frame at `pts` is shown, and not pre-roll."""
-        at = int(np.searchsorted(self.table.shown, pts))
-        return at < len(self.table.shown) and int(self.table.shown[at]) == pts
-
     def _group(self, pts: int) -> int:
         """Number of the last keyframe shown at or before `pts`; -1: none."""
         return bisect_right(self._key_pts, pts) - 1
@@ -157,7 +152,10 @@ class PyavReader:
                 skip = pts is not None and pts not in wanted
                 if skip != skipping:
                     context.skip_frame, skipping = "NONREF" if skip else "DEFAULT", skip
-                if pts is not None and (damage := self._damage(packet)):
+                damage = "the packet is marked as corrupt" if packet.is_corrupt else None
+                if damage is None and self._n_length and pts is not None:  # damage that a decoder may not notice
+                    damage = malformed(bytes(packet), self._n_length)
+                if pts is not None and damage:
                     spoiled[self._run_of(pts)] = damage
                 try:
                     frames: Sequence[VideoFrame] = context.decode(packet)
@@ -169,12 +167,6 @@ class PyavReader:
         except FFmpegError as error:  # the demuxer itself
             spoiled.update(dict.fromkeys(range(-1, len(self._keys)), str(error)))
             yield len(self.table.pts), ()
-
-    def _damage(self, packet: "Packet[VideoStream]") -> str | None:
-        """Return the damage of a packet that a decoder may not notice, or None."""
-        if packet.is_corrupt:
-            return "the packet is marked as corrupt"
-        return malformed(bytes(packet), self._n_length) if self._n_length else None
 
     def _packets_from(self, start: int) -> Iterator["Packet[VideoStream]"]:
         """Demux from packet `start`, or from a keyframe before it where the container cannot seek there."""

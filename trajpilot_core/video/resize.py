@@ -16,15 +16,6 @@ Shape = Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
 """Upright RGB picture (H, W, 3), side S -> (S, S, 3)."""
 
 
-def shape_of(resize: str) -> Shape | None:
-    """Return how FeatureConfig.resize turns a decoded picture into a square; None: swscale does, before RGB."""
-    if resize == "centre_crop":  # imported only if selected: other decoders need neither OpenCV nor Pillow
-        from trajpilot_core.video.views import centre_crop
-
-        return centre_crop
-    return squash if resize == "antialiased" else None
-
-
 def squash(image: NDArray[np.uint8], size_px: int) -> NDArray[np.uint8]:
     """Return a picture (H, W, 3) as (S, S, 3), S = `size_px`."""
     height, width, colours = image.shape

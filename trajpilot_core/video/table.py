@@ -102,7 +102,7 @@ def sniff(path: str) -> str:
 
 
 def open_video(path: str) -> tuple[InputContainer, VideoStream]:
-    """Open the first video stream with one decoder thread, after the limits of this module were checked.
+    """Open the first video stream that is no cover picture with one decoder thread, after its limits were checked.
 
     Raises:
         VideoError: as `sniff`, and DECODE_FAILED where no video stream opens or a limit is exceeded.
@@ -114,8 +114,27 @@ def open_video(path: str) -> tuple[InputContainer, VideoStream]:
     except (FFmpegError, MemoryError, ValueError) as error:
         raise VideoError(RejectCode.DECODE_FAILED, f"{path} does not open as {demuxer}: {error}") from error
     try:
-        stream = _video_stream(path, container)
-        _check_limits(path, container, stream)
+        pictures = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
+        if not pictures:
+            code = RejectCode.WRONG_TYPE if len(container.streams) else RejectCode.DECODE_FAILED
+            kinds = sorted({stream.type for stream in container.streams}) or "nothing"
+            raise VideoError(code, f"{path} has no video stream but {kinds}")
+        stream = pictures[0]
+        if stream.codec_context is None:
+            raise VideoError(RejectCode.DECODE_FAILED, f"{path}: there is no decoder for its video stream")
+        width, height = stream.codec_context.width, stream.codec_context.height
+        seconds, n_streams = (container.duration or 0) / 1e6, len(container.streams)
+        allowed = {
+            f"{width} x {height} px, allowed are 1 to {MAX_SIDE_PX} a side and {MAX_PX} in all": (
+                0 < width <= MAX_SIDE_PX and 0 < height <= MAX_SIDE_PX and width * height <= MAX_PX
+            ),
+            f"{seconds:.0f} s long, allowed are {MAX_DURATION_S:.0f}": seconds <= MAX_DURATION_S,
+            f"{n_streams} streams, allowed are {MAX_STREAMS}": n_streams <= MAX_STREAMS,
+            f"{stream.frames} frames, allowed are {MAX_FRAMES}": stream.frames <= MAX_FRAMES,
+        }
+        for value, holds in allowed.items():
+            if not holds:
+                raise VideoError(RejectCode.DECODE_FAILED, f"{path}: {value}")
     except VideoError:
         container.close()
         raise
@@ -125,80 +144,53 @@ def open_video(path: str) -> tuple[InputContainer, VideoStream]:
     return container, stream
 
 
-def _video_stream(path: str, container: InputContainer) -> VideoStream:
-    """Return the first video stream that is no cover picture and has a decoder."""
-    pictures = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
-    if not pictures:
-        code = RejectCode.WRONG_TYPE if len(container.streams) else RejectCode.DECODE_FAILED
-        kinds = sorted({stream.type for stream in container.streams}) or "nothing"
-        raise VideoError(code, f"{path} has no video stream but {kinds}")
-    if pictures[0].codec_context is None:
-        raise VideoError(RejectCode.DECODE_FAILED, f"{path}: there is no decoder for its video stream")
-    return pictures[0]
-
-
-def _check_limits(path: str, container: InputContainer, stream: VideoStream) -> None:
-    """Refuse pictures, lengths and stream counts beyond the limits of this module."""
-    width, height = stream.codec_context.width, stream.codec_context.height
-    seconds = (container.duration or 0) / 1e6
-    allowed = {
-        f"{width} x {height} px, allowed are 1 to {MAX_SIDE_PX} a side and {MAX_PX} in all": (
-            0 < width <= MAX_SIDE_PX and 0 < height <= MAX_SIDE_PX and width * height <= MAX_PX
-        ),
-        f"{seconds:.0f} s long, allowed are {MAX_DURATION_S:.0f}": seconds <= MAX_DURATION_S,
-        f"{len(container.streams)} streams, allowed are {MAX_STREAMS}": len(container.streams) <= MAX_STREAMS,
-        f"{stream.frames} frames, allowed are {MAX_FRAMES}": stream.frames <= MAX_FRAMES,
-    }
-    for value, holds in allowed.items():
-        if not holds:
-            raise VideoError(RejectCode.DECODE_FAILED, f"{path}: {value}")
-
-
 def frame_table(path: str, container: InputContainer, stream: VideoStream) -> FrameTable:
     """Read all packets of the stream (none is decoded) and list its frames.
 
     Raises:
         VideoError: DECODE_FAILED where the file is cut short, has no frames, or no presentation times.
     """
-    packets = _packets(path, container, stream)
-    shown = np.unique(packets.pts[~packets.is_hidden])
+    pts, dts, is_key, is_hidden, n_read = _packets(path, container, stream)
+    shown = np.unique(pts[~is_hidden])
     if len(shown) < 2 or stream.time_base is None:
         raise VideoError(
             RejectCode.DECODE_FAILED,
             f"{path} has {len(shown)} frames with a presentation time, at least 2 are needed",
         )
-    _check_whole(path, container, stream, packets, shown)
-    fps, is_vfr = _frame_rate(shown, stream.time_base, stream.average_rate)
+    kind, last_s, problem = container.format.name, float(shown[-1] * stream.time_base), ""
+    if kind.startswith("mov") and len(pts) < len(stream.index_entries):
+        problem = f"its index lists {len(stream.index_entries)} frames, {len(pts)} exist"
+    elif kind == "avi" and stream.frames != n_read:  # its frames have no times: a missing one shifts all that follow
+        problem = f"its header states {stream.frames} frames, {n_read} exist"
+    elif kind.startswith("matroska") and (stated := stated_s(container, stream)) - last_s > SHORT_S:
+        problem = f"its header states {stated:.2f} s, the last frame is at {last_s:.2f} s"
+    elif not is_key.any():
+        problem = "no frame is marked as a keyframe"
+    if problem:
+        raise VideoError(RejectCode.DECODE_FAILED, f"{path} is cut short or damaged: {problem}")
+    steps, tick_s, declared = np.diff(shown), stream.time_base, stream.average_rate
+    usual = float(np.median(steps))
+    is_vfr = bool(np.abs(steps - usual).max() > 1 + 0.1 * usual)
+    length_s = float((shown[-1] - shown[0]) * tick_s)
+    fps = 1.0 / float(usual * float(tick_s)) if is_vfr else (len(shown) - 1) / length_s
+    if declared and abs(float(declared) / fps - 1) < 1e-3:
+        fps = float(declared)
     if fps < MIN_FPS:
         raise VideoError(
             RejectCode.DECODE_FAILED, f"{path}: its frames are {1 / fps:.3g} s apart, allowed is {1 / MIN_FPS:.3g} s"
         )
-    return FrameTable(
-        pts=packets.pts,
-        dts=packets.dts,
-        is_key=packets.is_key,
-        shown=shown,
-        tick_s=stream.time_base,
-        fps=fps,
-        is_vfr=is_vfr,
-        has_preroll=bool(packets.is_hidden.any()),
-    )
+    return FrameTable(pts, dts, is_key, shown, stream.time_base, fps, is_vfr, bool(is_hidden.any()))
 
 
-@dataclass(frozen=True)
-class _Packets:
-    """Packets with a time, in file order; columns as in `FrameTable`."""
+def _packets(
+    path: str, container: InputContainer, stream: VideoStream
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_], int]:
+    """Read all packets into columns, because a small file can contain millions.
 
-    pts: NDArray[np.int64]
-    dts: NDArray[np.int64]
-    is_key: NDArray[np.bool_]
-    is_hidden: NDArray[np.bool_]
-    n_read: int
-    """Number of all packets, including empty ones and those without a time."""
-
-
-def _packets(path: str, container: InputContainer, stream: VideoStream) -> _Packets:
-    """Read all packets into columns, because a small file can contain millions."""
+    Returns:
+        Columns of the packets with a time, in file order: pts, dts and is_key as in `FrameTable`, and whether they are
+        hidden; and the number of all packets, including empty ones and those without a time.
+    """
     times, flags, n_read = array("q"), bytearray(), 0
     try:
         for packet in container.demux(stream):
@@ -215,28 +207,7 @@ def _packets(path: str, container: InputContainer, stream: VideoStream) -> _Pack
     table = np.frombuffer(times, np.int64).reshape(-1, 2)
     bits = np.frombuffer(flags, np.uint8)
     is_key, is_hidden = ((bits >> bit & 1).astype(np.bool_) for bit in range(2))
-    return _Packets(table[:, 0].copy(), table[:, 1].copy(), is_key, is_hidden, n_read)
-
-
-def _check_whole(
-    path: str, container: InputContainer, stream: VideoStream, packets: _Packets, shown: NDArray[np.int64]
-) -> None:
-    """Refuse a file with less content than its container states, if it states any.
-
-    The frames of an AVI file have no times, so a missing or additional frame shifts all that follow.
-    """
-    kind, n_found, last_s = container.format.name, len(packets.pts), float(shown[-1] * (stream.time_base or 0))
-    if kind.startswith("mov") and n_found < len(stream.index_entries):
-        problem = f"its index lists {len(stream.index_entries)} frames, {n_found} exist"
-    elif kind == "avi" and stream.frames != packets.n_read:
-        problem = f"its header states {stream.frames} frames, {packets.n_read} exist"
-    elif kind.startswith("matroska") and (stated := stated_s(container, stream)) - last_s > SHORT_S:
-        problem = f"its header states {stated:.2f} s, the last frame is at {last_s:.2f} s"
-    elif not packets.is_key.any():
-        problem = "no frame is marked as a keyframe"
-    else:
-        return
-    raise VideoError(RejectCode.DECODE_FAILED, f"{path} is cut short or damaged: {problem}")
+    return table[:, 0].copy(), table[:, 1].copy(), is_key, is_hidden, n_read
 
 
 def stated_s(container: InputContainer, stream: VideoStream) -> float:
@@ -245,19 +216,6 @@ def stated_s(container: InputContainer, stream: VideoStream) -> float:
     if tag:
         return int(tag[1]) * 3600 + int(tag[2]) * 60 + float(tag[3])
     return (container.duration or 0) / 1e6 if len(container.streams) == 1 else 0.0
-
-
-def _frame_rate(shown: NDArray[np.int64], tick_s: Fraction, declared: Fraction | None) -> tuple[float, bool]:
-    """Return the nominal frames per second of presentation times (F,), and whether they are uneven."""
-    steps = np.diff(shown)
-    usual = float(np.median(steps))
-    is_vfr = bool(np.abs(steps - usual).max() > 1 + 0.1 * usual)
-    counted = (
-        1.0 / float(usual * float(tick_s)) if is_vfr else (len(shown) - 1) / float((shown[-1] - shown[0]) * tick_s)
-    )
-    if declared and abs(float(declared) / counted - 1) < 1e-3:
-        return float(declared), is_vfr
-    return counted, is_vfr
 
 
 def length_size(codec: str, extradata: bytes | None) -> int | None:

@@ -12,11 +12,6 @@ WITHOUT_LABELS: tuple[Section, ...] = ("instruction", "frames", "incomplete")
 """Sections that contain no label except recognised endpoints."""
 
 
-def constants_of(prompts: Prompts, items: int) -> frozenset[str]:
-    """Return the texts of prompts that are the same for all windows with this many labels: they reveal none."""
-    return frozenset(prompts.text(name, items) for name in prompts.texts) | {"START:", "GOAL:", ""}
-
-
 def check_request(
     request: VlmRequest, hidden: Collection[str], given: Collection[str], material: PromptMaterial, prompts: Prompts
 ) -> None:
@@ -30,12 +25,13 @@ def check_request(
         LeakError: a hidden label appears outside of bank and sequences, the bank is incomplete or not in alphabetical
             order, or a sequence or an example is not from the training takes.
     """
-    constants = constants_of(prompts, request.items)
+    texts = {prompts.text(name, request.items) for name in prompts.texts} | {"START:", "GOAL:", ""}
+    constants = sorted(texts, key=len, reverse=True)  # the same for all windows with this many labels: they reveal none
     for part in (part for message in request.messages for part in message.parts):
         lines = part.text.splitlines()
         if part.section in WITHOUT_LABELS:
             rest = part.text
-            for constant in sorted(constants, key=len, reverse=True):
+            for constant in constants:
                 rest = rest.replace(constant, "")
             if part.section == "incomplete":
                 rest = _open_places(rest, given)
@@ -43,11 +39,21 @@ def check_request(
             if leaked:
                 raise LeakError(f"section {part.section} of the prompt contains the hidden label {leaked[0]!r}")
         elif part.section == "bank":
-            _check_bank(_after(lines, prompts.text("bank")), material)
+            listed = _after(lines, prompts.text("bank"))
+            if tuple(listed) != material.bank:
+                raise LeakError(
+                    f"the {len(listed)} labels listed in the prompt are not the {len(material.bank)} of the bank in "
+                    "alphabetical order; another order may reveal how frequent labels are"
+                )
         elif part.section == "exemplars":
-            _check_examples(_after(lines, prompts.text("exemplars")), material)
+            unknown = set(_after(lines, prompts.text("exemplars"))).difference(material.training_labels)
+            if unknown:
+                raise LeakError(f"the example {min(unknown)!r} is not a label of a training take")
         else:
-            _check_sequences(_after(lines, prompts.text("sequences")), request.items, material)
+            for line in _after(lines, prompts.text("sequences")):
+                labels = tuple(json.loads(line))
+                if len(labels) != request.items or labels not in material.training_sequences:
+                    raise LeakError(f"the sequence {line} is not from a training take")
 
 
 def _open_places(text: str, given: Collection[str]) -> str:
@@ -69,26 +75,3 @@ def _after(lines: Sequence[str], head: str) -> list[str]:
     if list(lines[: len(heading)]) != heading:
         raise LeakError(f"a section of the prompt starts with {lines[:1]}, not with its heading {heading[:1]}")
     return list(lines[len(heading) :])
-
-
-def _check_bank(lines: Sequence[str], material: PromptMaterial) -> None:
-    if list(lines) != sorted(lines):
-        raise LeakError("the bank is not in alphabetical order: another order may reveal how frequent labels are")
-    if tuple(lines) != material.bank:
-        raise LeakError(
-            f"the {len(lines)} labels listed in the prompt differ from the {len(material.bank)} of the bank"
-        )
-
-
-def _check_examples(lines: Sequence[str], material: PromptMaterial) -> None:
-    known = frozenset(material.training_labels)
-    unknown = [line for line in lines if line not in known]
-    if unknown:
-        raise LeakError(f"the example {unknown[0]!r} is not a label of a training take")
-
-
-def _check_sequences(lines: Sequence[str], items: int, material: PromptMaterial) -> None:
-    for line in lines:
-        labels = tuple(json.loads(line))
-        if len(labels) != items or labels not in material.training_sequences:
-            raise LeakError(f"the sequence {line} is not from a training take")

@@ -20,8 +20,7 @@ from trajpilot_core.arrays import Image
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.video.decode import frame_times_s
-from trajpilot_core.video.isolate import run_jobs
-from trajpilot_core.video.local import local_copies
+from trajpilot_core.video.isolate import local_copies, run_jobs
 
 NAME = "vlm"
 
@@ -43,8 +42,8 @@ class PromptMaterial:
     """Texts of all labels in alphabetical order: an order by frequency would reveal which are likely."""
     labels_of: Mapping[str, tuple[str, ...]]
     """Scenario -> labels of its training takes, in alphabetical order."""
-    sequences_of: Mapping[tuple[str, int], tuple[tuple[str, tuple[str, ...]], ...]]
-    """(scenario, horizon) -> its training windows: their take and labels."""
+    sequences_of: Mapping[tuple[str, int], tuple[tuple[str, ...], ...]]
+    """(scenario, horizon) -> labels of its training windows."""
     scenario_of: Mapping[str, str]
     """Take -> scenario."""
 
@@ -66,17 +65,15 @@ class PromptMaterial:
     @cached_property
     def training_sequences(self) -> frozenset[tuple[str, ...]]:
         """Label sequences of all training windows."""
-        return frozenset(labels for windows in self.sequences_of.values() for _, labels in windows)
+        return frozenset(labels for windows in self.sequences_of.values() for labels in windows)
 
     def exemplars(self, segment_id: str, scenario: str, n: int, seed: int) -> tuple[str, ...]:
         """Return labels of training takes of other scenarios as examples of style."""
         others = self.labels_outside.get(scenario, self.training_labels)
         return tuple(others[at] for at in sampled(f"{seed}:{segment_id}", len(others), n))
 
-    def sequences(
-        self, window: AskedWindow, scenario: str, n: int, seed: int
-    ) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return training sequences of the scenario with the window's length, each with its take."""
+    def sequences(self, window: AskedWindow, scenario: str, n: int, seed: int) -> tuple[tuple[str, ...], ...]:
+        """Return training sequences of the scenario with the window's length."""
         known = self.sequences_of.get((scenario, window.horizon), ())
         return tuple(known[at] for at in sampled(f"{seed}:{window.window_id}", len(known), n))
 
@@ -98,27 +95,22 @@ def load_material(inputs: Inputs) -> PromptMaterial:
     training = frozenset(row["take_id"] for row in takes if row["split"] == "train")
     scenario_of = {row["take_id"]: row["scenario"] for row in takes}
     segments = of_takes(inputs.table("segments", ["segment_id", "take_id", "label_id"]), training)
-    text = _texts(inputs.table("labels", ["label_id", "label"]))
+    text = {row["label_id"]: row["label"] for row in inputs.table("labels", ["label_id", "label"]).to_pylist()}
     label_of = {row["segment_id"]: text[row["label_id"]] for row in segments.to_pylist()}
     labels: dict[str, set[str]] = defaultdict(set)
     for row in segments.to_pylist():
         labels[scenario_of[row["take_id"]]].add(text[row["label_id"]])
-    sequences: dict[tuple[str, int], list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
+    sequences: dict[tuple[str, int], list[tuple[str, ...]]] = defaultdict(list)
     windows = of_takes(inputs.table("windows", ["window_id", "take_id", "horizon", "segment_ids"]), training)
     for row in sorted(windows.to_pylist(), key=lambda row: row["window_id"]):
-        window_labels = tuple(label_of[segment] for segment in row["segment_ids"])
-        sequences[scenario_of[row["take_id"]], row["horizon"]].append((row["take_id"], window_labels))
+        key = scenario_of[row["take_id"]], row["horizon"]
+        sequences[key].append(tuple(label_of[segment] for segment in row["segment_ids"]))
     return PromptMaterial(
         bank=tuple(sorted(set(text.values()))),
         labels_of={name: tuple(sorted(known)) for name, known in labels.items()},
         sequences_of={key: tuple(known) for key, known in sequences.items()},
         scenario_of=scenario_of,
     )
-
-
-def _texts(labels: pa.Table) -> dict[str, str]:
-    """Return label id -> text."""
-    return dict(zip(labels["label_id"].to_pylist(), labels["label"].to_pylist(), strict=True))
 
 
 def of_takes(table: pa.Table, takes: frozenset[str]) -> pa.Table:

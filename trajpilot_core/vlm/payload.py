@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
-from schemas.vlm import VlmPart, VlmReply, VlmRequest
+from schemas.vlm import VlmReply, VlmRequest
 from trajpilot_core.arrays import Image
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.incoming import parse_json, shortened
@@ -26,25 +26,25 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 """A custom_id is used as a file name."""
 
 
-def png(frame: Image) -> bytes:
-    """Return a frame, (S, S, 3) RGB, as PNG."""
-    import cv2
-
-    ok, buffer = cv2.imencode(".png", cv2.cvtColor(frame, cv2.COLOR_RGB2BGR))
-    assert ok
-    return bytes(buffer.tobytes())
-
-
 def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValue]:
     """Return a request as the body of a chat completion: greedy, without thinking.
 
     Args:
         frames: digest -> (S, S, 3) RGB of every frame in the request.
     """
-    messages: list[JsonValue] = [
-        {"role": message.role, "content": [item for part in message.parts for item in _content(part, frames)]}
-        for message in request.messages
-    ]
+    import cv2
+
+    messages: list[JsonValue] = []
+    for message in request.messages:
+        content: list[JsonValue] = []
+        for part in message.parts:
+            content += [{"type": "text", "text": part.text}] if part.text else []
+            for digest in part.frames:
+                ok, png = cv2.imencode(".png", cv2.cvtColor(frames[digest], cv2.COLOR_RGB2BGR))
+                assert ok
+                url = f"data:image/png;base64,{base64.b64encode(png.tobytes()).decode()}"
+                content.append({"type": "image_url", "image_url": {"url": url}})
+        messages.append({"role": message.role, "content": content})
     return {
         "model": request.adapter or request.model,
         "messages": messages,
@@ -54,18 +54,6 @@ def body(request: VlmRequest, frames: Mapping[str, Image]) -> dict[str, JsonValu
         "max_tokens": request.max_tokens,
         "chat_template_kwargs": {"enable_thinking": False},
     }
-
-
-def _content(part: VlmPart, frames: Mapping[str, Image]) -> list[JsonValue]:
-    text: list[JsonValue] = [{"type": "text", "text": part.text}] if part.text else []
-    images: list[JsonValue] = [
-        {
-            "type": "image_url",
-            "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png(frames[digest])).decode()}"},
-        }
-        for digest in part.frames
-    ]
-    return text + images
 
 
 def line(request: VlmRequest, frames: Mapping[str, Image]) -> str:

@@ -14,18 +14,9 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.vlm.material import AskedWindow, PromptMaterial
 
 TEMPLATES = Path(__file__).parent / "templates"
-NAMES = (
-    "plan",
-    "anticipate",
-    "segment",
-    "fill_system",
-    "fill",
-    "continue",
-    "bank",
-    "exemplars",
-    "sequences",
-    "incomplete",
-)
+QUESTIONS = ("plan", "anticipate", "segment", "fill_system", "fill", "continue")
+HEADINGS = ("bank", "exemplars", "sequences", "incomplete")
+NAMES = QUESTIONS + HEADINGS
 """Files in a folder of prompts, each with the suffix .txt."""
 START, GOAL = "START:", "GOAL:"
 
@@ -152,7 +143,7 @@ def fill_request(
     examples = asking.material.sequences(window, scenario, cfg.sequences, cfg.seed)
     ends: list[str | int] = [start or -1, *[-1] * (horizon - 2), (goal or -1) if has_goal else -1]
     parts = [
-        listed("sequences", prompts.text("sequences"), [canonical_json(list(labels)) for _, labels in examples]),
+        listed("sequences", prompts.text("sequences"), [canonical_json(list(labels)) for labels in examples]),
         VlmPart(section="instruction", text=prompts.text("fill" if has_goal else "continue", horizon)),
         VlmPart(section="incomplete", text=f"{prompts.text('incomplete')}\n{canonical_json(list(ends))}"),
     ]

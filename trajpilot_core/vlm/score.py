@@ -55,15 +55,15 @@ def recogniser(answers: Sequence[ReadAnswer]) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def row_of(answer: VlmAnswer, tuned: str) -> str:
-    """Return the row that an answer counts for, given the weights that recognised the segments (`recogniser`)."""
-    return UNTUNED_ROW if answer.row == TUNED_ROW and not tuned else answer.row
-
-
 def variant_of(answer: VlmAnswer, tuned: str) -> str:
-    """Return the row of the tables that an answer counts for; stub answers have a separate row."""
-    goal_free = PREFIX if answer.question in GOAL_FREE else ""
-    return f"{goal_free}{STUB_ROW if answer.is_stub else row_of(answer, tuned)}"
+    """Return the row of the tables that an answer counts for; stub answers of windows and segments have separate rows.
+
+    `tuned` are the weights that recognised the segments (`recogniser`).
+    """
+    row = UNTUNED_ROW if answer.row == TUNED_ROW and not tuned else answer.row
+    if answer.question == "segment":
+        return f"{row}: segments"
+    return f"{PREFIX if answer.question in GOAL_FREE else ''}{STUB_ROW if answer.is_stub else row}"
 
 
 def predictions_of_answers(
@@ -109,9 +109,7 @@ def counts_of(answers: Sequence[ReadAnswer], bank: Projection) -> list[VlmCount]
     groups: dict[tuple[str, int, bool], list[ReadAnswer]] = defaultdict(list)
     tuned = recogniser(answers)
     for row in answers:
-        is_segment = row.answer.question == "segment"
-        name = f"{row_of(row.answer, tuned)}: segments" if is_segment else variant_of(row.answer, tuned)
-        groups[name, row.answer.horizon, row.answer.is_stub].append(row)
+        groups[variant_of(row.answer, tuned), row.answer.horizon, row.answer.is_stub].append(row)
     counts = []
     for (variant, horizon, is_stub), rows in sorted(groups.items()):
         labels = [label for row in rows for label in row.parsed.labels]

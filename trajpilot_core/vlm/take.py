@@ -6,9 +6,9 @@ A fill uses recognised endpoints, so it can only be sent once those are answered
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from schemas.vlm import Question, VlmAnswer, VlmReply, VlmRequest, VlmRow
+from schemas.vlm import VlmAnswer, VlmReply, VlmRequest, VlmRow
 from trajpilot_core.arrays import Image
-from trajpilot_core.vlm.clients.registry import Client
+from trajpilot_core.vlm.clients import Client
 from trajpilot_core.vlm.linter import check_request
 from trajpilot_core.vlm.material import AskedWindow
 from trajpilot_core.vlm.parsing import Projection, parse_label
@@ -33,9 +33,7 @@ class AskedUnit:
     """One request for one window or segment."""
 
     row: VlmRow
-    question: Question
     unit: str
-    horizon: int
     request: VlmRequest
 
 
@@ -64,13 +62,13 @@ def first_round(asking: Asking, take: TakeToAsk) -> list[AskedUnit]:
             for seen in (goal, None) if cfg.anticipates else (goal,):
                 request = window_request(asking, window.horizon, start, seen)
                 _lint(asking, take, request, window.segment_ids, ())
-                units.append(AskedUnit("qwen_zs", request.question, window.window_id, window.horizon, request))
+                units.append(AskedUnit("qwen_zs", window.window_id, request))
     if "qwen_sft_llm" in cfg.rows:
         for segment in endpoints(take.windows):
             if segment in take.frames_of:
                 request = segment_request(asking, segment, scenario, take.frames_of[segment])
                 _lint(asking, take, request, (segment,), ())
-                units.append(AskedUnit("qwen_sft_llm", "segment", segment, 1, request))
+                units.append(AskedUnit("qwen_sft_llm", segment, request))
     return units
 
 
@@ -86,8 +84,6 @@ def second_round(asking: Asking, take: TakeToAsk, recognised: Mapping[str, str |
         LeakError: a request reveals its own answer.
     """
     cfg, units = asking.config, []
-    if "qwen_sft_llm" not in cfg.rows:
-        return []
     scenario = asking.material.scenario_of[take.take_id]
     for window in shown(take):
         start, goal = (recognised[window.segment_ids[at]] for at in (0, -1))
@@ -95,7 +91,7 @@ def second_round(asking: Asking, take: TakeToAsk, recognised: Mapping[str, str |
             request = fill_request(asking, window, scenario, start, goal, has_goal=has_goal)
             given = [label for label in (start, goal if has_goal else None) if label]
             _lint(asking, take, request, window.segment_ids, given)
-            units.append(AskedUnit("qwen_sft_llm", request.question, window.window_id, window.horizon, request))
+            units.append(AskedUnit("qwen_sft_llm", window.window_id, request))
     return units
 
 
@@ -109,7 +105,7 @@ def recognised(units: Sequence[AskedUnit], replies: Mapping[str, VlmReply], bank
     written = {
         unit.unit: parse_label(replies[unit.request.digest()].text).labels
         for unit in units
-        if unit.question == "segment"
+        if unit.request.question == "segment"
     }
     bank.look_up(labels[0] or "" for labels in written.values() if labels)
     return {unit: bank.text_of[bank[labels[0] or ""].ids[0]] if labels else None for unit, labels in written.items()}
@@ -125,7 +121,7 @@ def replied(
     """
     requests = {unit.request.digest(): unit.request for unit in units}
     missing = answers.missing(requests)
-    for reply in client.ask([requests[digest] for digest in missing], images) if missing else ():
+    for reply in client([requests[digest] for digest in missing], images) if missing else ():
         answers.put(reply)
     replies = {digest: answers.get(digest) for digest in requests}
     return {digest: reply for digest, reply in replies.items() if reply is not None}
@@ -140,9 +136,9 @@ def rows_of_answers(
         yield VlmAnswer(
             take_id=take_id,
             row=unit.row,
-            question=unit.question,
+            question=unit.request.question,
             unit=unit.unit,
-            horizon=unit.horizon,
+            horizon=unit.request.items,
             request=reply.request,
             adapter=unit.request.adapter or "",
             text=reply.text,

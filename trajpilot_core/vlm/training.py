@@ -16,7 +16,6 @@ from pydantic import JsonValue
 
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.vlm import CompletedVlm, VlmRequest
-from trajpilot_core.arrays import Image
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.incoming import parse_json
@@ -40,50 +39,6 @@ class Exported(NamedTuple):
     n_conversations: int
     n_bytes: int
     rejects: list[Reject]
-
-
-def trainer_config(cfg: CompletedVlm, out: Path) -> dict[str, JsonValue]:
-    """Return the configuration of LLaMA-Factory with the paper's values; what the paper does not state is its default.
-
-    On four GPUs (`FORCE_TORCHRUN=1`) a step has the paper's 16 segments.
-    """
-    return {
-        "model_name_or_path": cfg.model,
-        "image_max_pixels": cfg.size_px**2,
-        "stage": "sft",
-        "do_train": True,
-        "finetuning_type": "lora",
-        "lora_rank": 8,
-        "lora_alpha": 32,
-        "lora_dropout": 0.05,
-        "lora_target": ",".join(PROJECTIONS),
-        "dataset": SEGMENTS,
-        "dataset_dir": str(out),
-        "template": "qwen3_vl_nothink",
-        "cutoff_len": LONGEST_TOKENS,
-        "train_on_prompt": False,
-        "output_dir": str(out / "adapter"),
-        "per_device_train_batch_size": 1,
-        "gradient_accumulation_steps": 4,
-        "learning_rate": 2.0e-5,
-        "num_train_epochs": 1.0,
-        "optim": "adamw_torch",
-        "bf16": True,
-        "seed": 7,
-    }
-
-
-def conversation(request: VlmRequest, answer: str, images: Mapping[str, str]) -> dict[str, JsonValue]:
-    """Return a request and its answer as one line of the data set.
-
-    Args:
-        images: digest of a frame -> its file.
-    """
-    (message,) = request.messages
-    text = "".join(part.text + "<image>" * len(part.frames) for part in message.parts)
-    shown = [images[digest] for part in message.parts for digest in part.frames]
-    turns: list[JsonValue] = [{"role": "user", "content": text}, {"role": "assistant", "content": answer}]
-    return {"messages": turns, "images": [*shown]}
 
 
 def check_training(request: VlmRequest, answer: str, take: Mapping[str, Any], asking: Asking) -> None:
@@ -112,36 +67,39 @@ def write_training(work: Work[CompletedVlm], out: Path) -> Exported:
         LeakError: a conversation leaks.
     """
     asking = Asking(work.config, load_prompts(work.config.prompts), load_material(work.inputs))
-    segments = training_segments(work)
+    named = {row["label_id"]: row["label"] for row in work.inputs.table("labels", ["label_id", "label"]).to_pylist()}
+    takes = {row["take_id"]: row for row in work.inputs.table("takes").to_pylist()}
+    columns = ["segment_id", "take_id", "start_s", "end_s", "label_id"]
+    segments: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in sorted(work.inputs.table("segments", columns).to_pylist(), key=lambda row: row["segment_id"]):
+        if takes[row["take_id"]]["split"] == "train":
+            segments[row["take_id"]].append({**row, "label": named[row["label_id"]]})
+    if not segments:
+        raise InputError("no training take has a segment; look at the rejects of ingest")
     note = {"settings": work.config.content(), "prompts": asking.prompts.digest, "takes": sorted(segments)}
     start(out, note, work.config)
-    exported = Exported(sum(map(len, segments.values())), 0, 0, [])
-    takes = {row["take_id"]: row for row in work.inputs.table("takes").to_pylist()}
+    n_conversations, n_bytes, rejects = 0, 0, []
     for done, take_id in enumerate(sorted(segments)):
         work.runtime.progress(done, len(segments), f"takes; {take_id}")
         part = out / SEGMENTS / f"{take_id.replace(':', '_')}.jsonl"
         if not part.exists():
             write_take(work, asking, takes[take_id], segments[take_id], part)
-        exported = add_take(exported, out, takes[take_id], segments[take_id], part)
-    return exported
-
-
-def training_segments(work: Work[CompletedVlm]) -> dict[str, list[dict[str, Any]]]:
-    """Return training take -> its segments in order of their ids, each with the text of its label."""
-    named = {row["label_id"]: row["label"] for row in work.inputs.table("labels", ["label_id", "label"]).to_pylist()}
-    train = {row["take_id"] for row in work.inputs.table("takes").to_pylist() if row["split"] == "train"}
-    columns = ["segment_id", "take_id", "start_s", "end_s", "label_id"]
-    segments_of_take: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in sorted(work.inputs.table("segments", columns).to_pylist(), key=lambda row: row["segment_id"]):
-        if row["take_id"] in train:
-            segments_of_take[row["take_id"]].append({**row, "label": named[row["label_id"]]})
-    if not segments_of_take:
-        raise InputError("no training take has a segment; look at the rejects of ingest")
-    return segments_of_take
+        lines = [parse_json(line, part.name) for line in part.read_text(encoding="utf-8").splitlines()]
+        n_conversations += len(lines)
+        n_bytes += part.stat().st_size + sum((out / name).stat().st_size for line in lines for name in line["images"])
+        n_lost, code = len(segments[take_id]) - len(lines), RejectCode.DECODE_FAILED
+        if n_lost:
+            detail, video = f"{n_lost} segments have frames that could not be decoded", takes[take_id]["video"]
+            rejects.append(reject(NAME, code, take_id, detail, n_units=n_lost, source_file=video))
+    return Exported(sum(map(len, segments.values())), n_conversations, n_bytes, rejects)
 
 
 def start(out: Path, note: dict[str, Any], cfg: CompletedVlm) -> None:
-    """Write what describes an export, or check that the folder has the same one."""
+    """Write what describes an export, or check that the folder has the same one.
+
+    The trainer has the paper's values; what the paper does not state is the default of LLaMA-Factory. On four GPUs
+    (`FORCE_TORCHRUN=1`) a step has the paper's 16 segments.
+    """
     (out / SEGMENTS).mkdir(parents=True, exist_ok=True)
     text, known = json.dumps(note, sort_keys=True, indent=1), out / NOTE
     if known.exists() and known.read_text(encoding="utf-8") != text:
@@ -151,7 +109,31 @@ def start(out: Path, note: dict[str, Any], cfg: CompletedVlm) -> None:
     tags = {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"}
     listed = {SEGMENTS: {"file_name": SEGMENTS, "formatting": "sharegpt", "columns": columns, "tags": tags}}
     (out / "dataset_info.json").write_text(json.dumps(listed, indent=1), encoding="utf-8")
-    (out / TRAINER).write_text(yaml.safe_dump(trainer_config(cfg, out), sort_keys=False), encoding="utf-8")
+    trainer: dict[str, JsonValue] = {
+        "model_name_or_path": cfg.model,
+        "image_max_pixels": cfg.size_px**2,
+        "stage": "sft",
+        "do_train": True,
+        "finetuning_type": "lora",
+        "lora_rank": 8,
+        "lora_alpha": 32,
+        "lora_dropout": 0.05,
+        "lora_target": ",".join(PROJECTIONS),
+        "dataset": SEGMENTS,
+        "dataset_dir": str(out),
+        "template": "qwen3_vl_nothink",
+        "cutoff_len": LONGEST_TOKENS,
+        "train_on_prompt": False,
+        "output_dir": str(out / "adapter"),
+        "per_device_train_batch_size": 1,
+        "gradient_accumulation_steps": 4,
+        "learning_rate": 2.0e-5,
+        "num_train_epochs": 1.0,
+        "optim": "adamw_torch",
+        "bf16": True,
+        "seed": 7,
+    }
+    (out / TRAINER).write_text(yaml.safe_dump(trainer, sort_keys=False), encoding="utf-8")
 
 
 def write_take(
@@ -161,41 +143,23 @@ def write_take(
     out, lines = part.parents[1], []
     spans = [(row["segment_id"], row["start_s"], row["end_s"]) for row in segments]
     frames = take_frames(take["video"], take["fps"], spans, work.config, work.runtime.data_root, work.runtime.scratch)
-    files = {digest: write_image(out, digest, image) for digest, image in frames.images.items()}
+    files = {digest: f"{IMAGES}/{digest[:2]}/{digest}.jpg" for digest in frames.images}
+    for digest, image in frames.images.items():
+        (out / files[digest]).parent.mkdir(parents=True, exist_ok=True)
+        bgr = cv2.cvtColor(image, cv2.COLOR_RGB2BGR)
+        ok, coded = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
+        assert ok
+        (out / files[digest]).write_bytes(coded.tobytes())
     for row in segments:
         digests = frames.of_segment.get(row["segment_id"])
         if digests is not None:
             request = segment_request(asking, row["segment_id"], take["scenario"], digests)
             check_training(request, row["label"], take, asking)
-            lines.append(json.dumps(conversation(request, row["label"], files), ensure_ascii=False))
+            parts = [part for message in request.messages for part in message.parts]
+            text = "".join(part.text + "<image>" * len(part.frames) for part in parts)
+            turns = [{"role": "user", "content": text}, {"role": "assistant", "content": row["label"]}]
+            shown = [files[digest] for part in parts for digest in part.frames]
+            lines.append(json.dumps({"messages": turns, "images": shown}, ensure_ascii=False))
     fresh = part.with_suffix(".part")
     fresh.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     fresh.replace(part)
-
-
-def write_image(out: Path, digest: str, image: Image) -> str:
-    """Write a frame, (S, S, 3) RGB, as JPEG, and return its path below `out`."""
-    name = f"{IMAGES}/{digest[:2]}/{digest}.jpg"
-    (out / name).parent.mkdir(parents=True, exist_ok=True)
-    ok, coded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY])
-    assert ok
-    (out / name).write_bytes(coded.tobytes())
-    return name
-
-
-def add_take(
-    exported: Exported, out: Path, take: Mapping[str, Any], segments: list[dict[str, Any]], part: Path
-) -> Exported:
-    """Return the counts with those of one take; segments without a conversation are a reject."""
-    lines = [parse_json(line, part.name) for line in part.read_text(encoding="utf-8").splitlines()]
-    n_bytes = part.stat().st_size + sum((out / name).stat().st_size for line in lines for name in line["images"])
-    n_lost, rejects = len(segments) - len(lines), []
-    if n_lost:
-        detail = f"{n_lost} segments have frames that could not be decoded"
-        code = RejectCode.DECODE_FAILED
-        rejects = [reject(NAME, code, take["take_id"], detail, n_units=n_lost, source_file=take["video"])]
-    return exported._replace(
-        n_conversations=exported.n_conversations + len(lines),
-        n_bytes=exported.n_bytes + n_bytes,
-        rejects=exported.rejects + rejects,
-    )

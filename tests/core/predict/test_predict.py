@@ -78,8 +78,8 @@ def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(
     query = soak_root.query(window)
     seen = footage.open_footage(query, soak_root.trained)
     vectors, _ = clip_features(seen, soak_root.trained, soak_root.run, tmp_path)
-    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, tmp_path)).moved
-    assert moved is not None
+    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, tmp_path))
+    assert moved.motions is not None
     features, motions = arrays(soak_root, window)
     np.testing.assert_array_equal(vectors, features)
     np.testing.assert_array_equal(moved.motions, motions)
@@ -145,8 +145,8 @@ def motion_of(soak_root: Ready, folder: Path, **changes: object) -> np.ndarray:
     """Head motion of both clips of a test window, from the sources that the query names."""
     query = soak_root.query(soak_root.window("test"), **changes)
     seen = footage.open_footage(query, soak_root.trained)
-    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, folder)).moved
-    assert moved is not None
+    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, folder))
+    assert moved.motions is not None
     return moved.motions
 
 

@@ -12,7 +12,7 @@ from pose_errors import clip_error, joined, sim3_residual_m
 from poses_fixture import head
 from scipy.spatial.transform import Rotation
 
-from deployments.cli import poses
+from deployments.cli import export
 from schemas.annotation import SIMULATED, motions_schema
 from schemas.arrow import rows_of
 from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, VideoMotionsConfig
@@ -220,7 +220,7 @@ def test_a_path_that_says_nothing_leaves_the_whole_spread() -> None:
 
 def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="stage ingest has not run"):
-        poses.step(root=str(tmp_path))
+        export.step(root=str(tmp_path))
 
 
 def pose_bytes(memory: Memory) -> dict[str, object]:

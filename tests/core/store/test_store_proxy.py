@@ -27,7 +27,7 @@ from trajpilot_core.stages.released_features import first_there
 from trajpilot_core.store import objects
 from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.store.garbage import verify
-from trajpilot_core.video.local import local_copies
+from trajpilot_core.video.isolate import local_copies
 from trajpilot_core.video.probe import probe_many
 
 pytest.importorskip("s3fs", reason="the s3 extra is not installed")

@@ -18,8 +18,7 @@ from schemas.config import PipelineConfig
 from schemas.vlm import VlmMessage, VlmPart, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of, vlm, vlm_rows
-from trajpilot_core.vlm.clients.http import HttpClient
-from trajpilot_core.vlm.clients.registry import VARIABLE, api_key, check_server, hold_api_key
+from trajpilot_core.vlm.clients import VARIABLE, HttpClient, api_key, check_server, hold_api_key
 from trajpilot_core.vlm.payload import AnswerFolder
 
 CORPUS = "egoexo4d_atomic"
@@ -238,7 +237,7 @@ def test_the_key_comes_from_the_environment(monkeypatch) -> None:
 def test_the_process_of_a_group_that_is_shared_out_holds_the_key_of_its_worker(monkeypatch) -> None:
     monkeypatch.setenv(VARIABLE, KEY)
     sys.modules.pop("deployments.deployed", None)
-    from flows.groups import vlm_group
+    from flows.stages import vlm_group
 
     assert api_key() is None, "flows alone read no environment"
     deployed = importlib.import_module("deployments.deployed")

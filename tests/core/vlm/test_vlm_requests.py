@@ -88,10 +88,12 @@ def test_examples_are_labels_of_other_scenarios_and_sequences_are_of_training_ta
     window = AskedWindow("w", 3, ("a", "b", "c"))
     held = asking.material.sequences(window, scenario, 8, 7)
     assert len(held) == min(8, len(asking.material.sequences_of[scenario, 3])) > 0
-    assert {take for take, _ in held} <= {
-        row["take_id"] for row in world().tables["takes"].to_pylist() if row["split"] == "train"
+    tables, label_of = world().tables, text_of(world())
+    its = {
+        row["take_id"] for row in tables["takes"].to_pylist() if (row["split"], row["scenario"]) == ("train", scenario)
     }
-    assert {asking.material.scenario_of[take] for take, _ in held} == {scenario}
+    windows = [row["segment_ids"] for row in tables["windows"].to_pylist() if row["take_id"] in its]
+    assert set(held) <= {tuple(label_of[segment] for segment in segments) for segments in windows}
 
 
 def test_what_is_sampled_follows_from_the_name_alone() -> None:

@@ -13,7 +13,7 @@ from trajpilot_core.corpora.base import Candidate, Fault
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus, stat
-from trajpilot_core.video.local import local_copies
+from trajpilot_core.video.isolate import local_copies
 from trajpilot_core.video.probe import VideoProbe, probe_many
 from trajpilot_core.video.table import VideoError
 

@@ -98,8 +98,7 @@ def video_motions(
         timeout_s: a decoder that is silent for longer is killed.
     """
     from trajpilot_core.store.corpus_files import open_corpus
-    from trajpilot_core.video.isolate import run_jobs
-    from trajpilot_core.video.local import local_copies
+    from trajpilot_core.video.isolate import local_copies, run_jobs
 
     states = [TakeProgress(take, intervals(segments)) for take, segments in jobs]
     described = [describe(state.take, state.segments) if state.segments.ids else None for state in states]

@@ -1,1 +1,0 @@
-"""Clients that answer requests, all behind `registry.Client`."""
