@@ -178,7 +178,6 @@ def fit_event_scorer(
     Args:
         training: chains, each with the events (n,), long, of the training takes that it has not seen.
         dev: (m,) long, dev events, predicted by the final chain.
-        target: what is predicted; settings with resolved precision.
     """
     ranking = target.ranking
 
@@ -217,13 +216,7 @@ def scored(
     target: Target,
     motion_of: Tensor | None = None,
 ) -> Scored:
-    """Answer events with the scorer.
-
-    Args:
-        decision: threshold of its gate.
-        rows: (n,) long.
-        motion_of: as in `event_queries`.
-    """
+    """Answer the events `rows` (n,), long, with the scorer; `motion_of` as in `event_queries`."""
     neighbours = find_events(chain, events, rows, target.ranking.candidates)
     queries = event_queries(chain, events, rows, neighbours, target, motion_of)
     gate_n, choice_n = decide(scorer, queries, target.ranking.train.batch)

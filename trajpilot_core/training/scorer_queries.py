@@ -294,16 +294,13 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
 
 def on_device(collected: Collected, device: str) -> Collected:
     """Move all queries to the device where they fit comfortably; else, and on a CPU, they stay mapped."""
-    queries = [part for part in (collected.train, collected.dev.queries) if part is not None]
-    values = [getattr(part, name) for part in queries for name in ROWS]
+    train, dev = collected.train, collected.dev
+    values = [getattr(part, name) for part in (train, dev.queries) if part is not None for name in ROWS]
     if not fits(sum(value.nbytes for value in values), free_bytes(device)):
         return collected
 
-    def moved(part: Queries) -> Queries:
-        return replace(part, **{name: getattr(part, name).to(device) for name in ROWS})
+    def moved(part: Queries | None) -> Queries | None:
+        return None if part is None else replace(part, **{name: getattr(part, name).to(device) for name in ROWS})
 
-    dev = DevSet(
-        None if collected.dev.queries is None else moved(collected.dev.queries),
-        *(m1_NT.to(device) for m1_NT in (collected.dev.knn_m1, collected.dev.pool_m1)),
-    )
-    return Collected(None if collected.train is None else moved(collected.train), dev, collected.shape)
+    of_dev = DevSet(moved(dev.queries), dev.knn_m1.to(device), dev.pool_m1.to(device))
+    return Collected(moved(train), of_dev, collected.shape)
