@@ -47,12 +47,13 @@ from trajpilot_core.training.fit_predictor import (
     window_loss,
 )
 from trajpilot_core.training.scorer import decide
-from trajpilot_core.training.scorer_file import (
+from trajpilot_core.training.scorer_fit import (
+    FittedScorer,
     ReadyScorer,
+    fit_scorers,
     load_scorer_without_goal,
     write_scorers,
 )
-from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorers
 
 SCORER = WHOLE_SCORER.replace(ablations=())
 TWINS = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT)

@@ -24,8 +24,7 @@ from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.stages import alignment, predictor
 from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training.scorer import NEVER, decide, dev_scores, gate_targets, inputs_at, queries_of
-from trajpilot_core.training.scorer_file import load_scorer
-from trajpilot_core.training.scorer_fit import choices_of, fit_scorers, train_scorer
+from trajpilot_core.training.scorer_fit import choices_of, fit_scorers, load_scorer, train_scorer
 from trajpilot_core.training.scorer_queries import Collected, DevSet, draw_queries
 
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
