@@ -25,7 +25,7 @@ from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.events import EventChain, FoundEvents, find_events, latents_of, vote
 from trajpilot_core.training.scorer import Queries, decide, joined
 from trajpilot_core.training.scorer_fit import FittedScorer, ScorerDecision, train_scorer
-from trajpilot_core.training.scorer_queries import Collected, DevSet
+from trajpilot_core.training.scorer_queries import Collected
 
 TOP = 5
 """Source: paper, R@5."""
@@ -188,8 +188,8 @@ def fit_event_scorer(
     right_mT = torch.zeros(len(dev), len(ranking.temperatures))
     if target.right_votes is not None:
         right_mT = target.right_votes(find_events(final, events, dev, ranking.candidates), dev)
-    of_dev = DevSet(queries_of(final, dev) if len(dev) else None, right_mT, right_mT)
-    collected = Collected(joined(fitted), of_dev, target.shape)
+    of_dev = queries_of(final, dev) if len(dev) else None
+    collected = Collected(joined(fitted), of_dev, right_mT, right_mT, target.shape)
     return train_scorer(collected, ranking, None, seed, scratch, device, progress, checkpoint_s)
 
 

@@ -39,7 +39,7 @@ from trajpilot_core.training.scorer import (
     scorer_loss,
     scores_at,
 )
-from trajpilot_core.training.scorer_queries import Collected, DevSet, collect
+from trajpilot_core.training.scorer_queries import Collected, collect
 
 ENTRY = "scorers"
 SHAPE_NO_GOAL = "shape_no_goal"
@@ -141,7 +141,7 @@ def train_scorer(
         scorer = GateThenRankScorer(config, shape, ablation).to(device)
     if train is None:
         state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
-        return FittedScorer(state, shape, _decision(config, dev, 0, 0.0, {}), [])
+        return FittedScorer(state, shape, _decision(config, collected, 0, 0.0, {}), [])
     where = train.take.device  # of the queries: on the device, or in mapped files
     opens = gate_targets(train, config.margin)
     weights = class_weights(opens)
@@ -157,14 +157,14 @@ def train_scorer(
         model=scorer,
         selected="dev/selection",
         loss=loss,
-        measure=measurer(scorer, train, dev.queries, config.train.batch, seed),
+        measure=measurer(scorer, train, dev, config.train.batch, seed),
         batches=lambda generator: index_batches(len(train), config.train.batch, generator, where),
     )
     fitted = fit(training, config.train, scratch / name, device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
-    decision = _decision(config, dev, len(train), share, kept)
-    choices = choices_of(scorer, fitted.state, dev.queries, config, training.name, seed)
+    decision = _decision(config, collected, len(train), share, kept)
+    choices = choices_of(scorer, fitted.state, dev, config, training.name, seed)
     return FittedScorer(fitted.state, shape, decision, fitted.curve, choices)
 
 
@@ -232,14 +232,14 @@ def choices_of(
 
 
 def _decision(
-    config: ScorerConfig, dev: DevSet, n_queries: int, share: float, kept: dict[str, float]
+    config: ScorerConfig, collected: Collected, n_queries: int, share: float, kept: dict[str, float]
 ) -> ScorerDecision:
     """Gather what dev decided; without dev windows the gate stays shut and the temperatures are the grid's highest."""
-    horizon = dev.queries.n_mids if dev.queries is not None else torch.empty(0, dtype=torch.long)
+    horizon = collected.dev.n_mids if collected.dev is not None else torch.empty(0, dtype=torch.long)
     return ScorerDecision(
         threshold=kept.get("threshold", NEVER),
-        knn_temperature=best_temperature(config.temperatures, dev.knn_m1, horizon),
-        pool_temperature=best_temperature(config.temperatures, dev.pool_m1, horizon),
+        knn_temperature=best_temperature(config.temperatures, collected.knn_m1, horizon),
+        pool_temperature=best_temperature(config.temperatures, collected.pool_m1, horizon),
         n_queries=n_queries,
         n_dev=len(horizon),
         gate_positive_share=share,

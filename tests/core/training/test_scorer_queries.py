@@ -139,7 +139,7 @@ def test_the_number_of_threads_changes_no_byte_of_the_queries(whole: Whole, tmp_
 
 def test_both_splits_share_one_table_of_latents(tmp_path: Path) -> None:
     found = gathered(tmp_path, world=World())
-    assert found.train.latents is found.dev.queries.latents
+    assert found.train.latents is found.dev.latents
     assert len(found.train.latents) == 1 + len(planning_data().labels)
 
 
@@ -204,9 +204,9 @@ def test_a_process_that_is_killed_in_the_middle_of_a_part_repeats_that_part_only
     again = gathered(tmp_path / "cut")
     assert len(searched) == n_parts - done
     assert all(torch.equal(getattr(whole.train, name), getattr(again.train, name)) for name in ROWS)
-    assert all(torch.equal(getattr(whole.dev.queries, name), getattr(again.dev.queries, name)) for name in ROWS)
-    assert torch.equal(whole.dev.knn_m1, again.dev.knn_m1)
-    assert torch.equal(whole.dev.pool_m1, again.dev.pool_m1)
+    assert all(torch.equal(getattr(whole.dev, name), getattr(again.dev, name)) for name in ROWS)
+    assert torch.equal(whole.knn_m1, again.knn_m1)
+    assert torch.equal(whole.pool_m1, again.pool_m1)
 
 
 def test_a_damaged_part_is_seen_and_made_again(
@@ -338,7 +338,7 @@ def test_queries_move_to_a_device_only_where_they_fit_it(whole: Whole, monkeypat
     monkeypatch.setattr(scorer_queries, "free_bytes", lambda device: 1 << 40)
     moved = on_device(found._replace(train=None), "meta")
     assert moved.train is None
-    assert moved.dev.queries is not None
-    assert moved.dev.queries.plans.is_meta
-    assert moved.dev.queries.utility.is_meta
-    assert moved.dev.knn_m1.is_meta
+    assert moved.dev is not None
+    assert moved.dev.plans.is_meta
+    assert moved.dev.utility.is_meta
+    assert moved.knn_m1.is_meta
