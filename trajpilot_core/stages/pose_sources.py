@@ -17,7 +17,6 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, Chain, chains_in, folds_of, model_key, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Work
-from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
 from trajpilot_core.stages.trained import (
     PLANNING,
@@ -158,14 +157,13 @@ def latents_and_tasks(
     """Return source -> (S, E) embeddings of its head motion by the one E_tau, on the CPU, and the tensors of each
     predictor of a seed (`POSE_MODELS`)."""
     from trajpilot_core.data.chains import load_e_tau, trajectory_latents
-    from trajpilot_core.training.fit_predictor import places_for
+    from trajpilot_core.training.fit_predictor import predictor_task
 
     e_tau, device = work.inputs.models("e_tau"), work.runtime.device
     encoder = load_e_tau(e_tau, chain, seed, device)
     motions = {"files": sets.data.motions, "raw": sets.raw, "by_rule": sets.by_rule}
     latents = {name: trajectory_latents(encoder, values.to(device)).cpu() for name, values in motions.items()}
-    files = make_task(sets.data, e_tau, chain, seed, device)
-    files = replace(files, max_horizon=places_for(files.max_horizon, work.config.predictor))
+    files = predictor_task(sets.data, e_tau, chain, seed, device, work.config.predictor)
     video = replace(files, latents=latents["by_rule"])
     both = union(files, latents["by_rule"])
     return latents, {"files": files, "video": video, "both": both, "both_equal": both, "none": files}

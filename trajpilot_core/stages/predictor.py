@@ -1,16 +1,11 @@
 """Causal predictors, per seed: three checkpoints of the final chain, two of each fold's, and goal-dropout twins of
 traj and no_traj where they are enabled (paper, 3.4; docs/decisions/closed-vocabulary.md, anticipation.md)."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from schemas.annotation import SHORTEST_PLAN
 from schemas.results import CurvePoint
 from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import (
     E_TAU,
     VARIANTS,
-    Chain,
     chains_in,
     folds_of,
     is_twin,
@@ -20,7 +15,6 @@ from trajpilot_core.data.cross_fitting import (
 )
 from trajpilot_core.data.imported_fits import with_imported
 from trajpilot_core.engine.stage import Inputs, Work
-from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.pretrained import initial_fits, initial_weights
 from trajpilot_core.stages.trained import (
     PLANNING,
@@ -33,11 +27,6 @@ from trajpilot_core.stages.trained import (
     trained_stage,
     variants_by_chain,
 )
-
-if TYPE_CHECKING:
-    from trajpilot_core.data.planning import PlanningData
-    from trajpilot_core.store.tensors import Models
-    from trajpilot_core.training.fit_predictor import PredictorTask
 
 VERSION = 7  # raise when the numbers that this module writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")
@@ -74,15 +63,14 @@ def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
     """
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.dev_scores import floor_scores
-    from trajpilot_core.training.fit_predictor import places_for, predictor_shape, train_predictor
+    from trajpilot_core.training.fit_predictor import predictor_shape, predictor_task, train_predictor
     from trajpilot_core.training.jobs import TrainingJob, chain_job, fitted_takes, put_task
 
     data, scratch = load_planning_data(work.inputs, "predictor"), work.runtime.scratch / "predictor"
     e_tau, imported = work.inputs.models("e_tau"), initial_fits(work.config)
     jobs, floors, shape = dict[str, TrainingJob](), dict[str, list[CurvePoint]](), ""
     for (chain, seed), variants in variants_by_chain(wanted).items():
-        task = make_task(data, e_tau, chain, seed, work.runtime.device)
-        task = replace(task, max_horizon=places_for(task.max_horizon, work.config))
+        task = predictor_task(data, e_tau, chain, seed, work.runtime.device, work.config)
         folder = scratch / f"{chain.name}-s{seed}"
         put_task(scratch, folder, task, is_first=not shape)
         shape = predictor_shape(task, work.config.head).to_json()
@@ -111,37 +99,6 @@ def conclude(work: Work[PredictorConfig]) -> None:
     lost = [row for row in counted.rejects if counted.split_of[row.take] != "test"]
     work.sink.reject(lost)
     work.sink.count(kept + sum(row.n_units for row in lost), kept)
-
-
-def make_task(data: "PlanningData", e_tau: "Models", chain: Chain, seed: int, device: str) -> "PredictorTask":
-    """Return the tensors of one chain and seed: its latents, the windows of its takes, and all dev windows.
-
-    Raises TrainingError: no window to fit on, or none in dev, or windows without a step between Start and Goal.
-    """
-    import torch
-
-    from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
-    from trajpilot_core.data.planning import rows_of_takes
-    from trajpilot_core.training.fit_predictor import PredictorTask
-
-    if min(data.windows, default=SHORTEST_PLAN) < SHORTEST_PLAN:
-        raise TrainingError(
-            f"windows of {min(data.windows)} segments have no step to plan between Start and Goal; the minimum is "
-            f"{SHORTEST_PLAN}"
-        )
-    takes = fit_takes(data, chain)
-    fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
-    dev = {h: w.segments[w.split == 1] for h, w in data.windows.items()}
-    fit, dev = ({h: s for h, s in part.items() if len(s)} for part in (fit, dev))
-    if not fit or not dev:
-        raise TrainingError(
-            f"chain {chain.name}: windows of {len(fit)} horizons to fit on and of {len(dev)} in dev, but both need at "
-            "least one; look at the rejects of ingest, trajectories and features"
-        )
-    encoder = load_e_tau(e_tau, chain, seed, device)
-    latents = trajectory_latents(encoder, data.motions.to(device)).cpu()
-    rows = rows_of_takes(data.segment_take, takes)
-    return PredictorTask(data.features, latents, data.labels, data.bank, rows, fit, dev, max(data.windows))
 
 
 STAGE = trained_stage(

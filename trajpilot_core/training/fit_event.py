@@ -19,9 +19,9 @@ from schemas.events import CompletedActionToken, CompletedOutcome
 from schemas.training import PredictorConfig, TrainConfig
 from trajpilot_core.data.cross_fitting import twin_of
 from trajpilot_core.models.events import EVENT, MADE, ActionPredictor, OutcomePredictor, ShotProbe
-from trajpilot_core.models.predictor import PredictorShape, feature_scales
+from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.training.dev_scores import measured, sampled_fit
-from trajpilot_core.training.fit_predictor import kept, places_for, start_weights, variant_latents
+from trajpilot_core.training.fit_predictor import kept, places_for, standardise, start_weights, variant_latents
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
@@ -51,12 +51,6 @@ class EventTask(Task):
         tokens, width = self.context.shape[1:]
         return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, net))
 
-    def standardise(self, module: nn.Module, raw_NCD: Tensor) -> None:
-        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of its raw input, fitted takes
-        only."""
-        for name, value in zip(("feature_mean", "feature_scale"), feature_scales(raw_NCD[self.fit]), strict=True):
-            module.get_buffer(name).copy_(value)
-
     def given(self, rows: Tensor, variant: str) -> Tensor:
         """Return the latents (B, 2, E) of `rows` (B,) that a variant receives: both, the first one, or none.
 
@@ -79,7 +73,7 @@ def new_event_predictor(
 ) -> P:
     """Build a model of this kind from the global random state, with the feature scale of the fitted takes."""
     model = kind(net.replace(head="open"), task.shape(net))
-    task.standardise(model.backbone, task.context)
+    standardise(model.backbone, task.context[task.fit])
     return model
 
 
@@ -206,5 +200,5 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
 def new_shot_probe(task: OutcomeTask, cfg: CompletedOutcome) -> ShotProbe:
     """Build a probe from the global random state, with the feature scale of the fitted takes."""
     model = ShotProbe(cfg, task.tokens.shape[2])
-    task.standardise(model, task.tokens)
+    standardise(model, task.tokens[task.fit])
     return model

@@ -27,8 +27,8 @@ from trajpilot_core.memory import in_parts
 from trajpilot_core.models.planners.decoding import PlannerShape, clamped_prior
 from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs, scores_of, sequence
 from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
-from trajpilot_core.models.predictor import feature_scales
 from trajpilot_core.training.dev_scores import measured, sampled_fit
+from trajpilot_core.training.fit_predictor import standardise
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
 
@@ -146,9 +146,7 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
     settings, windows = originals[method], task.fit[horizon]
     with seeded(job.seed):
         model = MatchedPlanner(method, cfg, task.shape(), horizon)
-    mean, scale = feature_scales(task.features[task.fit_rows][:, None])
-    model.feature_mean.copy_(mean)
-    model.feature_scale.copy_(scale)
+    standardise(model, task.features[task.fit_rows][:, None])
     model = model.to(job.device)
     each = cfg.pdpp.epoch_steps if method == "pdpp" else math.ceil(len(windows) / settings.batch)  # PDPP's own epoch
     epochs = settings.epochs if cfg.most_steps is None else max(1, min(settings.epochs, cfg.most_steps // each))

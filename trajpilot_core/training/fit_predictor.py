@@ -11,16 +11,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from schemas.annotation import SHORTEST_PLAN
 from schemas.training import HeadKind, PredictorConfig, TrainConfig
-from trajpilot_core.data.cross_fitting import is_twin, original_of
+from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
+from trajpilot_core.data.cross_fitting import Chain, is_twin, original_of
 from trajpilot_core.data.imported_fits import first_weights
 from trajpilot_core.data.other_runs import OtherOutput, open_other
-from trajpilot_core.data.planning import MANY_WINDOWS
-from trajpilot_core.errors import InputError
+from trajpilot_core.data.planning import MANY_WINDOWS, PlanningData, rows_of_takes
+from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.store.tensors import Tensors
+from trajpilot_core.store.tensors import Models, Tensors
 from trajpilot_core.training.dev_scores import measured, mid_accuracy, nearest_labels, sampled_fit
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
@@ -57,6 +59,34 @@ class PredictorTask(Task):
     """Horizon -> (N, H) long."""
     max_horizon: int
     """Longest horizon of all windows of the data."""
+
+
+def predictor_task(
+    data: PlanningData, e_tau: Models, chain: Chain, seed: int, device: str, cfg: PredictorConfig
+) -> PredictorTask:
+    """Return the tensors of one chain and seed: its latents, the windows of its takes, and all dev windows.
+
+    Raises TrainingError: no window to fit on, or none in dev, or windows without a step between Start and Goal.
+    """
+    if min(data.windows, default=SHORTEST_PLAN) < SHORTEST_PLAN:
+        raise TrainingError(
+            f"windows of {min(data.windows)} segments have no step to plan between Start and Goal; the minimum is "
+            f"{SHORTEST_PLAN}"
+        )
+    takes = fit_takes(data, chain)
+    fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
+    dev = {h: w.segments[w.split == 1] for h, w in data.windows.items()}
+    fit, dev = ({h: s for h, s in part.items() if len(s)} for part in (fit, dev))
+    if not fit or not dev:
+        raise TrainingError(
+            f"chain {chain.name}: windows of {len(fit)} horizons to fit on and of {len(dev)} in dev, but both need at "
+            "least one; look at the rejects of ingest, trajectories and features"
+        )
+    encoder = load_e_tau(e_tau, chain, seed, device)
+    latents = trajectory_latents(encoder, data.motions.to(device)).cpu()
+    rows = rows_of_takes(data.segment_take, takes)
+    places = places_for(max(data.windows), cfg)
+    return PredictorTask(data.features, latents, data.labels, data.bank, rows, fit, dev, places)
 
 
 def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -96,11 +126,15 @@ def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorSh
 def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
     """Build a predictor from the global random state, with the feature scale of the fitted takes."""
     model = CausalPredictor(cfg, predictor_shape(task, cfg.head))
-    mean, scale = feature_scales(task.features[task.fit_rows])
-    model.feature_mean.copy_(mean)
-    model.feature_scale.copy_(scale)
+    standardise(model, task.features[task.fit_rows])
     begin_class_head(model, task.bank)
     return model
+
+
+def standardise(module: nn.Module, raw_NCD: Tensor) -> None:
+    """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of raw features (N, C, D)."""
+    for name, value in zip(("feature_mean", "feature_scale"), feature_scales(raw_NCD), strict=True):
+        module.get_buffer(name).copy_(value)
 
 
 @torch.no_grad()
