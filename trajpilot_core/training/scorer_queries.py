@@ -111,9 +111,9 @@ def collect(
         if chain.name in collector.offset:
             view = view_of(data, files, chain, seed, device, config.decoding)
             collector.add(view, progress, threads if device == "cpu" else 1)
-    train, dev, none = collector.queries("train"), collector.queries("dev"), torch.empty(0, len(config.temperatures))
-    knn_m1, pool_m1 = (none if dev is None else collector.mapped(f"dev/{name}") for name in ("knn_m1", "pool_m1"))
-    return on_device(Collected(train, dev, knn_m1, pool_m1, shape), device)
+    queries, none = collector.queries("dev"), torch.empty(0, len(config.temperatures))
+    knn_m1, pool_m1 = (none if queries is None else collector.mapped(f"dev/{name}") for name in ("knn_m1", "pool_m1"))
+    return on_device(Collected(collector.queries("train"), queries, knn_m1, pool_m1, shape), device)
 
 
 class QueryCollector:
