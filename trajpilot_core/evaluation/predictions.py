@@ -55,7 +55,7 @@ from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, 
 from trajpilot_core.runtime import in_threads
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.loop import one_thread
-from trajpilot_core.training.scorer_file import scorer_config
+from trajpilot_core.training.scorer_fit import scorer_config
 from trajpilot_core.vlm.material import subset
 
 STAGE = "evaluation"

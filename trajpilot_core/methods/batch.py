@@ -22,7 +22,7 @@ from trajpilot_core.retrieval.bank import Bank, ChainView, build_bank, without_g
 from trajpilot_core.retrieval.candidates import Candidates, find_candidates, permuted
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer import Queries, queries_of
-from trajpilot_core.training.scorer_file import ReadyScorer, load_scorer, load_scorer_without_goal, scorer_config
+from trajpilot_core.training.scorer_fit import ReadyScorer, load_scorer, load_scorer_without_goal, scorer_config
 
 
 @dataclass(frozen=True)

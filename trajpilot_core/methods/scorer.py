@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trajpilot_core.retrieval.bank import ChainView
     from trajpilot_core.retrieval.candidates import Candidates
     from trajpilot_core.training.scorer import Queries
-    from trajpilot_core.training.scorer_file import ReadyScorer
+    from trajpilot_core.training.scorer_fit import ReadyScorer
 
 DECIDE_BATCH = 512
 GATE = Gate("a retrieved trajectory was trusted")

@@ -28,7 +28,7 @@ from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.retrieval.bank import ChainView, build_bank, chain_view
 from trajpilot_core.retrieval.candidates import Candidates
 from trajpilot_core.training.loop import one_thread
-from trajpilot_core.training.scorer_file import scorer_config
+from trajpilot_core.training.scorer_fit import scorer_config
 
 QUERY = "query"
 NO_LABEL = 0

@@ -77,7 +77,7 @@ def neighbour_bank(data: PlanningData, chain: Chain, keys: EndKeys, horizon: int
     Raises LeakError: a take that the chain must not have seen is among them.
     """
     windows = data.windows[horizon]
-    rows = torch.isin(windows.take, fit_takes(data, chain))  # in the order of `stages.predictor.make_task`
+    rows = torch.isin(windows.take, fit_takes(data, chain))  # in the order of `fit_predictor.predictor_task`
     segments, take = windows.segments[rows], windows.take[rows]
     check_takes(take, horizon, data, chain)
     return NeighbourBank(end_keys(keys, data.features, segments), segments, take)

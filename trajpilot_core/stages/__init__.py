@@ -19,7 +19,6 @@ from trajpilot_core.stages import (
     features,
     ingest,
     latent,
-    latent_plans,
     outcome,
     planners,
     pose_sources,
@@ -30,7 +29,6 @@ from trajpilot_core.stages import (
     text_bank,
     trajectories,
     vlm,
-    vlm_rows,
 )
 
 REPORTED: tuple[AnyStage, ...] = (
@@ -45,7 +43,7 @@ REPORTED: tuple[AnyStage, ...] = (
     evaluation.STAGE,
 )
 """The stages of planning that every run has except the report, which shows the rejects of each."""
-OPTIONAL: tuple[AnyStage, ...] = (planners.STAGE, latent.STAGE, latent_plans.STAGE, vlm.STAGE, vlm_rows.STAGE)
+OPTIONAL: tuple[AnyStage, ...] = (planners.STAGE, latent.STAGE, latent.PLANS, vlm.STAGE, vlm.ROWS)
 """Stages of planning that run before the evaluation where settings enable them (`evaluation.further`)."""
 OF_EVENTS: tuple[AnyStage, ...] = (
     ingest.STAGE,
@@ -56,43 +54,28 @@ OF_EVENTS: tuple[AnyStage, ...] = (
     outcome.STAGE,
 )
 """The stages of a corpus of events (CorpusSpec.is_of_events); the last writes its own pages."""
-OF_POSES: tuple[AnyStage, ...] = (
+TWO_MOTIONS: tuple[AnyStage, ...] = (
     ingest.STAGE,
     trajectories.STAGE,
     trajectories.SECOND,
     features.STAGE,
     text_bank.STAGE,
     alignment.STAGE,
-    pose_sources.STAGE,
 )
+"""The stages that both kinds of run have that compare or add head motion from videos."""
+OF_POSES: tuple[AnyStage, ...] = (*TWO_MOTIONS, pose_sources.STAGE)
 """The stages of the table of pose sources (PoseSourcesConfig.is_asked); the last writes its own pages."""
 OF_ACTIONS: tuple[AnyStage, ...] = (ingest.STAGE, features.STAGE, probe.STAGE)
 """The stages of a corpus without plans (CorpusSpec.has_plans), before its report."""
-OF_TOKENS: tuple[AnyStage, ...] = (
-    ingest.STAGE,
-    trajectories.STAGE,
-    trajectories.SECOND,
-    features.STAGE,
-    text_bank.STAGE,
-    alignment.STAGE,
-    probe.STAGE,
-    action_token.STAGE,
-)
+OF_TOKENS: tuple[AnyStage, ...] = (*TWO_MOTIONS, probe.STAGE, action_token.STAGE)
 """The same, with TrajPilot's token in the probe (ActionTokenConfig.is_asked)."""
-APART: tuple[AnyStage, ...] = (
-    outcome.STAGE,
-    trajectories.SECOND,
-    pose_sources.STAGE,
-    probe.STAGE,
-    action_token.STAGE,
-    *OPTIONAL,
-)
-"""Stages that a default run of planning does not have."""
 STAGES: dict[str, AnyStage] = {
     stage.name: stage for stage in (*REPORTED, report.report_on(REPORTED, (*OPTIONAL, probe.STAGE)))
 }
 """Stages of a default run of planning."""
-EVERY_STAGE: dict[str, AnyStage] = {**STAGES, **{stage.name: stage for stage in APART}}
+EVERY_STAGE: dict[str, AnyStage] = STAGES | {
+    stage.name: stage for stage in (*OF_EVENTS, *OF_POSES, *OF_TOKENS, *OPTIONAL)
+}
 """All stages that a run can have, for commands, flows and forms."""
 
 

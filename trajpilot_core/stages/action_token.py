@@ -4,20 +4,20 @@ Source: paper, appendix on EPIC-KITCHENS-100; docs/decisions/epic-token.md.
 """
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from schemas.arrow import rows_of, table_of
-from schemas.base import Record
 from schemas.config import PipelineConfig
 from schemas.events import TOKEN_ROWS, ActionTokenConfig, CompletedActionToken, ProbeAnswer, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.cross_fitting import FINAL, TWINNED, chains_in, folds_of, model_key, part_of, seeds_of
+from trajpilot_core.data.cross_fitting import FINAL, TWINNED, chains_in, folds_of, model_key, seeds_of, twin_of
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Work
-from trajpilot_core.errors import InputError
+from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages import probe
-from trajpilot_core.stages.pretrained import event_facts
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
+from trajpilot_core.stages.pretrained import predictor_facts
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, trained_stage
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
@@ -25,26 +25,10 @@ if TYPE_CHECKING:
     from trajpilot_core.stages.token_parts import TunedSeed
 
 ENTRY = "token_models"
-TABLES: dict[str, type[Record]] = {
-    "token_scores": ProbeScore,
-    "token_contrasts": TokenContrast,
-    "token_answers": ProbeAnswer,
-    "token_checks": Judgement,
-    "token_tuned_curves": CurvePoint,
-}
+TABLES = ("token_scores", "token_contrasts", "token_answers", "token_checks", "token_tuned_curves")
 """Written by the conclusion of the stage; its trainings write the curves of the predictors."""
-READS = (
-    "takes",
-    "segments",
-    "details",
-    "features",
-    "motions",
-    "video_motions",
-    "text_bank",
-    "folds",
-    "e_tau",
-    "probe_models",
-)
+CLIPS, TRAINED = ("takes", "segments", "details", "features"), ("folds", "e_tau", probe.ENTRY)
+READS = (*CLIPS, "motions", "video_motions", "text_bank", *TRAINED)
 VERSION = 4  # raise when the numbers that this stage writes change
 
 
@@ -63,18 +47,13 @@ def trainings(inputs: Inputs, cfg: CompletedActionToken) -> Trainings:
     """
     if cfg.tuned.tokens is None:
         raise InputError("action_token.is_asked without a probe: set probe.tokens=temporal, or full")
-    return {
-        model_key(chain, seed, variant): (chain, seed, variant)
-        for chain in chains_in(folds_of(inputs))
-        for seed in seeds_to_run(inputs)
-        for variant in TWINNED
-    }
+    return named(product(chains_in(folds_of(inputs)), seeds_to_run(inputs), TWINNED))
 
 
 def facts(inputs: Inputs, cfg: CompletedActionToken, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: all clips, the E_tau of its chain and seed, and the initial weights."""
-    shared = {name: part_of(inputs, name) for name in READS if name not in ("e_tau", probe.ENTRY)}
-    return event_facts(inputs, cfg.predictor, known, shared)
+    reads, first = (name for name in READS if name != probe.ENTRY), {name: twin_of(name) for name in known}
+    return predictor_facts(inputs, cfg.predictor, known, reads, first)
 
 
 def seeds_to_run(inputs: Inputs) -> list[int]:
@@ -93,14 +72,20 @@ def seeds_to_run(inputs: Inputs) -> list[int]:
 
 
 def fits(work: Work[CompletedActionToken], wanted: Trainings) -> Fits:
-    """Prepare the predictors of chains and seeds."""
-    from trajpilot_core.stages.token_parts import loaded, predictor_jobs
+    """Prepare the predictors of chains and seeds.
+
+    Raises TrainingError: no clip to fit on, or no training clip that a chain has not seen.
+    """
+    from trajpilot_core.stages.event_run import event_fits
+    from trajpilot_core.stages.token_parts import loaded
     from trajpilot_core.training.fit_event import train_action
-    from trajpilot_core.training.jobs import fitted_takes
 
     this = loaded(work)
-    jobs = {job.key: job for job in predictor_jobs(this, wanted)}
-    return Fits(jobs, train_action, lambda job: fitted_takes(job, this.events.take, this.events.take_ids))
+    if not any(len(this.held_out(chain)) for chain in this.chains):
+        raise TrainingError(
+            "no training clip is left for fine-tuning that its predictor has not seen; add training videos"
+        )
+    return event_fits(this, wanted, train_action)
 
 
 def conclude(work: Work[CompletedActionToken]) -> None:
@@ -162,16 +147,12 @@ def write_results(
         *(check for seed in tuned for check in seed.checks),
     ]
     scores = [score for row in answered for score in action_scores(row, tested, work.config.tuned)]
-    answer_rows = [row for answered_row in answered for row in probe.answer_table(answered_row, data, rows).to_pylist()]
-    tables: dict[str, list[Record]] = {
-        "token_scores": [*scores],
-        "token_contrasts": [*contrasts],
-        "token_answers": [ProbeAnswer.model_validate(row) for row in answer_rows],
-        "token_checks": [*checks],
-        "token_tuned_curves": [*curves[1], *tuned_curve],
-    }
-    for name, record in TABLES.items():
-        work.sink.table(name, table_of(record, tables[name]))
+    answers = [answer for row in answered for answer in probe.answers_of(row, data, rows)]
+    work.sink.table("token_scores", table_of(ProbeScore, scores))
+    work.sink.table("token_contrasts", table_of(TokenContrast, contrasts))
+    work.sink.table("token_answers", table_of(ProbeAnswer, answers))
+    work.sink.table("token_checks", table_of(Judgement, checks))
+    work.sink.table("token_tuned_curves", table_of(CurvePoint, [*curves[1], *tuned_curve]))
     about = {"config": work.config.model_dump_json()}
     for tuned_seed in tuned:
         for name, state in tuned_seed.weights.items():
@@ -183,7 +164,7 @@ def write_results(
 
 
 STAGE = trained_stage(
-    TrainedStage(ENTRY, "token_curves", trainings, facts, fits, conclude, tuple(TABLES)),
+    TrainedStage(ENTRY, "token_curves", trainings, facts, fits, conclude, TABLES),
     name="action_token",
     reads=READS,
     config=ActionTokenConfig,

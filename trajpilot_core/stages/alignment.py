@@ -1,27 +1,24 @@
 """Trajectory-action alignment: E_tau, one per chain and seed, frozen after this stage (paper, 3.3)."""
 
-from typing import TYPE_CHECKING
+from itertools import product
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.training import AlignmentConfig
-from trajpilot_core.data.cross_fitting import E_TAU, Contributions, chains, draw_folds, model_key, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, Contributions, chains, draw_folds, part_of
 from trajpilot_core.data.imported_fits import folds_for
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.pretrained import e_tau_facts, import_e_tau, settings_of_e_tau
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
-
-if TYPE_CHECKING:
-    from trajpilot_core.training.jobs import TrainingJob
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, trained_stage
 
 VERSION = 7  # raise when the numbers that this module writes change
 
 
 def trainings(inputs: Inputs, cfg: AlignmentConfig) -> Trainings:
     """Return one E_tau for each chain and seed."""
-    return {model_key(chain, seed, E_TAU): (chain, seed, E_TAU) for chain in chains(cfg.folds) for seed in cfg.seeds}
+    return named(product(chains(cfg.folds), cfg.seeds, (E_TAU,)))
 
 
 def facts(inputs: Inputs, cfg: AlignmentConfig, known: Trainings) -> dict[str, Facts]:
@@ -64,11 +61,8 @@ def fits(work: Work[AlignmentConfig], wanted: Trainings) -> Fits | None:
             )
         put_tensors(shared / chain.name, OWN, {"fit": fit, "dev": dev})
     jobs = {name: chain_job(work, *of, shared / of[0].name, shared) for name, of in wanted.items()}
-
-    def about(job: "TrainingJob") -> dict[str, str]:
-        return {"text_width": str(data.bank.shape[1]), **fitted_takes(job, data.segment_take, data.take_ids)}
-
-    return Fits(jobs, train_alignment, about)
+    width = {"text_width": str(data.bank.shape[1])}
+    return Fits(jobs, train_alignment, lambda job: width | fitted_takes(job, data.segment_take, data.take_ids))
 
 
 def conclude(work: Work[AlignmentConfig]) -> None:

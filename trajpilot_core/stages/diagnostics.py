@@ -75,9 +75,7 @@ def windows_of(
     Windows with a segment without a feature are left out, as in every row; so are windows without a middle.
 
     Args:
-        ids: (S,) segment ids, in the order of the features.
-        take: (S,) take of each.
-        cfg: number of training windows to sample per horizon.
+        ids: (S,) segment ids, in the order of the features; `take`: (S,) take of each.
     """
     table = inputs.table("windows", ["split", "horizon", "segment_ids"])
     windows: dict[tuple[str, int], tuple[Codes, Codes]] = {}

@@ -23,36 +23,23 @@ from schemas.results import (
 from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, folds_of, noted_fitted, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
-from trajpilot_core.stages import vlm_rows
+from trajpilot_core.stages import vlm
+from trajpilot_core.stages.trained import PLANNING
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.ceiling import ExactCeilings
     from trajpilot_core.evaluation.prediction_arrays import Predictions
 
-READS = (
-    "takes",
-    "segments",
-    "labels",
-    "scenario_labels",
-    "label_classes",
-    "windows",
-    "motions",
-    "features",
-    "text_bank",
-    "folds",
-    "e_tau",
-    "predictors",
-    "scorers",
-    "alignment_curves",
-    "predictor_curves",
-    "scorer_curves",
-    "scorer_choices",
-)
+LABELS, MODELS = ("labels", "scenario_labels", "label_classes"), ("e_tau", "predictors", "scorers")
+CURVES = ("alignment_curves", "predictor_curves", "scorer_curves")
+READS = (*PLANNING, *LABELS, *MODELS, *CURVES, "scorer_choices")
+SCORED = ("metrics", "ceilings", "judgements", "headroom", "shuffles", "samplings", "decoding", "mask_coverage")
+"""Tables that the report shows, with the gate and the outcomes."""
 FURTHER: Mapping[str, tuple[str, ...]] = {
     "planners": ("planner_models", "planners_curves", "descriptions"),
     "latent": ("latent_models",),
     "latent_plans": ("latent_predictions", "latent_checks"),
-    "vlm_rows": (vlm_rows.ENTRY,),
+    "vlm_rows": vlm.ROWS.writes[:1],
 }
 """Optional stage of planning -> additional reads of a run that has it."""
 FITTED = ("e_tau", "predictors")
@@ -62,8 +49,8 @@ VERSION = 12  # raise when the numbers that this stage writes change
 
 def completed(config: PipelineConfig) -> CompletedEvaluation:
     """Return the settings of the evaluation, completed from those of other stages."""
-    vlm, anticipates = config.vlm, config.predictor.anticipates
-    subset = {"windows_per_horizon": vlm.windows_per_horizon, "subset_seed": vlm.seed} if vlm.rows else {}
+    asked, anticipates = config.vlm, config.predictor.anticipates
+    subset = {"windows_per_horizon": asked.windows_per_horizon, "subset_seed": asked.seed} if asked.rows else {}
     return CompletedEvaluation.completing(
         config.evaluation, anticipates=anticipates, further_entries=further_entries(config), **subset
     )
@@ -71,15 +58,9 @@ def completed(config: PipelineConfig) -> CompletedEvaluation:
 
 def further(config: PipelineConfig) -> tuple[str, ...]:
     """Return the names of the optional stages of planning that the settings enable."""
-    latent, vlm = config.latent.is_asked, bool(config.vlm.rows)
-    enabled = {
-        "planners": bool(config.planners.methods),
-        "latent": latent,
-        "latent_plans": latent,
-        "vlm": vlm,
-        "vlm_rows": vlm,
-    }
-    return tuple(name for name, is_enabled in enabled.items() if is_enabled)
+    planners = ("planners",) if config.planners.methods else ()
+    latents = ("latent", "latent_plans") if config.latent.is_asked else ()
+    return (*planners, *latents, *(("vlm", "vlm_rows") if config.vlm.rows else ()))
 
 
 def further_entries(config: PipelineConfig) -> tuple[str, ...]:
@@ -91,11 +72,6 @@ def narrowed(config: PipelineConfig) -> tuple[str, ...] | None:
     """Return the reads where optional stages train or answer rows; None: the default."""
     more = further_entries(config)
     return (*READS, *more) if more else None
-
-
-def plans_in_latents(cfg: CompletedEvaluation) -> bool:
-    """Return whether the run has rows that plan in the space of the video encoder."""
-    return "latent_checks" in cfg.further_entries
 
 
 def sources(inputs: Inputs, config: CompletedEvaluation, data_root: str) -> list[Source]:
@@ -138,17 +114,19 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
     steps.begin("metrics and their intervals")
     metrics = score(predictions, takes, cfg)
-    in_latents = rows_of(Judgement, work.inputs.table("latent_checks")) if plans_in_latents(cfg) else []
+    plans_in_latents = "latent_checks" in cfg.further_entries
+    in_latents = rows_of(Judgement, work.inputs.table("latent_checks")) if plans_in_latents else []
     has_heads = predictor_config(work.inputs.models("predictors")).head == "classes"
     optional = [name for name in ("planner_models", "latent_models") if name in cfg.further_entries]
     fitted = {name: work.inputs.models(name) for name in (*FITTED, *optional)}
     fitted = {name: models for name, models in fitted.items() if name in FITTED or models.keys}
     learned = trained(work.inputs, cfg) + [row for row in in_latents if row.check.startswith(TRAINED)]
+    take_of = vlm.column_by(work.inputs, "windows", "window_id", "take_id")
     evidence = CheckInputs(
         predictions,
         metrics,
         {row["take_id"]: row["split"] for row in takes},
-        candidate_takes(collected.candidates(), work.inputs),
+        {window: take_of[window] for window in collected.candidates()},
         folds_of(work.inputs),
         learned + judge_rows(metrics, JUDGED_BY_HEADS if has_heads else JUDGED),
         {name: noted_fitted(models.about) or None for name, models in fitted.items()},
@@ -162,8 +140,7 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
         work.sink.table(name, table)
     work.sink.table("metrics", table_of(Metric, metrics))
     judged = judge(evidence) + ceiling_checks(ceilings, known)
-    if plans_in_latents(cfg):
-        judged += [row for row in in_latents if not row.check.startswith(TRAINED)]
+    judged += [row for row in in_latents if not row.check.startswith(TRAINED)]
     work.sink.table("judgements", table_of(Judgement, judged))
     work.sink.table("gate", table_of(GateRow, gate_rows(predictions)))
     work.sink.table("outcomes", outcome_table(predictions))
@@ -180,10 +157,8 @@ def what_is_known(work: Work[CompletedEvaluation], predictions: "Predictions") -
     world = read_world(work.runtime.data_root)
     if world is None:
         return None
-    classes = None
-    if work.config.vocabulary == "classes":
-        ids = work.inputs.table("label_classes", ["label_id", "class_id"])
-        classes = dict(zip(ids["label_id"].to_pylist(), ids["class_id"].to_pylist(), strict=True))
+    over_classes = work.config.vocabulary == "classes"
+    classes = vlm.column_by(work.inputs, "label_classes", "label_id", "class_id") if over_classes else None
     segments, windows = (work.inputs.table(name) for name in ("segments", "windows"))
     reason = unshown(world, segments, has_classes=classes is not None)
     if reason is not None:
@@ -232,13 +207,6 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     return [judgement.replace(check=f"trained: {model}, seed {seed}") for model, seed, judgement in judged]
 
 
-def candidate_takes(used: Sequence[str], inputs: Inputs) -> dict[str, str]:
-    """Return window id -> take id of every window that was used as a candidate."""
-    windows = inputs.table("windows", ["window_id", "take_id"])
-    kept = windows.filter(pc.is_in(windows["window_id"], value_set=pa.array(used, pa.string())))
-    return dict(zip(kept["window_id"].to_pylist(), kept["take_id"].to_pylist(), strict=True))
-
-
 def scored_windows(metrics: pa.Table) -> int:
     """Count the scored test windows, from the means over all windows."""
     return int(pc.max(metrics.filter(pc.equal(metrics["pooling"], "sample"))["n_windows"]).as_py() or 0)
@@ -247,20 +215,7 @@ def scored_windows(metrics: pa.Table) -> int:
 STAGE = Stage(
     name="evaluation",
     reads=READS,
-    writes=(
-        "predictions",
-        "metrics",
-        "ceilings",
-        "judgements",
-        "headroom",
-        "shuffles",
-        "samplings",
-        "decoding",
-        "mask_coverage",
-        "gate",
-        "outcomes",
-        "take_scores",
-    ),
+    writes=("predictions", *SCORED, "gate", "outcomes", "take_scores"),
     config=EvaluationConfig,
     run=run,
     completed=completed,

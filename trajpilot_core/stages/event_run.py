@@ -1,4 +1,5 @@
-"""What the stages `outcome` and `action_token` have in common: the models of a chain and seed, and its scorer.
+"""What the stages `outcome` and `action_token` have in common: the models of a chain and seed, and its scorer; the rows
+of `outcome` (those of `action_token`: token_parts.py).
 
 Source: docs/decisions/outcome.md, docs/decisions/epic-token.md.
 """
@@ -13,21 +14,26 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from schemas.results import CurvePoint
+from schemas.events import CompletedOutcome, ShotAnswer
+from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.chains import fitting_takes, fold_count, frozen, held_out_takes, load_e_tau
-from trajpilot_core.data.cross_fitting import Chain, chains, model_key
-from trajpilot_core.data.events import BEFORE, DEV, DURING, Events
+from trajpilot_core.data.cross_fitting import FINAL, Chain, chains, model_key, variants_of
+from trajpilot_core.data.events import BEFORE, DEV, DURING, TEST, Events
 from trajpilot_core.data.planning import rows_of_takes
+from trajpilot_core.data.shots import Shots
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, check_sight
+from trajpilot_core.models.events import OutcomePredictor
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.events import EventChain, EventPredictor, latents_of
-from trajpilot_core.stages.trained import Trainings, variants_by_chain
+from trajpilot_core.stages.outcome import ENTRY, PROBE
+from trajpilot_core.stages.trained import Fits, Trainings, variants_by_chain
 from trajpilot_core.store.tensors import Models
-from trajpilot_core.training.event_scorer import Target, fit_event_scorer
-from trajpilot_core.training.fit_event import EventTask, new_event_predictor
-from trajpilot_core.training.jobs import TrainingJob, chain_job, put_task
+from trajpilot_core.training.event_scorer import Target, fit_event_scorer, shot_target
+from trajpilot_core.training.fit_event import EventTask, OutcomeTask, new_event_predictor, new_shot_probe
+from trajpilot_core.training.jobs import Train, TrainingJob, chain_job, fitted_takes, put_task
 from trajpilot_core.training.scorer_fit import ScorerDecision
 
 E = TypeVar("E", bound=Events)
@@ -94,12 +100,12 @@ class EventRun(ABC, Generic[E, T]):
         return self.work.runtime.scratch / self.ENTRY / f"s{seed}"
 
 
-def event_jobs(this: EventRun[E, T], wanted: Trainings) -> list[TrainingJob]:
+def event_fits(this: EventRun[E, T], wanted: Trainings, train: Train) -> Fits:
     """Write the tensors of chains and seeds to scratch; return their trainings.
 
     Raises TrainingError: no event to fit on.
     """
-    jobs = []
+    jobs = list[TrainingJob]()
     for (chain, seed), variants in variants_by_chain(wanted).items():
         task, shared = this.task(chain, seed), this.folder(seed) / "predictors"
         if not len(task.fit):
@@ -108,7 +114,8 @@ def event_jobs(this: EventRun[E, T], wanted: Trainings) -> list[TrainingJob]:
             )
         put_task(shared, shared / chain.name, task)
         jobs += [chain_job(this.work, chain, seed, variant, shared / chain.name, shared) for variant in variants]
-    return jobs
+    events = this.events
+    return Fits({job.key: job for job in jobs}, train, lambda job: fitted_takes(job, events.take, events.take_ids))
 
 
 def chain_models(this: EventRun[E, T], chain: Chain, seed: int) -> EventChain:
@@ -140,20 +147,76 @@ def seed_models(this: EventRun[E, T], seed: int, progress: Progress) -> SeedMode
     runtime = this.work.runtime
     built = {chain: chain_models(this, chain, seed) for chain in this.chains}
     final = built[this.chains[0]]
-    target = this.target(final.e_tau.text_width)
-    fitted = fit_event_scorer(
-        final,
-        [(models, this.held_out(chain).to(runtime.device)) for chain, models in built.items()],
-        this.here,
-        this.here.rows(DEV),
-        target,
-        seed,
-        this.folder(seed) / "scorer",
-        runtime.device,
-        progress,
-        runtime.checkpoint_s,
-    )
+    target, dev = this.target(final.e_tau.text_width), this.here.rows(DEV)
+    training = [(models, this.held_out(chain).to(runtime.device)) for chain, models in built.items()]
+    how = this.folder(seed) / "scorer", runtime.device, progress, runtime.checkpoint_s
+    fitted = fit_event_scorer(final, training, this.here, dev, target, seed, *how)
     scorer = GateThenRankScorer(target.ranking, fitted.shape).to(runtime.device).eval()
     scorer.load_state_dict(fitted.state)
     renamed = [row.replace(quantity=row.quantity.replace("M@1", this.RIGHT)) for row in fitted.curve]
     return SeedModels(built, final, scorer.requires_grad_(False), fitted.decision, renamed)
+
+
+@dataclass(frozen=True)
+class ShotRun(EventRun[Shots, OutcomeTask]):
+    """Inputs of every part of the stage."""
+
+    work: Work[CompletedOutcome]
+
+    ENTRY = ENTRY
+    RIGHT = "accuracy"
+    KIND = OutcomePredictor
+
+    def variants(self, chain: Chain) -> tuple[str, ...]:
+        """Return the predictors of a chain."""
+        return variants_of(chain)
+
+    def task(self, chain: Chain, seed: int) -> OutcomeTask:
+        """Return the tensors of one chain and seed: features, the latents of its E_tau, the shots of its takes."""
+        shots = self.events
+        parts = self.latents(chain, seed), self.fitted(chain), shots.rows(DEV)
+        return OutcomeTask(shots.context, *parts, shots.tokens, shots.made)
+
+    def target(self, embed: int) -> Target:
+        """Return the outcome as the target."""
+        return shot_target(self.here, self.work.config, embed)
+
+
+def answer_seed(this: ShotRun, seed: int) -> tuple[OutcomeModels, list[CurvePoint], list[ShotAnswer], Judgement]:
+    """Fit the scorer of a seed, answer every test shot with every row, and check what the answers depend on.
+
+    Returns:
+        The models of the rows, the curve of the scorer, the answers, and the check.
+
+    Raises LeakError: an answer depends on inputs that its row must not see.
+    """
+    fitted, key, probe = seed_models(this, seed, lambda *_: None), model_key(FINAL, seed, PROBE), None
+    if key in this.work.trained:
+        new = new_shot_probe(this.task(FINAL, seed), this.work.config)
+        probe = frozen(new, this.trained(FINAL, seed, PROBE), key, this.work.runtime.device)
+    models = OutcomeModels(fitted.final, fitted.scorer, fitted.decision, this.work.config, probe)
+    shots, here, rows = this.events, this.here, this.here.rows(TEST)
+    answers = []
+    for method in METHODS:
+        answer = method.answer(models, here, rows)
+        if answer is None:
+            continue
+        for at, row in enumerate(rows.tolist()):
+            used = -1 if answer.candidate is None else int(answer.candidate[at])
+            answers.append(
+                ShotAnswer(
+                    shot_id=shots.ids[row],
+                    take_id=shots.take_ids[int(shots.take[row])],
+                    row=method.id,
+                    seed=seed,
+                    p_made=float(answer.p_made[at]),
+                    is_made=bool(shots.made[row]),
+                    gate=None if answer.gate is None else float(answer.gate[at]),
+                    opened=None if answer.opened is None else bool(answer.opened[at]),
+                    candidate=shots.ids[used] if used >= 0 else None,
+                )
+            )
+    check_sight(METHODS, models, here, rows)
+    detail = "pixels, durations, texts, outcomes and evidence of the shots exchanged; no answer changed in a bit"
+    sight = Judgement(check=f"sight: every row, seed {seed}", verdict="holds", detail=detail)
+    return models, fitted.curve, answers, sight

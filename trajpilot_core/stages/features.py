@@ -1,51 +1,64 @@
-"""Stage `features`: 16 frames of every segment through a frozen video encoder."""
+"""Stage `features`: 16 frames of every segment through a frozen video encoder, or rows that the corpus publishes.
+
+Released rows need no video, no encoder and no GPU: docs/decisions/released-features.md.
+"""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
-from schemas.annotation import Take, features_schema
+from schemas.annotation import ReleasedFeature, Take, features_schema
 from schemas.arrow import rows_of
 from schemas.config import FeatureConfig
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.corpora.records.videos import video_of
+from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.encoders.video.registry import video_encoder_files
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
-from trajpilot_core.stages import released_features
+from trajpilot_core.errors import TakeFault
+from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole, safe_path
 
 if TYPE_CHECKING:
+    from trajpilot_core.encoders.released import SegmentRows
     from trajpilot_core.encoders.video.embed import Embedder
     from trajpilot_core.video.isolate import Event
 
 NAME, VERSION = "features", 1
+ROWS_VERSION, TOKENS_VERSION = 1, 1  # of released rows: raise when their numbers change; a golden test watches
+SegmentSpans = list[tuple[str, float, float]]
+"""Segments of a take: id, start and end in seconds."""
 WAITING = 2
 """Maximum batches of decoded clips that wait for the encoder."""
 
 
 def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
-    """Return one source per take: its video, the weights, its frame rate and segment intervals (not their labels).
+    """Return one source per take: its video and the weights, or possible paths of its released file, and what else
+    decides its rows: frame rate or length of the video, and the segment intervals (not their labels).
 
     Raises InputError: frames must be encoded, but the run has no videos.
     """
-    if cfg.source == "released":
-        return released_features.sources(inputs, cfg)
     segments = intervals_by_take(inputs.table("segments", INTERVAL))
-    weights = video_encoder_files(cfg)
-    takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
-    return [
-        Source(
-            take.take_id,
-            (video_of(take, "features.source=encoded"), *weights),
-            {"fps": take.fps, "segments": segments.get(take.take_id, [])},
-        )
-        for take in takes
-    ]
+    is_encoded, has_tokens = cfg.source == "encoded", cfg.token_shape[1] > 1
+    weights = video_encoder_files(cfg) if is_encoded else ()
+    version = {"rows_version": ROWS_VERSION, **({"tokens_version": TOKENS_VERSION} if has_tokens else {})}
+    listed = []
+    for take in rows_of(Take, inputs.table("takes")):
+        facts: dict[str, JsonValue] = {"segments": segments.get(take.take_id, [])}
+        if is_encoded:
+            files: tuple[str, ...] = (video_of(take, "features.source=encoded"), *weights)
+            facts["fps"] = take.fps
+        else:
+            files = tuple(path for path in RELEASED[cfg.released].files(take) if safe_path(path))
+            facts |= {"duration_s": take.duration_s, **version}
+        listed.append(Source(take.take_id, files, facts))
+    return listed
 
 
 def on_gpu(cfg: FeatureConfig) -> bool:
@@ -84,7 +97,7 @@ def run(work: Work[FeatureConfig]) -> None:
     if not work.pending:
         return
     if cfg.source == "released":
-        released_features.run(work)
+        run_released(work)
         return
     states = []
     for source in sorted(work.pending, key=lambda source: source.shard):
@@ -94,8 +107,17 @@ def run(work: Work[FeatureConfig]) -> None:
     with torch_threads(cfg):
         clips, began = 0, time.monotonic()
         for done, state in enumerate(_completed(states, work, embedder)):
-            table, rejects = _shard(state, embedder)
-            clips += table.num_rows
+            kept = [] if state.lost else sorted(state.vectors)
+            columns: dict[str, list[Any]] = {
+                "segment_id": [state.segments[row][0] for row in kept],
+                "take_id": [state.take_id] * len(kept),
+                "encoder": [embedder.digest] * len(kept),
+                "frame_times_s": [state.times_s[row] for row in kept],
+            }
+            schema, vectors = features_schema(embedder.width, embedder.tokens), [state.vectors[row] for row in kept]
+            table = features_table(schema, columns, vectors)
+            rejects = [state.lost] if state.lost else sorted(state.rejects, key=lambda row: row.segment or "")
+            clips += len(kept)
             rate = clips / max(1e-9, time.monotonic() - began)
             work.runtime.progress(done, len(states), f"takes; {rate:.1f} clips a second")
             work.sink.shard(state.take_id, table, rejects, len(state.segments))
@@ -104,13 +126,18 @@ def run(work: Work[FeatureConfig]) -> None:
 def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Embedder") -> Iterator[TakeClips]:
     """Yield every take once all its clips are encoded; batches are filled across segments and takes."""
     from trajpilot_core.store.corpus_files import open_corpus
+    from trajpilot_core.training.clip_stream import clip_job
+    from trajpilot_core.video.decode import frame_times_s
     from trajpilot_core.video.isolate import local_copies, run_jobs
 
     cfg = embedder.config
     fps = {source.shard: cast(float, source.facts["fps"]) for source in work.pending}
     busy = [state for state in states if state.segments]
     yield from (state for state in states if not state.segments)
-    jobs = [_job(state, fps[state.take_id], cfg) for state in busy]
+    jobs = []
+    for state in busy:
+        ends = ((start_s, end_s, fps[state.take_id], cfg.n_frames) for _, start_s, end_s in state.segments)
+        jobs.append(clip_job(state.video, [frame_times_s(*of_clip).tolist() for of_clip in ends], cfg))
     batch: list[WaitingClip] = []
     under_way: list[BatchUnderWay] = []
     events = run_jobs(
@@ -125,29 +152,15 @@ def _completed(states: list[TakeClips], work: Work[FeatureConfig], embedder: "Em
         _note(busy[event.job], event, batch)
         over = len(jobs) == sum(state.ended for state in busy)
         if len(batch) == cfg.batch or (over and batch):
-            _encode(batch, embedder, under_way)
+            clips = [(state, row) for state, row, _ in batch]
+            under_way.append((clips, embedder.begin([frames for *_, frames in batch])))
+            batch.clear()
+            _enter(under_way, embedder.late)
         if over:
             _enter(under_way, 0)
         finished = sorted(at for at in open_takes if busy[at].ended and not busy[at].waiting)
         open_takes.difference_update(finished)
         yield from (busy[at] for at in finished)
-
-
-def _job(state: TakeClips, fps: float, cfg: FeatureConfig) -> dict[str, Any]:
-    """Return the job of a decoder process for one take."""
-    from trajpilot_core.video.decode import frame_times_s
-
-    times = [frame_times_s(start_s, end_s, fps, cfg.n_frames).tolist() for _, start_s, end_s in state.segments]
-    return {
-        "kind": "clips",
-        "video": state.video,
-        "path": state.video,
-        "times_s": times,
-        "size_px": cfg.size_px,
-        "backend": cfg.backend,
-        "resize": cfg.resize,
-        "max_off_s": cfg.max_off_s,
-    }
 
 
 def _note(state: TakeClips, event: "Event", batch: list[WaitingClip]) -> None:
@@ -172,13 +185,6 @@ def _segment_reject(state: TakeClips, row: int, code: RejectCode, detail: str) -
     return reject(NAME, code, state.take_id, detail, segment=state.segments[row][0], source_file=state.video)
 
 
-def _encode(batch: list[WaitingClip], embedder: "Embedder", under_way: list[BatchUnderWay]) -> None:
-    """Pass the waiting clips to the encoder, empty the batch, and enter the vectors that are due."""
-    under_way.append(([(state, row) for state, row, _ in batch], embedder.begin([frames for *_, frames in batch])))
-    batch.clear()
-    _enter(under_way, embedder.late)
-
-
 def _enter(under_way: list[BatchUnderWay], left: int) -> None:
     """Enter the vectors of all batches except the last `left`; a vector with NaN or infinity becomes a reject."""
     due = under_way[: len(under_way) - left]
@@ -193,22 +199,100 @@ def _enter(under_way: list[BatchUnderWay], left: int) -> None:
             state.rejects.append(_segment_reject(state, row, RejectCode.FEATURE_NOT_FINITE, detail))
 
 
-def _shard(state: TakeClips, embedder: "Embedder") -> tuple[pa.Table, list[Reject]]:
-    """Return the features table and the rejects of one take; a take that failed has no rows."""
-    kept = [] if state.lost else sorted(state.vectors)
-    schema = features_schema(embedder.width, embedder.tokens)
-    flat = np.concatenate([state.vectors[row] for row in kept]) if kept else np.empty(0, np.float16)
-    columns = {
-        "segment_id": [state.segments[row][0] for row in kept],
-        "take_id": [state.take_id] * len(kept),
-        "encoder": [embedder.digest] * len(kept),
-        "frame_times_s": [state.times_s[row] for row in kept],
-    }
-    arrays = [pa.array(columns[name], schema.field(name).type) for name in columns]
-    arrays.append(pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float16()), embedder.width))
-    table = pa.Table.from_arrays(arrays, names=[*columns, "vector"]).select(schema.names).cast(schema)
-    rejects = [state.lost] if state.lost else sorted(state.rejects, key=lambda row: row.segment or "")
-    return table, rejects
+def run_released(work: Work[FeatureConfig]) -> None:
+    """Read the file of each take and commit its shard; a take without a usable file is one reject."""
+    corpus = open_corpus(work.runtime.data_root)
+    pending = sorted(work.pending, key=lambda source: source.shard)
+    for done, source in enumerate(pending):
+        segments = cast(SegmentSpans, [tuple(span) for span in cast(list[Any], source.facts["segments"])])
+        take, n, tokens = source.shard, len(segments), work.config.token_shape[1]
+        try:
+            kept, rejects = finite_rows(take, segments, segment_vectors(corpus, source, segments, work.config))
+        except TakeFault as fault:
+            lost = reject(NAME, fault.code, take, fault.detail, n_units=n, source_file=fault.source_file)
+            kept, rejects = {}, [lost]
+        columns: dict[str, list[Any]] = {
+            "segment_id": [*kept],
+            "take_id": [take] * len(kept),
+            "encoder": [f"released:{work.config.released}"] * len(kept),
+            "frame_times_s": [rows.spans_s.ravel().tolist() for rows in kept.values()],  # start and end of each row
+            "overhang_s": [rows.overhang_s for rows in kept.values()],
+        }
+        schema = features_schema(tokens * RELEASED[work.config.released].width, tokens, ReleasedFeature)
+        table = features_table(schema, columns, [rows.vector for rows in kept.values()])
+        work.sink.shard(take, table, rejects, n)
+        work.runtime.progress(done, len(pending), "takes; released features, nothing is encoded")
+
+
+def features_table(schema: pa.Schema, columns: Mapping[str, list[Any]], vectors: Sequence[NDArray[Any]]) -> pa.Table:
+    """Return the features of one take in float16, from the columns of their segments and their vectors (D,)."""
+    flat = np.concatenate(vectors).astype(np.float16) if vectors else np.empty(0, np.float16)
+    arrays = [pa.array(values, schema.field(name).type) for name, values in columns.items()]
+    arrays.append(
+        pa.FixedSizeListArray.from_arrays(pa.array(flat, pa.float16()), schema.field("vector").type.list_size)
+    )
+    return pa.Table.from_arrays(arrays, names=[*columns, "vector"]).select(schema.names).cast(schema)
+
+
+def segment_vectors(
+    corpus: Corpus, source: Source, segments: SegmentSpans, cfg: FeatureConfig
+) -> "list[SegmentRows | str]":
+    """Return the rows of each segment of a take, or where tokens are kept and no row is inside it, what is wrong.
+
+    Raises TakeFault: its file is missing, damaged, or of another length than its video.
+    """
+    from trajpilot_core.encoders.released import read_rows, refuse_length, segment_rows, segment_tokens
+
+    if not segments:
+        return []
+    released, tokens = RELEASED[cfg.released], cfg.token_shape[1]
+    path, content = first_there(corpus, source.files)
+    rows_ND = read_rows(content, path, released.width)
+    duration_s = cast(float, source.facts["duration_s"])
+    refuse_length(len(rows_ND), duration_s, cfg.released_off_s, released, path)
+    spans_s = released.clock.spans_s(len(rows_ND), released.clock.n_frames(duration_s))
+    if tokens == 1:
+        return [segment_rows(rows_ND, spans_s, start_s, end_s) for _, start_s, end_s in segments]
+    row_s = released.clock.window / released.clock.rate_hz
+    return [
+        segment_tokens(rows_ND, spans_s, start_s, end_s, tokens)
+        or f"no row of the file is inside {start_s:.2f} to {end_s:.2f} s; one is {row_s:.2f} s long"
+        for _, start_s, end_s in segments
+    ]
+
+
+def first_there(corpus: Corpus, paths: tuple[str, ...]) -> tuple[str, bytes]:
+    """Return the first existing file, and its content.
+
+    Raises TakeFault: none exists, or it changed while it was read.
+    """
+    for path in paths:
+        try:
+            return path, read_whole(corpus, path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    names = " and ".join(paths) or "a file of features, whose name cannot be made of the take's,"
+    raise TakeFault(RejectCode.FEATURES_MISSING, f"not there: {names}", paths[0] if paths else None)
+
+
+def finite_rows(
+    take: str, segments: SegmentSpans, of_segments: "list[SegmentRows | str]"
+) -> "tuple[dict[str, SegmentRows], list[Reject]]":
+    """Return the rows by segment, and a reject for each segment without a row or with values beyond float16."""
+    kept: dict[str, SegmentRows] = {}
+    rejects = []
+    for (segment, *_), rows in zip(segments, of_segments, strict=True):
+        if isinstance(rows, str):
+            rejects.append(reject(NAME, RejectCode.FEATURES_OUTSIDE, take, rows, segment=segment))
+            continue
+        with np.errstate(over="ignore"):
+            n_bad = int((~np.isfinite(rows.vector.astype(np.float16))).sum())
+        if n_bad:
+            detail = f"{n_bad} of {len(rows.vector)} numbers of the released rows are not finite in float16"
+            rejects.append(reject(NAME, RejectCode.FEATURE_NOT_FINITE, take, detail, segment=segment))
+        else:
+            kept[segment] = rows
+    return kept, rejects
 
 
 STAGE = Stage(

@@ -23,7 +23,7 @@ from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.models.events import TokenProbe
 from trajpilot_core.stages.probe import VARIANT, commit, refuse_late, trainings
-from trajpilot_core.training.clip_stream import ClipStream, StreamPlace, open_encoder
+from trajpilot_core.training.clip_stream import ClipStream, open_encoder
 from trajpilot_core.training.fit_full_probe import GridProbe, answers_of, fit_side_by_side
 from trajpilot_core.training.fit_probe import (
     ChosenProbe,
@@ -60,11 +60,8 @@ def run_full(work: Work[ProbeConfig]) -> None:
         for at, name in enumerate(pending):
             seed = trainings(cfg)[name]
             progress = portion(runtime.progress, at * cfg.epochs, len(pending) * cfg.epochs)
-            folder = runtime.training_scratch[name]
-            clips = stream.of(fitted.tolist())
-            chosen = fit_side_by_side(
-                members, seed, task, cfg, clips, folder, runtime.device, progress, runtime.checkpoint_s
-            )[model]
+            how = runtime.training_scratch[name], runtime.device, progress, runtime.checkpoint_s
+            chosen = fit_side_by_side(members, seed, task, cfg, stream.of(fitted.tolist()), *how)[model]
             probe = load_probe(chosen, task, cfg, runtime.device)
             (rankings,) = answers_of([probe], stream, data.rows("test").tolist(), classes, cfg)
             commit(name, seed, chosen, rankings, work, task, data)
@@ -79,7 +76,7 @@ def stream_of(inputs: Inputs, runtime: Runtime, data: ClipData, encoder: FrozenV
         np.array(table["frame_times_s"].to_pylist(), dtype=np.float64),
         data.action_s,
         encoder,
-        StreamPlace(runtime.data_root, runtime.workers, runtime.scratch),
+        runtime,
     )
 
 
@@ -120,10 +117,7 @@ class PatchProbes:
         how = (folder, runtime.device, progress, runtime.checkpoint_s)
         chosen = fit_side_by_side(members, seed, task, cfg.tuned, stream, *how, keeps_last=True)
         best = {row: chosen[name_of(row)] for row in tokens}
-        return {
-            row: (load_token_probe(row, chosen, tasks[row], cfg, runtime.device), chosen)
-            for row, chosen in best.items()
-        }
+        return {row: (load_token_probe(row, best[row], tasks[row], cfg, runtime.device), best[row]) for row in tokens}
 
     def read(
         self, probes: Sequence[TokenProbe], rows: Tensor, tokens: Sequence[Tensor], classes: dict[ActionPart, Codes]

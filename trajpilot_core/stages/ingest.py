@@ -81,8 +81,13 @@ def run(work: Work[IngestConfig]) -> None:
     reading = spec.read(corpus, config)
     rejects = list(reading.rejects)
     _check_left(spec, reading, reading.candidates, rejects, config)
-    cut, lost = _cut_all(work, corpus, reading, label_of)
-    rejects += lost
+    without = config.video == "none"
+    probes = map(stated_video, reading.candidates) if without else _probed(work, corpus, reading.candidates)
+    cut: list[CutTake] = []
+    for candidate, probe in zip(reading.candidates, probes, strict=True):
+        kept, lost = _cut(candidate, probe, label_of, config)
+        cut += kept
+        rejects += lost
     _check_left(spec, reading, [c.candidate for c in cut], rejects, config)
     captures = (c.candidate.take.capture for c in cut if c.candidate.released == "train")
     dev = dev_captures(captures, config, dev_of_captures(config.splits_of))
@@ -128,22 +133,6 @@ def _paraphrases(corpus: Corpus, config: IngestConfig) -> dict[str, str]:
         ) from error
 
 
-def _cut_all(
-    work: Work[IngestConfig], corpus: Corpus, reading: CorpusReading, label_of: Labelling
-) -> tuple[list[CutTake], list[Reject]]:
-    """Determine the length of every candidate's video and cut its points into segments."""
-    config = work.config
-    without = config.video == "none"
-    probes = map(stated_video, reading.candidates) if without else _probed(work, corpus, reading.candidates)
-    kept: list[CutTake] = []
-    rejects: list[Reject] = []
-    for candidate, probe in zip(reading.candidates, probes, strict=True):
-        cut, lost = _cut(candidate, probe, label_of, config)
-        kept += [cut] if cut else []
-        rejects += lost
-    return kept, rejects
-
-
 def _probed(
     work: Work[IngestConfig], corpus: Corpus, candidates: Sequence[Candidate]
 ) -> "Iterator[VideoProbe | Fault]":
@@ -165,10 +154,11 @@ def _probed(
 
 def _cut(
     candidate: Candidate, probe: "VideoProbe | Fault", label_of: Labelling, config: IngestConfig
-) -> tuple[CutTake | None, list[Reject]]:
+) -> tuple[list[CutTake], list[Reject]]:
+    """Cut the points of a candidate into segments; a take without a usable one is left out."""
     take = candidate.take
     if isinstance(probe, Fault):
-        return None, [probe.reject(take.take_id, len(candidate.points), take.video or candidate.source_file)]
+        return [], [probe.reject(take.take_id, len(candidate.points), take.video or candidate.source_file)]
     cut, rejects = cut_take(candidate, probe, label_of, config)
     if probe.is_vfr:
         vfr = Fault(RejectCode.VFR, f"{probe.n_frames} frames in {probe.duration_s:.3f} s are not evenly spaced")
@@ -177,9 +167,9 @@ def _cut(
         late = Fault(RejectCode.LATE_START, f"the first picture is shown at {probe.start_s:.3f} s of the file's clock")
         rejects.append(late.reject(take.take_id, 0, take.video))
     if cut.points:
-        return cut, rejects
+        return [cut], rejects
     unlabelled = Fault(RejectCode.UNLABELLED, "none of its segments can be used")
-    return None, [*rejects, unlabelled.reject(take.take_id, 0, candidate.source_file)]
+    return [], [*rejects, unlabelled.reject(take.take_id, 0, candidate.source_file)]
 
 
 def _check_left(

@@ -1,31 +1,47 @@
-"""Planning in the space of the video encoder: predictors of latents and the classifier on them, one of each per seed.
+"""Planning in the space of the video encoder: predictors of latents and the classifier on them, one of each per seed,
+and their answers: rows that search head motion, conditions, and tests of their energy.
 
-Source: paper, 1 (first table) and 3.1 to 3.2; docs/decisions/latent-planning.md.
+Source: paper, 1 (first table), 3.1 to 3.2 and its appendix on diagnostics; docs/decisions/latent-planning.md.
 """
 
+from itertools import product
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
+from schemas.arrow import arrow_schema, rows_of, table_of
 from schemas.config import PipelineConfig
-from schemas.latent import LATENT_VARIANTS, LatentConfig
-from trajpilot_core.data.cross_fitting import Contributions, chains_in, folds_of, horizons_of, model_key, part_of
-from trajpilot_core.engine.stage import Inputs, Work
+from schemas.latent import LATENT_VARIANTS, ConditionScore, EnergyCorrelation, EnergySpread, LatentConfig
+from schemas.results import CurvePoint, Judgement, Prediction
+from trajpilot_core.data.cross_fitting import chains_in, folds_of, seeds_of
+from trajpilot_core.engine.stage import Inputs, Stage, Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages.predictor import TAKES_GIVE
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
+from trajpilot_core.stages.trained import (
+    PLANNING,
+    Facts,
+    Fits,
+    TrainedStage,
+    Trainings,
+    chain_facts,
+    named,
+    trained_stage,
+)
 
 if TYPE_CHECKING:
-    from trajpilot_core.training.jobs import TrainingJob
+    from trajpilot_core.data.planning import PlanningData
+    from trajpilot_core.evaluation.latent_plans import LatentModels
+    from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank
 
 ENTRY = "latent_models"
 PLANS_ALONE = ("seeds", "search", "candidates", "key_width", "correlation_windows", "bootstrap", "confidence", "seed")
 """Settings that no training depends on."""
-VERSION = 2  # raise when the numbers that this stage writes change
+VERSION, PLANS_VERSION = 2, 4  # raise when the numbers that these stages write change
 
 
 def trainings(inputs: Inputs, cfg: LatentConfig) -> Trainings:
     """Return every variant and seed."""
-    chain = chains_in(folds_of(inputs))[0]
-    return {model_key(chain, seed, name): (chain, seed, name) for seed in cfg.seeds for name in LATENT_VARIANTS}
+    return named(product(chains_in(folds_of(inputs))[:1], cfg.seeds, LATENT_VARIANTS))
 
 
 def completed(config: PipelineConfig) -> LatentConfig:
@@ -49,13 +65,7 @@ def completed(config: PipelineConfig) -> LatentConfig:
 
 def facts(inputs: Inputs, cfg: LatentConfig, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: what the takes that it is fitted and measured on contribute."""
-    fold_of = folds_of(inputs)
-    shared: Facts = {
-        **Contributions.read(inputs, TAKES_GIVE).facts(fold_of, chains_in(fold_of)[0]),
-        "text bank": part_of(inputs, "text_bank"),
-        "horizons": horizons_of(inputs),
-    }
-    return dict.fromkeys(known, shared)
+    return chain_facts(inputs, known, TAKES_GIVE)
 
 
 def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
@@ -77,21 +87,127 @@ def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
     shape = task.shape().to_json()
     put_task(scratch, scratch, task)
     jobs = {name: chain_job(work, *of, scratch, scratch) for name, of in wanted.items()}
-
-    def about(job: "TrainingJob") -> dict[str, str]:
-        return {"shape": shape, **fitted_takes(job, data.segment_take, data.take_ids)}
-
-    return Fits(jobs, train_latent, about)
+    return Fits(jobs, train_latent, lambda job: {"shape": shape, **fitted_takes(job, data.segment_take, data.take_ids)})
 
 
 STAGE = trained_stage(
     TrainedStage(ENTRY, "latent_curves", trainings, facts, fits),
     name="latent",
-    reads=("takes", "take_contents", "segments", "windows", "motions", "features", "text_bank", "folds"),
+    reads=(*PLANNING, "take_contents"),
     config=LatentConfig,
     version=VERSION,
     summary="Trains predictors of latents of the video encoder, with and without head motion, and a classifier on them",
     completed=completed,
     lowers=("latent.train.batch",),
     outside_shards=PLANS_ALONE,
+)
+
+
+def run_plans(work: Work[LatentConfig]) -> None:
+    """Answer the test windows with every row, score conditions and energies, and judge the trainings."""
+    from trajpilot_core.data.planning import load_planning_data
+    from trajpilot_core.evaluation.latent_scores import judge_energies, judge_latents
+    from trajpilot_core.training.loop import one_thread
+
+    device = work.runtime.device
+    data = load_planning_data(work.inputs, "latent_plans").to(device)
+    with one_thread(device):
+        scored = conditions(work, data)
+        predicted, correlated, spread = plans(work, data)
+    curves = rows_of(CurvePoint, work.inputs.table("latent_curves"))
+    judged = judge_latents(curves) + judge_energies(spread)
+    schema = arrow_schema(Prediction)
+    work.sink.table("latent_predictions", pa.concat_tables([schema.empty_table(), *predicted]))
+    work.sink.table("latent_conditions", table_of(ConditionScore, scored))
+    work.sink.table("energy_correlations", table_of(EnergyCorrelation, correlated))
+    work.sink.table("energy_spreads", table_of(EnergySpread, spread))
+    work.sink.table("latent_checks", table_of(Judgement, judged))
+    n_windows = work.inputs.table("windows", ["horizon"]).num_rows
+    work.sink.count(n_windows, n_windows)
+
+
+def conditions(work: Work[LatentConfig], data: "PlanningData") -> list[ConditionScore]:
+    """Score the four trainings and two shuffled inputs on dev and test, one step ahead."""
+    from trajpilot_core.data.chains import chains_of
+    from trajpilot_core.data.planning import SPLITS
+    from trajpilot_core.evaluation.latent_plans import load_latents
+    from trajpilot_core.evaluation.latent_scores import condition_distances, condition_scores, next_pairs
+    from trajpilot_core.training.fit_latent import pairs_of
+
+    entry, chain = work.inputs.models("latent_models"), chains_of(data)[0]
+    rows: list[ConditionScore] = []
+    for split in ("dev", "test"):
+        of_split = {h: w.segments[w.split == SPLITS.index(split)] for h, w in data.windows.items()}
+        by_step = pairs_of(of_split)
+        if len(by_step) < 2:
+            continue
+        pairs = next_pairs(data, by_step, split, work.config.seed)
+        distances = {
+            seed: condition_distances(load_latents(entry, data, chain, seed, work.runtime.device), data, pairs)
+            for seed in seeds_of(entry.keys)
+        }
+        rows += condition_scores(distances, pairs, work.config)
+    return rows
+
+
+def plans(
+    work: Work[LatentConfig], data: "PlanningData"
+) -> tuple[list[pa.Table], list[EnergyCorrelation], list[EnergySpread]]:
+    """Answer the test windows of every seed and horizon; energies are compared on training windows."""
+    from trajpilot_core.data.chains import chains_of, fit_takes
+    from trajpilot_core.data.planning import rows_of_takes
+    from trajpilot_core.evaluation.latent_plans import load_latents
+    from trajpilot_core.evaluation.latent_scores import energy_rows
+    from trajpilot_core.retrieval.neighbours import fit_end_keys, neighbour_bank
+
+    entry, chain = work.inputs.models("latent_models"), chains_of(data)[0]
+    fitted = rows_of_takes(data.segment_take, fit_takes(data, chain))
+    keys = fit_end_keys(data.features, fitted, work.config.key_width)
+    predicted: list[pa.Table] = []
+    correlated: list[EnergyCorrelation] = []
+    spread: list[EnergySpread] = []
+    seeds, done = seeds_of(entry.keys), 0
+    for seed in seeds:
+        models = load_latents(entry, data, chain, seed, work.runtime.device)
+        for horizon in data.windows:
+            work.runtime.progress(done, len(seeds) * len(data.windows), f"horizons; seed {seed}, H={horizon}")
+            bank = neighbour_bank(data, chain, keys, horizon)
+            predicted += answered(models, data, bank, keys, horizon)
+            energies = energy_rows(models, data, bank, horizon)
+            correlated, spread, done = [*correlated, *energies[0]], [*spread, *energies[1]], done + 1
+    return predicted, correlated, spread
+
+
+def answered(
+    models: "LatentModels", data: "PlanningData", bank: "NeighbourBank", keys: "EndKeys", horizon: int
+) -> list[pa.Table]:
+    """Return the predictions of every row on the test windows of a horizon, after a sight check of each row."""
+    from trajpilot_core.data.planning import SPLITS
+    from trajpilot_core.evaluation.latent_plans import answer_windows, check_latent_sight, random_entries
+    from trajpilot_core.evaluation.predictions import prediction_table
+    from trajpilot_core.methods.sight import probe_rows
+
+    windows = data.windows[horizon]
+    rows = (windows.split == SPLITS.index("test")).nonzero()[:, 0]
+    if not len(rows):
+        return []
+    if len(bank.segments):
+        few = windows.segments[probe_rows(windows.take, rows)]
+        check_latent_sight(models, data, few, bank, keys, bank.segments[:, 0])
+    chance = random_entries(bank, windows.take[rows], 1_000_003 * models.cfg.seed + 1_009 * models.seed + horizon)
+    given = answer_windows(models, data, windows.segments[rows], bank, keys, chance)
+    return [prediction_table(id_, answers, data, windows, rows, models.seed) for id_, answers in given.items()]
+
+
+PLANS = Stage(
+    name="latent_plans",
+    reads=(*PLANNING, "latent_models", "latent_curves"),
+    writes=("latent_predictions", "latent_conditions", "energy_correlations", "energy_spreads", "latent_checks"),
+    config=LatentConfig,
+    run=run_plans,
+    version=PLANS_VERSION,
+    summary="Searches head motion in the space of the video encoder, and measures what its energy and conditions tell",
+    completed=completed,
+    uses_gpu=True,
+    lowers=("latent.search.samples",),
 )

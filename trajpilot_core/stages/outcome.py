@@ -7,11 +7,11 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.events import CompletedOutcome, OutcomeConfig, ShotAnswer, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.cross_fitting import FINAL, chains_in, folds_of, model_key, part_of, seeds_of, variants_of
+from trajpilot_core.data.cross_fitting import FINAL, chains_in, folds_of, model_key, seeds_of, twin_of, variants_of
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Output, Work
-from trajpilot_core.stages.pretrained import event_facts, origin_of_models
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
+from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
+from trajpilot_core.stages.trained import PLANNING, Facts, Fits, TrainedStage, Trainings, named, trained_stage
 
 if TYPE_CHECKING:
     from trajpilot_core.data.shots import Shots
@@ -20,17 +20,9 @@ ENTRY = "outcome_models"
 """Predictors of every chain; probe and scorer of the final one."""
 PROBE = "probe"
 """As in training/fit_event.py, which imports torch."""
-READS = ("takes", "segments", "details", "windows", "motions", "features", "text_bank", "folds", "e_tau")
-RESULTS = (
-    "outcome_scorer_curves",
-    "shot_answers",
-    "shot_scores",
-    "shot_contrasts",
-    "outcome_judgements",
-    "outcome.html",
-    "outcome.json",
-    "outcome.tex",
-)
+READS = (*PLANNING, "details", "e_tau")
+TABLES = ("outcome_scorer_curves", "shot_answers", "shot_scores", "shot_contrasts", "outcome_judgements")
+PAGES = ("outcome.html", "outcome.json", "outcome.tex")
 VERSION = 7  # raise when the numbers that this stage writes change
 
 
@@ -44,38 +36,31 @@ def completed(config: PipelineConfig) -> CompletedOutcome:
 def trainings(inputs: Inputs, cfg: CompletedOutcome) -> Trainings:
     """Return the predictors of every chain and seed; features with tokens add a probe to the final chain."""
     tokens = int((inputs.table("features", ["segment_id"]).schema.metadata or {}).get(b"tokens", b"1"))
-    return {
-        model_key(chain, seed, variant): (chain, seed, variant)
-        for chain in chains_in(folds_of(inputs))
-        for seed in seeds_of(inputs.parts("e_tau"))
-        for variant in (*variants_of(chain), *((PROBE,) if tokens > 1 and chain.name == FINAL.name else ()))
-    }
+    every, seeds = chains_in(folds_of(inputs)), seeds_of(inputs.parts("e_tau"))
+    probes = [(chain, seed, PROBE) for chain in every[:1] for seed in seeds if tokens > 1]
+    return named([*((chain, seed, v) for chain in every for seed in seeds for v in variants_of(chain)), *probes])
 
 
 def facts(inputs: Inputs, cfg: CompletedOutcome, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: all shots, the E_tau of its chain and seed, and the initial weights."""
-    shared = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
-    return event_facts(inputs, cfg.predictor, known, shared, unmasked=(PROBE,))
+    first = {name: twin_of(name) for name, (*_, variant) in known.items() if variant != PROBE}
+    return predictor_facts(inputs, cfg.predictor, known, READS, first)
 
 
 def fits(work: Work[CompletedOutcome], wanted: Trainings) -> Fits:
     """Prepare the predictors and probes of chains and seeds."""
     from trajpilot_core.data.shots import load_shots
-    from trajpilot_core.stages.event_run import event_jobs
-    from trajpilot_core.stages.outcome_parts import ShotRun
+    from trajpilot_core.stages.event_run import ShotRun, event_fits
     from trajpilot_core.training.fit_event import train_shot_model
-    from trajpilot_core.training.jobs import fitted_takes
 
-    shots, _ = load_shots(work.inputs)
-    jobs = {job.key: job for job in event_jobs(ShotRun(work, shots), wanted)}
-    return Fits(jobs, train_shot_model, lambda job: fitted_takes(job, shots.take, shots.take_ids))
+    return event_fits(ShotRun(work, load_shots(work.inputs)[0]), wanted, train_shot_model)
 
 
 def conclude(work: Work[CompletedOutcome]) -> None:
     """Fit the scorers, answer the test shots, score the answers; write tables and pages."""
     from trajpilot_core.data.shots import load_shots
     from trajpilot_core.evaluation.shot_scores import fitted_judgements, trained_judgements
-    from trajpilot_core.stages.outcome_parts import ShotRun, answers_of, models_of_seed, sight_judgement
+    from trajpilot_core.stages.event_run import ShotRun, answer_seed
     from trajpilot_core.training.loop import one_thread
 
     shots, rejects = load_shots(work.inputs)
@@ -83,16 +68,12 @@ def conclude(work: Work[CompletedOutcome]) -> None:
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
     curves = [row for written in work.trained.values() for row in rows_of(CurvePoint, written.table("outcome_curves"))]
     judged = fitted_judgements([written.models(ENTRY).about for written in work.trained.values()], shots)
-    answers: list[ShotAnswer] = []
-    of_scorers: list[CurvePoint] = []
-    about: dict[str, str] = {"config": work.config.model_dump_json()}
+    answers, of_scorers, about = list[ShotAnswer](), list[CurvePoint](), {"config": work.config.model_dump_json()}
     with one_thread(work.runtime.device):
         for seed in seeds:
             steps.begin(f"scorer and answers of seed {seed}")
-            models, curve = models_of_seed(this, seed)
-            answers += answers_of(models, shots, seed)
-            of_scorers += curve
-            judged.append(sight_judgement(models, shots, seed))
+            models, curve, answered, sight = answer_seed(this, seed)
+            answers, of_scorers, judged = answers + answered, of_scorers + curve, [*judged, sight]
             key = model_key(FINAL, seed, "scorer")
             work.sink.model(ENTRY, key, {name: v.cpu().numpy() for name, v in models.scorer.state_dict().items()})
             about[key] = models.decision.model_dump_json()
@@ -119,13 +100,10 @@ def write_results(
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
     scores, contrasts = scores_of(answers, work.config), contrasts_of(answers, work.config)
     judged = judged + row_judgements(scores)
-    for name, table in (
-        ("shot_answers", table_of(ShotAnswer, answers)),
-        ("shot_scores", table_of(ShotScore, scores)),
-        ("shot_contrasts", table_of(ShotContrast, contrasts)),
-        ("outcome_judgements", table_of(Judgement, judged)),
-    ):
-        work.sink.table(name, table)
+    work.sink.table("shot_answers", table_of(ShotAnswer, answers))
+    work.sink.table("shot_scores", table_of(ShotScore, scores))
+    work.sink.table("shot_contrasts", table_of(ShotContrast, contrasts))
+    work.sink.table("outcome_judgements", table_of(Judgement, judged))
     kinds = {split: [row["capture"] for row in takes if row["split"] == split] for split in ("train", "dev", "test")}
     shared = len({*kinds["test"]} & {*kinds["train"], *kinds["dev"]})
     counts = ", ".join(f"{int((shots.split == at).sum())} {name}" for at, name in enumerate(("train", "dev", "test")))
@@ -142,7 +120,7 @@ def write_results(
 
 
 STAGE = trained_stage(
-    TrainedStage(ENTRY, "outcome_curves", trainings, facts, fits, conclude, RESULTS),
+    TrainedStage(ENTRY, "outcome_curves", trainings, facts, fits, conclude, (*TABLES, *PAGES)),
     name="outcome",
     reads=READS,
     config=OutcomeConfig,

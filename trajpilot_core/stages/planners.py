@@ -4,19 +4,25 @@ Source: paper, 4.1 (baselines) and 4.3; docs/decisions/planners.md.
 """
 
 import logging
-from typing import TYPE_CHECKING
+from itertools import product
 
 import pyarrow.compute as pc
 
 from schemas.arrow import table_of
 from schemas.planners import PlannersConfig
 from schemas.results import CurvePoint
-from trajpilot_core.data.cross_fitting import Contributions, chains_in, folds_of, horizons_of, model_key, part_of
+from trajpilot_core.data.cross_fitting import chains_in, folds_of
 from trajpilot_core.engine.stage import Inputs, Work
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
-
-if TYPE_CHECKING:
-    from trajpilot_core.training.jobs import TrainingJob
+from trajpilot_core.stages.trained import (
+    PLANNING,
+    Facts,
+    Fits,
+    TrainedStage,
+    Trainings,
+    chain_facts,
+    named,
+    trained_stage,
+)
 
 log = logging.getLogger("trajpilot")
 ENTRY = "planner_models"
@@ -27,26 +33,18 @@ TAKES_GIVE = ("segments", "windows", "features", "motions")
 
 def trainings(inputs: Inputs, cfg: PlannersConfig) -> Trainings:
     """Return every method, seed, and horizon that has windows both to fit on and in dev."""
-    chain, windows = chains_in(folds_of(inputs))[0], inputs.table("windows", ["horizon", "split"])
+    windows = inputs.table("windows", ["horizon", "split"])
     fitted, dev = (
         {*windows.filter(pc.equal(windows["split"], split))["horizon"].to_pylist()} for split in ("train", "dev")
     )
     variants = [f"{method}_h{horizon}" for method in cfg.methods for horizon in sorted(fitted & dev)]
-    return {model_key(chain, seed, variant): (chain, seed, variant) for seed in cfg.seeds for variant in variants}
+    return named(product(chains_in(folds_of(inputs))[:1], cfg.seeds, variants))
 
 
 def facts(inputs: Inputs, cfg: PlannersConfig, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: what the takes that it is fitted and measured on contribute."""
-    takes, fold_of = Contributions.read(inputs, TAKES_GIVE, ("scenario",)), folds_of(inputs)
-    shared: Facts = {
-        **takes.facts(fold_of, chains_in(fold_of)[0]),
-        "text bank": part_of(inputs, "text_bank"),
-        "descriptions": part_of(inputs, "descriptions"),
-        "scenario labels": part_of(inputs, "scenario_labels"),
-        "label classes": part_of(inputs, "label_classes"),
-        "horizons": horizons_of(inputs),
-    }
-    return dict.fromkeys(known, shared)
+    more = ("descriptions", "scenario_labels", "label_classes")
+    return chain_facts(inputs, known, TAKES_GIVE, ("scenario",), more)
 
 
 def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
@@ -54,7 +52,7 @@ def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import in_classes, load_planning_data
     from trajpilot_core.training.fit_planners import parts_of, planner_task, train_planner
-    from trajpilot_core.training.jobs import chain_job, fitted_takes, put_task
+    from trajpilot_core.training.jobs import TrainingJob, chain_job, fitted_takes, put_task
 
     data = load_planning_data(work.inputs, "planners")
     if work.config.vocabulary == "classes":
@@ -63,7 +61,7 @@ def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
     task = planner_task(work.inputs, data, chains_of(data)[0])
     shape = task.shape().to_json()
     put_task(scratch, scratch, task)
-    jobs: dict[str, TrainingJob] = {}
+    jobs = dict[str, TrainingJob]()
     for name, of in wanted.items():
         if parts_of(of[2])[1] in task.fit:
             jobs[name] = chain_job(work, *of, scratch, scratch)
@@ -72,29 +70,14 @@ def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
         with work.sink.training(name) as share:  # committed without a model
             share.table("planners_curves", table_of(CurvePoint, []))
             share.models(ENTRY, {"shape": shape})
-
-    def about(job: "TrainingJob") -> dict[str, str]:
-        return {"shape": shape, **fitted_takes(job, data.segment_take, data.take_ids)}
-
-    return Fits(jobs, train_planner, about, trials=len(work.config.rates))
+    takes, trials = (data.segment_take, data.take_ids), len(work.config.rates)
+    return Fits(jobs, train_planner, lambda job: {"shape": shape, **fitted_takes(job, *takes)}, trials=trials)
 
 
 STAGE = trained_stage(
     TrainedStage(ENTRY, "planners_curves", trainings, facts, fits),
     name="planners",
-    reads=(
-        "takes",
-        "take_contents",
-        "segments",
-        "scenario_labels",
-        "label_classes",
-        "windows",
-        "motions",
-        "features",
-        "text_bank",
-        "descriptions",
-        "folds",
-    ),
+    reads=(*PLANNING, "take_contents", "scenario_labels", "label_classes", "descriptions"),
     config=PlannersConfig,
     version=VERSION,
     summary="Trains planners of other papers on closed vocabularies (SCHEMA, PDPP, ViterbiPlanNet)",

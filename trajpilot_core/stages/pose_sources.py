@@ -6,6 +6,7 @@ trajectories from the source it is tested with (paper, robustness to RGB-only ca
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from schemas.annotation import SIMULATED
@@ -13,37 +14,31 @@ from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, PoseSourcesConfig
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.cross_fitting import E_TAU, FINAL, Chain, chains_in, folds_of, model_key, part_of, seeds_of
+from trajpilot_core.data.cross_fitting import FINAL, Chain, chains_in, folds_of, model_key, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import Inputs, Work
-from trajpilot_core.stages.predictor import make_task
-from trajpilot_core.stages.pretrained import initial_weights, origin_of_models
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage, variants_by_chain
+from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
+from trajpilot_core.stages.trained import (
+    PLANNING,
+    Facts,
+    Fits,
+    TrainedStage,
+    Trainings,
+    named,
+    trained_stage,
+    variants_by_chain,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from trajpilot_core.arrays import Array
-    from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.data.two_motions import TwoMotions
-    from trajpilot_core.evaluation.pose_rows import PoseRows
-    from trajpilot_core.models.predictor import CausalPredictor
     from trajpilot_core.training.fit_predictor import PredictorTask
     from trajpilot_core.training.jobs import TrainingJob
 
 ENTRY, CURVES = "pose_models", "pose_sources_curves"
-READS = (
-    "takes",
-    "segments",
-    "scenario_labels",
-    "windows",
-    "motions",
-    "video_motions",
-    "features",
-    "text_bank",
-    "folds",
-    "e_tau",
-)
+READS = (*PLANNING, "scenario_labels", "video_motions", "e_tau")
 RESULTS = ("pose_scores", "pose_judgements", "pose_sources.html", "pose_sources.json", "pose_sources.tex")
 VERSION = 5  # raise when the numbers that this stage writes change
 
@@ -59,11 +54,7 @@ def completed(config: PipelineConfig) -> CompletedPoseSources:
 
 def trainings(inputs: Inputs, cfg: CompletedPoseSources) -> Trainings:
     """Return each of `POSE_MODELS` of every seed."""
-    return {
-        model_key(FINAL, seed, model): (FINAL, seed, model)
-        for seed in seeds_of(inputs.parts("e_tau"))
-        for model in POSE_MODELS
-    }
+    return named(product(chains_in(folds_of(inputs))[:1], seeds_of(inputs.parts("e_tau")), POSE_MODELS))
 
 
 def facts(inputs: Inputs, cfg: CompletedPoseSources, known: Trainings) -> dict[str, Facts]:
@@ -71,16 +62,8 @@ def facts(inputs: Inputs, cfg: CompletedPoseSources, known: Trainings) -> dict[s
 
     Raises InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
     """
-    shared = {name: part_of(inputs, name) for name in READS if name != "e_tau"}
-    e_tau, fold_of = inputs.parts("e_tau"), folds_of(inputs)
-    chain = chains_in(fold_of)[0]
-    first_of = {name: model_key(chain, seed, variant_of(model)) for name, (_, seed, model) in known.items()}
-    wanted = {first_of[name]: (chain, seed, variant_of(model)) for name, (_, seed, model) in known.items()}
-    initial = initial_weights(inputs, cfg.predictor, wanted, fold_of)
-    return {
-        name: {**shared, "e_tau": e_tau[model_key(FINAL, seed, E_TAU)], **initial.get(first_of[name], {})}
-        for name, (_, seed, _) in known.items()
-    }
+    first = {name: model_key(chain, seed, variant_of(model)) for name, (chain, seed, model) in known.items()}
+    return predictor_facts(inputs, cfg.predictor, known, READS, first)
 
 
 def variant_of(model: str) -> str:
@@ -98,17 +81,15 @@ def fits(work: Work[CompletedPoseSources], wanted: Trainings) -> Fits:
     chain = chains_of(motions.data)[0]
     jobs: dict[str, TrainingJob] = {}
     for (_, seed), models in variants_by_chain(wanted).items():
-        tasks = tasks_of(work, motions.data, chain, seed, latents_of(work, motions, chain, seed))
+        _, tasks = latents_and_tasks(work, motions, chain, seed)
         jobs |= {model_key(FINAL, seed, model): job_of(work, (seed, model), tasks[model]) for model in models}
     return Fits(jobs, train_predictor, lambda job: {"config": work.config.predictor.model_dump_json()})
 
 
 def conclude(work: Work[CompletedPoseSources]) -> None:
     """Test each predictor with the sources of its rows, score and judge; write tables and pages."""
-    from trajpilot_core.data.chains import chains_of, frozen
+    from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.two_motions import two_motions
-    from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on
-    from trajpilot_core.training.fit_predictor import new_predictor
     from trajpilot_core.training.loop import one_thread
 
     motions = two_motions(work.inputs, "pose_sources")
@@ -116,7 +97,6 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
         "/".join(sorted({*work.inputs.table(name, ["source"])["source"].to_pylist()}))
         for name in ("motions", "video_motions")
     )
-    sources = first, second
     data, chain = motions.data, chains_of(motions.data)[0]
     seeds = seeds_of(work.inputs.models("e_tau").keys)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
@@ -125,57 +105,68 @@ def conclude(work: Work[CompletedPoseSources]) -> None:
     with one_thread(work.runtime.device):
         for seed in seeds:
             steps.begin(f"the rows of seed {seed}")
-            latents = latents_of(work, motions, chain, seed)
-            tasks = tasks_of(work, data, chain, seed, latents)
-            models = {}
-            for name, task in tasks.items():
-                key, new = model_key(FINAL, seed, name), new_predictor(task, work.config.predictor)
-                models[name] = frozen(new, work.trained[key].models(ENTRY), key, work.runtime.device)
-            scores |= ask(work, data, chain, models, latents, seed, pose_rows(sources))
-            trained += [judge_model(work, name, trained_on(sources)[name], seed, tasks["files"]) for name in tasks]
+            of_seed = answer_seed(work, motions, chain, seed, (first, second))
+            scores, trained = scores | of_seed[0], trained + of_seed[1]
     steps.begin("metrics, intervals and pages")
     work.sink.reject(data.rejects)
     n_windows = sum(len(windows.window_ids) for windows in data.windows.values())
     work.sink.count(n_windows + sum(row.n_units for row in data.rejects), n_windows)
     work.sink.models(ENTRY, {})
-    write_results(work, scores, sources, motions, trained)
+    write_results(work, scores, (first, second), motions, trained)
 
 
-def judge_model(
-    work: Work[CompletedPoseSources], model: str, named: str, seed: int, task: "PredictorTask"
-) -> Judgement:
-    """Judge whether one of `POSE_MODELS` is trained (D 51), against the floors on the windows of `task`."""
+def answer_seed(
+    work: Work[CompletedPoseSources], motions: "TwoMotions", chain: Chain, seed: int, sources: tuple[str, str]
+) -> "tuple[dict[tuple[str, int], Array], list[Judgement]]":
+    """Return (row, seed) -> scores (N, 2) of the test windows, and whether each predictor is trained (D 51)."""
+    from trajpilot_core.data.chains import frozen
+    from trajpilot_core.data.transitions import closed
+    from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on, window_scores
     from trajpilot_core.evaluation.trained_rows import TRAINED
+    from trajpilot_core.retrieval.bank import readout_of
     from trajpilot_core.training.convergence import complete, judge_scores
     from trajpilot_core.training.dev_scores import floor_scores
+    from trajpilot_core.training.fit_predictor import new_predictor
 
-    curve = rows_of(CurvePoint, work.trained[model_key(FINAL, seed, model)].table(CURVES))
-    scores = {row.epoch: row.value for row in curve if (row.split, row.quantity) == ("dev", "M@1") and row.epoch > 0}
-    fit, dev = ({h: task.labels[rows] for h, rows in part.items()} for part in (task.fit, task.dev))
-    floors = {name: scores["M@1"] for name, scores in floor_scores(fit, dev, len(task.bank)).items()}
-    return judge_scores(f"{TRAINED}{named}, seed {seed}", [scores[epoch] for epoch in sorted(scores)], complete(floors))
+    cfg, device, decoding = work.config.predictor, work.runtime.device, work.config.decoding
+    assert decoding is not None
+    latents, tasks = latents_and_tasks(work, motions, chain, seed)
+    files = tasks["files"]
+    fit, dev = ({h: files.labels[rows] for h, rows in part.items()} for part in (files.fit, files.dev))
+    floors = complete({name: of["M@1"] for name, of in floor_scores(fit, dev, len(files.bank)).items()})
+    models, trained = {}, []
+    for name, task in tasks.items():
+        key = model_key(FINAL, seed, name)
+        models[name] = frozen(new_predictor(task, cfg), work.trained[key].models(ENTRY), key, device)
+        curve = rows_of(CurvePoint, work.trained[key].table(CURVES))
+        on_dev = {row.epoch: row.value for row in curve if (row.split, row.quantity) == ("dev", "M@1") and row.epoch}
+        check = f"{TRAINED}{trained_on(sources)[name]}, seed {seed}"
+        trained.append(judge_scores(check, [on_dev[epoch] for epoch in sorted(on_dev)], floors))
+    data = (closed(motions.data, work.inputs) if cfg.head == "classes" else motions.data).to(device)
+    scores = {}
+    for row in pose_rows(sources):
+        model, readout = models[row.model], readout_of(data, chain, models[row.model], decoding)
+        asked = latents[row.asked].to(device)
+        scores[row.name, seed] = window_scores(model, readout, data, asked, variant_of(row.model))
+    return scores, trained
 
 
-def latents_of(work: Work[CompletedPoseSources], sets: "TwoMotions", chain: Chain, seed: int) -> "dict[str, Tensor]":
-    """Return source -> (S, E) embeddings of its head motion by the one E_tau, on the CPU."""
+def latents_and_tasks(
+    work: Work[CompletedPoseSources], sets: "TwoMotions", chain: Chain, seed: int
+) -> "tuple[dict[str, Tensor], dict[str, PredictorTask]]":
+    """Return source -> (S, E) embeddings of its head motion by the one E_tau, on the CPU, and the tensors of each
+    predictor of a seed (`POSE_MODELS`)."""
     from trajpilot_core.data.chains import load_e_tau, trajectory_latents
+    from trajpilot_core.training.fit_predictor import predictor_task
 
-    encoder = load_e_tau(work.inputs.models("e_tau"), chain, seed, work.runtime.device)
+    e_tau, device = work.inputs.models("e_tau"), work.runtime.device
+    encoder = load_e_tau(e_tau, chain, seed, device)
     motions = {"files": sets.data.motions, "raw": sets.raw, "by_rule": sets.by_rule}
-    return {name: trajectory_latents(encoder, values.to(work.runtime.device)).cpu() for name, values in motions.items()}
-
-
-def tasks_of(
-    work: Work[CompletedPoseSources], data: "PlanningData", chain: Chain, seed: int, latents: "Mapping[str, Tensor]"
-) -> "dict[str, PredictorTask]":
-    """Return the tensors of each predictor of a seed (`POSE_MODELS`)."""
-    from trajpilot_core.training.initial_weights import places_for
-
-    files = make_task(data, work.inputs.models("e_tau"), chain, seed, work.runtime.device)
-    files = replace(files, max_horizon=places_for(files.max_horizon, work.config.predictor))
+    latents = {name: trajectory_latents(encoder, values.to(device)).cpu() for name, values in motions.items()}
+    files = predictor_task(sets.data, e_tau, chain, seed, device, work.config.predictor)
     video = replace(files, latents=latents["by_rule"])
     both = union(files, latents["by_rule"])
-    return {"files": files, "video": video, "both": both, "both_equal": both, "none": files}
+    return latents, {"files": files, "video": video, "both": both, "both_equal": both, "none": files}
 
 
 def union(task: "PredictorTask", latents_SE: "Tensor") -> "PredictorTask":
@@ -207,32 +198,6 @@ def job_of(work: Work[CompletedPoseSources], of: tuple[int, str], task: "Predict
         cfg = cfg.replace(train=cfg.train.replace(epochs=max(1, cfg.train.epochs // 2)))
     job = chain_job(work, FINAL, seed, model, folder, folder)
     return job._replace(variant=variant_of(model), config=cfg.model_dump_json())
-
-
-def ask(
-    work: Work[CompletedPoseSources],
-    data: "PlanningData",
-    chain: Chain,
-    models: "Mapping[str, CausalPredictor]",
-    latents: "Mapping[str, Tensor]",
-    seed: int,
-    rows: "PoseRows",
-) -> "dict[tuple[str, int], Array]":
-    """Return (row, seed) -> scores (N, 2) of the test windows."""
-    from trajpilot_core.data.transitions import closed
-    from trajpilot_core.evaluation.pose_rows import window_scores
-    from trajpilot_core.retrieval.bank import readout_of
-
-    device = work.runtime.device
-    is_closed, decoding = work.config.predictor.head == "classes", work.config.decoding
-    assert decoding is not None
-    data = (closed(data, work.inputs) if is_closed else data).to(device)
-    answers = {}
-    for row in rows:
-        model, variant = models[row.model], variant_of(row.model)
-        readout = readout_of(data, chain, model, decoding)
-        answers[row.name, seed] = window_scores(model, readout, data, latents[row.asked].to(device), variant)
-    return answers
 
 
 def write_results(

@@ -1,37 +1,32 @@
 """Causal predictors, per seed: three checkpoints of the final chain, two of each fold's, and goal-dropout twins of
 traj and no_traj where they are enabled (paper, 3.4; docs/decisions/closed-vocabulary.md, anticipation.md)."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
-from schemas.annotation import SHORTEST_PLAN
 from schemas.results import CurvePoint
 from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import (
     E_TAU,
     VARIANTS,
-    Chain,
-    Contributions,
     chains_in,
     folds_of,
-    horizons_of,
     is_twin,
     model_key,
-    part_of,
     seeds_of,
     trained_variants,
 )
 from trajpilot_core.data.imported_fits import with_imported
 from trajpilot_core.engine.stage import Inputs, Work
-from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.pretrained import initial_fits, initial_weights
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage, variants_by_chain
-
-if TYPE_CHECKING:
-    from trajpilot_core.data.planning import PlanningData
-    from trajpilot_core.store.tensors import Models
-    from trajpilot_core.training.fit_predictor import PredictorTask
-    from trajpilot_core.training.jobs import TrainingJob
+from trajpilot_core.stages.trained import (
+    PLANNING,
+    Facts,
+    Fits,
+    TrainedStage,
+    Trainings,
+    chain_facts,
+    named,
+    trained_stage,
+    variants_by_chain,
+)
 
 VERSION = 7  # raise when the numbers that this module writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")
@@ -40,42 +35,24 @@ TAKES_GIVE = ("segments", "windows", "motions", "features")
 
 def trainings(inputs: Inputs, cfg: PredictorConfig) -> Trainings:
     """Return the checkpoints and twins of every chain and seed."""
-    return {
-        model_key(chain, seed, variant): (chain, seed, variant)
-        for chain in chains_in(folds_of(inputs))
-        for seed in seeds_of(inputs.parts("e_tau"))
-        for variant in trained_variants(chain, cfg)
-    }
+    every, seeds = chains_in(folds_of(inputs)), seeds_of(inputs.parts("e_tau"))
+    return named((chain, seed, v) for chain in every for seed in seeds for v in trained_variants(chain, cfg))
 
 
 def facts(inputs: Inputs, cfg: PredictorConfig, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: its E_tau, and what the takes that it is fitted and measured on contribute."""
-    takes, fold_of = Contributions.read(inputs, TAKES_GIVE), folds_of(inputs)
-    e_tau = inputs.parts("e_tau")
-    every: Facts = {"text bank": part_of(inputs, "text_bank"), "horizons": horizons_of(inputs)}
-    by_chain = {chain: {**takes.facts(fold_of, chain), **every} for chain in chains_in(fold_of)}
-    initial = initial_weights(inputs, cfg, known, fold_of)
-    return {
-        name: {
-            **by_chain[chain],
-            "E_tau": e_tau[model_key(chain, seed, E_TAU)],
-            **initial.get(name, {}),
-            **masking_facts(cfg, variant),
-        }
-        for name, (chain, seed, variant) in known.items()
-    }
-
-
-def masking_facts(cfg: PredictorConfig, variant: str) -> Facts:
-    """Return the settings outside the key of the stage that the training of a variant depends on.
-
-    A setting without effect on it, or at its default, is left out, so that its key does not change with it.
-    """
-    facts: Facts = {"goal dropout": cfg.twin_goal_dropout} if is_twin(variant) else {}
-    if is_twin(variant) and cfg.anticipates:
-        facts["selected"] = "without a goal"
-    if cfg.masked_goal_target != "dropped" and (is_twin(variant) or cfg.goal_dropout > 0):
-        facts["masked goal target"] = cfg.masked_goal_target
+    e_tau, initial = inputs.parts("e_tau"), initial_weights(inputs, cfg, known, folds_of(inputs))
+    facts = chain_facts(inputs, known, TAKES_GIVE)
+    for name, (chain, seed, variant) in known.items():
+        of_training: Facts = {"E_tau": e_tau[model_key(chain, seed, E_TAU)], **initial.get(name, {})}
+        # settings outside the key of the stage; without effect, or at the default, they are left out of the facts
+        if is_twin(variant):
+            of_training["goal dropout"] = cfg.twin_goal_dropout
+        if is_twin(variant) and cfg.anticipates:
+            of_training["selected"] = "without a goal"
+        if cfg.masked_goal_target != "dropped" and (is_twin(variant) or cfg.goal_dropout > 0):
+            of_training["masked goal target"] = cfg.masked_goal_target
+        facts[name] = {**facts[name], **of_training}
     return facts
 
 
@@ -86,33 +63,26 @@ def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
     """
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.dev_scores import floor_scores
-    from trajpilot_core.training.fit_predictor import predictor_shape, train_predictor
-    from trajpilot_core.training.initial_weights import places_for
-    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, put_tensors
+    from trajpilot_core.training.fit_predictor import predictor_shape, predictor_task, train_predictor
+    from trajpilot_core.training.jobs import TrainingJob, chain_job, fitted_takes, put_task
 
     data, scratch = load_planning_data(work.inputs, "predictor"), work.runtime.scratch / "predictor"
     e_tau, imported = work.inputs.models("e_tau"), initial_fits(work.config)
-    jobs: dict[str, TrainingJob] = {}
-    floors: dict[str, list[CurvePoint]] = {}
-    shape = ""
+    jobs, floors, shape = dict[str, TrainingJob](), dict[str, list[CurvePoint]](), ""
     for (chain, seed), variants in variants_by_chain(wanted).items():
-        task = make_task(data, e_tau, chain, seed, work.runtime.device)
-        task = replace(task, max_horizon=places_for(task.max_horizon, work.config))
-        shared, of_chain = task.tensors()
-        if not shape:
-            shape = predictor_shape(task, work.config.head).to_json()
-            put_tensors(scratch, SHARED, shared)
+        task = predictor_task(data, e_tau, chain, seed, work.runtime.device, work.config)
+        folder = scratch / f"{chain.name}-s{seed}"
+        put_task(scratch, folder, task, is_first=not shape)
+        shape = predictor_shape(task, work.config.head).to_json()
         labels = [{h: task.labels[segments] for h, segments in part.items()} for part in (task.fit, task.dev)]
         floors[model_key(chain, seed, VARIANTS[0])] = [
             CurvePoint(model=f"{chain.name}/{row}", seed=seed, epoch=0, split="dev", quantity=name, value=value)
             for row, values in floor_scores(labels[0], labels[1], len(task.bank)).items()
             for name, value in values.items()
         ]
-        folder = scratch / f"{chain.name}-s{seed}"
-        put_tensors(folder, OWN, of_chain)
         jobs |= {model_key(chain, seed, v): chain_job(work, chain, seed, v, folder, scratch) for v in variants}
 
-    def about(job: "TrainingJob") -> dict[str, str]:
+    def about(job: TrainingJob) -> dict[str, str]:
         fitted = fitted_takes(job, data.segment_take, data.take_ids)
         return {"shape": shape, **with_imported(fitted, imported, data.take_ids)}
 
@@ -131,41 +101,10 @@ def conclude(work: Work[PredictorConfig]) -> None:
     work.sink.count(kept + sum(row.n_units for row in lost), kept)
 
 
-def make_task(data: "PlanningData", e_tau: "Models", chain: Chain, seed: int, device: str) -> "PredictorTask":
-    """Return the tensors of one chain and seed: its latents, the windows of its takes, and all dev windows.
-
-    Raises TrainingError: no window to fit on, or none in dev, or windows without a step between Start and Goal.
-    """
-    import torch
-
-    from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
-    from trajpilot_core.data.planning import rows_of_takes
-    from trajpilot_core.training.fit_predictor import PredictorTask
-
-    if min(data.windows, default=SHORTEST_PLAN) < SHORTEST_PLAN:
-        raise TrainingError(
-            f"windows of {min(data.windows)} segments have no step to plan between Start and Goal; the minimum is "
-            f"{SHORTEST_PLAN}"
-        )
-    takes = fit_takes(data, chain)
-    fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
-    dev = {h: w.segments[w.split == 1] for h, w in data.windows.items()}
-    fit, dev = ({h: s for h, s in part.items() if len(s)} for part in (fit, dev))
-    if not fit or not dev:
-        raise TrainingError(
-            f"chain {chain.name}: windows of {len(fit)} horizons to fit on and of {len(dev)} in dev, but both need at "
-            "least one; look at the rejects of ingest, trajectories and features"
-        )
-    encoder = load_e_tau(e_tau, chain, seed, device)
-    latents = trajectory_latents(encoder, data.motions.to(device)).cpu()
-    rows = rows_of_takes(data.segment_take, takes)
-    return PredictorTask(data.features, latents, data.labels, data.bank, rows, fit, dev, max(data.windows))
-
-
 STAGE = trained_stage(
     TrainedStage("predictors", "predictor_curves", trainings, facts, fits, conclude),
     name="predictor",
-    reads=("takes", "take_contents", "segments", "windows", "motions", "features", "text_bank", "folds", "e_tau"),
+    reads=(*PLANNING, "take_contents", "e_tau"),
     config=PredictorConfig,
     version=VERSION,
     summary="Trains the causal predictors, with and without trajectories",

@@ -4,11 +4,11 @@ Imports no torch. Reasons: docs/decisions/pretrained.md.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 
 from schemas.base import fingerprint
 from schemas.training import AlignmentConfig, PredictorConfig
-from trajpilot_core.data.cross_fitting import TWIN, Chain, folds_of, is_imported, model_key
+from trajpilot_core.data.cross_fitting import folds_of, is_imported, model_key, part_of
 from trajpilot_core.data.imported_fits import (
     ImportedFit,
     TakesHere,
@@ -42,12 +42,12 @@ def e_tau_facts(inputs: Inputs, cfg: AlignmentConfig, wanted: Trainings) -> dict
     fits, chains = fits_of(output, E_TAU), dict.fromkeys(chain for chain, *_ in wanted.values())
     refuse_leaks(output, fits, chains, here, fold_of)
     digests = output.digests(E_TAU)
-
-    def facts(name: str, chain: Chain) -> Facts:
+    facts: dict[str, Facts] = {}
+    for name, (chain, *_) in wanted.items():
         noted: Facts = {**note_imported(chain.name, fits, here.split_of)}
-        return {"model": digests[name], "curve": output.share_digest(CURVES, name), "fitted": fingerprint(noted)}
-
-    return {name: facts(name, chain) for name, (chain, *_) in wanted.items()}
+        curve = output.share_digest(CURVES, name)
+        facts[name] = {"model": digests[name], "curve": curve, "fitted": fingerprint(noted)}
+    return facts
 
 
 def import_e_tau(work: Work[AlignmentConfig], wanted: Trainings) -> None:
@@ -125,22 +125,22 @@ def initial_weights(
     return {name: {"initial weights": digests[key], **head} for name, key in first.items()}
 
 
-def event_facts(
-    inputs: Inputs, cfg: PredictorConfig, known: Trainings, shared: Facts, unmasked: Collection[str] = ()
+def predictor_facts(
+    inputs: Inputs, cfg: PredictorConfig, known: Trainings, reads: Iterable[str], first: Mapping[str, str]
 ) -> dict[str, Facts]:
-    """Return what decides each training of a stage of events: all events, the E_tau of its chain and seed, and weights.
+    """Return what decides each training of a further predictor: entries, the E_tau of its chain and seed, and weights.
 
     Args:
-        unmasked: variants that do not begin with the weights of a predictor.
+        reads: entries that every training reads as a whole.
+        first: training -> key of the predictor with whose weights it begins; for events a goal-dropout twin, because
+            only those have learned with a masked Goal.
 
     Raises InputError: weights of another run have seen what is held out here (docs/decisions/pretrained.md).
     """
-    e_tau = inputs.parts(E_TAU)
-    # the Goal of an event is masked, which only goal-dropout twins have learned
-    twins = {f"{name}{TWIN}": of for name, of in known.items() if of[2] not in unmasked}
-    initial = initial_weights(inputs, cfg, twins, folds_of(inputs))
+    e_tau, shared = inputs.parts(E_TAU), {name: part_of(inputs, name) for name in reads if name != E_TAU}
+    initial = initial_weights(inputs, cfg, {key: known[name] for name, key in first.items()}, folds_of(inputs))
     return {
-        name: {**shared, "e_tau": e_tau[model_key(chain, seed, E_TAU)], **initial.get(f"{name}{TWIN}", {})}
+        name: {**shared, "e_tau": e_tau[model_key(chain, seed, E_TAU)], **initial.get(first.get(name, ""), {})}
         for name, (chain, seed, _) in known.items()
     }
 

@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of, table_of
@@ -64,11 +63,6 @@ def sources(inputs: Inputs, cfg: ProbeConfig, data_root: str) -> list[Source]:
     return [Source(name, files, facts) for name in trainings(cfg)]
 
 
-def reads(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return the reads under `full`, with the takes, which name the videos; None: the default."""
-    return (*READS, "takes") if config.probe.tokens == "full" else None
-
-
 def run(work: Work[ProbeConfig]) -> None:
     """Fit the pending grids, let dev choose one trial of each, and answer the tested clips with it."""
     import torch
@@ -89,11 +83,8 @@ def run(work: Work[ProbeConfig]) -> None:
     task = probe_task(data)
     put_task(scratch, scratch, task)
     pending = {source.shard for source in work.pending}
-    jobs = [
-        chain_job(work, FINAL, seed, VARIANT, scratch, scratch)
-        for name, seed in trainings(work.config).items()
-        if name in pending
-    ]
+    seeds = [seed for name, seed in trainings(work.config).items() if name in pending]
+    jobs = [chain_job(work, FINAL, seed, VARIANT, scratch, scratch) for seed in seeds]
 
     def ended(job: "TrainingJob") -> None:
         chosen = choose_probe(job, work.config)
@@ -162,35 +153,32 @@ def commit(
         share.model(ENTRY, name, {key: value.numpy() for key, value in chosen.weights.items()})
         share.table("probe_curves", table_of(CurvePoint, chosen.curve))
         share.table("probe_scores", table_of(ProbeScore, scores))
-        share.table("probe_answers", answer_table(answered[0], data, rows))
+        share.table("probe_answers", table_of(ProbeAnswer, answers_of(answered[0], data, rows)))
         share.table("probe_checks", table_of(Judgement, checks))
         classes = {part: codes.tolist() for part, codes in task.classes.items()}  # of each column, by `pair_codes`
         share.models(ENTRY, {"classes": json.dumps(classes)})
 
 
-def answer_table(answered: "AnsweredRow", data: "ClipData", rows: Codes) -> pa.Table:
+def answers_of(answered: "AnsweredRow", data: "ClipData", rows: Codes) -> list[ProbeAnswer]:
     """Return the answers of one row to the tested clips."""
     best = {part: ranking.tolist() for part, ranking in answered.rankings.items()}
 
     def part_of_pairs(codes: list[int], divided: int) -> tuple[int, ...]:
         return tuple(-1 if code < 0 else divmod(code, PAIRS)[divided] for code in codes)
 
-    return table_of(
-        ProbeAnswer,
-        (
-            ProbeAnswer(
-                segment_id=data.segment_ids[row],
-                take_id=data.take_ids[row],
-                row=answered.row,
-                seed=answered.seed,
-                verbs=tuple(best["verb"][at]),
-                nouns=tuple(best["noun"][at]),
-                action_verbs=part_of_pairs(best["action"][at], 0),
-                action_nouns=part_of_pairs(best["action"][at], 1),
-            )
-            for at, row in enumerate(rows.tolist())
-        ),
-    )
+    return [
+        ProbeAnswer(
+            segment_id=data.segment_ids[row],
+            take_id=data.take_ids[row],
+            row=answered.row,
+            seed=answered.seed,
+            verbs=tuple(best["verb"][at]),
+            nouns=tuple(best["noun"][at]),
+            action_verbs=part_of_pairs(best["action"][at], 0),
+            action_nouns=part_of_pairs(best["action"][at], 1),
+        )
+        for at, row in enumerate(rows.tolist())
+    ]
 
 
 def conclude(work: Work[ProbeConfig]) -> None:
@@ -215,6 +203,6 @@ STAGE = Stage(
     lowers=("probe.batch", "probe.clips_at_once", "probe.rates"),
     conclude=conclude,
     completed=completed,
-    narrowed=reads,
+    narrowed=lambda config: (*READS, "takes") if config.probe.tokens == "full" else None,  # which name the videos
     outside_shards=("seeds", "clips_at_once"),
 )

@@ -8,31 +8,11 @@ from schemas.training import ClassHeadSettings
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
-from trajpilot_core.stages.evaluation import further
+from trajpilot_core.stages.evaluation import CURVES, SCORED, further
 
 VERSION = 13  # raise when what this stage writes changes
-READS = (
-    "metrics",
-    "ceilings",
-    "judgements",
-    "headroom",
-    "shuffles",
-    "samplings",
-    "decoding",
-    "mask_coverage",
-    "gate",
-    "outcomes",
-    "scorers",
-    "alignment_curves",
-    "predictor_curves",
-    "scorer_curves",
-    "takes",
-    "segments",
-    "labels",
-    "windows",
-    "motions",
-)
-
+CORPUS = ("takes", "segments", "labels", "windows", "motions")
+READS = (*SCORED, "gate", "outcomes", "scorers", *CURVES, *CORPUS)
 ALONE = ("takes", "segments", "labels", "probe_scores", "probe_checks", "probe_curves", "probe_models")
 """Reads for a corpus without plans, which scores segments individually."""
 ALONE_STAGES = ("ingest", "features", "probe")

@@ -1,7 +1,5 @@
 """Scorer: retrieve candidates, roll them out, and learn when to trust one and which."""
 
-from pydantic import JsonValue
-
 from schemas.arrow import table_of
 from schemas.base import fingerprint
 from schemas.results import CurvePoint, ScorerChoice
@@ -10,20 +8,15 @@ from trajpilot_core.data.cross_fitting import Contributions, folds_of, horizons_
 from trajpilot_core.engine.progress import portion
 from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
 from trajpilot_core.errors import InputError
+from trajpilot_core.stages.predictor import TAKES_GIVE
+from trajpilot_core.stages.trained import PLANNING, Facts
 
 VERSION = 9  # raise when the numbers that this stage writes change
-TAKES_GIVE = ("segments", "windows", "motions", "features")
-"""Entries that trainings read of each take."""
 
 
-def training_of(seed: int) -> str:
-    """Return the name of the training of one seed; the scorer and its ablations share their queries."""
-    return f"final/s{seed}"
-
-
-def training_without_goal(seed: int) -> str:
-    """Return the name of the training of the scorer of one seed without a goal, which has its own queries."""
-    return f"final/s{seed}/no_goal"
+def training_of(seed: int, *, sees_goal: bool = True) -> str:
+    """Return the name of the training of one seed; one without a goal has its own queries, ablations share theirs."""
+    return f"final/s{seed}" if sees_goal else f"final/s{seed}/no_goal"
 
 
 def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
@@ -32,7 +25,7 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
     With a scorer without a goal there is one more per seed, of the goal-dropout twins.
     """
     takes, fold_of = Contributions.read(inputs, TAKES_GIVE, ("participant", "capture")), folds_of(inputs)
-    every: dict[str, JsonValue] = {
+    every: Facts = {
         "training takes": takes.digest(takes.train),
         "dev takes": takes.digest(takes.dev),
         "folds": fingerprint(dict(fold_of)),
@@ -40,22 +33,14 @@ def sources(inputs: Inputs, cfg: ScorerConfig, data_root: str) -> list[Source]:
         "horizons": horizons_of(inputs),
         "scenario labels": part_of(inputs, "scenario_labels"),
     }
-    models = {entry: inputs.parts(entry) for entry in ("e_tau", "predictors")}
-
-    def of_seed(entry: str, seed: int, *, are_twins: bool = False) -> JsonValue:
-        """Return the models behind its queries: the goal-dropout twins, or all others."""
-        return {
-            key: digest for key, digest in models[entry].items() if f"/s{seed}/" in key and is_twin(key) == are_twins
-        }
-
-    def source(name: str, seed: int, *, are_twins: bool) -> Source:
-        models = {"E_tau": of_seed("e_tau", seed), "predictors": of_seed("predictors", seed, are_twins=are_twins)}
-        return Source(name, facts={**every, **models})
-
-    seeds = seeds_of(models["e_tau"])
-    listed = [source(training_of(seed), seed, are_twins=False) for seed in seeds]
-    if cfg.anticipates:
-        listed += [source(training_without_goal(seed), seed, are_twins=True) for seed in seeds]
+    e_tau, predictors = inputs.parts("e_tau"), inputs.parts("predictors")
+    listed = []
+    for sees_goal in (True, False) if cfg.anticipates else (True,):
+        for seed in seeds_of(e_tau):
+            encoders = {key: digest for key, digest in e_tau.items() if f"/s{seed}/" in key}
+            behind = {k: v for k, v in predictors.items() if f"/s{seed}/" in k and is_twin(k) != sees_goal}
+            facts: Facts = {**every, "E_tau": {**encoders}, "predictors": {**behind}}
+            listed.append(Source(training_of(seed, sees_goal=sees_goal), facts=facts))
     return listed
 
 
@@ -69,8 +54,7 @@ def run(work: Work[ScorerConfig]) -> None:
     from trajpilot_core.data.transitions import with_closed_tables
     from trajpilot_core.training.jobs import UNIT
     from trajpilot_core.training.loop import one_thread
-    from trajpilot_core.training.scorer_file import write_scorers
-    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers
+    from trajpilot_core.training.scorer_fit import epochs_of, fit_scorers, write_scorers
 
     config, runtime = work.config, work.runtime
     files = open_model_files(work.inputs)
@@ -82,9 +66,9 @@ def run(work: Work[ScorerConfig]) -> None:
     data = with_closed_tables(load_planning_data(work.inputs, "scorer"), work.inputs, files.predictors)
     data = data.to(runtime.device)
     pending = {source.shard for source in work.pending}
-    jobs = [(training_of(seed), seed, epochs_of(config), True) for seed in files.seeds]
-    jobs += [(training_without_goal(seed), seed, config.train.epochs, False) for seed in files.seeds]
-    jobs = [job for job in jobs if job[0] in pending]
+    every = [(training_of(seed), seed, epochs_of(config), True) for seed in files.seeds]
+    every += [(training_of(seed, sees_goal=False), seed, config.train.epochs, False) for seed in files.seeds]
+    jobs = [job for job in every if job[0] in pending]
     total, done = sum(epochs for *_, epochs, _ in jobs), 0
 
     def shown(done: int, total: int, what: str) -> None:
@@ -117,19 +101,7 @@ def conclude(work: Work[ScorerConfig]) -> None:
 
 STAGE = Stage(
     name="scorer",
-    reads=(
-        "takes",
-        "take_contents",
-        "segments",
-        "scenario_labels",
-        "windows",
-        "motions",
-        "features",
-        "text_bank",
-        "folds",
-        "e_tau",
-        "predictors",
-    ),
+    reads=(*PLANNING, "take_contents", "scenario_labels", "e_tau", "predictors"),
     writes=("scorers", "scorer_curves", "scorer_choices"),
     config=ScorerConfig,
     run=run,

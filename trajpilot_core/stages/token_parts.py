@@ -6,6 +6,7 @@ Shapes: N clips, E text width.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from trajpilot_core.data.action_events import ActionEvents, columns_of, load_eve
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, Chain, model_key, noted_fitted
 from trajpilot_core.data.events import DEV, TEST, TRAIN
 from trajpilot_core.engine.stage import Runtime, Work
-from trajpilot_core.errors import TrainingError
 from trajpilot_core.evaluation.action_scores import AnsweredRow
 from trajpilot_core.evaluation.token_rows import METHODS, TokenMaker, TokenModels, answer, by_scorer, check_sight
 from trajpilot_core.evaluation.token_scores import check_motion, check_unseen
@@ -28,9 +28,8 @@ from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
-from trajpilot_core.stages.event_run import EventRun, SeedModels, event_jobs
+from trajpilot_core.stages.event_run import EventRun, SeedModels
 from trajpilot_core.stages.full_probe import PatchProbes
-from trajpilot_core.stages.trained import Trainings
 from trajpilot_core.training.event_scorer import Target, action_target
 from trajpilot_core.training.fit_event import ActionTask
 from trajpilot_core.training.fit_probe import (
@@ -43,7 +42,7 @@ from trajpilot_core.training.fit_probe import (
     name_of,
     train_token_probe,
 )
-from trajpilot_core.training.jobs import OWN, SHARED, TrainingJob, put_tensors, run_jobs
+from trajpilot_core.training.jobs import TrainingJob, put_task, run_jobs
 
 
 @dataclass(frozen=True)
@@ -92,18 +91,6 @@ class TunedSeed(NamedTuple):
     """Decision of dev for the scorer, as JSON."""
 
 
-def predictor_jobs(this: TokenRun, wanted: Trainings) -> list[TrainingJob]:
-    """Write the inputs of the predictors of chains and seeds to scratch; return their trainings.
-
-    Raises TrainingError: no clip to fit on, or no training clip that a chain has not seen.
-    """
-    if not any(len(this.held_out(chain)) for chain in this.chains):
-        raise TrainingError(
-            "no training clip is left for fine-tuning that its predictor has not seen; add training videos"
-        )
-    return event_jobs(this, wanted)
-
-
 def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
     """Return chain -> (n,) long: the clips for which it makes tokens for fine-tuning.
 
@@ -113,21 +100,15 @@ def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
     return {**held_out, final: torch.cat([held_out[final], this.events.rows(DEV)])}
 
 
-def maker_of(this: TokenRun, models: SeedModels, chain: Chain) -> TokenMaker:
-    """Return what makes the tokens of a chain."""
-    return TokenMaker(models.chains[chain], models.scorer, models.decision, this.work.config)
-
-
 def tokens_of(this: TokenRun, models: SeedModels, row: TokenRow) -> Tensor:
     """Return (n, E) float16 on the CPU: the tokens of a row for the clips of `clips_of`, in that order."""
     row_method = next(method for method in METHODS if method.id == row)
-    device = this.work.runtime.device
-    parts = [
-        row_method.token(maker_of(this, models, chain), this.here, part.to(device)).cpu().half()
-        for chain, rows in clips_of(this).items()
-        for part in of_one_split(this.events, rows)
-        if len(part)
-    ]
+    parts = []
+    for chain, rows in clips_of(this).items():
+        maker = TokenMaker(models.chains[chain], models.scorer, models.decision, this.work.config)
+        for part in of_one_split(this.events, rows):
+            if len(part):
+                parts.append(row_method.token(maker, this.here, part.to(this.work.runtime.device)).cpu().half())
     return torch.cat(parts)
 
 
@@ -179,7 +160,7 @@ def tune_seed(
         chosen = tuned_on_stored(this, seed, clips, tokens, begun, runtime)
     else:
         chosen = patches.tuned(seed, clips, numbers, tokens, begun, runtime.progress)
-    maker = maker_of(this, of_seed, this.chains[0])
+    maker = TokenMaker(of_seed.final, of_seed.scorer, of_seed.decision, this.work.config)
     models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, read)
     rows = this.here.rows(TEST)
     check_sight(METHODS, models, this.here, rows)
@@ -190,7 +171,8 @@ def tune_seed(
         answered,
         [point for _, choice in chosen.values() for point in choice.curve],
         seed_checks(this, seed, models),
-        weights_of(models),
+        {f"probe_{row}": model.state_dict() for row, (model, _) in chosen.items()}
+        | {"scorer": maker.scorer.state_dict()},
         maker.decision.model_dump_json(),
     )
 
@@ -206,28 +188,15 @@ def tuned_on_stored(
     """Fine-tune the rows one after the other on the tokens that the features keep; arguments as `PatchProbes.tuned`."""
     tasks = {row: TokenTask(**vars(clips), token=token, begun=begun) for row, token in tokens.items()}
     jobs, scratch = dict[TokenRow, TrainingJob](), this.folder(seed) / "probes"
+    config = this.work.config.model_dump_json()
     for row, task in tasks.items():
-        shared, of_chain = task.tensors()
-        if not jobs:  # the same for every row
-            put_tensors(scratch, SHARED, shared)
-        put_tensors(scratch / row, OWN, of_chain)
-        jobs[row] = TrainingJob(
-            name=name_of(row),
-            seed=seed,
-            variant=row,
-            folder=scratch / row / row,
-            own=scratch / row,
-            shared=scratch,
-            config=this.work.config.model_dump_json(),
-            device=runtime.device,
-            checkpoint_s=runtime.checkpoint_s,
-        )
+        put_task(scratch, scratch / row, task, is_first=not jobs)
+        folders = scratch / row / row, scratch / row, scratch
+        jobs[row] = TrainingJob(name_of(row), seed, row, *folders, config, runtime.device, runtime.checkpoint_s)
     run_jobs(list(jobs.values()), train_token_probe, runtime)
     chosen = {row: choose_probe(job, this.work.config.tuned) for row, job in jobs.items()}
-    return {
-        row: (load_token_probe(row, choice, tasks[row], this.work.config, runtime.device), choice)
-        for row, choice in chosen.items()
-    }
+    load = partial(load_token_probe, cfg=this.work.config, device=runtime.device)
+    return {row: (load(row, choice, tasks[row]), choice) for row, choice in chosen.items()}
 
 
 def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgement]:
@@ -249,10 +218,3 @@ def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgemen
         Judgement(check=f"sight: every row, seed {seed}", verdict="holds", detail=f"{sight} changed in a bit"),
         check_motion(known.numpy(), int(opened.sum())),
     ]
-
-
-def weights_of(models: TokenModels) -> dict[str, dict[str, Tensor]]:
-    """Return name -> weights of the models behind the rows of a seed, except the predictors."""
-    kept: dict[str, torch.nn.Module] = {f"probe_{row}": model for row, model in models.probes.items()}
-    kept["scorer"] = models.maker.scorer
-    return {name: model.state_dict() for name, model in kept.items()}

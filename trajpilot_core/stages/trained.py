@@ -1,6 +1,6 @@
 """Stages whose shards are trainings: one declaration, from which sources, run and conclusion of a stage follow."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias
@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from schemas.arrow import table_of
 from schemas.results import CurvePoint
-from trajpilot_core.data.cross_fitting import Chain
+from trajpilot_core.data.cross_fitting import Chain, Contributions, folds_of, horizons_of, model_key, part_of
 from trajpilot_core.engine.stage import Config, Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Trainings: TypeAlias = Mapping[str, tuple[Chain, int, str]]
 """Name of a training -> its chain, seed and variant."""
 Facts: TypeAlias = dict[str, JsonValue]
+PLANNING = ("takes", "segments", "windows", "motions", "features", "text_bank", "folds")
+"""Entries that every stage of planning reads that trains or answers on windows (`data.planning`)."""
 
 
 class Fits(NamedTuple):
@@ -48,7 +50,7 @@ class TrainedStage(Generic[Config]):
     fits: Callable[[Work[Config], Trainings], Fits | None]
     """Write the inputs of pending trainings to scratch; None: they are committed already."""
     conclude: Callable[[Work[Config]], None] | None = None
-    """None: `conclude_windows`."""
+    """None: the settings of the models are written, and rows are windows."""
     results: tuple[str, ...] = ()
     """Entries that the conclusion writes."""
 
@@ -56,30 +58,26 @@ class TrainedStage(Generic[Config]):
 def trained_stage(trained: TrainedStage[Config], **declared: Any) -> Stage[Config]:
     """Return the stage of a declaration."""
 
+    def sources(inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
+        known = trained.trainings(inputs, cfg)
+        facts = trained.facts(inputs, cfg, known) if known else {}
+        return [Source(name, facts=facts[name]) for name in known]
+
+    def conclude_windows(work: Work[Config]) -> None:
+        work.sink.models(trained.entry, {"config": work.config.model_dump_json()})
+        n_windows = work.inputs.table("windows", ["horizon"]).num_rows
+        work.sink.count(n_windows, n_windows)
+
     return Stage(
         writes=(trained.entry, trained.curves, *trained.results),
         run=partial(run_trainings, trained),
         shard_by="training",
-        sources=partial(sources_of_trainings, trained),
+        sources=sources,
         pure_sources=True,
         uses_gpu=True,
-        conclude=trained.conclude or partial(conclude_windows, trained),
+        conclude=trained.conclude or conclude_windows,
         **declared,
     )
-
-
-def sources_of_trainings(trained: TrainedStage[Config], inputs: Inputs, cfg: Config, data_root: str) -> list[Source]:
-    """Return one source per training."""
-    known = trained.trainings(inputs, cfg)
-    facts = trained.facts(inputs, cfg, known) if known else {}
-    return [Source(name, facts=facts[name]) for name in known]
-
-
-def conclude_windows(trained: TrainedStage[Config], work: Work[Config]) -> None:
-    """Write the settings of the models; rows are windows."""
-    work.sink.models(trained.entry, {"config": work.config.model_dump_json()})
-    n_windows = work.inputs.table("windows", ["horizon"]).num_rows
-    work.sink.count(n_windows, n_windows)
 
 
 def run_trainings(trained: TrainedStage[Config], work: Work[Config]) -> None:
@@ -102,6 +100,27 @@ def run_trainings(trained: TrainedStage[Config], work: Work[Config]) -> None:
             share.models(trained.entry, fits.about(job))
 
     run_jobs(list(name_of), fits.train, work.runtime, ended)
+
+
+def named(trainings: Iterable[tuple[Chain, int, str]]) -> Trainings:
+    """Return trainings, each a chain, seed and variant, by their names, the keys of their models."""
+    return {model_key(*of): of for of in trainings}
+
+
+def chain_facts(
+    inputs: Inputs, known: Trainings, entries: Sequence[str], columns: Sequence[str] = (), more: Sequence[str] = ()
+) -> dict[str, Facts]:
+    """Return training -> what decides it: what the takes contribute that its chain is fitted and measured on.
+
+    Args:
+        entries: what the trainings read of each take; `columns`: further columns of `takes`.
+        more: entries that they read as a whole, next to the text bank.
+    """
+    takes, fold_of = Contributions.read(inputs, entries, columns), folds_of(inputs)
+    every: Facts = {name.replace("_", " "): part_of(inputs, name) for name in ("text_bank", *more)}
+    every["horizons"] = horizons_of(inputs)
+    by_chain = {chain: {**takes.facts(fold_of, chain), **every} for chain, *_ in known.values()}
+    return {name: by_chain[chain] for name, (chain, *_) in known.items()}
 
 
 def variants_by_chain(wanted: Trainings) -> dict[tuple[Chain, int], tuple[str, ...]]:

@@ -4,7 +4,6 @@ import pyarrow as pa
 
 from schemas.annotation import Take
 from schemas.arrow import rows_of
-from schemas.config import PipelineConfig
 from schemas.poses import TrajectoryConfig, VideoMotionsConfig
 from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
 from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
@@ -22,9 +21,8 @@ ENDS = {
 def sources(inputs: Inputs, cfg: TrajectoryConfig, data_root: str) -> list[Source]:
     """Return one source per take: files and facts of its pose source, and the segment intervals."""
     segments = intervals_by_take(spans_of(inputs, cfg))
-    takes = sorted(rows_of(Take, inputs.table("takes")), key=lambda take: take.take_id)
     listed = []
-    for take in takes:
+    for take in rows_of(Take, inputs.table("takes")):
         poses = pose_source(source_of(take, cfg))
         facts = {**poses.facts(take, cfg), "segments": segments.get(take.take_id, [])}
         listed.append(Source(shard=take.take_id, files=poses.files(take, cfg), facts=facts))
@@ -52,11 +50,6 @@ def spans_of(inputs: Inputs, cfg: TrajectoryConfig) -> pa.Table:
         column = pa.array([both[at] for both in spans], pa.float64())
         segments = segments.set_column(segments.schema.get_field_index(name), name, column)
     return segments
-
-
-def with_details(config: PipelineConfig) -> tuple[str, ...] | None:
-    """Return the reads for motions of other spans than the segments; None: the default."""
-    return None if config.trajectories.span == "segment" else (*STAGE.reads, "details")
 
 
 def on_gpu(cfg: TrajectoryConfig) -> bool:
@@ -89,7 +82,7 @@ STAGE = Stage(
     lowers=("trajectories.pi3.pixel_limit",),
     uses_gpu=on_gpu,
     video_s=covered_s,
-    narrowed=with_details,
+    narrowed=lambda config: None if config.trajectories.span == "segment" else ("takes", "segments", "details"),
     output=Output("segments", "motions", ("source", "frame", "scale")),
 )
 

@@ -1,6 +1,7 @@
 """Stage `vlm`: queries vision-language models about the test windows, take by take, and keeps their answers.
 
-The requests may be files for another program, whose answers are read back.
+The requests may be files for another program, whose answers are read back. Stage `vlm_rows`: these answers ->
+predictions of their rows, and counts of how they parsed.
 Source: paper, appendix on vision-language baselines; docs/decisions/vlm.md.
 """
 
@@ -8,10 +9,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from schemas.arrow import table_of
+from schemas.arrow import rows_of, table_of
 from schemas.config import PipelineConfig
 from schemas.rejects import Reject, RejectCode, reject
-from schemas.vlm import CompletedVlm, VlmAnswer, VlmConfig, VlmReply, VlmRequest
+from schemas.results import Prediction
+from schemas.vlm import (
+    CompletedVlm,
+    EndpointScore,
+    VlmAnswer,
+    VlmConfig,
+    VlmCount,
+    VlmReply,
+    VlmRequest,
+    VlmServer,
+)
 from trajpilot_core.corpora.records.contents import covered_s
 from trajpilot_core.data.cross_fitting import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
@@ -27,7 +38,7 @@ if TYPE_CHECKING:
     from trajpilot_core.vlm.requests import Asking
     from trajpilot_core.vlm.take import AskedUnit, TakeToAsk
 
-NAME, VERSION = "vlm", 3
+NAME, VERSION, ROWS_VERSION = "vlm", 3, 2
 OUTSIDE = ("answers", "decode_timeout_s", "seeds", "server", "windows_per_horizon")
 """Settings that change neither the requests of a take nor its rows; its windows are facts of its source."""
 PART_BYTES = 500 * 10**6
@@ -145,12 +156,9 @@ def take_of(source: Source, work: Work[CompletedVlm]) -> "tuple[TakeToAsk, Mappi
         source.files[0], facts["fps"], spans, work.config, work.runtime.data_root, work.runtime.scratch
     )
     windows = [AskedWindow(window_id, horizon, tuple(segments)) for window_id, horizon, segments in facts["windows"]]
-    text = work.inputs.table("labels", ["label_id", "label"])
-    named = dict(zip(text["label_id"].to_pylist(), text["label"].to_pylist(), strict=True))
-    segments = work.inputs.table("segments", ["segment_id", "label_id"])
-    true = zip(segments["segment_id"].to_pylist(), segments["label_id"].to_pylist(), strict=True)
-    wanted = {segment for window in windows for segment in window.segment_ids}
-    labels = {segment: named[label] for segment, label in true if segment in wanted}
+    named = column_by(work.inputs, "labels", "label_id", "label")
+    true = column_by(work.inputs, "segments", "segment_id", "label_id")
+    labels = {segment: named[true[segment]] for window in windows for segment in window.segment_ids}
     return TakeToAsk(source.shard, windows, labels, frames.of_segment), frames.images, frames.rejects
 
 
@@ -193,6 +201,55 @@ STAGE = Stage(
     lowers=("vlm.size_px",),
     video_s=covered_s,
     outside_shards=OUTSIDE,
+)
+
+
+def completed_rows(config: PipelineConfig) -> CompletedVlm:
+    """Return the settings of the stage `vlm` without its server, which has no effect on how answers are read."""
+    return completed(config).replace(server=VlmServer())
+
+
+def sources_of_rows(inputs: Inputs, cfg: CompletedVlm, data_root: str) -> list[Source]:
+    """Return the local files of the text encoder, which maps answers outside the bank."""
+    return [Source("", encoder_files(cfg.text))]
+
+
+def run_rows(work: Work[CompletedVlm]) -> None:
+    """Parse every answer, map its labels to the bank, and write predictions, counts and the recogniser's table."""
+    from trajpilot_core.vlm.parsing import load_projection
+    from trajpilot_core.vlm.score import Truth, counts_of, endpoint_scores, predictions_of_answers, read_answers
+
+    bank = load_projection(work.inputs, work.config.text, work.runtime.device)
+    answers = rows_of(VlmAnswer, work.inputs.table("vlm_answers"))
+    truth = Truth(
+        column_by(work.inputs, "segments", "segment_id", "label_id"),
+        column_by(work.inputs, "windows", "window_id", "segment_ids"),
+    )
+    parsed = read_answers(answers, bank)
+    predicted = list(predictions_of_answers(parsed, truth, bank, work.config.seeds))
+    work.sink.table("vlm_predictions", table_of(Prediction, predicted))
+    work.sink.table("vlm_counts", table_of(VlmCount, counts_of(parsed, bank)))
+    work.sink.table("endpoint_cache", table_of(EndpointScore, endpoint_scores(parsed, truth, bank)))
+    work.sink.count(len(answers), len(answers))
+
+
+def column_by(inputs: Inputs, name: str, key: str, value: str) -> dict[str, Any]:
+    """Return one column of an input by another one, whose values are unique."""
+    table = inputs.table(name, [key, value])
+    return dict(zip(table[key].to_pylist(), table[value].to_pylist(), strict=True))
+
+
+ROWS = Stage(
+    name="vlm_rows",
+    reads=("vlm_answers", "segments", "windows", "text_bank"),
+    writes=("vlm_predictions", "vlm_counts", "endpoint_cache"),
+    config=VlmConfig,
+    run=run_rows,
+    version=ROWS_VERSION,
+    summary="What vision-language models wrote -> predictions of their rows, failures included, and how it was read",
+    completed=completed_rows,
+    sources=sources_of_rows,
+    pure_sources=True,
 )
 
 
@@ -265,11 +322,7 @@ def write_requests(work: Work[CompletedVlm], out: Path) -> Written:
 
 
 def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[str]]:
-    """Read files of results into the folder of answers.
-
-    Args:
-        paths: JSONL files as `vllm run-batch` writes them.
-        answers_folder: VlmConfig.answers.
+    """Read JSONL files of results, as `vllm run-batch` writes them, into the folder VlmConfig.answers.
 
     Returns:
         Numbers of new and known answers, and the faults of the other lines.
@@ -281,9 +334,9 @@ def collect(paths: Sequence[Path], answers_folder: str) -> tuple[int, int, list[
         replies, wrong = replies_in(read_text(path).split("\n"), path.name)
         faults += wrong
         for reply in replies:
-            known: Any = answers.get(reply.request) is not None
-            n_known += known
-            n_new += not known
-            if not known:
+            if answers.get(reply.request) is not None:
+                n_known += 1
+            else:
+                n_new += 1
                 answers.put(reply)
     return n_new, n_known, faults

@@ -235,10 +235,7 @@ def write_atomically(path: Path, tensors: Mapping[str, Tensor], metadata: Mappin
 def read_tensors(
     path: Path, device: str, wanted: Callable[[str], bool] = lambda name: True
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors by name, in their saved shapes, and the metadata of a safetensors file.
-
-    Args:
-        wanted: name -> whether to read it.
+    """Return the tensors with `wanted` names, in their saved shapes, and the metadata of a safetensors file.
 
     Raises StoreIOError: the file is missing or cannot be read.
     """

@@ -21,6 +21,7 @@ from schemas.features import TUBELET
 from trajpilot_core.arrays import Array
 from trajpilot_core.encoders.video.frozen_vjepa import IMAGENET_MEAN, IMAGENET_STD, FrozenVjepa
 from trajpilot_core.encoders.video.registry import load_video_encoder
+from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError, NotBuiltError
 from trajpilot_core.memory import in_parts
 from trajpilot_core.store.corpus_files import open_corpus
@@ -76,15 +77,6 @@ class ErasedPart(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StreamPlace:
-    """Where videos are, and how many processes decode them."""
-
-    data_root: str
-    workers: int
-    scratch: Path
-
-
-@dataclass(frozen=True)
 class ClipStream:
     """M clips, and their encoder."""
 
@@ -95,7 +87,8 @@ class ClipStream:
     action_s: Array
     """(M,) start of the action, seconds."""
     encoder: FrozenVjepa
-    place: StreamPlace
+    runtime: Runtime
+    """Where videos are, and how many processes decode them."""
 
     @property
     def config(self) -> FeatureConfig:
@@ -142,10 +135,10 @@ class ClipStream:
         cfg = self.config
         events = run_jobs(
             [self._job(view) for view in views],
-            workers=self.place.workers,
+            workers=self.runtime.workers,
             timeout_s=cfg.decode_timeout_s,
             ahead=2 * cfg.batch,
-            around=local_copies(open_corpus(self.place.data_root), self.place.scratch),
+            around=local_copies(open_corpus(self.runtime.data_root), self.runtime.scratch),
         )
         with closing(in_order(events, views, self.videos)) as clips:
             for batch in batches:
@@ -153,19 +146,8 @@ class ClipStream:
 
     def _job(self, view: ClipView) -> dict[str, Any]:
         """Return the job of a decoder process for a clip."""
-        cfg, video = self.config, self.videos[view.row]
-        augment = {} if view.augment is None else {"augment": view.augment._asdict()}
-        return {
-            "kind": "clips",
-            "video": video,
-            "path": video,
-            "times_s": [(self.times_s[view.row] + view.later_s).tolist()],
-            "size_px": cfg.size_px,
-            "backend": cfg.backend,
-            "resize": cfg.resize,
-            "max_off_s": cfg.max_off_s,
-            **augment,
-        }
+        job = clip_job(self.videos[view.row], [(self.times_s[view.row] + view.later_s).tolist()], self.config)
+        return job if view.augment is None else {**job, "augment": view.augment._asdict()}
 
     def _encoded(self, clips: Sequence[NDArray[np.uint8]], views: Sequence[ClipView]) -> Tensor:
         """Return the tokens (B, N, D) of decoded clips (T, size, size, 3)."""
@@ -181,6 +163,20 @@ class ClipStream:
 
         what = f"one clip of {self.config.n_frames} frames does not fit into the memory of {device}"
         return torch.cat(in_parts(len(clips), self.config.batch, part, what, "choose a smaller features.model"))
+
+
+def clip_job(video: str, times_s: list[list[float]], cfg: FeatureConfig) -> dict[str, Any]:
+    """Return the job of a decoder process that decodes clips of a video for an encoder, each at its frame times."""
+    return {
+        "kind": "clips",
+        "video": video,
+        "path": video,
+        "times_s": times_s,
+        "size_px": cfg.size_px,
+        "backend": cfg.backend,
+        "resize": cfg.resize,
+        "max_off_s": cfg.max_off_s,
+    }
 
 
 def in_order(
@@ -231,23 +227,20 @@ def some_part(scale: tuple[float, float], ratio: tuple[float, float], generator:
 
 
 def as_shown(frames_THWC: Tensor, view: ClipView) -> Tensor:
-    """Return decoded pictures (T, H, W, 3), uint8, of a view: mirrored, then erased."""
-    frames = frames_THWC.flip(2) if view.is_mirrored else frames_THWC
-    return frames if view.erased is None else erased(frames, view.erased)
+    """Return decoded pictures (T, H, W, 3), uint8, of a view: mirrored, then with noise in every pixel of a rectangle.
 
-
-def erased(frames_THWC: Tensor, erased: ErasedPart) -> Tensor:
-    """Return pictures (T, H, W, 3), uint8, with independent noise in every pixel of a rectangle.
-
-    Its mean is 0 and its deviation 1 in the encoder's input; here it is rounded to bytes and clamped.
+    The mean of the noise is 0 and its deviation 1 in the encoder's input; here it is rounded to bytes and clamped.
     """
-    height, width = frames_THWC.shape[1:3]
-    part, generator = erased.part, torch.Generator().manual_seed(erased.seed)
+    frames = frames_THWC.flip(2) if view.is_mirrored else frames_THWC
+    if view.erased is None:
+        return frames
+    height, width = frames.shape[1:3]
+    part, generator = view.erased.part, torch.Generator().manual_seed(view.erased.seed)
     rows, columns = max(1, round(part.height * height)), max(1, round(part.width * width))
     top, left = min(int(part.top * height), height - rows), min(int(part.left * width), width - columns)
-    noise = torch.randn((len(frames_THWC), rows, columns, 3), generator=generator)
+    noise = torch.randn((len(frames), rows, columns, 3), generator=generator)
     pixels = 255 * (noise * torch.tensor(IMAGENET_STD) + torch.tensor(IMAGENET_MEAN))
-    out = frames_THWC.clone()
+    out = frames.clone()
     block = pixels.round().clamp(0, 255).to(torch.uint8)
     out[:, top : top + rows, left : left + columns] = block.to(out.device)
     return out

@@ -16,17 +16,17 @@ ROWS_PER_CALL = 2048
 MOST_SAMPLED = 2048
 """Fitted rows of a group that are scored next to dev, at most: enough for a curve (a standard error of one point)."""
 SampledGroup = TypeVar("SampledGroup")
+SplitRows = TypeVar("SplitRows")
+
+
+def measured(scored: Mapping[str, SplitRows], score: Callable[[SplitRows], Mapping[str, float]]) -> dict[str, float]:
+    """Return what `Training.measure` does, `<split>/<quantity>` -> value, from the rows of each split."""
+    return {f"{split}/{name}": value for split, rows in scored.items() for name, value in score(rows).items()}
 
 
 def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequence[int]) -> dict[int, float]:
-    """Return, for each k, the share of rows whose label is among the best k of the bank; a tie goes to the smaller id.
-
-    Args:
-        predicted_NE: (N, E) unit vectors.
-        bank_VE: (V, E) unit vectors.
-        ids_N: (N,) long, the true label of each row.
-        ks: how many of the best labels count.
-    """
+    """Return, for each k, the share of rows whose true label (N,) is among the best k of the bank; a tie goes to the
+    smaller id. Predictions (N, E) and the bank (V, E) are unit vectors."""
     parts = zip(torch.split(predicted_NE, ROWS_PER_CALL), torch.split(ids_N, ROWS_PER_CALL), strict=True)
     ranks = [ranks_of(predicted @ bank_VE.T, ids) for predicted, ids in parts]
     if not ranks:
@@ -74,12 +74,8 @@ def floor_scores(fit: Mapping[int, Tensor], dev: Mapping[int, Tensor], n_labels:
     """Return the dev M@1 of two rows that need no model; a trained row must beat both (D 51).
 
     `majority` predicts the most frequent mid label of the fitted windows (ties: the smaller id) for every mid;
-    `previous` predicts the true label of position t - 1 for mid t, which no planner knows.
-
-    Args:
-        fit: horizon -> (N, H) long labels of the fitted windows.
-        dev: horizon -> (N, H) long labels of the dev windows.
-        n_labels: V.
+    `previous` predicts the true label of position t - 1 for mid t, which no planner knows. `fit` and `dev` are horizon
+    -> (N, H) long, the labels of these windows.
     """
     mids = torch.cat([labels[:, 1:-1].flatten() for labels in fit.values()])
     most = torch.bincount(mids, minlength=n_labels).argmax()
@@ -94,14 +90,10 @@ def sampled_fit(
     """Sample the fitted rows that are scored: per group at most as many as dev has, and at most `MOST_SAMPLED`.
 
     A separate generator samples, so that no random state changes and the training is the same as without the measure.
-
-    Args:
-        fitted: group, such as a horizon -> (N, ...) fitted rows.
-        dev: group -> dev rows. A group without dev rows is left out.
-        seed: seed of the training; variants of one seed are scored on the same sample.
+    `seed` is that of the training; variants of one seed are scored on the same sample.
 
     Returns:
-        Group -> (n, ...) rows of `fitted` in their order, on its device; empty groups are left out.
+        Group, such as a horizon -> (n, ...) rows of `fitted` in their order, on its device; without empty groups.
     """
     generator = torch.Generator().manual_seed(seed)
     sample = {}

@@ -25,7 +25,7 @@ from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.events import EventChain, FoundEvents, find_events, latents_of, vote
 from trajpilot_core.training.scorer import Queries, decide, joined
 from trajpilot_core.training.scorer_fit import FittedScorer, ScorerDecision, train_scorer
-from trajpilot_core.training.scorer_queries import Collected, DevSet
+from trajpilot_core.training.scorer_queries import Collected
 
 TOP = 5
 """Source: paper, R@5."""
@@ -178,7 +178,6 @@ def fit_event_scorer(
     Args:
         training: chains, each with the events (n,), long, of the training takes that it has not seen.
         dev: (m,) long, dev events, predicted by the final chain.
-        target: what is predicted; settings with resolved precision.
     """
     ranking = target.ranking
 
@@ -189,8 +188,8 @@ def fit_event_scorer(
     right_mT = torch.zeros(len(dev), len(ranking.temperatures))
     if target.right_votes is not None:
         right_mT = target.right_votes(find_events(final, events, dev, ranking.candidates), dev)
-    of_dev = DevSet(queries_of(final, dev) if len(dev) else None, right_mT, right_mT)
-    collected = Collected(joined(fitted), of_dev, target.shape)
+    of_dev = queries_of(final, dev) if len(dev) else None
+    collected = Collected(joined(fitted), of_dev, right_mT, right_mT, target.shape)
     return train_scorer(collected, ranking, None, seed, scratch, device, progress, checkpoint_s)
 
 
@@ -217,13 +216,7 @@ def scored(
     target: Target,
     motion_of: Tensor | None = None,
 ) -> Scored:
-    """Answer events with the scorer.
-
-    Args:
-        decision: threshold of its gate.
-        rows: (n,) long.
-        motion_of: as in `event_queries`.
-    """
+    """Answer the events `rows` (n,), long, with the scorer; `motion_of` as in `event_queries`."""
     neighbours = find_events(chain, events, rows, target.ranking.candidates)
     queries = event_queries(chain, events, rows, neighbours, target, motion_of)
     gate_n, choice_n = decide(scorer, queries, target.ranking.train.batch)

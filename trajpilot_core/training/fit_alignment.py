@@ -10,12 +10,10 @@ from torch import Tensor
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
-from trajpilot_core.training.dev_scores import recalls_at, sampled_fit
+from trajpilot_core.training.dev_scores import measured, recalls_at, sampled_fit
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
-
-E_TAU = "e_tau"
 
 
 def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -48,19 +46,12 @@ def segment_loss(model: TrajectoryEncoder, data: dict[str, Tensor], rows: Tensor
 
 
 def measurer(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on train and dev.
-
-    Args:
-        seed: samples the fitted segments that are scored, at most as many as dev has.
-    """
+    """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on dev and on as many
+    fitted segments, sampled by `seed`."""
     scored = {**sampled_fit({"train": data["fit"]}, {"train": data["dev"]}, seed), "dev": data["dev"]}
 
-    def measure() -> dict[str, float]:
-        scores: dict[str, float] = {}
-        for split, rows in scored.items():
-            latents, ids = trajectory_latents(model, data["motions"][rows]), data["labels"][rows]
-            recalls = recalls_at(latents, data["bank"], ids, (1, 5))
-            scores |= {f"{split}/R@{k}": value for k, value in recalls.items()}
-        return scores
+    def recalls(rows: Tensor) -> dict[str, float]:
+        latents, ids = trajectory_latents(model, data["motions"][rows]), data["labels"][rows]
+        return {f"R@{k}": value for k, value in recalls_at(latents, data["bank"], ids, (1, 5)).items()}
 
-    return measure
+    return lambda: measured(scored, recalls)

@@ -17,12 +17,11 @@ from torch.nn import functional as F
 
 from schemas.events import CompletedActionToken, CompletedOutcome
 from schemas.training import PredictorConfig, TrainConfig
-from trajpilot_core.data.cross_fitting import TWIN
+from trajpilot_core.data.cross_fitting import twin_of
 from trajpilot_core.models.events import EVENT, MADE, ActionPredictor, OutcomePredictor, ShotProbe
-from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.training.dev_scores import sampled_fit
-from trajpilot_core.training.fit_predictor import kept, variant_latents
-from trajpilot_core.training.initial_weights import places_for, start_weights
+from trajpilot_core.models.predictor import PredictorShape
+from trajpilot_core.training.dev_scores import measured, sampled_fit
+from trajpilot_core.training.fit_predictor import kept, places_for, standardise, start_weights, variant_latents
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
@@ -52,13 +51,6 @@ class EventTask(Task):
         tokens, width = self.context.shape[1:]
         return PredictorShape(width, tokens, self.latents.shape[2], places_for(EVENT, net))
 
-    def standardise(self, module: nn.Module, raw_NCD: Tensor) -> None:
-        """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of its raw input, fitted takes
-        only."""
-        mean, scale = feature_scales(raw_NCD[self.fit])
-        for name, value in (("feature_mean", mean), ("feature_scale", scale)):
-            module.get_buffer(name).copy_(value)
-
     def given(self, rows: Tensor, variant: str) -> Tensor:
         """Return the latents (B, 2, E) of `rows` (B,) that a variant receives: both, the first one, or none.
 
@@ -81,13 +73,8 @@ def new_event_predictor(
 ) -> P:
     """Build a model of this kind from the global random state, with the feature scale of the fitted takes."""
     model = kind(net.replace(head="open"), task.shape(net))
-    task.standardise(model.backbone, task.context)
+    standardise(model.backbone, task.context[task.fit])
     return model
-
-
-def start_backbone(backbone: CausalPredictor, net: PredictorConfig, job: TrainingJob) -> None:
-    """Load the weights of another run, if one is set: those of a twin, which was trained with a masked Goal."""
-    start_weights(backbone, net, f"{job.key}{TWIN}")
 
 
 def fit_event(
@@ -110,6 +97,10 @@ def fit_event(
         keeps_last: the last epoch is kept, regardless of its score.
     """
     scored = {"dev": task.dev, **sampled_fit({"train": task.fit}, {"train": task.dev}, job.seed)}
+
+    def share(rows: Tensor) -> dict[str, float]:
+        return {quantity: float(right(rows).double().mean()) if len(rows) else 0.0}
+
     training = Training(
         name=job.name,
         seed=job.seed,
@@ -118,10 +109,7 @@ def fit_event(
             task.fit[rows] for rows in index_batches(len(task.fit), train.batch, generator, job.device)
         ],
         loss=loss,
-        measure=lambda: {
-            f"{split}/{quantity}": float(right(rows).double().mean()) if len(rows) else 0.0
-            for split, rows in scored.items()
-        },
+        measure=lambda: measured(scored, share),
         selected=f"dev/{quantity}",
         keeps_last=keeps_last,
     )
@@ -146,7 +134,7 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
     task = ActionTask.unpacked(job_tensors(job))
     with seeded(job.seed):
         model = new_event_predictor(ActionPredictor, task, cfg.predictor).to(job.device)
-    start_backbone(model.backbone, cfg.predictor, job)
+    start_weights(model.backbone, cfg.predictor, twin_of(job.key))  # a twin was trained with a masked Goal
 
     def right(rows: Tensor) -> Tensor:
         """Return (B,) bool: the action's text is the nearest one."""
@@ -188,15 +176,16 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
         model = new_shot_probe(task, cfg) if is_probe else new_event_predictor(OutcomePredictor, task, cfg.predictor)
     model = model.to(job.device)
     if isinstance(model, OutcomePredictor):
-        start_backbone(model.backbone, cfg.predictor, job)
+        start_weights(model.backbone, cfg.predictor, twin_of(job.key))
 
     def logits(rows: Tensor, *, is_step: bool) -> Tensor:
         """Return (B, 2) logits; a training step has dropout of trajectories (D 13)."""
-        if job.variant == PROBE:
-            logits_B2: Tensor = model(task.tokens[rows])
-            return logits_B2
-        latents_B2E = task.dropped(rows, job.variant, cfg.predictor) if is_step else task.given(rows, job.variant)
-        logits_B2 = model(task.context[rows], latents_B2E)
+        if is_probe:
+            inputs: tuple[Tensor, ...] = (task.tokens[rows],)
+        else:
+            given = task.dropped(rows, job.variant, cfg.predictor) if is_step else task.given(rows, job.variant)
+            inputs = task.context[rows], given
+        logits_B2: Tensor = model(*inputs)
         return logits_B2
 
     def loss(rows: Tensor) -> Tensor:
@@ -211,5 +200,5 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
 def new_shot_probe(task: OutcomeTask, cfg: CompletedOutcome) -> ShotProbe:
     """Build a probe from the global random state, with the feature scale of the fitted takes."""
     model = ShotProbe(cfg, task.tokens.shape[2])
-    task.standardise(model, task.tokens)
+    standardise(model, task.tokens[task.fit])
     return model

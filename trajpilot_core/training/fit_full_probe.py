@@ -22,7 +22,7 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
 from trajpilot_core.models.attentive_probe import probe_loss
 from trajpilot_core.training.clip_stream import ClipStream
-from trajpilot_core.training.dev_scores import sampled_fit
+from trajpilot_core.training.dev_scores import measured, sampled_fit
 from trajpilot_core.training.fit_probe import (
     PROBE,
     SELECTED,
@@ -111,11 +111,14 @@ class FullFit:
         columns = {part: np.arange(len(self.task.classes[part])) for part in PARTS}
         scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, self.seed)}
         more = [member.more for member in self.members]
-        for split, rows in scored.items():
-            all_rankings = answers_of(list(self.grid.probes), self.stream, rows.tolist(), columns, self.cfg, more)
-            for number, rankings in enumerate(all_rankings):
-                shares = shares_of(self.task.columns[rows.to(self.task.columns.device)].cpu().numpy(), rankings)
-                scores |= {f"{split}/{name}{BETWEEN}{number}": share for name, share in shares.items()}
+
+        def shares(rows: Tensor) -> dict[str, float]:
+            true = self.task.columns[rows.to(self.task.columns.device)].cpu().numpy()
+            rankings = answers_of(list(self.grid.probes), self.stream, rows.tolist(), columns, self.cfg, more)
+            of_probes = enumerate(shares_of(true, of_probe) for of_probe in rankings)
+            return {f"{name}{BETWEEN}{number}": share for number, all_ in of_probes for name, share in all_.items()}
+
+        scores |= measured(scored, shares)
         best = max(scores[f"dev/{ACTION.id}{BETWEEN}{number}"] for number in range(len(self.members)))
         return {SELECTED: best, **scores}
 

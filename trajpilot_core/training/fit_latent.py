@@ -3,8 +3,9 @@
 Shapes: S segments, C tokens of a clip, D feature width, G predicted tokens, H horizon, N windows, B windows of a batch.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, TypeVar, cast
 
 import torch
@@ -25,7 +26,7 @@ from trajpilot_core.models.latent import (
     l1_between,
     targets_of,
 )
-from trajpilot_core.training.dev_scores import sampled_fit
+from trajpilot_core.training.dev_scores import measured, sampled_fit
 from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
@@ -162,18 +163,6 @@ def goal_weight(seen_B: Tensor) -> Tensor:
     return (~seen_B).float()
 
 
-def measurer(latent_fit: LatentFit, seed: int) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch, on dev and on as many fitted windows: minus the mean l1 of middles (or next
-    steps), and of goal steps."""
-    fit_windows, dev_windows = (latent_fit.task.windows(part, latent_fit.variant) for part in ("fit", "dev"))
-    scored = scored_rows(fit_windows, dev_windows, seed)
-    return lambda: {
-        f"{split}/{name}": value
-        for split, windows in scored.items()
-        for name, value in distances(latent_fit, windows).items()
-    }
-
-
 def scored_rows(fitted: Mapping[int, Tensor], dev: Mapping[int, Tensor], seed: int) -> dict[str, dict[int, Tensor]]:
     """Return split -> group -> rows, (n, ...), that are scored after every epoch: dev, and as many fitted ones."""
     scored = {"dev": dict(dev), "train": sampled_fit(fitted, dev, seed)}
@@ -181,11 +170,8 @@ def scored_rows(fitted: Mapping[int, Tensor], dev: Mapping[int, Tensor], seed: i
 
 
 def distances(latent_fit: LatentFit, windows: Mapping[int, Tensor]) -> dict[str, float]:
-    """Return minus the mean l1 of middles (or next steps), of copies of Start, and of goal steps.
-
-    Args:
-        windows: horizon -> (N, H) long segments.
-    """
+    """Return minus the mean l1 of middles (or next steps), of copies of Start, and of goal steps, of windows: horizon
+    -> (N, H) long segments."""
 
     def l1_of(segments_BH: Tensor, *, seen: bool) -> Tensor:
         goal_seen = torch.full((len(segments_BH),), seen, device=segments_BH.device)
@@ -224,13 +210,14 @@ def predictor_training(
         model = standardising(LatentPredictor(cfg, task.shape()), task, cfg).to(device)
     controls = fit_controls(task.motions[task.fit_rows], cfg.search.variance)
     latent_fit, windows = LatentFit(model, task, cfg, variant, controls), task.windows("fit", variant)
+    scored = scored_rows(windows, task.windows("dev", variant), seed)
     return Training(
         name=name,
         seed=seed,
         model=model,
         batches=lambda generator: window_batches(windows, cfg.train.batch, generator),
         loss=lambda batch: latent_loss(latent_fit, batch),
-        measure=measurer(latent_fit, seed),
+        measure=lambda: measured(scored, partial(distances, latent_fit)),
         selected=SELECTED,
     )
 
@@ -247,16 +234,10 @@ def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done
     common = task.labels[task.fit_rows].bincount(minlength=len(task.bank)).argmax()
     scored = scored_rows({0: task.fit_rows}, {0: task.dev_rows}, job.seed)
 
-    def measure() -> dict[str, float]:
-        scores: dict[str, float] = {}
-        for split, parts in scored.items():
-            is_right = [logits(rows).argmax(-1) == task.labels[rows] for rows in torch.split(parts[0], AT_ONCE)]
-            floor = (task.labels[parts[0]] == common).double().mean()
-            scores |= {
-                f"{split}/right": float(torch.cat(is_right).double().mean()),
-                f"{split}/right of majority": float(floor),
-            }
-        return scores
+    def shares(groups: Mapping[int, Tensor]) -> dict[str, float]:
+        is_right = [logits(rows).argmax(-1) == task.labels[rows] for rows in torch.split(groups[0], AT_ONCE)]
+        floor = (task.labels[groups[0]] == common).double().mean()
+        return {"right": float(torch.cat(is_right).double().mean()), "right of majority": float(floor)}
 
     training = Training(
         name=job.name,
@@ -267,7 +248,7 @@ def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done
             for rows in index_batches(len(task.fit_rows), cfg.head.batch, generator, task.fit_rows.device)
         ],
         loss=lambda rows: F.cross_entropy(logits(rows), task.labels[rows]),
-        measure=measure,
+        measure=lambda: measured(scored, shares),
         selected="dev/right",
     )
     fit(training, cfg.head, job.folder, job.device, epoch_done, job.checkpoint_s)

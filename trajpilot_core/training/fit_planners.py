@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from schemas.planners import PlannerName, PlannersConfig, PlannerTraining
+from schemas.planners import PlannerName, PlannersConfig
 from schemas.training import TrainConfig
 from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
@@ -27,8 +27,8 @@ from trajpilot_core.memory import in_parts
 from trajpilot_core.models.planners.decoding import PlannerShape, clamped_prior
 from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs, scores_of, sequence
 from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
-from trajpilot_core.models.predictor import feature_scales
-from trajpilot_core.training.dev_scores import sampled_fit
+from trajpilot_core.training.dev_scores import measured, sampled_fit
+from trajpilot_core.training.fit_predictor import standardise
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
 
@@ -76,9 +76,6 @@ class PlannerTask(Task):
 
 def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTask:
     """Read the data of a chain; tensors on the CPU. A horizon without windows to fit on or in dev is left out.
-
-    Args:
-        inputs: segments, takes, scenario_labels and descriptions are read.
 
     Raises InputError: there are no descriptions.
     """
@@ -145,12 +142,11 @@ def train_planner(job: TrainingJob, epoch_done: EpochDone) -> None:
 def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: float) -> tuple[Training, TrainConfig]:
     """Return the training at one learning rate; the models of all rates start with equal weights."""
     method, horizon = parts_of(job.variant)
-    settings, windows = settings_of(cfg, method), task.fit[horizon]
+    originals = {"schema": cfg.schema_net.train, "pdpp": cfg.pdpp.train, "viterbi_plan_net": cfg.viterbi_plan_net.train}
+    settings, windows = originals[method], task.fit[horizon]
     with seeded(job.seed):
         model = MatchedPlanner(method, cfg, task.shape(), horizon)
-    mean, scale = feature_scales(task.features[task.fit_rows][:, None])
-    model.feature_mean.copy_(mean)
-    model.feature_scale.copy_(scale)
+    standardise(model, task.features[task.fit_rows][:, None])
     model = model.to(job.device)
     each = cfg.pdpp.epoch_steps if method == "pdpp" else math.ceil(len(windows) / settings.batch)  # PDPP's own epoch
     epochs = settings.epochs if cfg.most_steps is None else max(1, min(settings.epochs, cfg.most_steps // each))
@@ -167,6 +163,13 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
         precision="fp32",
     )
 
+    def batches(generator: torch.Generator) -> list[Tensor]:
+        """Return `each` batches of window numbers, long: passes over all windows, each in a new order."""
+        passes: list[Tensor] = []
+        while len(windows) and len(passes) < each:
+            passes += index_batches(len(windows), settings.batch, generator, windows.device)
+        return passes[:each]
+
     def loss(rows: Tensor) -> Tensor:
         segments_BH = windows[rows]
         inputs = task.inputs(segments_BH, torch.arange(len(segments_BH), device=segments_BH.device))
@@ -182,7 +185,7 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
         name=f"{job.name}, rate x{rate:.2g}",
         seed=job.seed,
         model=model,
-        batches=lambda generator: batches_of(len(windows), settings.batch, each, generator, windows.device),
+        batches=batches,
         loss=loss,
         measure=measurer(model, task, horizon, job.seed),
         selected=SELECTED,
@@ -192,33 +195,13 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
     return training, train
 
 
-def settings_of(cfg: PlannersConfig, method: PlannerName) -> PlannerTraining:
-    """Return how the original of a method is trained."""
-    settings = {
-        "schema": cfg.schema_net.train,
-        "pdpp": cfg.pdpp.train,
-        "viterbi_plan_net": cfg.viterbi_plan_net.train,
-    }
-    return settings[method]
-
-
-def batches_of(
-    windows: int, batch: int, n_batches: int, generator: torch.Generator, device: torch.device
-) -> list[Tensor]:
-    """Return `n_batches` batches of window numbers (b,), long: passes over all windows, each in a new order."""
-    batches: list[Tensor] = []
-    while windows and len(batches) < n_batches:
-        batches += index_batches(windows, batch, generator, device)
-    return batches[:n_batches]
-
-
 def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) -> Callable[[], dict[str, float]]:
     """Return the measure of an epoch: accuracy of the decoded middle steps on dev, and on as many fitted windows."""
     prior = clamped_prior(task.transition, model.cfg.transition_floor)
     fitted, dev = task.fit[horizon], task.dev[horizon]
     scored = {**sampled_fit({"train": fitted}, {"train": dev}, seed), "dev": dev}
 
-    def accuracy(segments_NH: Tensor) -> float:
+    def accuracy(segments_NH: Tensor) -> dict[str, float]:
         def part(rows: slice) -> Tensor:
             numbers = torch.arange(len(segments_NH), device=segments_NH.device)[rows]
             plan = model.plan(task.inputs(segments_NH[rows], numbers), seed)
@@ -226,6 +209,6 @@ def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) 
 
         what = f"one window of {horizon} segments does not fit into the memory of {segments_NH.device}"
         decoded = torch.cat(in_parts(len(segments_NH), AT_ONCE, part, what, "choose another device"))
-        return float((decoded[:, 1:-1] == task.labels[segments_NH][:, 1:-1]).double().mean())
+        return {"Mid mAcc": float((decoded[:, 1:-1] == task.labels[segments_NH][:, 1:-1]).double().mean())}
 
-    return lambda: {f"{split}/Mid mAcc": accuracy(windows) for split, windows in scored.items()}
+    return lambda: measured(scored, accuracy)

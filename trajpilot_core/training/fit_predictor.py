@@ -1,26 +1,38 @@
-"""Fit one causal predictor (paper, 3.4; docs/decisions/paper-gaps.md, D 1 to 16).
+"""Fit one causal predictor (paper, 3.4; docs/decisions/paper-gaps.md, D 1 to 16), from random weights or from those of
+another run (docs/decisions/pretrained.md).
 
 Shapes: B batch, H horizon, S segments, C tokens of a feature, D feature width, V labels, E text width.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from schemas.annotation import SHORTEST_PLAN
 from schemas.training import HeadKind, PredictorConfig, TrainConfig
-from trajpilot_core.data.cross_fitting import is_twin, original_of
-from trajpilot_core.data.planning import MANY_WINDOWS
+from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
+from trajpilot_core.data.cross_fitting import Chain, is_twin, original_of
+from trajpilot_core.data.imported_fits import first_weights
+from trajpilot_core.data.other_runs import OtherOutput, open_other
+from trajpilot_core.data.planning import MANY_WINDOWS, PlanningData, rows_of_takes
+from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
-from trajpilot_core.training.dev_scores import mid_accuracy, nearest_labels, sampled_fit
-from trajpilot_core.training.initial_weights import start_weights
+from trajpilot_core.store.tensors import Models, Tensors
+from trajpilot_core.training.dev_scores import measured, mid_accuracy, nearest_labels, sampled_fit
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, autocast, fit, index_batches, seeded
 from trajpilot_core.training.losses import PredictedWindows, clamp_temperature, class_loss, pooled_prediction_loss
 
+ENTRY = "predictors"
+NEW = "class_head."
+"""Prefix of parameters that the other run may lack: a head over the labels of this run."""
+UNSEEN = ("heads", "standardise")
+"""Settings that change the meaning of weights but not their shapes."""
 PredictorBatch = list[tuple[int, Tensor]]
 """Horizon and (B,) long numbers of its fitted windows, for each horizon in the batch."""
 
@@ -47,6 +59,34 @@ class PredictorTask(Task):
     """Horizon -> (N, H) long."""
     max_horizon: int
     """Longest horizon of all windows of the data."""
+
+
+def predictor_task(
+    data: PlanningData, e_tau: Models, chain: Chain, seed: int, device: str, cfg: PredictorConfig
+) -> PredictorTask:
+    """Return the tensors of one chain and seed: its latents, the windows of its takes, and all dev windows.
+
+    Raises TrainingError: no window to fit on, or none in dev, or windows without a step between Start and Goal.
+    """
+    if min(data.windows, default=SHORTEST_PLAN) < SHORTEST_PLAN:
+        raise TrainingError(
+            f"windows of {min(data.windows)} segments have no step to plan between Start and Goal; the minimum is "
+            f"{SHORTEST_PLAN}"
+        )
+    takes = fit_takes(data, chain)
+    fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
+    dev = {h: w.segments[w.split == 1] for h, w in data.windows.items()}
+    fit, dev = ({h: s for h, s in part.items() if len(s)} for part in (fit, dev))
+    if not fit or not dev:
+        raise TrainingError(
+            f"chain {chain.name}: windows of {len(fit)} horizons to fit on and of {len(dev)} in dev, but both need at "
+            "least one; look at the rejects of ingest, trajectories and features"
+        )
+    encoder = load_e_tau(e_tau, chain, seed, device)
+    latents = trajectory_latents(encoder, data.motions.to(device)).cpu()
+    rows = rows_of_takes(data.segment_take, takes)
+    places = places_for(max(data.windows), cfg)
+    return PredictorTask(data.features, latents, data.labels, data.bank, rows, fit, dev, places)
 
 
 def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:
@@ -86,11 +126,15 @@ def predictor_shape(task: PredictorTask, head: HeadKind = "open") -> PredictorSh
 def new_predictor(task: PredictorTask, cfg: PredictorConfig) -> CausalPredictor:
     """Build a predictor from the global random state, with the feature scale of the fitted takes."""
     model = CausalPredictor(cfg, predictor_shape(task, cfg.head))
-    mean, scale = feature_scales(task.features[task.fit_rows])
-    model.feature_mean.copy_(mean)
-    model.feature_scale.copy_(scale)
+    standardise(model, task.features[task.fit_rows])
     begin_class_head(model, task.bank)
     return model
+
+
+def standardise(module: nn.Module, raw_NCD: Tensor) -> None:
+    """Set the buffers `feature_mean` and `feature_scale` (D,) of a module to those of raw features (N, C, D)."""
+    for name, value in zip(("feature_mean", "feature_scale"), feature_scales(raw_NCD), strict=True):
+        module.get_buffer(name).copy_(value)
 
 
 @torch.no_grad()
@@ -113,13 +157,7 @@ def window_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.
 
 
 def mixed_batches(fit_windows: dict[int, Tensor], batch: int, generator: torch.Generator) -> list[PredictorBatch]:
-    """Return one epoch: every window once, in batches of all horizons, uniform over the union (D 3).
-
-    Args:
-        fit_windows: horizon -> (N, H) long.
-        batch: windows per step, over all horizons.
-        generator: on the CPU; the numbers are on the device of the windows.
-    """
+    """Return one epoch as `window_batches` does, but in batches of all horizons, uniform over the union (D 3)."""
     horizons = list(fit_windows)
     horizon_N = torch.repeat_interleave(torch.arange(len(horizons)), torch.tensor([*map(len, fit_windows.values())]))
     row_N = torch.cat([torch.arange(len(windows)) for windows in fit_windows.values()])
@@ -222,8 +260,7 @@ def measurer(
             alone.
         sees_goal: false: neither the feature nor the trajectory of the goal is given.
     """
-    scored = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
-    truth = {split: {h: task.labels[rows] for h, rows in windows.items()} for split, windows in scored.items()}
+    scored: dict[str, Mapping[int, Tensor]] = {"train": sample, "dev": task.dev} if sample else {"dev": task.dev}
 
     def predict(segments: Tensor) -> Tensor:
         """Return the (N, H, E) predictions for (N, H) long rows of segments."""
@@ -238,11 +275,83 @@ def measurer(
         """Return (..., V) scores of the labels for predicted embeddings (..., E)."""
         return predicted_xE @ task.bank.T if model.class_head is None else model.class_logits(predicted_xE)
 
-    def measure() -> dict[str, float]:
-        scores: dict[str, float] = {}
-        for split, windows in scored.items():
-            accuracy = mid_accuracy(nearest_labels(predict, windows, label_scores), truth[split])
-            scores |= {f"{split}/{name}": value for name, value in accuracy.items()}
-        return scores
+    def accuracy(windows: Mapping[int, Tensor]) -> dict[str, float]:
+        truth = {horizon: task.labels[rows] for horizon, rows in windows.items()}
+        return mid_accuracy(nearest_labels(predict, windows, label_scores), truth)
 
-    return measure
+    return lambda: measured(scored, accuracy)
+
+
+def places_for(horizon: int, cfg: PredictorConfig) -> int:
+    """Return the longest horizon that a model has positions for: that of the data, or of its initial weights.
+
+    With shorter windows positions stay unused; with longer windows weights are missing, which `start_weights` refuses.
+    """
+    if cfg.pretrained is None:
+        return horizon
+    max_horizon = int(json.loads(open_other(cfg.pretrained, "predictor").models(ENTRY).about["shape"])["max_horizon"])
+    return max(horizon, max_horizon)
+
+
+def start_weights(model: CausalPredictor, cfg: PredictorConfig, key: str) -> frozenset[str]:
+    """Load the other run's weights of this key into a new model; nothing is loaded if no other run is set.
+
+    All parameters and buffers are loaded, including the scale of the features. A goal-dropout twin that the other run
+    lacks gets the weights of its original there (`first_weights`); a class head that it lacks stays as it is.
+
+    Returns:
+        Names of the parameters of a class head that the other run lacks; empty if no other run is set.
+
+    Raises InputError: the other model has other sizes, or is damaged.
+    """
+    if cfg.pretrained is None:
+        return frozenset()
+    output = open_other(cfg.pretrained, "predictor")
+    refuse_other_settings(output, cfg)
+    models = output.models(ENTRY)
+    first = first_weights(key, models.keys)
+    return put_weights(model.state_dict(), models.read(first), f"{output.setting}: {first} of {output.named}")
+
+
+def refuse_other_settings(output: OtherOutput, cfg: PredictorConfig) -> None:
+    """Refuse weights that have another meaning under the settings of this run.
+
+    Raises InputError: settings differ; names them with both values.
+    """
+    settings = output.settings(PredictorConfig, ENTRY)
+    both = {name: (getattr(cfg, name), getattr(settings, name)) for name in UNSEEN}
+    differ = [
+        f"predictor.{name} is {ours} here and {theirs} there" for name, (ours, theirs) in both.items() if ours != theirs
+    ]
+    if differ:
+        raise InputError(f"{output.setting}: {'; '.join(differ)} ({output.named}); set the values of that run")
+
+
+@torch.no_grad()
+def put_weights(state: Mapping[str, Tensor], weights: Tensors, named: str) -> frozenset[str]:
+    """Copy weights into the parameters and buffers of a model; shapes must be equal.
+
+    Args:
+        state: name -> parameter or buffer, of any shape.
+        weights: name -> array of that shape; names that start with NEW may be missing.
+        named: origin of the weights, for the message.
+
+    Returns:
+        Names of the parameters without weights, which stay as they are.
+
+    Raises InputError: parameters are missing on one side or differ in shape; names them with both shapes.
+    """
+    here = {name: tuple(value.shape) for name, value in state.items()}
+    shapes = {name: value.shape for name, value in weights.items()}
+    optional = frozenset(name for name in here if name.startswith(NEW) and name not in shapes)
+    wrong = sorted(name for name in here | shapes if here.get(name) != shapes.get(name) and name not in optional)
+    if wrong:
+        sides = [(name, shapes.get(name, "absent"), here.get(name, "absent")) for name in wrong]
+        faults = "; ".join(f"{name} {theirs} there, {ours} here" for name, theirs, ours in sides)
+        raise InputError(
+            f"{named} does not fit: {faults} (shapes); set the sizes of that run, and no longer horizon than it has "
+            "(predictor.*, features.tokens, ingest.max_horizon)"
+        )
+    for name, value in weights.items():
+        state[name].copy_(torch.tensor(value))
+    return optional

@@ -35,7 +35,7 @@ from trajpilot_core.metrics.epic_kitchens import (
 )
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
 from trajpilot_core.models.events import TokenProbe
-from trajpilot_core.training.dev_scores import sampled_fit
+from trajpilot_core.training.dev_scores import measured, sampled_fit
 from trajpilot_core.training.jobs import Task, TrainingJob, best_trial, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
 
@@ -129,11 +129,7 @@ def fit_grid(
     epoch_done: EpochDone,
     *more: Tensor,
 ) -> None:
-    """Fit every trial of a grid, each with a new probe.
-
-    Args:
-        more: (N, ...) further inputs of the probe for each clip.
-    """
+    """Fit every trial of a grid, each with a new probe, which reads the tokens and `more` (N, ...) of each clip."""
     trials, fitted = grid(cfg), torch.nonzero(~task.is_dev)[:, 0]
 
     def trial(number: int) -> tuple[Training, TrainConfig]:
@@ -168,34 +164,20 @@ def cosine(step: int, total: int, cfg: TrainConfig) -> float:
 
 
 def measurer(model: nn.Module, task: ProbeTask, seed: int, *more: Tensor) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: every metric, as a share, on dev and on as many fitted clips.
-
-    Args:
-        seed: seed of the training; it samples the fitted clips.
-        more: (N, ...) further inputs of the probe for each clip.
-    """
+    """Return the measure of an epoch: every metric, as a share, on dev and on as many sampled fitted clips."""
     fitted, dev = (torch.nonzero(task.is_dev == is_dev)[:, 0] for is_dev in (False, True))
     scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, seed)}
     columns = {part: np.arange(len(task.classes[part])) for part in PARTS}
 
-    def measure() -> dict[str, float]:
-        scores: dict[str, float] = {}
-        for split, rows in scored.items():
-            rankings = answers(model, task.tokens[rows], columns, *(values[rows] for values in more))
-            shares = shares_of(task.columns[rows].cpu().numpy(), rankings)
-            scores |= {f"{split}/{name}": share for name, share in shares.items()}
-        return scores
+    def shares(rows: Tensor) -> dict[str, float]:
+        rankings = answers(model, task.tokens[rows], columns, *(values[rows] for values in more))
+        return shares_of(task.columns[rows].cpu().numpy(), rankings)
 
-    return measure
+    return lambda: measured(scored, shares)
 
 
 def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[str, float]:
-    """Return metric -> its value as a share.
-
-    Args:
-        columns_N3: (N, 3) true columns of verb, noun and action.
-        rankings: part -> (N, K) ranked columns.
-    """
+    """Return metric -> its value as a share, of part -> (N, K) ranked columns and (N, 3) true ones of all parts."""
     shares = {}
     for spec in EPIC_METRICS.values():
         true = columns_N3[:, PARTS.index(spec.part)]
@@ -208,11 +190,9 @@ def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[s
 def answers(
     model: nn.Module, tokens_NTD: Tensor, classes: dict[ActionPart, Codes], *more: Tensor
 ) -> dict[ActionPart, Codes]:
-    """Return part -> (N, K) ranked classes.
+    """Return part -> (N, K) classes that a probe in evaluation mode ranks for tokens (N, T, D) on any device.
 
     Args:
-        model: a probe in evaluation mode.
-        tokens_NTD: float16, on any device.
         classes: part -> (C,) the class of each column.
         more: (N, ...) further inputs of the probe for each clip.
     """
@@ -243,8 +223,8 @@ def choose_probe(job: TrainingJob, cfg: ProbeConfig) -> ChosenProbe:
 
     Raises TrainingError: a trial is not complete.
     """
-    best = best_trial(job, len(grid(cfg)))
-    return ChosenProbe(grid(cfg)[best.number], best.weights, best.curve)
+    number, weights, curve = best_trial(job, len(grid(cfg)))
+    return ChosenProbe(grid(cfg)[number], weights, curve)
 
 
 def load_probe(chosen: ChosenProbe, task: ProbeTask, cfg: ProbeConfig, device: str) -> AttentiveProbe:

@@ -67,13 +67,7 @@ class TrainingJob(NamedTuple):
 
 
 def chain_job(work: Work[Any], chain: Chain, seed: int, variant: str, folder: Path, shared: Path) -> TrainingJob:
-    """Return the training of one shard of a stage, whose tensors are in scratch.
-
-    Args:
-        work: the stage's work; its settings are passed to the training.
-        folder: folder with the task's tensors.
-        shared: folder with the tensors that all the jobs share.
-    """
+    """Return the training of one shard of a stage, whose tensors are in `folder`, and those of all jobs in `shared`."""
     return TrainingJob(
         name=f"{chain.name}/{variant}",
         seed=seed,
@@ -96,8 +90,7 @@ def run_jobs(
 ) -> None:
     """Run every job to completion; one that completed earlier returns at once.
 
-    Args:
-        ended: called in this process for each completed job; it may delete the job's folder.
+    For each completed job `ended` is called in this process; it may delete the job's folder.
 
     Raises TrainingError: a training failed, or its process crashed.
     """
@@ -132,32 +125,20 @@ def run_trials(
         fit(training, cfg, job.folder / f"trial{number}", job.device, report, job.checkpoint_s)
 
 
-class BestTrial(NamedTuple):
-    """The result of a grid."""
+def best_trial(job: TrainingJob, n_trials: int) -> tuple[int, dict[str, Tensor], list[CurvePoint]]:
+    """Return the trial of a grid with the highest dev score, ties to the first.
 
-    number: int
-    """Number of the trial that dev chose."""
-    weights: dict[str, Tensor]
-    """Weights of its best epoch, on the CPU."""
-    curve: list[CurvePoint]
-    """Curves of all trials; the chosen one has the name of the training, the others are named after their trial."""
-
-
-def best_trial(job: TrainingJob, n_trials: int) -> BestTrial:
-    """Return the trial with the highest dev score, ties to the first.
+    Returns:
+        Its number, the weights of its best epoch, on the CPU, and the curves of all trials: the chosen one has the name
+        of the training, the others are named after their trial.
 
     Raises TrainingError: a trial is not complete.
     """
-    trials: list[TrainingProgress] = []
-    for number in range(n_trials):
-        folder = job.folder / f"trial{number}"
-        if not folder.is_dir():
-            raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
-        trials.append(read_progress(folder))
+    trials = [_completed(job, job.folder / f"trial{number}") for number in range(n_trials)]
     best = max(range(n_trials), key=lambda number: (trials[number].best_score, -number))
     curve = [point.replace(model=job.name) for point in trials[best].curve]
     curve += [point for number, trial in enumerate(trials) if number != best for point in trial.curve]
-    return BestTrial(best, trials[best].best, curve)
+    return best, trials[best].best, curve
 
 
 @dataclass(frozen=True)
@@ -201,10 +182,12 @@ def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
     write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
 
 
-def put_task(shared: Path, own: Path, task: Task) -> None:
-    """Write a task for its jobs: into one folder what all jobs share, into the other what differs."""
-    for folder, name, tensors in zip((shared, own), (SHARED, OWN), task.tensors(), strict=True):
-        put_tensors(folder, name, tensors)
+def put_task(shared: Path, own: Path, task: Task, *, is_first: bool = True) -> None:
+    """Write a task for its jobs: what differs into `own`; into `shared`, with the first task, what all jobs share."""
+    of_all, of_task = task.tensors()
+    if is_first:
+        put_tensors(shared, SHARED, of_all)
+    put_tensors(own, OWN, of_task)
 
 
 def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
@@ -213,27 +196,25 @@ def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
 
 
 def job_result(job: TrainingJob) -> tuple[dict[str, Tensor], list[CurvePoint]]:
-    """Return the best weights and the curve of a completed job.
-
-    Returns:
-        Name of a parameter or buffer -> CPU tensor of its shape, and the curve.
+    """Return the best weights, name of a parameter or buffer -> CPU tensor, and the curve of a completed job.
 
     Raises TrainingError: the job is not complete.
     """
-    if not is_there(job.folder / NAME):
-        raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {job.folder}; run the stage again")
-    progress: TrainingProgress = read_progress(job.folder)
+    progress = _completed(job, job.folder)
     return progress.best, progress.curve
+
+
+def _completed(job: TrainingJob, folder: Path) -> TrainingProgress:
+    if not is_there(folder / NAME):
+        raise TrainingError(f"{job.name} seed {job.seed} left no checkpoint in {folder}; run the stage again")
+    return read_progress(folder)
 
 
 def fitted_takes(job: TrainingJob, segment_take: Tensor, take_ids: Sequence[str]) -> dict[str, str]:
     """Return the note in an entry of models that lists the takes on whose segments a training was fitted.
 
-    The takes follow from the tensors of the job (`fit`, `fit_rows` and `fit/<H>` are indices of segments), not from the
-    folds that should have produced them, so that a leak is visible.
-
-    Args:
-        segment_take: shape (S,), long, the take of each segment.
+    The takes follow from the tensors of the job (`fit`, `fit_rows` and `fit/<H>` are indices of segments) and the take
+    of each segment (S,), long, not from the folds that should have produced them, so that a leak is visible.
     """
     tensors = read_tensors(job.own / OWN, "cpu", lambda name: name.split("/")[0] in ("fit", "fit_rows"))[0]
     takes = torch.unique(segment_take.cpu()[torch.cat([rows.flatten() for rows in tensors.values()])]).tolist()

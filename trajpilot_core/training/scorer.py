@@ -168,11 +168,7 @@ def gate_targets(queries: Queries, margin: float) -> Tensor:
 
 
 def class_weights(positive_N: Tensor) -> tuple[float, float]:
-    """Return weights of (positive, negative) targets that give each class half of the total; 1 where one is empty.
-
-    Args:
-        positive_N: bool, shape (N,).
-    """
+    """Return weights of (positive, negative) targets (N,) that give each class half of the total; 1 if one is empty."""
     n, n_positive = len(positive_N), int(positive_N.sum())
     if n_positive in (0, n):
         return 1.0, 1.0
@@ -189,12 +185,8 @@ def scorer_loss(
 ) -> Tensor:
     """Return the mean loss: balanced BCE of the gate, and on gate-positive rows CE to the best candidate and KL.
 
-    Args:
-        gate_B: (B,) gate logits.
-        rank_BK: (B, K) rank scores, -inf where there is no candidate.
-        utility_BK: (B, K), -inf where there is no candidate.
-        opens_B: (B,) bool gate targets.
-        weights: of positive and negative gate targets.
+    Gate logits and bool gate targets are (B,); `weights` are those of positive and negative targets. Rank scores and
+    utility are (B, K), -inf where there is no candidate.
     """
     weight_B = torch.where(opens_B, weights[0], weights[1])
     gate = F.binary_cross_entropy_with_logits(gate_B.float(), opens_B.float(), weight_B)
@@ -215,10 +207,7 @@ def decide(
 ) -> tuple[Tensor, Tensor]:
     """Return the float32 gate probability and the long top-ranked candidate, shape (n,); ties by smaller place.
 
-    They are on the device of the queries' takes.
-
-    Args:
-        rows: (n,) long, the queries that are decided; None: all.
+    They are on the device of the queries' takes. `rows` (n,), long, are the queries that are decided; None: all.
     """
     every = torch.arange(len(queries)) if rows is None else rows
     every = every.to(queries.take.device)
@@ -270,10 +259,7 @@ def dev_scores(gate_N: Tensor, choice_N: Tensor, queries: Queries) -> dict[str, 
     """Return shares of one scorer on dev: its row at the best threshold, fallback, always open, open rate.
 
     `selection` picks the epoch: the row's M@1, and among equals (no threshold beats the fallback yet) the ranking.
-
-    Args:
-        gate_N: shape (N,), gate probabilities.
-        choice_N: long, shape (N,), the candidate chosen for each query.
+    Gate probabilities and the candidate chosen for each query have the shape (N,).
     """
     choices = judged(choice_N, queries, torch.arange(len(queries)))
     return scores_at(best_threshold(gate_N, choices.chosen - choices.fallback, choices.n_mids), gate_N, choices)

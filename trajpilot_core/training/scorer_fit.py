@@ -1,8 +1,11 @@
 """Fitting the scorers of one seed: the two temperatures, the loop, and what is kept.
 
+In their entry they have the keys `final/s<seed>/<variant>`; what dev decided is in what holds for all models.
+
 Source: docs/decisions/paper-gaps.md (28 to 32); docs/decisions/scorer.md.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,11 +16,14 @@ from torch import Tensor
 from schemas.base import Record
 from schemas.results import CurvePoint, ScorerChoice
 from schemas.training import Ablation, ScorerConfig
-from trajpilot_core.data.chains import ModelFiles
-from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL
+from trajpilot_core.data.chains import ModelFiles, frozen
+from trajpilot_core.data.cross_fitting import FINAL, SCORER_NO_GOAL, model_key
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.progress import Progress, portion
+from trajpilot_core.engine.stage import Sink
+from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
+from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.dev_scores import sampled_fit
 from trajpilot_core.training.loop import Training, fit, index_batches, seeded
 from trajpilot_core.training.scorer import (
@@ -33,8 +39,11 @@ from trajpilot_core.training.scorer import (
     scorer_loss,
     scores_at,
 )
-from trajpilot_core.training.scorer_queries import Collected, DevSet, collect
+from trajpilot_core.training.scorer_queries import Collected, collect
 
+ENTRY = "scorers"
+SHAPE_NO_GOAL = "shape_no_goal"
+"""Note of the shape of scorers without a goal; `shape` is that of the others. The number of ends is not noted."""
 QUERIES = "queries"
 """Folder of a seed's queries below its scratch."""
 SCORER = "scorer"
@@ -83,11 +92,8 @@ def fit_scorers(
     """Fit the paper's scorer and its ablations on the same queries; every choice is made on dev.
 
     Args:
-        data: on `device`.
-        config: its `train.precision` is resolved.
+        data: on `device`; `threads` as in `collect`, `checkpoint_s` as in `fit`.
         seed: which chains are read; also of the scorers' own weights, dropout and batches.
-        checkpoint_s: seconds between checkpoints of each training; 0: one after every epoch.
-        threads: how many parts of the queries are made at a time on a CPU.
         sees_goal: false: only the paper's scorer is fitted, on queries that goal-dropout twins make without a goal.
 
     Returns:
@@ -99,14 +105,12 @@ def fit_scorers(
     total, folder = epochs_of(config), scratch / QUERIES
     collecting = portion(progress, 0, total)
     collected = collect(data, files, config, seed, folder, device, collecting, sees_goal=sees_goal, threads=threads)
-    ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
     fitted = {}
+    ablations: tuple[Ablation | None, ...] = (None, *config.ablations)
     for n, ablation in enumerate(ablations):
         name = variant_of(ablation) if sees_goal else SCORER_NO_GOAL
-        own_progress = portion(progress, n * config.train.epochs, total)
-        fitted[name] = train_scorer(
-            collected, config, ablation, seed, scratch, device, own_progress, checkpoint_s, name=name
-        )
+        how = scratch, device, portion(progress, n * config.train.epochs, total), checkpoint_s
+        fitted[name] = train_scorer(collected, config, ablation, seed, *how, name=name)
     return fitted
 
 
@@ -131,17 +135,13 @@ def train_scorer(
     checkpoint_s: float = 0.0,
     name: str = SCORER,
 ) -> FittedScorer:
-    """Train one scorer; without training queries its weights stay as initialised and its gate never opens.
-
-    Args:
-        collected: the queries, in files or on the device.
-    """
+    """Train one scorer; without training queries its weights stay as initialised and its gate never opens."""
     train, dev, shape = collected.train, collected.dev, collected.shape
     with seeded(seed):
         scorer = GateThenRankScorer(config, shape, ablation).to(device)
     if train is None:
         state = {name: value.detach().cpu().clone() for name, value in scorer.state_dict().items()}
-        return FittedScorer(state, shape, _decision(config, dev, 0, 0.0, {}), [])
+        return FittedScorer(state, shape, _decision(config, collected, 0, 0.0, {}), [])
     where = train.take.device  # of the queries: on the device, or in mapped files
     opens = gate_targets(train, config.margin)
     weights = class_weights(opens)
@@ -157,14 +157,14 @@ def train_scorer(
         model=scorer,
         selected="dev/selection",
         loss=loss,
-        measure=measurer(scorer, train, dev.queries, config.train.batch, seed),
+        measure=measurer(scorer, train, dev, config.train.batch, seed),
         batches=lambda generator: index_batches(len(train), config.train.batch, generator, where),
     )
     fitted = fit(training, config.train, scratch / name, device, progress, checkpoint_s)
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
-    decision = _decision(config, dev, len(train), share, kept)
-    choices = choices_of(scorer, fitted.state, dev.queries, config, training.name, seed)
+    decision = _decision(config, collected, len(train), share, kept)
+    choices = choices_of(scorer, fitted.state, dev, config, training.name, seed)
     return FittedScorer(fitted.state, shape, decision, fitted.curve, choices)
 
 
@@ -173,9 +173,7 @@ def measurer(
 ) -> Callable[[], dict[str, float]]:
     """Return the measure of an epoch: the scores on dev, and on learned queries under the threshold that dev chose.
 
-    Args:
-        dev: the dev queries; None: nothing is measured.
-        seed: draws the learned queries that are scored, per horizon at most as many as dev has.
+    The learned queries are sampled by `seed`, per horizon at most as many as dev has; without dev nothing is measured.
     """
     if dev is None:
         return lambda: {"dev/selection": 0.0}
@@ -207,9 +205,7 @@ def choices_of(
     model: str,
     seed: int,
 ) -> list[ScorerChoice]:
-    """Return what a trained scorer decides on each of N dev queries: whether it ranks and gates better than chance is
-    read off it.
-    """
+    """Return what a trained scorer decides on each of N dev queries, to judge it against chance."""
     if dev is None:
         return []
     scorer.load_state_dict(state)
@@ -236,14 +232,14 @@ def choices_of(
 
 
 def _decision(
-    config: ScorerConfig, dev: DevSet, n_queries: int, share: float, kept: dict[str, float]
+    config: ScorerConfig, collected: Collected, n_queries: int, share: float, kept: dict[str, float]
 ) -> ScorerDecision:
     """Gather what dev decided; without dev windows the gate stays shut and the temperatures are the grid's highest."""
-    horizon = dev.queries.n_mids if dev.queries is not None else torch.empty(0, dtype=torch.long)
+    horizon = collected.dev.n_mids if collected.dev is not None else torch.empty(0, dtype=torch.long)
     return ScorerDecision(
         threshold=kept.get("threshold", NEVER),
-        knn_temperature=best_temperature(config.temperatures, dev.knn_m1, horizon),
-        pool_temperature=best_temperature(config.temperatures, dev.pool_m1, horizon),
+        knn_temperature=best_temperature(config.temperatures, collected.knn_m1, horizon),
+        pool_temperature=best_temperature(config.temperatures, collected.pool_m1, horizon),
         n_queries=n_queries,
         n_dev=len(horizon),
         gate_positive_share=share,
@@ -255,3 +251,49 @@ def best_temperature(grid: tuple[float, ...], m1_NT: Tensor, horizon_N: Tensor) 
     """Return the temperature with the highest plain mean over H of (N, T) M@1; ties to the higher temperature."""
     ranked = [(plain_mean(m1_NT[:, t], horizon_N), temperature) for t, temperature in enumerate(grid)]
     return max(ranked)[1]
+
+
+class ReadyScorer(NamedTuple):
+    """A frozen scorer and what dev decided for it."""
+
+    scorer: GateThenRankScorer
+    decision: ScorerDecision
+
+
+def write_scorers(share: Sink, seed: int, fitted: Mapping[str, FittedScorer]) -> None:
+    """Write the scorers of one training into the entry `scorers`: their shape, weights, and one decision per scorer."""
+    shape = next(iter(fitted.values())).shape._asdict()
+    shape_json = json.dumps({name: size for name, size in shape.items() if name != "ends"}, sort_keys=True)
+    about = {SHAPE_NO_GOAL if SCORER_NO_GOAL in fitted else "shape": shape_json}
+    for variant, scorer in fitted.items():
+        key = model_key(FINAL, seed, variant)
+        share.model(ENTRY, key, {name: value.numpy() for name, value in scorer.state.items()})
+        about[key] = scorer.decision.model_dump_json()
+    share.models(ENTRY, about)
+
+
+def scorer_config(scorers: Models) -> ScorerConfig:
+    """Return the configuration that the scorers were fitted with."""
+    return ScorerConfig.model_validate_json(scorers.about["config"])
+
+
+def load_scorer(
+    scorers: Models, seed: int, device: str, ablation: Ablation | None = None, *, sees_goal: bool = True
+) -> ReadyScorer:
+    """Build the frozen scorer of one seed, or an ablated one, or the one that sees no goal, and read its decision.
+
+    Raises StoreError: there is no such scorer, or it has other parameters.
+    """
+    key = model_key(FINAL, seed, variant_of(ablation) if sees_goal else SCORER_NO_GOAL)
+    if key not in scorers.about:
+        known = ", ".join(scorers.about)
+        raise StoreError(f"no scorer {key!r} in the entry, which knows {known}; run the stage scorer")
+    sizes = json.loads(scorers.about["shape" if sees_goal else SHAPE_NO_GOAL])
+    model = GateThenRankScorer(scorer_config(scorers), ScorerShape(**sizes, ends=2 if sees_goal else 1), ablation)
+    return ReadyScorer(frozen(model, scorers, key, device), ScorerDecision.model_validate_json(scorers.about[key]))
+
+
+def load_scorer_without_goal(scorers: Models, seed: int, device: str) -> ReadyScorer | None:
+    """Build the scorer of one seed that sees no goal; None where none was fitted."""
+    is_fitted = model_key(FINAL, seed, SCORER_NO_GOAL) in scorers.about
+    return load_scorer(scorers, seed, device, sees_goal=False) if is_fitted else None

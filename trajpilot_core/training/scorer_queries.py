@@ -42,19 +42,15 @@ WORTH_SAYING = 10**9
 log = logging.getLogger("trajpilot")
 
 
-class DevSet(NamedTuple):
-    """Dev queries, and M@1 of both averages at every temperature of the grid."""
-
-    queries: Queries | None
-    knn_m1: Tensor
-    pool_m1: Tensor
-
-
 class Collected(NamedTuple):
     """What all scorers of one seed learn from."""
 
     train: Queries | None
-    dev: DevSet
+    dev: Queries | None
+    knn_m1: Tensor
+    """(N, T) of the dev queries: M@1 of this average at every temperature of the grid."""
+    pool_m1: Tensor
+    """As `knn_m1`."""
     shape: ScorerShape
 
 
@@ -115,7 +111,9 @@ def collect(
         if chain.name in collector.offset:
             view = view_of(data, files, chain, seed, device, config.decoding)
             collector.add(view, progress, threads if device == "cpu" else 1)
-    return on_device(Collected(collector.queries("train"), collector.dev_set(), shape), device)
+    queries, none = collector.queries("dev"), torch.empty(0, len(config.temperatures))
+    knn_m1, pool_m1 = (none if queries is None else collector.mapped(f"dev/{name}") for name in ("knn_m1", "pool_m1"))
+    return on_device(Collected(collector.queries("train"), queries, knn_m1, pool_m1, shape), device)
 
 
 class QueryCollector:
@@ -173,18 +171,11 @@ class QueryCollector:
         """Return all queries of a split, mapped; None where there is none."""
         if f"{split}/{ROWS[0]}" not in self.places:
             return None
-        rows = {name: self._mapped(f"{split}/{name}") for name in ROWS}
+        rows = {name: self.mapped(f"{split}/{name}") for name in ROWS}
         return Queries(latents=self.latents, texts=F.pad(self.data.bank, (0, 0, 1, 0)), **rows)
 
-    def dev_set(self) -> DevSet:
-        """Return the dev queries with what the temperatures reach on them."""
-        queries = self.queries("dev")
-        if queries is None:
-            none = torch.empty(0, len(self.config.temperatures))
-            return DevSet(None, none, none)
-        return DevSet(queries, self._mapped("dev/knn_m1"), self._mapped("dev/pool_m1"))
-
-    def _mapped(self, field: str) -> Tensor:
+    def mapped(self, field: str) -> Tensor:
+        """Return the rows of a field, such as `dev/knn_m1`, from the files."""
         return mapped(self.folder, self.places[field])
 
     def _rows(self, view: ChainView, bank: Bank, part: QueryPart) -> list[FieldRows]:
@@ -294,16 +285,13 @@ def require_room(folder: Path, need: int, parts: Iterable[QueryPart], config: Sc
 
 def on_device(collected: Collected, device: str) -> Collected:
     """Move all queries to the device where they fit comfortably; else, and on a CPU, they stay mapped."""
-    queries = [part for part in (collected.train, collected.dev.queries) if part is not None]
+    queries = [part for part in (collected.train, collected.dev) if part is not None]
     values = [getattr(part, name) for part in queries for name in ROWS]
     if not fits(sum(value.nbytes for value in values), free_bytes(device)):
         return collected
 
-    def moved(part: Queries) -> Queries:
-        return replace(part, **{name: getattr(part, name).to(device) for name in ROWS})
+    def moved(part: Queries | None) -> Queries | None:
+        return None if part is None else replace(part, **{name: getattr(part, name).to(device) for name in ROWS})
 
-    dev = DevSet(
-        None if collected.dev.queries is None else moved(collected.dev.queries),
-        *(m1_NT.to(device) for m1_NT in (collected.dev.knn_m1, collected.dev.pool_m1)),
-    )
-    return Collected(None if collected.train is None else moved(collected.train), dev, collected.shape)
+    m1 = collected.knn_m1.to(device), collected.pool_m1.to(device)
+    return Collected(moved(collected.train), moved(collected.dev), *m1, collected.shape)

@@ -27,7 +27,7 @@ from trajpilot_core.methods.predictors import GRAPH_ONLY, WITHOUT_PRIOR
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, pool_mean
 from trajpilot_core.stages.evaluation import FITTED
-from trajpilot_core.training.scorer_file import load_scorer
+from trajpilot_core.training.scorer_fit import load_scorer
 
 ABSENT = {
     *(row.id for row in (WITHOUT_PRIOR, GRAPH_ONLY, *PLANNER_ROWS)),  # of closed vocabularies

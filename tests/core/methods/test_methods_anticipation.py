@@ -36,7 +36,6 @@ from trajpilot_core.retrieval import bank, candidates
 from trajpilot_core.retrieval.bank import ChainView, chain_view, goal_dropout_view, without_goal
 from trajpilot_core.retrieval.candidates import fallback_plans
 from trajpilot_core.simworld.inference.visible import KINDS_WITHOUT_GOAL
-from trajpilot_core.stages.predictor import make_task
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training import scorer as scorer_inputs
 from trajpilot_core.training.fit_predictor import (
@@ -44,15 +43,17 @@ from trajpilot_core.training.fit_predictor import (
     is_measured_with_goal,
     measurer,
     new_predictor,
+    predictor_task,
     window_loss,
 )
 from trajpilot_core.training.scorer import decide
-from trajpilot_core.training.scorer_file import (
+from trajpilot_core.training.scorer_fit import (
+    FittedScorer,
     ReadyScorer,
+    fit_scorers,
     load_scorer_without_goal,
     write_scorers,
 )
-from trajpilot_core.training.scorer_fit import FittedScorer, fit_scorers
 
 SCORER = WHOLE_SCORER.replace(ablations=())
 TWINS = PREDICTOR.replace(twin_goal_dropout=GOAL_DROPOUT)
@@ -290,7 +291,7 @@ def test_anticipation_needs_twins_and_an_open_head():
 def test_epochs_of_twins_that_anticipate_are_selected_without_the_goal(made, variant):
     """The planted fault is the rule of all other predictors: dev shows them the goal."""
     data, files, _ = made
-    task = make_task(data, files.e_tau, chains_of(data)[0], 0, "cpu")
+    task = predictor_task(data, files.e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
     windows = data.windows[4]
     rows = probe_rows(windows.take, (windows.split == 1).nonzero()[:, 0])
     goals, features, latents = windows.segments[rows][:, -1], task.features.clone(), task.latents.clone()
@@ -315,7 +316,7 @@ def test_epochs_of_twins_that_anticipate_are_selected_without_the_goal(made, var
 
 def test_a_masked_goal_is_a_target_where_it_is_kept_and_without_masks_nothing_changes(made):
     data, files, _ = made
-    task = make_task(data, files.e_tau, chains_of(data)[0], 0, "cpu")
+    task = predictor_task(data, files.e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
     model = new_predictor(task, PREDICTOR).eval()
     own = task.fit[3][:1]
     labels = task.labels.clone()

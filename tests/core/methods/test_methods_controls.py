@@ -23,7 +23,7 @@ from trajpilot_core.methods.retrieved import previous_answers
 from trajpilot_core.retrieval.bank import build_bank
 from trajpilot_core.retrieval.candidates import find_candidates, permuted, roll_out
 from trajpilot_core.training.scorer import decide, inputs_at, queries_of
-from trajpilot_core.training.scorer_file import load_scorer
+from trajpilot_core.training.scorer_fit import load_scorer
 
 
 def test_majority_answers_the_most_frequent_mid_label(made):

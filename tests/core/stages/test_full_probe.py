@@ -86,7 +86,7 @@ def test_every_trial_has_a_curve_on_dev_and_training_and_dev_chooses_one(memory:
 
 def test_two_decoders_give_the_tokens_of_one(stream: ClipStream) -> None:
     views = [[stream.whole(row) for row in rows] for rows in ((0, 5, 2), (1, 4))]
-    many = dataclasses.replace(stream, place=dataclasses.replace(stream.place, workers=2))
+    many = dataclasses.replace(stream, runtime=dataclasses.replace(stream.runtime, workers=2))
     for one, other in zip(stream.tokens(views), many.tokens(views), strict=True):
         assert torch.equal(one, other)
 

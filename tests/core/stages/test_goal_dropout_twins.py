@@ -20,10 +20,10 @@ from trajpilot_core.data.cross_fitting import TWINNED, twin_of
 from trajpilot_core.engine.key import resolve_inputs
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.stage import AnyStage, Source
-from trajpilot_core.stages import STAGES, predictor, scorer
+from trajpilot_core.stages import STAGES, scorer
 from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.training import fit_predictor
-from trajpilot_core.training.fit_predictor import new_predictor, variant_latents, window_loss
+from trajpilot_core.training.fit_predictor import new_predictor, predictor_task, variant_latents, window_loss
 
 TWINS = {f"final/s0/{twin_of(variant)}" for variant in TWINNED}
 CLOSED = {"keystep", "goalstep", "egoper"}
@@ -124,7 +124,7 @@ def test_a_twin_is_given_and_asked_what_its_original_with_goal_dropout_would_be(
 ) -> None:
     """The planted fault, no goal of a twin is masked, makes it its original."""
     data = planning_data()
-    task = predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")
+    task = predictor_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
     latents = torch.randn(2, 5, 4)
     cfg = PredictorConfig(width=16, layers=1, heads=2, hidden=16, queries=2, dropout=0.0)
     model = new_predictor(task, cfg).eval()

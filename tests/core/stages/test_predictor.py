@@ -32,6 +32,7 @@ from trajpilot_core.training.fit_predictor import (
     kept,
     measurer,
     new_predictor,
+    predictor_task,
     variant_latents,
     window_loss,
 )
@@ -181,7 +182,7 @@ def test_fold_chains_have_models_of_their_own_and_two_processes_give_the_bytes_o
 
 def test_a_masked_goal_is_neither_input_nor_target_of_the_loss() -> None:
     data = planning_data()
-    task = predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")
+    task = predictor_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
     seen = CFG.replace(trajectory_dropout=0.0)
     masked = seen.replace(goal_dropout=1 - 1e-9)
     torch.manual_seed(0)
@@ -244,7 +245,7 @@ def test_trained_means_above_the_floors_no_longer_rising_and_not_fallen(trained:
 def test_windows_without_a_step_to_plan_are_refused_before_anything_is_trained() -> None:
     data = planning_data(World(horizons=(2, 3)))
     with pytest.raises(TrainingError, match="windows of 2 segments have no step to plan between Start and Goal"):
-        predictor.make_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu")
+        predictor_task(data, model_files(data).e_tau, chains_of(data)[0], 0, "cpu", PredictorConfig())
 
 
 def small_task(n_dev: int) -> PredictorTask:

@@ -23,7 +23,7 @@ from trajpilot_core.errors import InputError, StoreError, StoreIOError, TrajPilo
 from trajpilot_core.poses.files import read_bytes
 from trajpilot_core.runtime import answer_limit_s, hold_answer_limit, worker_pool
 from trajpilot_core.stages import STAGES
-from trajpilot_core.stages.released_features import first_there
+from trajpilot_core.stages.features import first_there
 from trajpilot_core.store import objects
 from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.store.garbage import verify

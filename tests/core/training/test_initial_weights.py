@@ -10,7 +10,7 @@ from trajpilot_core.data.other_runs import OtherOutput, open_other
 from trajpilot_core.errors import InputError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 from trajpilot_core.store.tensors import Models
-from trajpilot_core.training.initial_weights import places_for, put_weights, start_weights
+from trajpilot_core.training.fit_predictor import places_for, put_weights, start_weights
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,8 @@ from trajpilot_core.retrieval.candidates import find_candidates
 from trajpilot_core.stages import alignment, predictor
 from trajpilot_core.stages import scorer as scorer_stage
 from trajpilot_core.training.scorer import NEVER, decide, dev_scores, gate_targets, inputs_at, queries_of
-from trajpilot_core.training.scorer_file import load_scorer
-from trajpilot_core.training.scorer_fit import choices_of, fit_scorers, train_scorer
-from trajpilot_core.training.scorer_queries import Collected, DevSet, draw_queries
+from trajpilot_core.training.scorer_fit import choices_of, fit_scorers, load_scorer, train_scorer
+from trajpilot_core.training.scorer_queries import Collected, draw_queries
 
 SHAPE = ScorerShape(query=22, embed=8, max_mids=4)
 
@@ -136,7 +135,7 @@ def test_training_learns_when_to_open_and_which_candidate(tmp_path):
     train, dev = easy_queries(), easy_queries(seed=1)
     config = SCORER.replace(train=TRAIN.replace(epochs=25, lr=5e-3))
     shape = ScorerShape(train.query.shape[1], 16, 2)
-    collected_ = Collected(train, DevSet(dev, torch.empty(200, 7), torch.empty(200, 7)), shape)
+    collected_ = Collected(train, dev, torch.empty(200, 7), torch.empty(200, 7), shape)
     fitted = train_scorer(collected_, config, None, 0, tmp_path, "cpu", no_progress)
     assert fitted.decision.dev["fallback M@1"] == pytest.approx(0.25)
     assert fitted.decision.dev["always open M@1"] < 0.55
@@ -190,8 +189,8 @@ def test_one_held_out_take_is_enough(tmp_path):
 
 
 def test_without_queries_the_gate_stays_shut():
-    dev = DevSet(None, torch.empty(0, 7), torch.empty(0, 7))
-    fitted = train_scorer(Collected(None, dev, SHAPE), SCORER, None, 0, None, "cpu", no_progress)
+    nothing = Collected(None, None, torch.empty(0, 7), torch.empty(0, 7), SHAPE)
+    fitted = train_scorer(nothing, SCORER, None, 0, None, "cpu", no_progress)
     assert fitted.decision.threshold == NEVER
     assert (fitted.decision.n_queries, fitted.curve, fitted.choices) == (0, [], ())
 

@@ -199,9 +199,9 @@ def test_a_process_that_is_killed_in_the_middle_of_a_part_repeats_that_part_only
     again = gathered(tmp_path / "cut")
     assert len(searched) == n_parts - done
     assert all(torch.equal(getattr(whole.train, name), getattr(again.train, name)) for name in ROWS)
-    assert all(torch.equal(getattr(whole.dev.queries, name), getattr(again.dev.queries, name)) for name in ROWS)
-    assert torch.equal(whole.dev.knn_m1, again.dev.knn_m1)
-    assert torch.equal(whole.dev.pool_m1, again.dev.pool_m1)
+    assert all(torch.equal(getattr(whole.dev, name), getattr(again.dev, name)) for name in ROWS)
+    assert torch.equal(whole.knn_m1, again.knn_m1)
+    assert torch.equal(whole.pool_m1, again.pool_m1)
 
 
 def test_a_damaged_part_is_seen_and_made_again(
@@ -333,7 +333,7 @@ def test_queries_move_to_a_device_only_where_they_fit_it(whole: Whole, monkeypat
     monkeypatch.setattr(scorer_queries, "free_bytes", lambda device: 1 << 40)
     moved = on_device(found._replace(train=None), "meta")
     assert moved.train is None
-    assert moved.dev.queries is not None
-    assert moved.dev.queries.plans.is_meta
-    assert moved.dev.queries.utility.is_meta
-    assert moved.dev.knn_m1.is_meta
+    assert moved.dev is not None
+    assert moved.dev.plans.is_meta
+    assert moved.dev.utility.is_meta
+    assert moved.knn_m1.is_meta

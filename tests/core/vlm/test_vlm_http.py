@@ -17,7 +17,7 @@ from deployments.settings import hand_over_api_key
 from schemas.config import PipelineConfig
 from schemas.vlm import VlmMessage, VlmPart, VlmReply, VlmRequest, VlmServer
 from trajpilot_core.errors import InputError
-from trajpilot_core.stages import stages_of, vlm, vlm_rows
+from trajpilot_core.stages import stages_of, vlm
 from trajpilot_core.vlm.clients import VARIABLE, HttpClient, api_key, check_server, hold_api_key
 from trajpilot_core.vlm.payload import AnswerFolder
 
@@ -146,7 +146,7 @@ def test_a_run_is_refused_before_anything_starts_and_again_before_anything_is_se
 def test_how_answers_are_reached_is_in_no_key_of_an_answer_or_a_row() -> None:
     base = PipelineConfig()
     other = base.replace(vlm=base.vlm.replace(server=VlmServer(url=AWAY, may_send=CORPUS, token_limit=1)))
-    assert vlm_rows.completed(other).content() == vlm_rows.completed(base).content()
+    assert vlm.ROWS.completed(other).content() == vlm.ROWS.completed(base).content()
     shards = [vlm.STAGE.settings_of_shards(vlm.completed(one).content()) for one in (base, other)]
     assert shards[0] == shards[1]
 

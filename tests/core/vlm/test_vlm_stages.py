@@ -23,7 +23,7 @@ from trajpilot_core.evaluation.predictions import on_subset
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 from trajpilot_core.methods import method, with_role
 from trajpilot_core.report.tables.diagnostics import answer_tables
-from trajpilot_core.stages import evaluation, stages_of, vlm, vlm_rows
+from trajpilot_core.stages import evaluation, stages_of, vlm
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS
 from trajpilot_core.vlm.material import TakeFrames
@@ -192,7 +192,7 @@ def test_an_end_without_an_answer_is_wrong_and_its_window_is_kept(tmp_path, monk
     answers = memory.tables["vlm_answers"]
     lost = answers.filter(pc.equal(answers["question"], "segment"))["unit"][0].as_py()
     memory.tables["vlm_answers"] = answers.filter(pc.not_equal(answers["unit"], lost))
-    vlm_rows.STAGE.run(Work(memory, cfg, (), memory, Runtime("", "cpu", 1, tmp_path)))
+    vlm.ROWS.run(Work(memory, cfg, (), memory, Runtime("", "cpu", 1, tmp_path)))
     predicted = memory.tables["vlm_predictions"].to_pylist()
     assert len(predicted) == whole
     segments = {row["window_id"]: row["segment_ids"] for row in memory.tables["windows"].to_pylist()}
