@@ -84,7 +84,7 @@ def show_pictures(output: ArtifactRef, config: PipelineConfig, run: RunOptions) 
     """Draw what a stage committed, unless the UI has the picture of just that content."""
     # Imported here because it loads torch, which registering a deployment does not need.
     from trajpilot_core.report.figures import figures_of
-    from trajpilot_core.report.ui.gallery import draw
+    from trajpilot_core.report.figures.base import draw
 
     frames = "" if config.report.frames else ", without frames"
     mark = f"{output.fingerprint[:12]}{frames}"
