@@ -73,7 +73,7 @@ def run_stage(name: str, config: PipelineConfig, run: RunOptions) -> State[Artif
     shown(f"table of {name}", lambda: create_table_artifact(table=rows, key=key, description=text), PATIENCE_S)
     # Imported here because it loads torch, which registering a deployment does not need.
     from trajpilot_core.report.figures import figures_of
-    from trajpilot_core.report.ui.gallery import draw
+    from trajpilot_core.report.figures.base import draw
 
     mark = f"{outcome.ref.fingerprint[:12]}{'' if config.report.frames else ', without frames'}"
     for figure in figures_of(name):  # unless the UI has the picture of just that content

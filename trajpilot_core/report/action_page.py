@@ -4,8 +4,10 @@ The page, `report.json` and both LaTeX files contain the same tables; the paper'
 of a simulated world.
 """
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import pyarrow as pa
 
@@ -13,7 +15,7 @@ from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
 from schemas.config import CompletedReport
 from schemas.events import ProbeScore
-from schemas.features import ReleasedName, released_note
+from schemas.features import released_note
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
@@ -22,13 +24,13 @@ from trajpilot_core.evaluation.action_scores import judge_actions
 from trajpilot_core.evaluation.token_rows import MODELS as TOKEN_MODELS
 from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
-from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, LabelSpace
+from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
 from trajpilot_core.paper.published import published_actions
-from trajpilot_core.report import health, json_report
+from trajpilot_core.report import health
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
-from trajpilot_core.report.offline import Section, TablePage, checks_table, latex_file
-from trajpilot_core.report.tables.names import LEGEND, marked
+from trajpilot_core.report.offline import FORMAT, Section, TablePage, checks_section, records
+from trajpilot_core.report.tables.groups import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.report.tables.tokens import (
     SPACE_WORDS,
@@ -67,140 +69,132 @@ NOT_RUN = "not run: TrajPilot’s token in the probe (rows No-Traj, Scorer, Orac
 
 @dataclass(frozen=True)
 class ActionResults:
-    """What the report reads."""
+    """The scores of the probe, and of the rows with TrajPilot's token."""
 
     scores: list[ProbeScore]
     checks: list[Judgement]
-    curves: list[CurvePoint]
-    rejects: Mapping[str, pa.Table]
-    takes: pa.Table
-    segments: pa.Table
-    tokens: TokenResults | None = None
-    """Results of the rows with TrajPilot's token; None where they were not requested."""
+    classes: Classes
+    tokens: TokenResults | None
+    """None where the rows with a token were not requested."""
 
-    @property
+    @functools.cached_property
     def judgements(self) -> list[Judgement]:
-        """Return every check: of the probe, of the rows with a token, and whether learned rows count as trained."""
+        """Every check: of the probe, of the rows with a token, and whether learned rows are above the floor."""
         checks = [*self.checks, *(self.tokens.checks if self.tokens is not None else ())]
-        return [*checks, *learned_rows(self.scores, self.tokens)]
+        checks += judge_actions(self.scores, [row for row in NAMES if row != FLOOR], FLOOR)
+        floor = [score for score in self.scores if score.row == FLOOR]
+        if self.tokens is not None:
+            checks += judge_actions([*self.tokens.scores, *floor], [*TOKEN_NAMES], FLOOR)
+        return checks
 
     @property
     def undertrained(self) -> frozenset[str]:
-        """Return the rows that do not count as trained."""
+        """Rows that do not count as trained."""
         return undertrained_rows(self.judgements, MODELS)
 
-    @property
-    def simulated(self) -> bool:
-        """Whether any video was simulated, read from the takes."""
-        return SIMULATED in self.takes["corpus"].to_pylist()
+    def tables(self) -> list[Table]:
+        """Return the tables of the probe, then those of its rows with a token."""
+        weak = self.undertrained
+        return [
+            *result_tables(self.scores, self.classes, weak),
+            *token_tables(self.tokens, self.classes, weak),
+        ]
 
 
-def learned_rows(scores: Sequence[ProbeScore], tokens: TokenResults | None) -> list[Judgement]:
-    """Judge the probe and the rows with a token against the most frequent answers."""
-    floor = [score for score in scores if score.row == FLOOR]
-    judged = judge_actions(scores, [row for row in NAMES if row != FLOOR], FLOOR)
-    return judged + ([] if tokens is None else judge_actions([*tokens.scores, *floor], [*TOKEN_NAMES], FLOOR))
+def action_results(table: Callable[[str], pa.Table], about: Mapping[str, str], *, has_token: bool) -> ActionResults:
+    """Read the results of a run.
+
+    Args:
+        table: returns a table by its name.
+        about: description of the probes.
+        has_token: whether the rows with a token were requested.
+    """
+    return ActionResults(
+        rows_of(ProbeScore, table("probe_scores")),
+        rows_of(Judgement, table("probe_checks")),
+        classes_of(about),
+        read_tokens(table) if has_token else None,
+    )
 
 
 def build_alone(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage]) -> dict[str, bytes]:
-    """Return the documents of the report by name.
+    """Return the documents of the report by name; published figures only next to encoded features of recorded clips.
 
     Args:
         inputs: the entries that the stage reads of a corpus without plans.
     """
-    results = ActionResults(
-        rows_of(ProbeScore, inputs.table("probe_scores")),
-        rows_of(Judgement, inputs.table("probe_checks")),
-        rows_of(CurvePoint, inputs.table("probe_curves")),
-        {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
-        inputs.table("takes", ("take_id", "corpus", "split")),
-        inputs.table("segments", ("split",)),
-        read_tokens(inputs) if cfg.has_token else None,
-    )
+    results = action_results(inputs.table, inputs.models("probe_models").about, has_token=cfg.has_token)
+    tokens, tables = results.tokens, results.tables()
+    curves = [("probe", rows_of(CurvePoint, inputs.table("probe_curves"))), *(tokens.trainings() if tokens else ())]
+    rejects = {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages}
+    takes = inputs.table("takes", ("take_id", "corpus", "split"))
+    is_simulated = SIMULATED in takes["corpus"].to_pylist()  # no setting can hide it
     title = spec_of(cfg.corpus).title if cfg.corpus else "a corpus"
     title = f"{title}, released features {cfg.released}" if cfg.released else title
-    where = f"a simulated world in the file layout of {title}" if results.simulated else title
-    weak, classes = results.undertrained, classes_of(inputs.models("probe_models").about)
-    tables = [*result_tables(results.scores, classes, weak), *token_tables(results.tokens, classes, weak)]
-    notes = warnings(results, cfg.released)
-    document = page(f"TrajPilot on {where}", results, tables, cfg)
-    contrasts = {"contrasts": json_report.records(results.tokens.contrasts)} if results.tokens is not None else {}
-    content = document.json(
-        format=json_report.FORMAT,
-        scores=json_report.records([*results.scores, *(results.tokens.scores if results.tokens else ())]),
-        judgements=json_report.records(results.judgements),
-        tables=[table.json() for table in tables],
-        **contrasts,
+    where = f"a simulated world in the file layout of {title}" if is_simulated else title
+    protocol = ROWS if cfg.released else EVERY_PATCH if cfg.has_every_patch else TEMPORAL
+    warnings = [WARNING] if is_simulated else []
+    warnings += [f"{cfg.released}: {released_note(cfg.released)}"] if cfg.released else []
+    published = () if warnings else (published_table(),)
+    page = TablePage(
+        f"TrajPilot on {where}",
+        "; ".join(warnings) or protocol,
+        [
+            Section("results", "What follows a clip", (*tables, *published), text=protocol),
+            checks_section(results.judgements),
+            Section("training", "Training", charts=tuple(training_charts([of for of in curves if of[1]]))),
+            Section("health", "Data health", (health.problems(rejects),)),
+        ],
+        facts(results, rejects, takes.num_rows, inputs.table("segments", ("split",)), cfg),
+        verdict(results, is_simulated=is_simulated),
+        is_simulated,
     )
-    return {
-        "report.html": document.html(),
-        "report.json": content,
-        "metrics.tex": latex_file(tables, *notes),
-    }
+    return page.documents(
+        ("report.html", "report.json", "metrics.tex"),
+        tables,
+        warnings,
+        format=FORMAT,
+        scores=records([*results.scores, *(tokens.scores if tokens else ())]),
+        judgements=records(results.judgements),
+        tables=[table.json() for table in tables],
+        **({"contrasts": records(tokens.contrasts)} if tokens else {}),
+    )
 
 
-def verdict(results: ActionResults) -> str:
+def verdict(results: ActionResults, *, is_simulated: bool) -> str:
     """Return what a retrieved trajectory adds to the probe; without tokens, how far the probe gets."""
-    weak, below = results.undertrained, below_floors(results.judgements)
-    pairs = () if results.tokens is None else results.tokens.contrasts
-    gain = next((c for c in pairs if (c.row, c.against, c.metric) == ("scorer", "no_traj", DECIDES)), None)
-    if gain is not None:
-        rows = (gain.against, gain.row)
-        return comparison(
-            (TOKEN_NAMES[gain.row], TOKEN_NAMES[gain.against]),
-            f"{DECIDES} (class-mean recall of the best five)",
-            (gain.difference, gain.low, gain.high),
-            [TOKEN_NAMES[row] for row in rows if row in weak],
-            [TOKEN_NAMES[row] for row in rows if row in below],
-            is_simulated=results.simulated,
-        )
+    if results.tokens is not None:
+        contrasts = [contrast for contrast in results.tokens.contrasts if contrast.metric == DECIDES]
+        metric = f"{DECIDES} (class-mean recall of the best five)"
+        weak, judged = results.undertrained, results.judgements
+        text = comparison(contrasts, TOKEN_NAMES, metric, weak, judged, is_simulated=is_simulated)
+        if text:
+            return text
     place = ("challenge", "overall", DECIDES)
     of_row = {
         row: value_cell([s for s in results.scores if (s.space, s.subset, s.metric, s.row) == (*place, row)])
         for row in ORDER
     }
-    where = "In this simulated world" if results.simulated else "On the videos that were scored"
+    where = "In this simulated world" if is_simulated else "On the videos that were scored"
     text = (
         f"{where}, the {NAMES['probe']} reaches {of_row['probe']} % of {DECIDES} (class-mean recall of the best five); "
         f"answering the {NAMES[FLOOR]} reaches {of_row[FLOOR]} %."
     )
-    return f"{too_small(['the ' + NAMES['probe']])} {text}" if results.simulated and "probe" in below else text
+    is_below = is_simulated and "probe" in below_floors(results.judgements)
+    return f"{too_small(['the ' + NAMES['probe']])} {text}" if is_below else text
 
 
-def warnings(results: ActionResults, released: ReleasedName | None) -> tuple[str, ...]:
-    """Return the notices above the figures; empty for recorded clips that were encoded."""
-    return (
-        *((WARNING,) if results.simulated else ()),
-        *((f"{released}: {released_note(released)}",) if released else ()),
-    )
-
-
-def page(title: str, results: ActionResults, tables: Sequence[Table], cfg: CompletedReport) -> TablePage:
-    """Return the page; published figures are shown only next to encoded features of recorded clips."""
-    warned = warnings(results, cfg.released)
-    published = () if warned else published_tables()
-    trained = [("probe", results.curves), *(results.tokens.trainings() if results.tokens is not None else ())]
-    charts = training_charts([(name, curves) for name, curves in trained if curves])
-    protocol = ROWS if cfg.released else EVERY_PATCH if cfg.has_every_patch else TEMPORAL
-    sections = [
-        Section("results", "What follows a clip", (*tables, *published), text=protocol),
-        Section("checks", "Checks", (checks_table(results.judgements),)),
-        Section("training", "Training", charts=tuple(charts)),
-        Section("health", "Data health", (health.problems(results.rejects),)),
-    ]
-    banner = "; ".join(warned) or protocol
-    return TablePage(title, banner, sections, facts(results, cfg), verdict(results), results.simulated)
-
-
-def facts(results: ActionResults, cfg: CompletedReport) -> list[str]:
+def facts(
+    results: ActionResults, rejects: Mapping[str, pa.Table], n_takes: int, segments: pa.Table, cfg: CompletedReport
+) -> list[str]:
     """Return the lines below the title."""
-    splits = results.segments["split"].to_pylist()
+    splits = segments["split"].to_pylist()
     counted = ", ".join(f"{splits.count(split):,} {split}" for split in ("train", "dev", "test"))
-    lost = sum(health.lost_units(results.rejects).values())
+    lost = sum(health.lost_units(rejects).values())
     seeds = sorted({score.seed for score in results.scores})
     trials = sorted({score.trial for score in results.scores if score.trial})
     return [
-        f"{results.takes.num_rows:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
+        f"{n_takes:,} videos; clips: {counted}; {lost:,} rows lost to rejects",
         f"seeds {', '.join(map(str, seeds)) or 'none'}; chosen on dev: {'; '.join(trials)}",
         NOT_RUN
         if results.tokens is None
@@ -214,34 +208,26 @@ def result_tables(scores: Sequence[ProbeScore], classes: Classes, weak: frozense
     note = "Percent. " + " ".join(f"{spec.id}: {spec.description}." for spec in EPIC_METRICS.values())
     note += " Means over the seeds; intervals (95 % unless set otherwise) are over test videos, of one seed alone."
     note += fixed_note(classes) + (f" {LEGEND}" if weak.intersection(NAMES) else "")
-    return [
-        Table(
-            f"Anticipation, {SPACE_WORDS[space]}, {SCORED_AS[space]}",
-            ("set", "row", *metric_columns(classes), "clips, classes of actions"),
-            tuple(_row(scores, space, subset, row, weak) for subset in SUBSETS for row in ORDER),
-            note,
-            rules=tuple(len(ORDER) * at for at in range(1, len(SUBSETS))),
-        )
-        for space in SPACES
-        if scores
-    ]
+    tables = []
+    for space in SPACES if scores else ():
+        lines: list[tuple[Cell, ...]] = []
+        for subset, row in product(SUBSETS, ORDER):
+            of_row = [score for score in scores if (score.space, score.subset, score.row) == (space, subset, row)]
+            cells = [value_cell([score for score in of_row if score.metric == metric]) for metric in EPIC_METRICS]
+            sizes = next((f"{s.n_clips:,}, {s.n_classes:,}" for s in of_row if s.metric == "Action"), "")
+            lines.append((subset, marked(NAMES[row], row, weak), *cells, sizes))
+        title = f"Anticipation, {SPACE_WORDS[space]}, {SCORED_AS[space]}"
+        header = ("set", "row", *metric_columns(classes), "clips, classes of actions")
+        rules = tuple(len(ORDER) * at for at in range(1, len(SUBSETS)))
+        tables.append(Table(title, header, tuple(lines), note, rules=rules))
+    return tables
 
 
-def _row(
-    scores: Sequence[ProbeScore], space: LabelSpace, subset: str, row: str, weak: frozenset[str]
-) -> tuple[Cell, ...]:
-    of_row = [score for score in scores if (score.space, score.subset, score.row) == (space, subset, row)]
-    cells = [value_cell([score for score in of_row if score.metric == metric]) for metric in EPIC_METRICS]
-    sizes = next((f"{score.n_clips:,}, {score.n_classes:,}" for score in of_row if score.metric == "Action"), "")
-    return (subset, marked(NAMES[row], row, weak), *cells, sizes)
-
-
-def published_tables() -> tuple[Table, ...]:
+def published_table() -> Table:
     """Return the paper's table, which is of another protocol."""
-    values = published_actions()
     metrics = list(EPIC_METRICS)[:4]
     rows = tuple(
         (row, *(Value(numbers[name], digits=2) if name in numbers else "–" for name in metrics))
-        for row, numbers in values.items()
+        for row, numbers in published_actions().items()
     )
-    return (Table("Published (arXiv 2605.20388, EPIC-KITCHENS-100), another protocol", ("row", *metrics), rows),)
+    return Table("Published (arXiv 2605.20388, EPIC-KITCHENS-100), another protocol", ("row", *metrics), rows)

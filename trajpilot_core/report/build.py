@@ -1,60 +1,103 @@
-"""Builds the report: reads the tables, draws, renders."""
+"""Builds the report of a corpus with plans: reads the tables, draws, renders one offline page, JSON and LaTeX."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
 from schemas.config import CompletedReport
 from schemas.rejects import Reject, RejectCode, reject
+from schemas.results import Judgement
 from trajpilot_core.corpora.records.videos import NO_VIDEO
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
-from trajpilot_core.report import json_report
-from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of
+from trajpilot_core.methods import examined, method
+from trajpilot_core.report import health
+from trajpilot_core.report.figures import report_charts
+from trajpilot_core.report.figures.base import Material
+from trajpilot_core.report.figures.rows import main_legend
+from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, path_data, three_views
 from trajpilot_core.report.gallery.windows import (
+    CLASSES,
     Example,
+    GalleryWindows,
+    best_example,
     draw_gallery,
     examples,
     load_facts,
     load_threshold,
     video_files,
 )
-from trajpilot_core.report.limits import limits
-from trajpilot_core.report.loaded import caption, corpus_title, facts, load
-from trajpilot_core.report.page import Page, render
-from trajpilot_core.report.tables import latex
-from trajpilot_core.report.tables.anticipation import anticipation_tables, closed_tables, settings_table
-from trajpilot_core.report.tables.ceilings import ceilings_of
-from trajpilot_core.report.tables.names import LEGEND
-from trajpilot_core.report.tables.results import absent_rows, all_tables, attribution_tables, results_of
-from trajpilot_core.report.verdict import opening_table, verdict_of
-
-RECORDS = (
-    "metrics",
-    "ceilings",
-    "judgements",
-    "gate",
-    "headroom",
-    "shuffles",
-    "samplings",
-    "decoding",
-    "mask_coverage",
-    "pair_distances",
-    "progress_shares",
-    "vlm_counts",
+from trajpilot_core.report.loaded import (
+    RECORDS,
+    Loaded,
+    caption,
+    capture_note,
+    corpus_title,
+    facts,
+    limits,
+    load,
+    mask_sentence,
+    sampling_sentence,
+    shuffle_sentence,
 )
-"""Fields of `Loaded` that report.json has under the same names."""
+from trajpilot_core.report.offline import FORMAT, dump, records, render_offline, table_json
+from trajpilot_core.report.tables import latex, published
+from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
+from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
+from trajpilot_core.report.tables.groups import LEGEND, GroupedTable, descriptions
+from trajpilot_core.report.tables.results import (
+    ResultCell,
+    Results,
+    absent_rows,
+    all_tables,
+    anticipation_tables,
+    attribution_tables,
+    closed_tables,
+    results_of,
+    settings_table,
+)
+from trajpilot_core.report.tables.table import SIGNS, Table, number
+from trajpilot_core.report.verdict import DerivedVerdict, opening_table, story_of, verdict_of
+
+CEILING_SIGNS = {"below": "✓", "level": "~", "open": "–", "warn": "!", "broken": "✗"}
+GATE_IDENTITY = "identity: overall gain = open rate"
+OTHER = "Other checks"
+GROUPS = {
+    "demo": "What the demo must show",
+    "trained": "Do models and rows count as trained?",
+    "leak": "No test data was seen in training",
+    "ceiling": "No row knows more than it can",
+    "identity": "Identities that hold by definition",
+}
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """The output of the stage."""
 
     documents: Mapping[str, bytes]
     rejects: Sequence[Reject]
     n_examples: int
+
+
+class Page(NamedTuple):
+    """The data of all documents of a report."""
+
+    loaded: Loaded
+    results: Results
+    cfg: CompletedReport
+    title: str
+    facts: Sequence[tuple[str, str]]
+    verdict: DerivedVerdict
+    tables: Sequence[GroupedTable[ResultCell]]
+    settings: Table | None
+    """Hyperparameters of class heads."""
+    ceilings: Ceilings
+    limits: Sequence[str]
+    drawn: GalleryWindows
+    examples: Sequence[Example]
+    thumbnails: Mapping[tuple[str, float], Thumbnail]
 
 
 def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
@@ -71,15 +114,15 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
     steps.begin("writing the pages")
     reason = next((row.detail for row in loaded.judgements if row.check == NO_CEILING), "")
     bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason, undertrained=results.undertrained)
+    has_heads, n_labels = cfg.heads is not None, loaded.labels.num_rows
     verdict = verdict_of(
         results,
         simulated=loaded.simulated,
-        has_heads=cfg.heads is not None,
+        has_heads=has_heads,
         is_broken=bounds.state == "broken",
         gate=loaded.gate,
         judgements=loaded.judgements,
     )
-    n_labels = loaded.labels.num_rows
     page = Page(
         loaded,
         results,
@@ -88,7 +131,7 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         facts(loaded, results, cfg),
         verdict,
         [
-            *opening_table(results, has_heads=cfg.heads is not None),
+            *opening_table(results, has_heads=has_heads),
             *closed_tables(results, cfg, n_labels),
             *all_tables(results),
             *anticipation_tables(results),
@@ -102,11 +145,10 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         pictures,
     )
     note = caption(loaded, cfg) + (f". {LEGEND}" if results.undertrained else "")
-    ceilings = latex.ceiling_tables(bounds.tables[:1], note)
     documents = {
-        "report.html": render(page),
-        "report.json": json_report.dump(_json(page)),
-        "metrics.tex": (latex.document(page.tables, note) + ceilings).encode(),
+        "report.html": _html(page),
+        "report.json": dump(_json(page)),
+        "metrics.tex": (latex.document(page.tables, note) + latex.ceiling_tables(bounds.tables[:1], note)).encode(),
     }
     return Report(documents, rejects, len(shown))
 
@@ -117,9 +159,9 @@ def _pictures(
     """Decode the frames of the gallery's windows and of the retrieved ones, one job per video."""
     times: dict[str, set[float]] = {}
     for example in shown:
-        times.setdefault(example.take_id, set()).update(example.times_s)
-        if example.retrieved is not None:
-            times.setdefault(example.retrieved.take_id, set()).update(example.retrieved.times_s)
+        for window in (example, example.retrieved):
+            if window is not None:
+                times.setdefault(window.take_id, set()).update(window.times_s)
     if "://" in runtime.data_root:
         reason = Thumbnail(None, "frames are shown for a local data root only")
         return {(take, time): reason for take in files for time in times.get(take, ())}, []
@@ -132,19 +174,76 @@ def _pictures(
     return frames, rejects
 
 
+def _html(page: Page) -> bytes:
+    """Render the page; every text from the data is escaped, and only our own script may run."""
+    loaded, results, cfg = page.loaded, page.results, page.cfg
+    printed, ahead = published.published_for(results, cfg), published.anticipation_for(results, cfg)
+    material = Material(results, loaded.ceilings, loaded.gate, loaded.headroom, loaded.curves)
+    is_recorded = printed is not None
+    return render_offline(
+        "report.html.j2",
+        "report.js",
+        page=page,
+        question=story_of(results.variants()).question,
+        has_retrieval=any(method(row).follows for row in results.variants()),
+        charts=report_charts(material),
+        legend_of_mark=LEGEND if results.undertrained else "",
+        main_legend=main_legend(material),
+        shuffles=shuffle_sentence(loaded.shuffles),
+        samplings=sampling_sentence(loaded.samplings),
+        masks=mask_sentence(loaded.mask_coverage),
+        capture_note=capture_note(loaded.metrics),
+        counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
+        flows=health.flows(loaded.outputs, loaded.rejects),
+        problems=health.problems(loaded.rejects),
+        published=[
+            *published.comparisons(results, printed),
+            *published.comparisons(results, ahead),
+            *published.pool_comparisons(loaded.gate, loaded.headroom, cfg, is_recorded=is_recorded),
+        ],
+        published_source="; ".join(table.source for table in (printed, ahead) if table),
+        diagnostics=diagnostics_tables(loaded.pair_distances, loaded.progress_shares, cfg, is_recorded=is_recorded),
+        answers=answer_tables(loaded.vlm_counts, loaded.endpoint_cache),
+        absent_rows=absent_rows(results),
+        data=path_data([example.paths for example in page.examples]),
+        groups=_groups(loaded.judgements),
+        signs=SIGNS,
+        rows=[method(variant) for variant in results.variants()],
+        descriptions=descriptions(),
+        classes=CLASSES,
+        gallery_row=method(page.drawn.row) if page.drawn.row else None,
+        examined_name=examined().name,
+        best=best_example(page.examples),
+        number=number,
+        tables={table.id: table for table in page.tables},
+        views=three_views,
+        count=lambda value: f"{value:,}".replace(",", "\u202f"),  # thin spaces
+        ceiling_signs=CEILING_SIGNS,
+        identity=next((j for j in loaded.judgements if j.check.startswith(GATE_IDENTITY)), None),
+    )
+
+
+def _groups(judgements: Sequence[Judgement]) -> list[tuple[str, list[tuple[str, Judgement]]]]:
+    """Return (title, [(text, judgement)]) per group of checks, in the order of the page."""
+    grouped = [
+        (title, [(j.check.split(": ", 1)[1], j) for j in judgements if j.check.startswith(f"{prefix}: ")])
+        for prefix, title in GROUPS.items()
+    ]
+    grouped.append((OTHER, [(j.check, j) for j in judgements if j.check.split(": ")[0] not in GROUPS]))
+    return [(title, inside) for title, inside in grouped if inside]
+
+
 def _json(page: Page) -> JsonValue:
     """Return the report as JSON."""
     loaded = page.loaded
-    records: dict[str, JsonValue] = {name: json_report.records(getattr(loaded, name)) for name in RECORDS}
     return {
-        "format": json_report.FORMAT,
+        "format": FORMAT,
         "title": page.title,
         "simulated": loaded.simulated,
         "facts": dict(page.facts),
         "verdict": page.verdict.json(),
-        **records,
-        "endpoint_cache": json_report.records(loaded.endpoint_scores),
-        "tables": [json_report.table_json(table) for table in page.tables],
+        **{name: records(getattr(loaded, name)) for name in RECORDS},
+        "tables": [table_json(table) for table in page.tables],
         "settings": None if page.settings is None else page.settings.json(),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
         "undertrained": [*sorted(page.results.undertrained)],

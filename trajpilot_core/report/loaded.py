@@ -1,8 +1,8 @@
-"""The tables that the report reads, and the sentences of its header that are derived from them."""
+"""The tables that the report reads, and the sentences that are derived from them: its header, notes and limits."""
 
 import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from statistics import mean
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
+from schemas.base import Record
 from schemas.config import CompletedReport
 from schemas.features import released_note
 from schemas.results import (
@@ -33,13 +34,46 @@ from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
+from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
-from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.ceilings import Ceilings
+from trajpilot_core.report.tables.groups import row_name
 from trajpilot_core.report.tables.results import Results
 from trajpilot_core.report.tables.table import number
 
 PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
 """Libraries that affect the numbers: the page shows their versions."""
+RECORDS: Mapping[str, type[Record]] = {
+    "metrics": Metric,
+    "ceilings": Ceiling,
+    "judgements": Judgement,
+    "gate": GateRow,
+    "headroom": Headroom,
+    "shuffles": ShuffleScore,
+    "samplings": SamplingScore,
+    "decoding": DecodingChoice,
+    "mask_coverage": MaskCoverage,
+    "pair_distances": PairDistance,
+    "progress_shares": ProgressShare,
+    "vlm_counts": VlmCount,
+    "endpoint_cache": EndpointScore,
+}
+"""Small table -> its rows; `Loaded` and report.json have them under the same names."""
+OF_STAGE = {"diagnostics": ("pair_distances", "progress_shares"), "vlm_rows": ("vlm_counts", "endpoint_cache")}
+"""Stage that not every run has -> its small tables."""
+FEW_TAKES = 40
+"""Below this number of takes, intervals over takes are too narrow. Source: docs/decisions/metrics.md."""
+WORLD = (
+    "The corpus is a simulated world with made-up tasks, head motion and rendering. Its numbers describe how this "
+    "implementation behaves in that world. They are no evidence about people and cannot be compared with the paper's."
+)
+RECORDED = "The numbers apply to the released split that was scored and to the takes whose files were on disk."
+UNMET = {
+    "fails": "not seen here",
+    "undertrained": "cannot be judged, a model is UNDERTRAINED",
+    "not run": "could not be checked",
+}
+"""Verdict on a requirement of the demo that does not hold -> in words."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +90,10 @@ class Loaded:
     decoding: list[DecodingChoice]
     mask_coverage: list[MaskCoverage]
     pair_distances: list[PairDistance]
-    """Empty, like the next one, without the stage `diagnostics`."""
     progress_shares: list[ProgressShare]
+    vlm_counts: list[VlmCount]
+    endpoint_cache: list[EndpointScore]
+    """The last four are empty where their stage did not run."""
     curves: list[tuple[str, list[CurvePoint]]]
     rejects: dict[str, pa.Table]
     takes: pa.Table
@@ -65,9 +101,6 @@ class Loaded:
     labels: pa.Table
     windows: pa.Table
     motions: pa.Table
-    vlm_counts: list[VlmCount]
-    """Empty, like the next one, where no vision-language model was queried."""
-    endpoint_scores: list[EndpointScore]
     outputs: dict[str, tuple[str, int]]
     """Stage that drops rows -> the unit of its rows, and how many came out."""
 
@@ -95,35 +128,22 @@ class Loaded:
 
 def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
     """Read the tables."""
-    is_measured = any(stage.name == "diagnostics" for stage in stages)
-    is_answered = any(stage.name == "vlm_rows" for stage in stages)
+    names = {stage.name for stage in stages}
+    absent = {entry for stage, entries in OF_STAGE.items() if stage not in names for entry in entries}
+    records: dict[str, Any] = {
+        name: [] if name in absent else rows_of(record, inputs.table(name)) for name, record in RECORDS.items()
+    }
+    trained = [stage.name for stage in stages if f"{stage.name}_curves" in stage.writes]
     return Loaded(
-        rows_of(Metric, inputs.table("metrics")),
-        rows_of(Ceiling, inputs.table("ceilings")),
-        rows_of(Judgement, inputs.table("judgements")),
-        rows_of(GateRow, inputs.table("gate")),
-        rows_of(Headroom, inputs.table("headroom")),
-        rows_of(ShuffleScore, inputs.table("shuffles")),
-        rows_of(SamplingScore, inputs.table("samplings")),
-        rows_of(DecodingChoice, inputs.table("decoding")),
-        rows_of(MaskCoverage, inputs.table("mask_coverage")),
-        rows_of(PairDistance, inputs.table("pair_distances")) if is_measured else [],
-        rows_of(ProgressShare, inputs.table("progress_shares")) if is_measured else [],
-        [
-            (s.name, rows_of(CurvePoint, inputs.table(of)))
-            for s in stages
-            for of in s.writes
-            if of == f"{s.name}_curves"
-        ],
-        {stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
-        inputs.table("takes", ("take_id", "corpus", "camera", "split", "scenario", "duration_s", "video")),
-        inputs.table("segments", ("split",)),
-        inputs.table("labels", ("n_train", "n_test")),
-        inputs.table("windows", ("split", "horizon")),
-        inputs.table("motions", ("source", "frame", "scale")),
-        rows_of(VlmCount, inputs.table("vlm_counts")) if is_answered else [],
-        rows_of(EndpointScore, inputs.table("endpoint_cache")) if is_answered else [],
-        {
+        **records,
+        curves=[(name, rows_of(CurvePoint, inputs.table(f"{name}_curves"))) for name in trained],
+        rejects={stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
+        takes=inputs.table("takes", ("take_id", "corpus", "camera", "split", "scenario", "duration_s", "video")),
+        segments=inputs.table("segments", ("split",)),
+        labels=inputs.table("labels", ("n_train", "n_test")),
+        windows=inputs.table("windows", ("split", "horizon")),
+        motions=inputs.table("motions", ("source", "frame", "scale")),
+        outputs={
             s.name: (s.output.unit, s.output.count(inputs.table(s.output.entry, s.output.columns)))
             for s in stages
             if s.output
@@ -247,3 +267,79 @@ def capture_note(metrics: Sequence[Metric]) -> str:
         return "Takes of one capture are related, and too few captures were scored for an interval over them."
     ratio = mean(captures) / mean(takes)
     return f"Takes of one capture are related: over captures the intervals of M@1 are {ratio:.2f} times as wide."
+
+
+def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedReport) -> list[str]:
+    """Return the sentences that this run's data call for.
+
+    Args:
+        loaded: the tables; every requirement of the demo that does not hold is named.
+        ceilings: their headline is one of the limits unless all are kept.
+        cfg: settings of the report, which name the run that models come from.
+    """
+    (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
+    sentences = [WORLD if loaded.simulated else RECORDED, *_of_settings(cfg)]
+    if "" in loaded.takes["video"].to_pylist():
+        sentences.append(
+            "No video was read: the lengths of takes come from the metadata. Where one differs from its video by a "
+            "frame, the head motion is off by a thirtieth of a second. Takes with damaged videos are not detected."
+        )
+    if ceilings.state != "kept":
+        sentences.append(ceilings.headline)
+    if n_takes < MIN_CLUSTERS:
+        sentences.append(f"Only {n_takes} test takes were scored: fewer than {MIN_CLUSTERS} give no interval at all.")
+    elif n_takes < FEW_TAKES:
+        sentences.append(
+            f"Only {n_takes} test takes were scored: intervals over fewer than {FEW_TAKES} takes are too narrow."
+        )
+    seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
+    sentences.append(f"{seeds} trained: the intervals cover the spread over takes, not the spread between trainings.")
+    sentences += [
+        f"“{judgement.check.removeprefix('demo: ')}”: {UNMET[judgement.verdict]}. {judgement.detail}."
+        for judgement in loaded.judgements
+        if judgement.check.startswith("demo: ") and judgement.verdict != "holds"
+    ]
+    weak = [row_name(v) for v in results.variants() if v in results.undertrained]
+    if weak:
+        sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
+    tested, trained = (loaded.labels[name].to_numpy() for name in ("n_test", "n_train"))
+    unseen = int(tested[trained == 0].sum())
+    if unseen:
+        share = 100.0 * unseen / int(tested.sum())
+        sentences.append(f"{share:.1f} % of the test steps have a label that no training segment has.")
+    n_lost = sum(lost.values())
+    if n_lost:
+        stages = ", ".join(f"{stage} {n}" for stage, n in lost.items() if n)
+        sentences.append(f"{n_lost} rows were rejected ({stages}); they are part of no number.")
+    if any(row["scale"] == "arbitrary" for row in loaded.poses):
+        sentences.append(
+            "Some head motions have an arbitrary scale (estimated from video): their lengths in metres have no meaning."
+        )
+    sentences.append(
+        "Oracle is given the true head motion of the window. It is a condition, not an upper bound: the Scorer "
+        "reads the labels of retrieved windows and chooses among many plans, and can be above it."
+    )
+    return sentences
+
+
+def _of_settings(cfg: CompletedReport) -> list[str]:
+    """State what settings limit: models of another run, features that a corpus released, a sample of the windows."""
+    sentences = []
+    taken = {"E_tau": cfg.alignment_from, "the initial weights of the predictors": cfg.predictor_from}
+    parts = [f"{what} from {run.place} (sha256 {run.sha256[:12]})" for what, run in taken.items() if run is not None]
+    if parts:
+        sentences.append(
+            f"Models of another run: {' and '.join(parts)}. Its training data counts as training data here."
+        )
+    if cfg.released is not None:
+        sentences.append(
+            f"Appearance is {cfg.released}: {released_note(cfg.released)}. A row of such a file is longer than many "
+            "segments. It then also covers what happens before and after them, including the step after Start; the "
+            "column overhang_s of the features gives the excess. A file that is shifted by one row cannot be detected."
+        )
+    if cfg.windows_per_horizon is not None:
+        sentences.append(
+            f"Every row was scored on a sample of at most {cfg.windows_per_horizon} test windows of each horizon "
+            "(vlm.windows_per_horizon): do not compare its numbers with those of all windows."
+        )
+    return sentences

@@ -5,6 +5,8 @@ A page that is only tables and charts is one `TablePage`. The report of a corpus
 
 import base64
 import hashlib
+import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -13,11 +15,64 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic import JsonValue
 
+from schemas.base import Record
 from schemas.results import Judgement
-from trajpilot_core.report import json_report
 from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.drawing.row_styles import page_rules
+from trajpilot_core.report.tables.groups import GroupedTable
+from trajpilot_core.report.tables.results import ResultCell
 from trajpilot_core.report.tables.table import Table
+
+FORMAT = 1
+"""Version of the layout of report.json."""
+
+
+def finite(value: JsonValue) -> JsonValue:
+    """Replace infinite numbers in nested values by null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    return [finite(inner) for inner in value] if isinstance(value, list) else value
+
+
+def records(rows: Sequence[Record]) -> list[JsonValue]:
+    """Return records as JSON values."""
+    return [finite(row.model_dump(mode="json")) for row in rows]
+
+
+def table_json(table: GroupedTable[ResultCell]) -> JsonValue:
+    """Return a printed table: every cell with its key, its text and its number."""
+    return {
+        "id": table.id,
+        "title": table.title,
+        "cells": [
+            {
+                "key": cell.key,
+                "text": cell.text,
+                "interval": cell.interval,
+                "best": cell.is_best,
+                "value": cell.metric.value,
+                "low": finite(cell.metric.low),
+                "high": finite(cell.metric.high),
+                "n_takes": cell.metric.n_takes,
+                "n_windows": cell.metric.n_windows,
+            }
+            for cell in table.cells()
+        ],
+    }
+
+
+def dump(value: JsonValue) -> bytes:
+    """Serialise with sorted keys, so that equal reports have equal bytes."""
+    return (json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def script_json(value: JsonValue) -> str:
+    """Serialise for a <script type="application/json"> block: no character of it can end the block."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
 
 REPORT = "trajpilot_core.report"
 
@@ -80,24 +135,30 @@ class TablePage:
         shown = [replace(part, tables=tuple(table.said_once() for table in part.tables)) for part in self.sections]
         return render_offline("document.html.j2", "document.js", document=self, sections=shown)
 
-    def json(self, **content: JsonValue) -> bytes:
-        """Return title, verdict, facts and `content` as JSON; infinite numbers become null."""
+    def documents(
+        self, names: tuple[str, str, str], tables: Sequence[Table], notes: Sequence[str], /, **content: JsonValue
+    ) -> dict[str, bytes]:
+        """Return the page, its JSON and its LaTeX.
+
+        Args:
+            names: of the three documents.
+            tables: those of the LaTeX file.
+            notes: comments at its top.
+            content: what the JSON has next to title, verdict and facts; infinite numbers become null.
+        """
         head: dict[str, JsonValue] = {
             "title": self.title,
             "simulated": self.is_simulated,
             "verdict": self.verdict,
             "facts": [*self.facts],
         }
-        return json_report.dump(json_report.finite({**head, **content}))
+        comments = "".join(f"% {' '.join(note.split())}\n" for note in notes)
+        latex = comments + "\n".join(table.latex() for table in tables)
+        written = dump(finite({**head, **content}))
+        return dict(zip(names, (self.html(), written, latex.encode()), strict=True))
 
 
-def latex_file(tables: Sequence[Table], *notes: str) -> bytes:
-    """Return tables as one LaTeX file with notes as comments at its top."""
-    head = "".join(f"% {' '.join(note.split())}\n" for note in notes)
-    return (head + "\n".join(table.latex() for table in tables)).encode()
-
-
-def checks_table(judgements: Sequence[Judgement], title: str = "Checks", check: str = "check") -> Table:
+def checks_section(judgements: Sequence[Judgement]) -> Section:
     """Return what a stage checked of itself."""
     rows = tuple((judgement.check, judgement.verdict, judgement.detail) for judgement in judgements)
-    return Table(title, (check, "verdict", "detail"), rows)
+    return Section("checks", "Checks", (Table("Checks", ("check", "verdict", "detail"), rows),))

@@ -8,10 +8,9 @@ from schemas.results import Judgement
 from trajpilot_core.evaluation.pose_rows import PoseRow, pose_rows, trained_on
 from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
-from trajpilot_core.report import json_report
 from trajpilot_core.report.committed import WARNING
-from trajpilot_core.report.offline import Section, TablePage, checks_table, latex_file
-from trajpilot_core.report.tables.names import LEGEND, marked
+from trajpilot_core.report.offline import Section, TablePage, checks_section, records
+from trajpilot_core.report.tables.groups import LEGEND, marked
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
 
 PUBLISHED = "pi3_robustness"
@@ -43,9 +42,7 @@ class PoseResults:
         """The predictors of which a training, of any seed, does not count as trained."""
         failed = [judgement.check for judgement in self.judgements if judgement.verdict != "holds"]
         trained = trained_on(self.scores[0].sources).items() if self.scores else ()
-        return frozenset(
-            model for model, name in trained if any(check.startswith(f"{TRAINED}{name},") for check in failed)
-        )
+        return frozenset(model for model, name in trained if any(c.startswith(f"{TRAINED}{name},") for c in failed))
 
     @property
     def rows(self) -> tuple[PoseRow, ...]:
@@ -61,37 +58,37 @@ class PoseResults:
 def documents(results: PoseResults) -> dict[str, bytes]:
     """Return name -> content of every document."""
     tables = (main_table(results), seed_table(results))
-    where = "a simulated world" if results.is_simulated else "recorded takes"
-    title = f"Pose sources on {where}"
-    banner = (
-        f"{WARNING}. {NO_DROP}" if results.is_simulated else "All rows use the test windows that both sources cover"
+    title = f"Pose sources on {'a simulated world' if results.is_simulated else 'recorded takes'}"
+    page = TablePage(
+        title,
+        f"{WARNING}. {NO_DROP}" if results.is_simulated else "All rows use the test windows that both sources cover",
+        [
+            Section("rows", "Trained on one source, tested with another", tables[:1], text=main_text(results)),
+            Section("seeds", "Each seed", tables[1:]),
+            checks_section(results.judgements),
+        ],
+        results.facts,
+        verdict(results),
+        results.is_simulated,
     )
-    sections = [
-        Section("rows", "Trained on one source, tested with another", tables[:1], text=main_text(results)),
-        Section("seeds", "Each seed", tables[1:]),
-        Section("checks", "Checks", (checks_table(results.judgements),)),
-    ]
-    document = TablePage(title, banner, sections, results.facts, verdict(results), results.is_simulated)
-    content = document.json(
-        scores=json_report.records(results.scores),
-        judgements=json_report.records(results.judgements),
+    return page.documents(
+        ("pose_sources.html", "pose_sources.json", "pose_sources.tex"),
+        tables,
+        [title],
+        scores=records(results.scores),
+        judgements=records(results.judgements),
         table=tables[0].json(),
     )
-    return {
-        "pose_sources.html": document.html(),
-        "pose_sources.json": content,
-        "pose_sources.tex": latex_file(tables, title),
-    }
 
 
 def verdict(results: PoseResults) -> str:
     """Return what poses from video change: in a predictor that was trained on them, and in the one of pose files."""
     if not results.scores:
         return ""
-    rows = pose_rows(results.scores[0].sources)
-    same = marked(rows.same.name, rows.same.model, results.weak)
+    rows, weak = pose_rows(results.scores[0].sources), results.weak
+    same = marked(rows.same.name, rows.same.model, weak)
     differences = [
-        f"{marked(row.name, row.model, results.weak)} − {same}: {results.of(row.name, row.against, None, 'mid')}"
+        f"{marked(row.name, row.model, weak)} − {same}: {results.of(row.name, row.against, None, 'mid')}"
         for row in (rows.video, rows.raw)
     ]
     return f"Points of {results.names[0]}: {'; '.join(differences)}."

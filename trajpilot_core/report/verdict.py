@@ -5,12 +5,13 @@ differences and their intervals; "best" is the largest plain mean over the horiz
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from pydantic import JsonValue
 
+from schemas.events import ShotContrast, TokenContrast
 from schemas.results import GateRow, Judgement, Metric
 from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, ROW
 from trajpilot_core.methods import (
@@ -25,10 +26,8 @@ from trajpilot_core.methods import (
     with_role,
 )
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.tables.anticipation import OVERALL
-from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.names import row_name
-from trajpilot_core.report.tables.results import ResultCell, Results, build_table
+from trajpilot_core.report.tables.groups import GroupedTable, row_name
+from trajpilot_core.report.tables.results import OVERALL, ResultCell, Results, build_table
 from trajpilot_core.report.tables.table import interval, number
 
 AVERAGE = "pool_mean"
@@ -180,31 +179,41 @@ def worded(state: Effect, subject: str, reason: str) -> str:
 
 
 def comparison(
-    names: tuple[str, str],
+    contrasts: Iterable[ShotContrast | TokenContrast],
+    names: Mapping[str, str],
     metric: str,
-    gain: tuple[float, float, float],
-    weak: Sequence[str],
-    below: Sequence[str],
+    weak: Collection[str],
+    judgements: Sequence[Judgement],
     *,
     is_simulated: bool,
 ) -> str:
-    """Return the verdict of a page of events: one row against another on the same test events.
+    """Return the verdict of a page of events, Scorer against No-Traj on the same test events; empty without both.
 
     Args:
-        names: printed names of the row that follows a retrieved trajectory, and of its reference.
-        gain: difference in points of the metric, with its interval.
-        weak: names of those that do not count as trained.
-        below: names of those that are not above their floors.
+        contrasts: differences in points of the metric.
+        names: row -> its printed name.
+        weak: rows that do not count as trained.
+        judgements: checks of the run; rows below their floors are found.
     """
-    value, low, high = gain
-    state = state_of(value, low, high, is_weak=bool(weak))
-    reason = f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
+    gain = next((c for c in contrasts if (c.row, c.against) == ("scorer", "no_traj")), None)
+    if gain is None:
+        return ""
+    sides = (gain.against, gain.row)
+    untrained = [names[row] for row in sides if row in weak]
+    below = [names[row] for row in sides if row in below_floors(judgements)]
+    state = state_of(gain.difference, gain.low, gain.high, is_weak=bool(untrained))
     where = "In this simulated world" if is_simulated else "On the takes that were scored"
     text = (
-        f"{where}, {worded(state, 'a retrieved trajectory', reason)}: {names[0]} − {names[1]} = "
-        f"{number(value, is_signed=True)} points of {metric} {interval(low, high, is_signed=True)}."
+        f"{where}, {worded(state, 'a retrieved trajectory', reason_of(untrained))}: {names[gain.row]} − "
+        f"{names[gain.against]} = {number(gain.difference, is_signed=True)} points of {metric} "
+        f"{interval(gain.low, gain.high, is_signed=True)}."
     )
     return f"{too_small(below)} {text}" if below and is_simulated else text
+
+
+def reason_of(weak: Collection[str]) -> str:
+    """Return why nothing can be said of a difference; `weak`: names of those that do not count as trained."""
+    return f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
 
 
 def below_floors(judgements: Sequence[Judgement]) -> frozenset[str]:
@@ -231,7 +240,7 @@ def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> Der
 
 def _claim(state: Effect, row: str, story: Story, weak: Sequence[str]) -> str:
     """Word the state."""
-    reason = f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
+    reason = reason_of(weak)
     if not story.picks_best:
         return worded(state, "a retrieved trajectory" if method(row).follows else row_name(row), reason)
     planner, reference = f"{row_name(row)}, the best planner of another paper,", row_name(story.reference)

@@ -30,8 +30,7 @@ from trajpilot_core.methods.batch import Anticipation, WindowBatch, at_horizon, 
 from trajpilot_core.methods.sight import probe_rows, same
 from trajpilot_core.metrics import of_table
 from trajpilot_core.models.scorer import GateThenRankScorer
-from trajpilot_core.report.tables.anticipation import anticipation_tables
-from trajpilot_core.report.tables.results import all_tables, results_of
+from trajpilot_core.report.tables.results import all_tables, anticipation_tables, results_of
 from trajpilot_core.retrieval import bank, candidates
 from trajpilot_core.retrieval.bank import ChainView, chain_view, goal_dropout_view, without_goal
 from trajpilot_core.retrieval.candidates import fallback_plans

@@ -28,7 +28,7 @@ from trajpilot_core.predict import answers
 from trajpilot_core.predict.page import gate_said
 from trajpilot_core.report.drawing.row_styles import answer_rules, mark_of
 from trajpilot_core.report.drawing.svg_grid import style
-from trajpilot_core.report.gallery.classes import draw
+from trajpilot_core.report.gallery.windows import draw
 from trajpilot_core.stages.evaluation import score
 
 CFG = CompletedReport(frames=False)

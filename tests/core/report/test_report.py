@@ -16,12 +16,12 @@ from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, Samplin
 from trajpilot_core.engine.stage import Output, Runtime, Work
 from trajpilot_core.methods import METHODS, anticipation, goal_dropout
 from trajpilot_core.report import health
+from trajpilot_core.report.build import GROUPS
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.loaded import mask_sentence, sampling_sentence
-from trajpilot_core.report.page import GROUPS
-from trajpilot_core.report.tables.names import DAGGER
+from trajpilot_core.report.tables.groups import DAGGER
 from trajpilot_core.report.tables.results import Results, absent_rows, all_tables, build_table, results_of
 from trajpilot_core.report.tables.table import number
 from trajpilot_core.stages import REPORTED, STAGES

@@ -22,8 +22,7 @@ from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.evaluation.comparison import open_side
 from trajpilot_core.methods import METHODS
 from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, CLOSED_SETTINGS
-from trajpilot_core.report.tables.anticipation import anticipation_tables
-from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.tables.results import anticipation_tables, results_of
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL

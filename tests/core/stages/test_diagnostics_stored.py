@@ -22,7 +22,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES, stages_of
 from trajpilot_core.stages.report import completed
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
-from trajpilot_core.studies.paper_tables.labels.diagnostics import GEOMETRY, MONOTONICITY, STAGE
+from trajpilot_core.studies.paper_tables.labels.scored import GEOMETRY, MONOTONICITY, STAGE
 
 CONFIG = SETTINGS.replace(diagnostics=DiagnosticsConfig(bootstrap=100))
 

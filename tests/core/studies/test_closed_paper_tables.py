@@ -12,8 +12,7 @@ from schemas.results import Judgement
 from trajpilot_core.errors import InputError
 from trajpilot_core.methods import method
 from trajpilot_core.paper.published import CLOSED_ATOMIC, CLOSED_FULL, CLOSED_OVERALL, CLOSED_ROWS, HORIZONS
-from trajpilot_core.report.tables.anticipation import FULL, PANEL
-from trajpilot_core.report.tables.results import results_of
+from trajpilot_core.report.tables.results import FULL, PANEL, results_of
 from trajpilot_core.report.tables.table import NOTHING, Value
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of

@@ -17,15 +17,22 @@ from schemas.config import PipelineConfig, ReportConfig
 from trajpilot_core.engine.settings import LastRun
 from trajpilot_core.methods import method
 from trajpilot_core.paper.published import ATOMIC
-from trajpilot_core.report.gallery.classes import ALL_WRONG, HELPED, HURT, GalleryWindows
 from trajpilot_core.report.gallery.pictures import Path as HeadPath
 from trajpilot_core.report.gallery.pictures import Thumbnail
-from trajpilot_core.report.gallery.windows import Example, Facts, GalleryStep, Plan
+from trajpilot_core.report.gallery.windows import (
+    ALL_WRONG,
+    HELPED,
+    HURT,
+    Example,
+    Facts,
+    GalleryStep,
+    GalleryWindows,
+    Plan,
+)
 from trajpilot_core.report.tables.results import results_of
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES, curves, qualitative
-from trajpilot_core.studies.paper_tables.figures import shots as teaser
 from trajpilot_core.studies.paper_tables.figures.base import (
     STYLE,
     FigureSource,
@@ -34,7 +41,7 @@ from trajpilot_core.studies.paper_tables.figures.base import (
     undrawn,
     write_figures,
 )
-from trajpilot_core.studies.paper_tables.figures.selection import by_rule_of_paper, drawn_windows
+from trajpilot_core.studies.paper_tables.figures.qualitative import by_rule_of_paper, drawn_windows
 from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS
 from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS
 
@@ -88,7 +95,7 @@ def test_equal_cells_give_equal_bytes_with_embedded_fonts_and_no_date_and_other_
 
 def test_a_line_has_the_values_of_its_cells_and_the_colour_of_its_row() -> None:
     held = source()
-    drawn = curves.FIGURES[0].draw(held)
+    drawn = curves.FIGURES[1].draw(held)
     assert drawn is not None
     axis = drawn[0].axes[0]
     wanted = [c.value for c in held.cells if (c.table, c.row, c.metric) == (ATOMIC, "scorer", "M@1")]
@@ -130,9 +137,9 @@ def test_simulated_runs_say_so_in_picture_and_caption_and_recorded_ones_do_not(
     made: tuple[list[Path], dict[str, str]], tmp_path: Path
 ) -> None:
     recorded = source(simulated=False)
-    of_recorded = write_figures(curves.FIGURES[:1], recorded, tmp_path)
+    of_recorded = write_figures(curves.FIGURES[1:2], recorded, tmp_path)
     for held, (_, captions), is_simulated in ((source(), made, True), (recorded, of_recorded, False)):
-        drawing, _ = curves.FIGURES[0].draw(held) or (None, "")
+        drawing, _ = curves.FIGURES[1].draw(held) or (None, "")
         assert ("SIMULATED" in drawing.get_suptitle()) == ("SIMULATED" in captions["atomic_planning"]) == is_simulated
 
 
@@ -163,11 +170,11 @@ def shots(*, simulated: bool) -> PaperRun:
 def test_shots_are_drawn_from_their_table_and_absent_rows_are_named(tmp_path: Path) -> None:
     run = shots(simulated=True)
     held = FigureSource(cells_of([run]), [run])
-    files, captions = write_figures([teaser.FIGURE], held, tmp_path)
+    files, captions = write_figures([curves.FIGURES[0]], held, tmp_path)
     assert [path.name for path in files] == ["basketball_teaser.svg", "basketball_teaser.pdf"]
     assert captions["basketball_teaser"].startswith("SIMULATED")
     assert "Attentive probe" in captions["basketball_teaser"].rsplit("Not ", 1)[1]
-    drawing, _ = teaser.draw(held) or (None, "")
+    drawing, _ = curves.draw_shots(held) or (None, "")
     left, right = drawing.axes
     assert [bar.get_width() for bar in left.patches] == [57.0, 81.0, 93.0]
     assert [line.get_xdata()[0] for line in right.get_lines() if line.get_marker() == "o"] == [100, 14, 70, 92, 92, 95]

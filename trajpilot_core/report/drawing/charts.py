@@ -11,7 +11,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from trajpilot_core.report.drawing.row_styles import mark_of
-from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.groups import row_name
 
 
 def element(name: str, *inside: str, **attributes: object) -> Markup:
@@ -292,3 +292,48 @@ def keys_of_rows(variants: Iterable[str]) -> list[Key]:
 def keys_of(series: Iterable[Series]) -> list[Key]:
     """Return the legend of some lines."""
     return [Key(line.name, legend_mark(line.style, line.mark)) for line in series]
+
+
+NAME_PX, NUMBER_PX, ROW_PX, FIRST_PX = 158, 44, 23, 8
+MOST_ROWS = (HEIGHT - FIRST_PX - 20) // ROW_PX
+LONGEST = 20
+
+
+class Bar(NamedTuple):
+    """One row: parts of different styles, one after the other."""
+
+    name: str
+    parts: tuple[tuple[str, int], ...]
+    """(style, count)."""
+
+    @property
+    def total(self) -> int:
+        """All parts together."""
+        return sum(count for _, count in self.parts)
+
+
+def bar_chart(title: str, unit: str, bars: Sequence[Bar]) -> Markup:
+    """Draw bars at one scale; if there are too many, the last line gives the number of those not shown."""
+    if not bars:
+        return empty(title)
+    shown = bars[:MOST_ROWS]
+    scale = (WIDTH - NAME_PX - NUMBER_PX) / max(1, *(bar.total for bar in bars))
+    rows = []
+    for index, bar in enumerate(shown):
+        at, y = float(NAME_PX), FIRST_PX + index * ROW_PX
+        rows.append(
+            element("text", shortened(bar.name, LONGEST), class_="name", x=NAME_PX - 8, y=y + 12, text_anchor="end")
+        )
+        for style, count in bar.parts:
+            wide, x = round(count * scale, 1), round(at, 1)
+            rows.append(element("rect", class_=f"bar {style}", x=x, y=y, width=wide, height=ROW_PX - 7))
+            at += count * scale
+        rows.append(element("text", f"{bar.total:,}", class_="tick", x=round(at + 5, 1), y=y + 12))
+    left = len(bars) - len(shown)
+    note = f"{unit}; {left} more not shown" if left else unit
+    below = FIRST_PX + len(shown) * ROW_PX + 14
+    rows.append(element("text", note, class_="label", x=NAME_PX, y=below))
+    description = "; ".join(
+        f"{bar.name}: " + ", ".join(f"{style} {count}" for style, count in bar.parts) for bar in shown
+    )
+    return chart_frame(f"{title}. {description}", rows)

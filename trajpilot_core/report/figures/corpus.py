@@ -12,8 +12,18 @@ from markupsafe import Markup
 from schemas.annotation import DOF, MOTIONS
 from schemas.rejects import RejectCode
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.bars import Bar, bar_chart
-from trajpilot_core.report.drawing.charts import Axes, Key, Point, Series, element, legend_mark, plan_chart, shortened
+from trajpilot_core.report.drawing.charts import (
+    Axes,
+    Bar,
+    Key,
+    Point,
+    Series,
+    bar_chart,
+    element,
+    legend_mark,
+    plan_chart,
+    shortened,
+)
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, Panel, sheet, standalone
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, integrate

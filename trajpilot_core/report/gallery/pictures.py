@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from schemas.rejects import Reject, RejectCode, reject
 from trajpilot_core.arrays import Array
 from trajpilot_core.report.drawing.charts import element
-from trajpilot_core.report.json_report import script_json
+from trajpilot_core.report.offline import script_json
 from trajpilot_core.video.isolate import run_jobs
 
 VIEWS = (("from above", 1, 0, -1.0), ("from the left", 0, 2, 1.0), ("from behind", 1, 2, -1.0))

@@ -4,14 +4,14 @@ Source: arXiv 2605.20388 (`trajpilot_core/paper/tables`); no intervals, one seed
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from statistics import mean
+from typing import NamedTuple
 
 from schemas.config import CompletedReport
 from schemas.results import GateRow, Headroom
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.methods import METHODS, examined, method
+from trajpilot_core.methods import examined, method
 from trajpilot_core.paper.published import (
     ATOMIC_CORPUS,
     HEADROOM_FIELDS,
@@ -20,14 +20,12 @@ from trajpilot_core.paper.published import (
     published_of,
     table_rows,
 )
-from trajpilot_core.report.tables.groups import POOLED
-from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.groups import POOLED, row_name
 from trajpilot_core.report.tables.results import TOO_FEW, Results
 from trajpilot_core.report.tables.table import number
 
 
-@dataclass(frozen=True)
-class PublishedComparison:
+class PublishedComparison(NamedTuple):
     """One number of ours next to the published one."""
 
     place: str
@@ -38,17 +36,17 @@ class PublishedComparison:
     interval: str
     published: str
     difference: str
-    is_outside: bool
+    is_outside: bool = False
     """Our interval excludes the published value."""
 
 
 def published_for(results: Results, cfg: CompletedReport) -> PublishedTable | None:
-    """Return what the paper prints of the corpus and vocabulary of a run, of the rows that this project has too.
+    """Return what the paper prints of the corpus and vocabulary of a run.
 
     None for a simulated corpus, another one, another vocabulary, or released features, which are not the paper's.
     """
     corpus = _recorded(results, cfg)
-    return None if corpus is None else _of_rows(published_of(corpus, is_closed=cfg.is_closed))
+    return None if corpus is None else published_of(corpus, is_closed=cfg.is_closed)
 
 
 def anticipation_for(results: Results, cfg: CompletedReport) -> PublishedTable | None:
@@ -59,7 +57,7 @@ def anticipation_for(results: Results, cfg: CompletedReport) -> PublishedTable |
     corpus = _recorded(results, cfg)
     if corpus is None or not any(method(variant).anticipates for variant in results.variants()):
         return None
-    return _of_rows(published_anticipation(corpus, is_closed=cfg.is_closed))
+    return published_anticipation(corpus, is_closed=cfg.is_closed)
 
 
 def _recorded(results: Results, cfg: CompletedReport) -> str | None:
@@ -69,32 +67,24 @@ def _recorded(results: Results, cfg: CompletedReport) -> str | None:
     return cfg.corpus if {m.corpus for m in results.metrics} == {spec_of(cfg.corpus).ids} else None
 
 
-def _of_rows(table: PublishedTable | None) -> PublishedTable | None:
-    """Leave out rows that this project lacks."""
-    if table is None:
-        return None
-    ours = {row.id for row in METHODS}
-    return table._replace(values={key: value for key, value in table.values.items() if key[1] in ours})
-
-
 def comparisons(results: Results, published: PublishedTable | None) -> list[PublishedComparison]:
     """Compare every published value with ours, where the run has one."""
-    compared = []
-    for (place, variant, metric), value in ({} if published is None else published.values).items():
-        ours = results.get(variant, None, place, metric)
-        if ours is not None:
-            row = PublishedComparison(
-                POOLED[place] if isinstance(place, str) else str(place),
-                results.name(variant),
-                metric,
-                number(ours.value),
-                f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
-                f"{value:.2f}",
-                number(ours.value - value, is_signed=True),
-                not ours.low <= value <= ours.high,
-            )
-            compared.append(row)
-    return compared
+    values = {} if published is None else published.values
+    found = [(key, value, results.get(key[1], None, key[0], key[2])) for key, value in values.items()]
+    return [
+        PublishedComparison(
+            POOLED[place] if isinstance(place, str) else str(place),
+            results.name(variant),
+            metric,
+            number(ours.value),
+            f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
+            f"{value:.2f}",
+            number(ours.value - value, is_signed=True),
+            not ours.low <= value <= ours.high,
+        )
+        for (place, variant, metric), value, ours in found
+        if ours is not None
+    ]
 
 
 QUANTITIES = {
@@ -113,39 +103,35 @@ def pool_comparisons(
     """Compare the published numbers of gate, pools and best candidate with the means over our seeds, if any."""
     if not is_recorded or cfg.corpus != ATOMIC_CORPUS or cfg.is_closed:
         return []
-    compared = []
-    for row in table_rows("text"):
+
+    def of_pool(size: int, horizon: str, field: str) -> list[float]:
+        return [getattr(row, field) for row in headroom if (row.pool, row.horizon) == (size, int(horizon))]
+
+    compared: list[tuple[dict[str, str], str, str, list[float], int]] = []
+    texts = table_rows("text")
+    for row in texts:
         if row["metric"] == "fallback_share":
             shares = [100 - ours.open_rate for ours in gate if ours.horizon == int(row["horizon"])]
-            compared.append(_compared(row, f"gate of the {row_name(examined().id)}", "fallback, %", shares, 1))
+            compared.append((row, f"gate of the {row_name(examined().id)}", "fallback, %", shares, 1))
     for row in table_rows("retrieval_headroom"):
-        pool, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
-        mine = [ours for ours in headroom if (ours.pool, ours.horizon) == (pool, int(row["horizon"]))]
-        values = [getattr(ours, HEADROOM_FIELDS[row["metric"]]) for ours in mine]
-        compared.append(_compared(row, f"pool of {pool}", name, values, digits))
+        size, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
+        values = of_pool(size, row["horizon"], HEADROOM_FIELDS[row["metric"]])
+        compared.append((row, f"pool of {size}", name, values, digits))
     largest = max((ours.pool for ours in headroom), default=0)
-    for row in table_rows("text"):
+    for row in texts:
         if row["row"] == "pool_oracle":
-            mine = [ours for ours in headroom if (ours.pool, ours.horizon) == (largest, int(row["horizon"]))]
-            values = [getattr(ours, ORACLE[row["metric"]]) for ours in mine]
-            compared.append(_compared(row, f"best of a pool of {largest}", row["metric"], values, 1))
-    return [row for row in compared if row is not None]
-
-
-def _compared(
-    row: Mapping[str, str], name: str, metric: str, ours: Sequence[float], digits: int
-) -> PublishedComparison | None:
-    """Compare a row of the paper's data with the mean of our seeds; None where there are none."""
-    if not ours:
-        return None
-    value, published = mean(ours), float(row["value"])
-    return PublishedComparison(
-        row["horizon"],
-        name,
-        metric,
-        number(value, digits),
-        f"(no interval; seeds: {len(ours)})",
-        f"{published:g}",
-        number(value - published, digits, is_signed=True),
-        is_outside=False,
-    )
+            values = of_pool(largest, row["horizon"], ORACLE[row["metric"]])
+            compared.append((row, f"best of a pool of {largest}", row["metric"], values, 1))
+    return [
+        PublishedComparison(
+            row["horizon"],
+            name,
+            metric,
+            number(mean(ours), digits),
+            f"(no interval; seeds: {len(ours)})",
+            f"{float(row['value']):g}",
+            number(mean(ours) - float(row["value"]), digits, is_signed=True),
+        )
+        for row, name, metric, ours, digits in compared
+        if ours
+    ]

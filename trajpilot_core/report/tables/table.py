@@ -24,6 +24,8 @@ PRINTED = re.compile(r"[+−-]?\d[\d.,]*†?( [%\[(].*)?")
 """A number and its interval or unit."""
 MARKED = ("holds", "fails")
 """Verdicts that are highlighted."""
+SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
+"""Verdict -> the sign next to it."""
 VERDICTS = {verdict: Markup(f' class="v-{verdict}"') for verdict in MARKED}
 
 

@@ -2,18 +2,19 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
+
+import pyarrow as pa
 
 from schemas.arrow import rows_of
 from schemas.events import TOKEN_CONTROLS, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, ActionPart, LabelSpace
-from trajpilot_core.report.tables.names import LEGEND, marked
+from trajpilot_core.report.tables.groups import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
 from trajpilot_core.training.fit_probe import PROBE
 
@@ -33,7 +34,7 @@ class TokenResults:
     scores: list[ProbeScore]
     contrasts: list[TokenContrast]
     checks: list[Judgement]
-    curves: Sequence[CurvePoint] = ()
+    curves: Sequence[CurvePoint]
 
     def chosen(self) -> list[str]:
         """Return the trial that dev selected for each row."""
@@ -54,13 +55,13 @@ class TokenResults:
         return [("action_token", makers), ("fine-tuned probes", tuned)]
 
 
-def read_tokens(inputs: Inputs) -> TokenResults:
-    """Read the tables of the stage."""
+def read_tokens(table: Callable[[str], pa.Table]) -> TokenResults:
+    """Read the tables of the stage; `table` returns one by its name."""
     return TokenResults(
-        rows_of(ProbeScore, inputs.table("token_scores")),
-        rows_of(TokenContrast, inputs.table("token_contrasts")),
-        rows_of(Judgement, inputs.table("token_checks")),
-        [row for name in ("token_curves", "token_tuned_curves") for row in rows_of(CurvePoint, inputs.table(name))],
+        rows_of(ProbeScore, table("token_scores")),
+        rows_of(TokenContrast, table("token_contrasts")),
+        rows_of(Judgement, table("token_checks")),
+        [row for name in ("token_curves", "token_tuned_curves") for row in rows_of(CurvePoint, table(name))],
     )
 
 
@@ -121,20 +122,15 @@ def token_tables(results: TokenResults | None, classes: Classes, weak: frozenset
         )
         for space in SPACES
     ]
-    return [*tables, difference_table(results.contrasts, classes)]
-
-
-def difference_table(contrasts: Sequence[TokenContrast], classes: Classes) -> Table:
-    """Return the differences of each pair of rows; the value of a token is the difference to an equally long row."""
-    pairs = list(dict.fromkeys((contrast.row, contrast.against) for contrast in contrasts))
-    of = {(contrast.row, contrast.against, contrast.metric): contrast for contrast in contrasts}
+    of = {(contrast.row, contrast.against, contrast.metric): contrast for contrast in results.contrasts}
     lines: list[tuple[Cell, ...]] = []
-    for row, against in pairs:
+    for row, against in dict.fromkeys((contrast.row, contrast.against) for contrast in results.contrasts):
         cells = [of[row, against, metric] for metric in EPIC_METRICS]
         values = [Value(contrast.difference, contrast.low, contrast.high, digits=2) for contrast in cells]
         lines.append((TOKEN_NAMES[row], TOKEN_NAMES[against], *values))
+    header = ("row", "less", *metric_columns(classes))
     note = "Points, every tested clip, means over the seeds; intervals are paired, over test videos."
-    return Table("Differences on the same clips", ("row", "less", *metric_columns(classes)), tuple(lines), note)
+    return [*tables, Table("Differences on the same clips", header, tuple(lines), note)]
 
 
 def value_cell(of_seeds: Sequence[ProbeScore]) -> Cell:

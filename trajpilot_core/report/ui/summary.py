@@ -1,32 +1,29 @@
 """The report in a few lines: Markdown for the UI, and the main table as text for the terminal."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pyarrow as pa
 
 from schemas.arrow import rows_of
-from schemas.events import OutcomeMetric, ProbeScore, ShotScore, TokenContrast
+from schemas.events import ShotScore
 from schemas.poses import PoseScore
 from schemas.results import Ceiling, GateRow, Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
-from trajpilot_core.evaluation.shot_rows import MODELS as SHOT_MODELS
-from trajpilot_core.evaluation.shot_rows import SHOT_NAMES, not_run
-from trajpilot_core.evaluation.trained_rows import FLOORS, JUDGED, JUDGED_BY_HEADS, undertrained_rows
+from trajpilot_core.evaluation.trained_rows import FLOORS, JUDGED, JUDGED_BY_HEADS
 from trajpilot_core.incoming import literal
 from trajpilot_core.methods import method
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
-from trajpilot_core.report.action_page import DECIDES, MODELS, learned_rows, result_tables
+from trajpilot_core.report import outcome_page, pose_page
+from trajpilot_core.report.action_page import DECIDES, ActionResults, action_results
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.outcome_page import HEADERS, value_of
-from trajpilot_core.report.page import SIGNS
-from trajpilot_core.report.pose_page import PoseResults, main_table
-from trajpilot_core.report.tables.names import LEGEND, descriptions, marked
+from trajpilot_core.report.tables.groups import LEGEND, descriptions
 from trajpilot_core.report.tables.results import Results, build_table, results_of
-from trajpilot_core.report.tables.table import Table
-from trajpilot_core.report.tables.tokens import TokenResults, classes_of, token_tables
+from trajpilot_core.report.tables.table import NOTHING, SIGNS, Table
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
-SHOWN: tuple[OutcomeMetric, ...] = ("accuracy", "auc")
 
 
 def summary(committed: Committed, address: str) -> str:
@@ -37,9 +34,11 @@ def summary(committed: Committed, address: str) -> str:
         StoreError: the evaluation has no output, or it is damaged.
     """
     if not spec_of(committed.config.ingest.corpus).has_plans:
-        tables, judged = _actions(committed)
+        results_of_actions = _actions(committed)
+        judged = results_of_actions.judgements
+        tables = [table.markdown().strip() for table in results_of_actions.tables()]
         checks = "\n".join(f"- {SIGNS[j.verdict]} {literal(j.check)}: **{j.verdict}**" for j in judged)
-        return _page(committed, address, NEXT_TO_IT, *(table.markdown().strip() for table in tables), checks)
+        return _page(committed, address, NEXT_TO_IT, *tables, checks)
     with listed(committed.config.evaluation):
         results, judgements = _results(committed)
         ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
@@ -75,22 +74,14 @@ def _results(committed: Committed) -> tuple[Results, list[Judgement]]:
     return results_of(rows_of(Metric, committed.table("evaluation", "metrics")), judgements), judgements
 
 
-def _actions(committed: Committed) -> tuple[list[Table], list[Judgement]]:
-    """Return the tables of a corpus without plans (the probe, its rows with a token), and the checks."""
-    classes = classes_of(committed.about("probe", "probe_models"))
-    scores = rows_of(ProbeScore, committed.table("probe", "probe_scores"))
-    tokens: TokenResults | None = None
-    judged = rows_of(Judgement, committed.table("probe", "probe_checks"))
-    if committed.config.action_token.is_asked:
-        tokens = TokenResults(
-            rows_of(ProbeScore, committed.table("action_token", "token_scores")),
-            rows_of(TokenContrast, committed.table("action_token", "token_contrasts")),
-            rows_of(Judgement, committed.table("action_token", "token_checks")),
-        )
-        judged += tokens.checks
-    judged += learned_rows(scores, tokens)
-    weak = undertrained_rows(judged, MODELS)
-    return [*result_tables(scores, classes, weak), *token_tables(tokens, classes, weak)], judged
+def _actions(committed: Committed) -> ActionResults:
+    """Return the results of a corpus without plans: of the probe, and of its rows with a token."""
+
+    def table(name: str) -> pa.Table:
+        return committed.table("action_token" if name.startswith("token_") else "probe", name)
+
+    about = committed.about("probe", "probe_models")
+    return action_results(table, about, has_token=committed.config.action_token.is_asked)
 
 
 def _headline(results: Results, *, has_heads: bool) -> list[str]:
@@ -106,52 +97,35 @@ def _headline(results: Results, *, has_heads: bool) -> list[str]:
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *legend]
 
 
-def _shots(committed: Committed) -> tuple[Table, list[ShotScore], list[Judgement], bool]:
-    """Return the rows of shot outcomes, what they were made from, and whether any does not count as trained."""
-    scores = rows_of(ShotScore, committed.table("outcome", "shot_scores"))
-    judged = rows_of(Judgement, committed.table("outcome", "outcome_judgements"))
-    means = {(score.row, score.metric): score for score in scores if score.seed is None}
-    weak = undertrained_rows(judged, SHOT_MODELS)
-    rows = tuple(
-        (marked(name, row, weak), *(str(value_of(means[row, metric])) for metric in SHOWN))
-        for row, name in SHOT_NAMES.items()
-        if (row, SHOWN[0]) in means
-    )
-    return Table("", ("row", *(f"{HEADERS[metric]}, %" for metric in SHOWN)), rows), scores, judged, bool(weak)
-
-
 def outcome_summary(committed: Committed, address: str) -> str:
     """Return the summary of the pages of shot outcomes whose HTML has that address.
 
     Raises:
         StoreError: the stage has no output, or it is damaged.
     """
-    table, scores, judged, is_weak = _shots(committed)
-    return _page(
-        committed,
-        address,
-        "### Outcome of test shots, mean of the seeds, with intervals over takes",
-        table.markdown().strip(),
-        *([LEGEND] if is_weak else []),
-        *not_run(score.row for score in scores),
-        f"{sum(judgement.verdict == 'holds' for judgement in judged)} of {len(judged)} checks hold.",
-    )
+    table, judged = _shots(committed)
+    good = f"{sum(judgement.verdict == 'holds' for judgement in judged)} of {len(judged)} checks hold."
+    table = replace(table, title="Outcome of test shots, percent, mean of the seeds, with intervals over takes")
+    return _page(committed, address, table.markdown().strip(), good)
 
 
-def _poses(committed: Committed) -> PoseResults:
-    return PoseResults(
-        rows_of(PoseScore, committed.table("pose_sources", "pose_scores")),
-        rows_of(Judgement, committed.table("pose_sources", "pose_judgements")),
-        (),
-        is_simulated=bool(committed.warning()),
-        is_closed=committed.config.predictor.head == "classes",
-    )
+def _shots(committed: Committed) -> tuple[Table, list[Judgement]]:
+    judged = rows_of(Judgement, committed.table("outcome", "outcome_judgements"))
+    return outcome_page.main_table(rows_of(ShotScore, committed.table("outcome", "shot_scores")), judged), judged
+
+
+def _poses(committed: Committed) -> Table:
+    scores = rows_of(PoseScore, committed.table("pose_sources", "pose_scores"))
+    judged = rows_of(Judgement, committed.table("pose_sources", "pose_judgements"))
+    is_simulated, is_closed = bool(committed.warning()), committed.config.predictor.head == "classes"
+    results = pose_page.PoseResults(scores, judged, (), is_simulated=is_simulated, is_closed=is_closed)
+    return pose_page.main_table(results)
 
 
 SUMMARIES: Mapping[str, Callable[[Committed, str], str]] = {
     "report": summary,
     "outcome": outcome_summary,
-    "pose_sources": lambda committed, address: _page(committed, address, main_table(_poses(committed)).markdown()),
+    "pose_sources": lambda committed, address: _page(committed, address, _poses(committed).markdown()),
 }
 """Stage that writes pages -> the summary of what it wrote."""
 
@@ -171,9 +145,10 @@ def main_figures(committed: Committed, stage: str) -> list[str]:
 def _main_rows(committed: Committed) -> Table:
     """Return the rows of the first screen and the floor, in the metric that decides."""
     if not spec_of(committed.config.ingest.corpus).has_plans:
-        tables, _ = _actions(committed)
         at = 2 + list(EPIC_METRICS).index(DECIDES)
-        lines = tuple((row[1], row[at]) for table in tables[:1] for row in table.rows if row[0] == "overall")
+        lines = tuple(
+            (row[1], row[at]) for table in _actions(committed).tables()[:1] for row in table.rows if row[0] == "overall"
+        )
         return Table(f"{DECIDES}, %, class-mean recall of the best five", ("row", DECIDES), lines)
     with listed(committed.config.evaluation):
         results, _ = _results(committed)
@@ -187,8 +162,15 @@ def _main_rows(committed: Committed) -> Table:
     return Table(f"{metric}, %, mean over the horizons, with 95 % intervals over test takes", ("row", metric), rows)
 
 
+def _accuracies(committed: Committed) -> Table:
+    """Return the accuracy of the rows of shot outcomes that were run."""
+    at = 2 + list(outcome_page.HEADERS).index("accuracy")
+    rows = tuple((row[0], row[at]) for row in _shots(committed)[0].rows if row[at] != NOTHING)
+    return Table("Accuracy of shot outcomes, %", ("row", ""), rows)
+
+
 MAIN_TABLES: Mapping[str, Callable[[Committed], Table]] = {
     "report": _main_rows,
-    "outcome": lambda committed: Table("Accuracy of shot outcomes, %", ("row", ""), _shots(committed)[0].rows),
-    "pose_sources": lambda committed: main_table(_poses(committed)),
+    "outcome": _accuracies,
+    "pose_sources": _poses,
 }

@@ -19,7 +19,7 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.trained_rows import FLOORS
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.report.tables.names import DAGGER, LEGEND
+from trajpilot_core.report.tables.groups import DAGGER, LEGEND
 from trajpilot_core.report.tables.results import Results, is_single_best
 from trajpilot_core.report.tables.table import DASH, NOT_BUILT, NOTHING, Cell, Table, Value
 from trajpilot_core.stages import EVERY_STAGE as STAGES

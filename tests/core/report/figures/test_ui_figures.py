@@ -21,8 +21,7 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report import figures
 from trajpilot_core.report.committed import committed_under
-from trajpilot_core.report.drawing.bars import MOST_ROWS, Bar, bar_chart
-from trajpilot_core.report.drawing.charts import Axes, Point, Series, plan_chart
+from trajpilot_core.report.drawing.charts import MOST_ROWS, Axes, Bar, Point, Series, bar_chart, plan_chart
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
 from trajpilot_core.report.drawing.svg_grid import (
     MOST_BYTES,
@@ -36,11 +35,10 @@ from trajpilot_core.report.drawing.svg_grid import (
     style,
 )
 from trajpilot_core.report.figures import FIGURES, curves, figures_of, report_charts
-from trajpilot_core.report.figures.base import Figure, Material
+from trajpilot_core.report.figures.base import Figure, Material, draw
 from trajpilot_core.report.figures.corpus import clips
 from trajpilot_core.report.figures.curves import DEV_QUANTITIES, chosen_epoch
 from trajpilot_core.report.tables.results import results_of
-from trajpilot_core.report.ui.gallery import draw
 from trajpilot_core.stages import EVERY_STAGE
 
 COMMITTED: Any = SimpleNamespace(config=PipelineConfig())

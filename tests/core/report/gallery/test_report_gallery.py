@@ -14,11 +14,15 @@ from synthetic_results import Kept, Tables, built
 from video_fixture import write_video
 
 from schemas.config import CompletedReport
-from trajpilot_core.report.gallery.classes import ALL_WRONG, CLASSES, HELPED, HURT, draw
 from trajpilot_core.report.gallery.pictures import Path as HeadPath
 from trajpilot_core.report.gallery.pictures import integrate, three_views
 from trajpilot_core.report.gallery.windows import (
+    ALL_WRONG,
+    CLASSES,
+    HELPED,
+    HURT,
     best_example,
+    draw,
     draw_gallery,
     examples,
     load_facts,

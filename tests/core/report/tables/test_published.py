@@ -9,9 +9,8 @@ from schemas.features import RELEASED_NOTE
 from schemas.results import GateRow, Headroom, Metric
 from schemas.training import KEYSTEP_DECODING, ClassHeadSettings
 from trajpilot_core.paper.published import HORIZONS, published_of, published_settings
-from trajpilot_core.report.tables.anticipation import closed_tables, settings_table
 from trajpilot_core.report.tables.published import anticipation_for, comparisons, pool_comparisons, published_for
-from trajpilot_core.report.tables.results import Results, results_of
+from trajpilot_core.report.tables.results import Results, closed_tables, results_of, settings_table
 
 
 def of(inputs: Tables) -> Results:

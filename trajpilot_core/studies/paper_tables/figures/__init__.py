@@ -3,7 +3,7 @@
 A new figure is one record in a file here; svg, pdf and its place in paper.tex follow.
 """
 
-from trajpilot_core.studies.paper_tables.figures import curves, qualitative, shots
+from trajpilot_core.studies.paper_tables.figures import curves, qualitative
 from trajpilot_core.studies.paper_tables.figures.base import PaperFigure
 
-FIGURES: tuple[PaperFigure, ...] = (shots.FIGURE, *curves.FIGURES, qualitative.FIGURE)
+FIGURES: tuple[PaperFigure, ...] = (*curves.FIGURES, qualitative.FIGURE)

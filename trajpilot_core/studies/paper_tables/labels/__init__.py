@@ -1,22 +1,20 @@
 """The labels of the paper, in the order in which paper.tex prints them: the only list.
 
 A new label is one record, in a file here of its own or of its family; LaTeX, CSV, Parquet, the page, paper.tex and
-docs/reproduction.md follow. A label that something here learns to fill moves out of `others.py` and gets `cells`.
+docs/reproduction.md follow.
 """
 
 from collections.abc import Sequence
 
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperTable
-from trajpilot_core.studies.paper_tables.labels import atomic, closed, diagnostics, scored
+from trajpilot_core.studies.paper_tables.labels import atomic, closed, scored
 
 LABELS: dict[str, PaperTable] = {
     table.label: table
     for table in (
         *closed.TABLES,
         *atomic.TABLES,
-        scored.HEADROOM_TABLE,
-        *diagnostics.TABLES,
         *scored.TABLES,
     )
 }

@@ -16,7 +16,7 @@ from trajpilot_core.paper.published import (
     CLOSED_ROWS,
     CLOSED_SETTINGS,
 )
-from trajpilot_core.report.tables.anticipation import FULL, OVERALL, PANEL
+from trajpilot_core.report.tables.results import FULL, OVERALL, PANEL
 from trajpilot_core.studies.paper_tables.base import (
     Column,
     Line,

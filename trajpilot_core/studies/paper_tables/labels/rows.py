@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 
 from trajpilot_core.paper.published import HORIZONS
-from trajpilot_core.report.tables.names import row_name
+from trajpilot_core.report.tables.groups import row_name
 from trajpilot_core.studies.paper_tables.base import Line
 
 PRINTED: Mapping[str, str] = {
