@@ -14,6 +14,7 @@ from torch import Tensor
 from schemas.events import CompletedOutcome, OutcomeRow
 from trajpilot_core.data.events import BEFORE, DURING
 from trajpilot_core.data.shots import Shots
+from trajpilot_core.methods.plans import derangement
 from trajpilot_core.models.events import MADE, ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.events import EventChain, find_events, latents_of, vote
@@ -114,9 +115,8 @@ def _scored(models: OutcomeModels, shots: Shots, rows: Tensor, motion_of: Tensor
 
 def permuted(bank: Tensor, n_shots: int, seed: int) -> Tensor:
     """Return long of shape (N,): each shot of the bank -> another one, by a random cycle; other shots -> themselves."""
-    order = bank[torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed)).to(bank.device)]
     motion_of = torch.arange(n_shots, device=bank.device)
-    motion_of[order] = order.roll(1)
+    motion_of[bank] = bank[derangement(len(bank), seed).to(bank.device)]
     return motion_of
 
 

@@ -16,6 +16,7 @@ from schemas.events import CompletedActionToken, TokenRow
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_events import ActionEvents
 from trajpilot_core.data.events import BEFORE, DURING
+from trajpilot_core.methods.plans import derangement
 from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.events import TokenProbe
@@ -97,10 +98,7 @@ def by_scorer(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Scored:
 
 def shuffled(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
     """Return the token (n, E) of No-Traj for another one of the answered clips, by a random cycle."""
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(maker.cfg.shuffle_seed)).to(rows.device)
-    other = torch.empty_like(rows)
-    other[order] = rows[order.roll(1)]
-    return no_traj(maker, events, other)
+    return no_traj(maker, events, rows[derangement(len(rows), maker.cfg.shuffle_seed).to(rows.device)])
 
 
 def predicted(model: EventPredictor, events: ActionEvents, rows: Tensor, latents_n2E: Tensor) -> Tensor:

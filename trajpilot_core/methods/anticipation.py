@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, twin_of
-from trajpilot_core.methods import goal_dropout, predictors
+from trajpilot_core.methods import predictors
 from trajpilot_core.methods.base import Answers, Gate, Method, RowStyle
 from trajpilot_core.methods.predictors import ranked_by
 from trajpilot_core.methods.retrieved import majority_answers
@@ -64,7 +64,10 @@ NO_TRAJ = Method(
     role="anticipation",
     models=(twin_of("no_traj"),),
     answer=ranked_by(lambda batch: batch.fallback, twin_view),
-    against={goal_dropout.NO_TRAJ.id: "what is lost without a goal", f"{PREFIX}majority": "beyond the label alone"},
+    against={
+        predictors.NO_TRAJ_GOAL_DROPOUT.id: "what is lost without a goal",
+        f"{PREFIX}majority": "beyond the label alone",
+    },
     style=RowStyle("circle", "#5b6470", "#a9b2be", dash="2 2.5"),
 )
 ENDPOINT_TRAJ = Method(
@@ -88,7 +91,7 @@ ORACLE = Method(
     role="anticipation",
     models=(twin_of("traj"),),
     answer=ranked_by(lambda batch: batch.true_plan, twin_view),
-    against={goal_dropout.ORACLE.id: "what is lost without a goal", NO_TRAJ.id: "what the motion adds"},
+    against={predictors.ORACLE_GOAL_DROPOUT.id: "what is lost without a goal", NO_TRAJ.id: "what the motion adds"},
     style=RowStyle("diamond", "#009e73", "#2fcf9f"),
 )
 SCORER = Method(

@@ -2,7 +2,9 @@
 
 They differ in the head motion that the predictor is given. Every other row is compared with No-Traj; Oracle is a
 condition, not an upper bound. The controls take the transition prior of class heads away, or the class scores of the
-middle; they are absent without class heads (docs/decisions/closed-vocabulary.md).
+middle; they are absent without class heads. Goal-dropout twins measure what anticipation's schedule changes for
+planning; they are absent in runs without twins (`predictor.twin_goal_dropout`; D 42). Source of both: paper, 4.3 and
+its appendix on closed-vocabulary adaptation; docs/decisions/closed-vocabulary.md.
 Axes: B windows of one horizon H, P width of a plan.
 """
 
@@ -10,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trajpilot_core.data.cross_fitting import twin_of
 from trajpilot_core.methods.base import REFERENCE, Answers, Method, RowStyle
 
 if TYPE_CHECKING:
@@ -157,4 +160,30 @@ GRAPH_ONLY = Method(
     models=("no_traj",),
     answer=by_graph,
     style=RowStyle("square", "#8a6d3b", "#e8d3a8", dash="6 3"),
+)
+NO_TRAJ_GOAL_DROPOUT = replace(
+    NO_TRAJ,
+    id="no_traj_goal_dropout",
+    name="No-Traj, goal dropout",
+    knows="no trajectory at all; trained with goals masked at random, the goal given",
+    role="ablation",
+    models=(twin_of("no_traj"),),
+    answer=ranked_by(lambda batch: batch.fallback, lambda batch: batch.goal_dropout),
+    part_of=NO_TRAJ.id,
+    in_gallery=False,
+    plans=None,
+    style=RowStyle("circle", "#7a5c7e", "#c3a3c8", dash="6 2 1 2"),
+)
+ORACLE_GOAL_DROPOUT = replace(
+    ORACLE,
+    id="oracle_goal_dropout",
+    name="Oracle, goal dropout",
+    knows="as Oracle; trained with goals masked at random, the goal given",
+    role="ablation",
+    models=(twin_of("traj"),),
+    answer=ranked_by(lambda batch: batch.true_plan, lambda batch: batch.goal_dropout),
+    against={ORACLE.id: "what goal dropout changes where the goal is given"},
+    part_of=ORACLE.id,
+    in_gallery=False,
+    style=RowStyle("diamond", "#5f7d3a", "#a9c77e", dash="6 2 1 2"),
 )

@@ -50,11 +50,9 @@ def vote_answer(batch: "WindowBatch") -> Answers:
     from trajpilot_core.models.ranking import best
 
     fallback = rank_plan(batch.fallback, batch.view, batch.segments)
-    ids, scores = best(votes(batch).flatten(0, 1), RANKED)
+    ids, scores = best(votes(batch), RANKED)
     some = batch.candidates().found.valid.any(1)[:, None, None]
-    shape = fallback.ids.shape
-    ids_BHR = torch.where(some, ids.view(shape), fallback.ids)
-    return Answers(ids_BHR, torch.where(some, scores.view(shape), fallback.scores))
+    return Answers(torch.where(some, ids, fallback.ids), torch.where(some, scores, fallback.scores))
 
 
 POOL_MEAN = Method(

@@ -5,7 +5,7 @@ Axes: B windows of one horizon H, V labels, P labels kept per step, R ranked ans
 Source: docs/decisions/methods.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import MethodError
 from trajpilot_core.methods.base import RANKED, Answers
+from trajpilot_core.methods.plans import joined
 from trajpilot_core.models.blocks import ends_of
 from trajpilot_core.models.discriminant import Discriminant, fit_discriminant
 from trajpilot_core.models.label_chain import (
@@ -117,14 +118,13 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
         vectors_B2C = endpoint_vectors(data, ends_of(segments))
         log_B2V = discriminant.log_likelihood(vectors_B2C if moving else vectors_B2C[..., : data.features.shape[-1]])
         posterior_BHV = chain_marginals(fitted.moves, log_B2V[:, 0], log_B2V[:, 1], horizon)
-        ids, scores = best(posterior_BHV.flatten(0, 1), RANKED)
+        ids, scores = best(posterior_BHV, RANKED)
         labels_BHP = probable_labels(posterior_BHV, sequences.config.shortlist)
         own_BHP = torch.zeros(labels_BHP.shape, device=labels_BHP.device)
         for step, end in ((0, 0), (-1, 1)):
             own_BHP[:, step] = log_B2V[:, end].gather(1, labels_BHP[:, step])
         kept = kept_chain(labels_BHP, own_BHP, kept_moves(fitted.moves, labels_BHP))
-        shape = (*segments.shape, ids.shape[1])
-        parts.append(answered(ids.view(shape), scores.view(shape), kept))
+        parts.append(answered(ids, scores, kept))
     return joined(parts)
 
 
@@ -135,9 +135,9 @@ def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, scores_of: Call
         bank_VE: (V, E) label embeddings.
         scores_of: some of the windows -> the row's scores of all labels, (b, H, V).
     """
-    labels, scores = [], []
-    for rows in slices(len(segments_BH), windows_at_once(segments_BH.shape[1], bank_VE)):
-        score_BHV = scores_of(rows)
+    labels, scores, n = [], [], windows_at_once(segments_BH.shape[1], bank_VE)
+    for at in range(0, max(1, len(segments_BH)), n):  # one empty part for no windows
+        score_BHV = scores_of(slice(at, at + n))
         labels.append(probable_labels(score_BHV, keep))
         scores.append(score_BHV.gather(2, labels[-1]))
     return Shortlist(torch.cat(labels), torch.cat(scores))
@@ -151,11 +151,8 @@ def joint_answers(fitted: FittedSequences, short: Shortlist, knobs: Knobs) -> An
     """
     known = kept_moves(fitted.moves, short.labels)
     kept = kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
-    posterior_BHP = kept_marginals(kept)
-    places, scores = best(posterior_BHP.flatten(0, 1), RANKED)
-    ids = short.labels.flatten(0, 1).gather(1, places)
-    shape = (*short.labels.shape[:2], ids.shape[1])
-    return answered(ids.view(shape), scores.view(shape), kept)
+    places_BHR, scores_BHR = best(kept_marginals(kept), RANKED)
+    return answered(short.labels.gather(2, places_BHR), scores_BHR, kept)
 
 
 def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: KeptChain) -> Answers:
@@ -179,22 +176,6 @@ def instead(answers: Answers, plain: Answers, keep_B: Tensor) -> Answers:
     )
 
 
-def joined(parts: list[Answers]) -> Answers:
-    """Join the answers to parts of the windows; each has a decoded sequence."""
-    decoded = [part.decoded for part in parts if part.decoded is not None]
-    return Answers(
-        torch.cat([part.ids for part in parts]),
-        torch.cat([part.scores for part in parts]),
-        decoded=torch.cat(decoded),
-        opened_scores="probability",
-    )
-
-
 def windows_at_once(horizon: int, bank_VE: Tensor) -> int:
     """Return the number of windows that are read together, so that a table of all their labels stays small."""
     return max(1, rows_at_once(len(bank_VE), bank_VE.device) // horizon)
-
-
-def slices(n: int, size: int) -> Iterator[slice]:
-    """Cut n rows into slices of at most `size`; one empty slice for none."""
-    return (slice(at, min(at + size, n)) for at in range(0, max(1, n), size))

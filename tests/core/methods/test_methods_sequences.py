@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -195,7 +196,7 @@ def test_the_choices_of_every_seed_and_horizon_are_kept(trained) -> None:
 
 
 def test_a_model_that_reads_undeclared_motion_is_refused(trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    liar = replace(viterbi.HMM, id="liar", answer=viterbi.hmm_answer(moving=True))
+    liar = replace(viterbi.HMM, id="liar", answer=partial(viterbi.by_hmm, moving=True))
     monkeypatch.setattr("trajpilot_core.evaluation.predictions.METHODS", [*METHODS, liar])
     with pytest.raises(LeakError, match="id liar"):
         list(predict_rows(*trained, CONFIG, "test", "cpu", quiet))

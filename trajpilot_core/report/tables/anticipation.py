@@ -9,7 +9,7 @@ overall rows are means over all windows (docs/decisions/anticipation.md). Other 
 from schemas.config import CompletedReport
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.methods import anticipation as rows
-from trajpilot_core.methods import goal_dropout, method, predictors, with_role
+from trajpilot_core.methods import method, predictors, with_role
 from trajpilot_core.metrics import of_table
 from trajpilot_core.paper.published import CLOSED_ROWS, published_settings
 from trajpilot_core.report.tables.groups import GroupedTable
@@ -19,7 +19,12 @@ from trajpilot_core.report.tables.table import Cell, Table, Value
 
 FUTURE = ("M@1", "M@5", "MSeq")
 POOLINGS = ("none", "sample")
-GOAL_GIVEN = (predictors.ORACLE.id, goal_dropout.ORACLE.id, predictors.NO_TRAJ.id, goal_dropout.NO_TRAJ.id)
+GOAL_GIVEN = (
+    predictors.ORACLE.id,
+    predictors.ORACLE_GOAL_DROPOUT.id,
+    predictors.NO_TRAJ.id,
+    predictors.NO_TRAJ_GOAL_DROPOUT.id,
+)
 """Columns of goal_dropout_fullgoal: without and with goal dropout, the predictor with trajectories before the other."""
 GOAL_MASKED = (rows.ORACLE_NO_DROPOUT.id, rows.ORACLE.id, rows.NO_TRAJ_NO_DROPOUT.id, rows.NO_TRAJ.id)
 """Columns of goal_dropout_anticipation_full, in the same order."""
