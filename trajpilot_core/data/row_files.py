@@ -9,7 +9,7 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -110,8 +110,15 @@ def read_part(folder: Path, name: str, key: str) -> tuple[Place, ...] | None:
     digest = hashlib.sha256()
     for place in marker.places:
         digest.update(place.digest().encode())
-        for chunk in _chunks(_path(folder, place), place):
-            digest.update(chunk)
+        at, end = place.first * place.row_bytes, (place.first + place.rows) * place.row_bytes
+        rows = _path(folder, place)
+        with naming_failures("read", rows):
+            if not rows.is_file():
+                continue
+            with rows.open("rb", buffering=0) as file:  # a shorter file gives too few bytes, so another digest
+                while at < end and (chunk := os.pread(file.fileno(), min(CHUNK_BYTES, end - at), at)):
+                    digest.update(chunk)
+                    at += len(chunk)
     if digest.hexdigest() != marker.content_digest:
         log.warning("the rows of %s are damaged; recomputing the part", path)
         return None
@@ -154,18 +161,6 @@ def _write(path: Path, content: memoryview, place: Place) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _chunks(path: Path, place: Place) -> Iterator[bytes]:
-    """Yield the bytes of a part in one field; too few if the file is shorter or missing."""
-    at, end = place.first * place.row_bytes, (place.first + place.rows) * place.row_bytes
-    with naming_failures("read", path):
-        if not path.is_file():
-            return
-        with path.open("rb", buffering=0) as file:
-            while at < end and (chunk := os.pread(file.fileno(), min(CHUNK_BYTES, end - at), at)):
-                yield chunk
-                at += len(chunk)
 
 
 def _path(folder: Path, place: Place) -> Path:
