@@ -5,7 +5,7 @@ Shapes: n clips that are answered, N clips, E text width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,8 +14,7 @@ from torch import Tensor
 
 from schemas.events import CompletedActionToken, TokenRow
 from trajpilot_core.arrays import Codes
-from trajpilot_core.data.action_events import ActionEvents
-from trajpilot_core.data.events import BEFORE, DURING
+from trajpilot_core.data.events import BEFORE, DURING, ActionEvents
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.metrics.epic_kitchens import ActionPart
@@ -166,17 +165,8 @@ def hidden(events: ActionEvents, rows: Tensor, sees: TokenSight) -> ActionEvents
 
     The action, its text and duration, and unseen head motion are those of another clip.
     """
-    other = rows.roll(1)
-    changed = {
-        name: getattr(events, name).clone() for name in ("labels", "classes", "seconds", "motions", "has_motion")
-    }
-    for name in ("labels", "classes", "seconds"):
-        changed[name][rows] = getattr(events, name)[other]
     parts = {"pixels": (BEFORE, DURING), "pixels_motion": (DURING,), "action_motion": ()}[sees]
-    for part in parts:
-        changed["motions"][rows, part] = events.motions[other, part]
-        changed["has_motion"][rows, part] = events.has_motion[other, part]
-    return replace(events, **changed)
+    return events.hidden(rows, ("labels", "classes", "seconds"), parts)
 
 
 def check_sight(methods: Sequence[TokenMethod], models: TokenModels, events: ActionEvents, rows: Tensor) -> None:

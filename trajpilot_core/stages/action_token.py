@@ -21,7 +21,7 @@ from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, 
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
-    from trajpilot_core.data.action_events import ActionEvents
+    from trajpilot_core.data.events import ActionEvents
     from trajpilot_core.stages.token_parts import TunedSeed
 
 ENTRY = "token_models"

@@ -14,7 +14,7 @@ from trajpilot_core.stages.pretrained import event_facts, origin_of_models
 from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, trained_stage
 
 if TYPE_CHECKING:
-    from trajpilot_core.data.shots import Shots
+    from trajpilot_core.data.events import Shots
 
 ENTRY = "outcome_models"
 """Predictors of every chain; probe and scorer of the final one."""
@@ -60,7 +60,7 @@ def facts(inputs: Inputs, cfg: CompletedOutcome, known: Trainings) -> dict[str, 
 
 def fits(work: Work[CompletedOutcome], wanted: Trainings) -> Fits:
     """Prepare the predictors and probes of chains and seeds."""
-    from trajpilot_core.data.shots import load_shots
+    from trajpilot_core.data.events import load_shots
     from trajpilot_core.stages.event_run import event_jobs
     from trajpilot_core.stages.outcome_parts import ShotRun
     from trajpilot_core.training.fit_event import train_shot_model
@@ -73,7 +73,7 @@ def fits(work: Work[CompletedOutcome], wanted: Trainings) -> Fits:
 
 def conclude(work: Work[CompletedOutcome]) -> None:
     """Fit the scorers, answer the test shots, score the answers; write tables and pages."""
-    from trajpilot_core.data.shots import load_shots
+    from trajpilot_core.data.events import load_shots
     from trajpilot_core.evaluation.shot_scores import fitted_judgements, trained_judgements
     from trajpilot_core.stages.outcome_parts import ShotRun, answers_of, models_of_seed, sight_judgement
     from trajpilot_core.training.loop import one_thread

@@ -9,8 +9,7 @@ from schemas.events import CompletedOutcome, ShotAnswer
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.chains import frozen
 from trajpilot_core.data.cross_fitting import FINAL, Chain, model_key, variants_of
-from trajpilot_core.data.events import DEV, TEST
-from trajpilot_core.data.shots import Shots
+from trajpilot_core.data.events import DEV, TEST, Shots
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, check_sight
 from trajpilot_core.models.events import OutcomePredictor

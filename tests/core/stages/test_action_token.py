@@ -20,8 +20,7 @@ from schemas.poses import TrajectoryConfig
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
-from trajpilot_core.data.action_events import ActionEvents, load_events
-from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN
+from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN, ActionEvents, load_events
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import token_rows
