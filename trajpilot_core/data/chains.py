@@ -12,8 +12,7 @@ from trajpilot_core.data.events import Events
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import StoreError
-from trajpilot_core.models.alignment import TrajectoryEncoder
-from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
+from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, TrajectoryEncoder
 from trajpilot_core.store.tensors import Models, Tensors
 
 M = TypeVar("M", bound=nn.Module)
