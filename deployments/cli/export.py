@@ -15,8 +15,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE
 
 if TYPE_CHECKING:
-    from trajpilot_core.evaluation.comparison import InputDifference
-    from trajpilot_core.evaluation.paired import PairedMetric, Pairing
+    from trajpilot_core.evaluation.comparison import InputDifference, PairedMetric, Pairing
 
 Root = Annotated[str, typer.Option("--root", help="Root of a finished run.")]
 Out = Annotated[Path, typer.Option("--out", help="Output folder; existing files are replaced.")]

@@ -35,7 +35,7 @@ from trajpilot_core.models.latent import (
     targets_of,
 )
 from trajpilot_core.models.ranking import best
-from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank, end_keys, find_neighbours
+from trajpilot_core.retrieval.bank import EndKeys, NeighbourBank, end_keys, find_neighbours
 from trajpilot_core.store.tensors import Models
 
 SEARCHED_STEPS = 1 << 16

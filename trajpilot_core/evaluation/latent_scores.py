@@ -20,7 +20,7 @@ from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, 
 from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.models.latent import StepInputs, l1_between, targets_of
-from trajpilot_core.retrieval.neighbours import NeighbourBank
+from trajpilot_core.retrieval.bank import NeighbourBank
 from trajpilot_core.training.convergence import judge_scores
 from trajpilot_core.training.fit_latent import NEXT
 

@@ -20,13 +20,14 @@ from trajpilot_core.errors import MethodError
 from trajpilot_core.methods.base import RANKED, Answers
 from trajpilot_core.methods.plans import joined
 from trajpilot_core.models.blocks import ends_of
-from trajpilot_core.models.discriminant import Discriminant, fit_discriminant
 from trajpilot_core.models.label_chain import (
+    Discriminant,
     KeptChain,
     LabelMoves,
     Sparse,
     chain_marginals,
     decoded_sequence,
+    fit_discriminant,
     kept_chain,
     kept_marginals,
     kept_moves,

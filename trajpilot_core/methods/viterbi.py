@@ -2,7 +2,7 @@
 
 Transitions are counted on the training takes. A + Viterbi row keeps its plain row's scores of every step and differs in
 the decoding alone, so that exact plans (MSeq) of one model are compared with exact plans, not with independent steps. T
-and the weight of the transitions are chosen on dev for each row, seed and horizon (evaluation/joint_decoding.py). The
+and the weight of the transitions are chosen on dev for each row, seed and horizon (evaluation/headroom.py). The
 hidden Markov model is fitted in closed form and nothing of it is chosen; it is a control, not a floor.
 Source: docs/decisions/methods.md. Axes: B windows of one horizon H, V labels, E text space.
 """

@@ -15,7 +15,7 @@ from schemas.training import JointDecodingConfig
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import LeakError, MethodError
-from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, grid_of
+from trajpilot_core.evaluation.headroom import choose_knobs, dev_rows, grid_of
 from trajpilot_core.evaluation.predictions import RowFigures, predict_rows
 from trajpilot_core.methods import METHODS, method, retrieved, viterbi
 from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve

@@ -3,7 +3,7 @@
 import torch
 from torch.testing import assert_close
 
-from trajpilot_core.models.discriminant import LEAST_VARIANCE, fit_discriminant, shrunk
+from trajpilot_core.models.label_chain import LEAST_VARIANCE, fit_discriminant, shrunk
 
 
 def drawn(n: int = 400, labels: int = 5, width: int = 6, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

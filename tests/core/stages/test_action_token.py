@@ -24,8 +24,14 @@ from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN, ActionEvents
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import token_rows
+from trajpilot_core.evaluation.action_scores import (
+    check_length,
+    check_motion,
+    check_trained,
+    check_unseen,
+    judge_tokens,
+)
 from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES, TokenMaker, check_sight
-from trajpilot_core.evaluation.token_scores import check_length, check_motion, check_trained, check_unseen, judge_tokens
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
