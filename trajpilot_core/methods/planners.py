@@ -70,7 +70,6 @@ def row(planner: Planner) -> Method:
         name=planner.name,
         knows=planner.knows,
         sees="ends",
-        ceiling="no_traj",
         role="main",
         models=(planner.id,),
         decodes_together=True,

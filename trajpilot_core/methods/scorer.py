@@ -64,7 +64,6 @@ SCORER = Method(
     knows="endpoint motion, and the middle motion of one retrieved training window, or the No-Traj answer where the "
     "gate stays closed",
     sees="end_motion",
-    ceiling="endpoint_traj",
     role="main",
     models=SCORER_MODELS,
     answer=answer,
