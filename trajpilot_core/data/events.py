@@ -6,7 +6,7 @@ V labels, E text width. Source: docs/decisions/outcome.md, docs/decisions/epic-t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from schemas.rejects import Reject
 from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.action_clips import ClipData, load_clips
 from trajpilot_core.data.other_runs import shown
-from trajpilot_core.data.planning import SPLITS, fold_tensor, load_planning_data, motions_tensor, read_bank
+from trajpilot_core.data.planning import SPLITS, OnDevice, fold_tensor, load_planning_data, motions_tensor, read_bank
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, LeakError, StoreError
 from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
@@ -36,7 +36,7 @@ LATE_S = 1e-6
 
 
 @dataclass(frozen=True)
-class Events:
+class Events(OnDevice):
     """N events: what was seen before each one, and the head motion before and during it."""
 
     take_ids: tuple[str, ...]
@@ -62,11 +62,6 @@ class Events:
     def rows(self, split: int) -> Tensor:
         """Return (n,) long: the events of a split, ascending."""
         return (self.split == split).nonzero()[:, 0]
-
-    def to(self, device: str) -> Self:
-        """Return the same with every tensor on `device`."""
-        moved: dict[str, Any] = {name: value.to(device) for name, value in vars(self).items() if torch.is_tensor(value)}
-        return replace(self, **moved)
 
     def hidden(self, rows: Tensor, names: Sequence[str], parts: Sequence[int]) -> Self:
         """Return the same where events `rows` (n,), long, have fields and parts of the head motion of other ones."""

@@ -32,7 +32,18 @@ NO_FOLD = -2
 
 
 @dataclass(frozen=True)
-class WindowSet:
+class OnDevice:
+    """A record whose tensors are on one device."""
+
+    def to(self, device: str) -> Self:
+        """Return the same with every tensor on `device`; tensors that are there already are not copied."""
+        movable = (Tensor, OnDevice)
+        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, movable)}
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class WindowSet(OnDevice):
     """Planning windows of one horizon, in order of their ids."""
 
     window_ids: tuple[str, ...]
@@ -48,13 +59,9 @@ class WindowSet:
         """Return the ids as an Arrow array of shape (N,)."""
         return pa.array(self.window_ids, pa.string())
 
-    def to(self, device: str) -> Self:
-        """Return the same windows with their tensors on `device`."""
-        return replace(self, take=self.take.to(device), split=self.split.to(device), segments=self.segments.to(device))
-
 
 @dataclass(frozen=True)
-class ClosedTables:
+class ClosedTables(OnDevice):
     """Further inputs of decoding on a closed vocabulary."""
 
     segments: pa.Table
@@ -62,13 +69,9 @@ class ClosedTables:
     allowed: Tensor
     """(takes, V) bool, labels of the scenario of each take."""
 
-    def to(self, device: str) -> Self:
-        """Return the same with the masks on `device`."""
-        return replace(self, allowed=self.allowed.to(device))
-
 
 @dataclass(frozen=True)
-class MotionData:
+class MotionData(OnDevice):
     """The data of alignment: S segments with motions, with or without a feature."""
 
     take_ids: tuple[str, ...]
@@ -129,10 +132,8 @@ class PlanningData(MotionData):
         return self.bank if self.own_bank is None else self.own_bank
 
     def to(self, device: str) -> Self:
-        """Return the same data with every tensor on `device`; tensors that are there already are not copied."""
-        movable = (Tensor, ClosedTables)
-        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, movable)}
-        return replace(self, **moved, windows={h: w.to(device) for h, w in self.windows.items()})
+        """Return the same data with every tensor on `device`, those of the windows included."""
+        return replace(super().to(device), windows={h: w.to(device) for h, w in self.windows.items()})
 
 
 def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = None) -> PlanningData:
