@@ -20,7 +20,7 @@ from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 
 if TYPE_CHECKING:
-    from trajpilot_core.evaluation.paired import Pairing
+    from trajpilot_core.evaluation.comparison import Pairing
 
 converting = typer.Typer(help="Convert released files to files that contain only tensors.", no_args_is_help=True)
 measuring = typer.Typer(help="Pose sources: unit of length.", no_args_is_help=True)

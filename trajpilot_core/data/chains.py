@@ -8,35 +8,31 @@ from torch import Tensor, nn
 
 from schemas.training import AlignmentConfig, Precision, PredictorConfig
 from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, model_key, variants_of
+from trajpilot_core.data.events import Events
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import StoreError
-from trajpilot_core.models.alignment import TrajectoryEncoder
-from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
+from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, TrajectoryEncoder
 from trajpilot_core.store.tensors import Models, Tensors
 
 M = TypeVar("M", bound=nn.Module)
 SEGMENTS_PER_CALL = 8192
 
 
-def fold_count(fold: Tensor) -> int:
-    """Return the number of folds in `fold`, long of shape (takes,); 1 in the cheap mode."""
-    return int(fold.max()) + 1
-
-
-def chains_of(data: PlanningData) -> tuple[Chain, ...]:
+def chains_of(data: PlanningData | Events) -> tuple[Chain, ...]:
     """Return the chains for the folds of `data`."""
-    return chains(fold_count(data.fold))
+    return chains(int(data.fold.max()) + 1)
 
 
-def fit_takes(data: PlanningData, chain: Chain) -> Tensor:
+def fit_takes(data: PlanningData | Events, chain: Chain) -> Tensor:
     """Return the takes, long, shape (n,), of the chain's fits and bank: training without its fold."""
     return fitting_takes(data.take_split, data.fold, chain)
 
 
-def query_takes(data: PlanningData, chain: Chain) -> Tensor:
+def query_takes(data: PlanningData | Events, chain: Chain) -> Tensor:
     """Return the training takes, long of shape (n,), that the chain has not seen: the scorer's training queries."""
-    return held_out_takes(data.take_split, data.fold, chain)
+    is_held_out = torch.zeros_like(data.fold, dtype=torch.bool) if chain.fold is None else data.fold == chain.fold
+    return ((data.take_split == 0) & is_held_out).nonzero().squeeze(1)
 
 
 def fitting_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
@@ -45,14 +41,6 @@ def fitting_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
     if chain.fold is not None:
         fitted = fitted & (fold != chain.fold)
     return fitted.nonzero().squeeze(1)
-
-
-def held_out_takes(take_split: Tensor, fold: Tensor, chain: Chain) -> Tensor:
-    """As `query_takes`, from indices of splits and folds, both of shape (takes,); empty for a chain without a fold."""
-    held_out = torch.zeros_like(take_split, dtype=torch.bool)
-    if chain.fold is not None:
-        held_out = (take_split == 0) & (fold == chain.fold)
-    return held_out.nonzero().squeeze(1)
 
 
 class ModelFiles(NamedTuple):

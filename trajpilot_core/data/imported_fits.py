@@ -16,7 +16,6 @@ from trajpilot_core.data.cross_fitting import (
     Chain,
     deal_folds,
     draw_folds,
-    is_twin,
     note_fitted,
     noted_fitted,
     original_of,
@@ -89,7 +88,7 @@ def first_weights(key: str, existing: Collection[str]) -> str:
 
     A goal-dropout twin that the other run lacks starts from its original there.
     """
-    return original_of(key) if is_twin(key) and key not in existing else key
+    return key if key in existing else original_of(key)
 
 
 def require_models(output: OtherOutput, entry: str, wanted: Iterable[str]) -> None:

@@ -113,9 +113,18 @@ class OtherOutput:
 
         Raises InputError: the table is damaged, or the input no longer exists.
         """
+        manifest, stage = self.manifest, self.manifest.stage
         with naming_setting(self.setting):
-            is_own = entry in self.manifest.entries
-            return read_entry_table(self.folder, self.manifest if is_own else self._source(entry), entry, columns)
+            if entry in manifest.entries:
+                return read_entry_table(self.folder, manifest, entry, columns)
+            for writer in sorted(stages_of(self.folder), key=lambda name: name != "ingest"):
+                source = find_manifest(self.folder, writer, entry, manifest.inputs.get(entry, ""))
+                if source is not None:
+                    return read_entry_table(self.folder, source, entry, columns)
+            raise StoreError(
+                f"{stage} of {self.named} was made from {entry!r} that no longer exists; bring that root up to date "
+                f"(the command of its last run, without `gc` in between) and name the {stage} that it writes"
+            )
 
     def share(self, entry: str, shard: str) -> pa.Table:
         """Read the part of a table that one shard wrote."""
@@ -138,18 +147,6 @@ class OtherOutput:
         stage = self.manifest.stage
         entries = {name: (stage, entry) for name, entry in self.manifest.entries.items()}
         return StageInputs(self.folder, stage, entries, {stage: shards_of(self.manifest)})
-
-    def _source(self, entry: str) -> Manifest:
-        """Return the output with the entry that this one was made from."""
-        fingerprint, stage = self.manifest.inputs.get(entry, ""), self.manifest.stage
-        for writer in sorted(stages_of(self.folder), key=lambda name: name != "ingest"):
-            manifest = find_manifest(self.folder, writer, entry, fingerprint)
-            if manifest is not None:
-                return manifest
-        raise StoreError(
-            f"{stage} of {self.named} was made from {entry!r} that no longer exists; bring that root up to date (the "
-            f"command of its last run, without `gc` in between) and name the {stage} that it writes"
-        )
 
 
 @contextmanager

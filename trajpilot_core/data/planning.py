@@ -32,7 +32,18 @@ NO_FOLD = -2
 
 
 @dataclass(frozen=True)
-class WindowSet:
+class OnDevice:
+    """A record whose tensors are on one device."""
+
+    def to(self, device: str) -> Self:
+        """Return the same with every tensor on `device`; tensors that are there already are not copied."""
+        movable = (Tensor, OnDevice)
+        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, movable)}
+        return replace(self, **moved)
+
+
+@dataclass(frozen=True)
+class WindowSet(OnDevice):
     """Planning windows of one horizon, in order of their ids."""
 
     window_ids: tuple[str, ...]
@@ -48,13 +59,9 @@ class WindowSet:
         """Return the ids as an Arrow array of shape (N,)."""
         return pa.array(self.window_ids, pa.string())
 
-    def to(self, device: str) -> Self:
-        """Return the same windows with their tensors on `device`."""
-        return replace(self, take=self.take.to(device), split=self.split.to(device), segments=self.segments.to(device))
-
 
 @dataclass(frozen=True)
-class ClosedTables:
+class ClosedTables(OnDevice):
     """Further inputs of decoding on a closed vocabulary."""
 
     segments: pa.Table
@@ -62,24 +69,15 @@ class ClosedTables:
     allowed: Tensor
     """(takes, V) bool, labels of the scenario of each take."""
 
-    def to(self, device: str) -> Self:
-        """Return the same with the masks on `device`."""
-        return replace(self, allowed=self.allowed.to(device))
-
 
 @dataclass(frozen=True)
-class PlanningData:
-    """The data of predictor, scorer and evaluation; S counts the segments with feature and motions."""
+class MotionData(OnDevice):
+    """The data of alignment: S segments with motions, with or without a feature."""
 
     take_ids: tuple[str, ...]
-    participants: tuple[str, ...]
-    """Per take, "" if the corpus does not name one."""
-    captures: tuple[str, ...]
     segment_ids: tuple[str, ...]
     label_ids: tuple[str, ...]
     """In the order of the bank, (V,)."""
-    features: Tensor
-    """(S, C, D) float16, raw."""
     motions: Tensor
     """(S, 16, 6) float32, raw: metres and radians."""
     labels: Tensor
@@ -90,6 +88,17 @@ class PlanningData:
     """(S,) long, index into take_ids."""
     take_split: Tensor
     """(takes,) long, index into SPLITS."""
+
+
+@dataclass(frozen=True)
+class PlanningData(MotionData):
+    """The data of predictor, scorer and evaluation; S counts the segments with feature and motions."""
+
+    participants: tuple[str, ...]
+    """Per take, "" if the corpus does not name one."""
+    captures: tuple[str, ...]
+    features: Tensor
+    """(S, C, D) float16, raw."""
     fold: Tensor
     """(takes,) long; see NO_FOLD."""
     windows: dict[int, WindowSet]
@@ -123,27 +132,8 @@ class PlanningData:
         return self.bank if self.own_bank is None else self.own_bank
 
     def to(self, device: str) -> Self:
-        """Return the same data with every tensor on `device`; tensors that are there already are not copied."""
-        movable = (Tensor, ClosedTables)
-        moved: dict[str, Any] = {k: value.to(device) for k, value in vars(self).items() if isinstance(value, movable)}
-        return replace(self, **moved, windows={h: w.to(device) for h, w in self.windows.items()})
-
-
-@dataclass(frozen=True)
-class MotionData:
-    """The data of alignment: segments with motions, with or without a feature."""
-
-    take_ids: tuple[str, ...]
-    motions: Tensor
-    """(S, 16, 6) float32, raw."""
-    labels: Tensor
-    """(S,) long."""
-    bank: Tensor
-    """(V, E) float32, unit norm."""
-    segment_take: Tensor
-    """(S,) long."""
-    take_split: Tensor
-    """(takes,) long."""
+        """Return the same data with every tensor on `device`, those of the windows included."""
+        return replace(super().to(device), windows={h: w.to(device) for h, w in self.windows.items()})
 
 
 def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = None) -> PlanningData:
@@ -155,38 +145,60 @@ def load_planning_data(inputs: Inputs, stage: str, motions: pa.Table | None = No
 
     Raises StoreError: tables do not match (an id of one is missing in another).
     """
-    takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
-    motions, features = inputs.table("motions") if motions is None else motions, inputs.table("features")
-    check_one_source(motions)
-    has_both = set(motions["segment_id"].to_pylist()) & set(features["segment_id"].to_pylist())
-    rows = [row for row in _segment_rows(inputs) if row["segment_id"] in has_both]
-    segment_ids = [row["segment_id"] for row in rows]
-    row_of = {segment_id: i for i, segment_id in enumerate(segment_ids)}
-    label_ids, bank = read_bank(inputs)
-    take_of = {take["take_id"]: i for i, take in enumerate(takes)}
-    windows, rejects = _read_windows(inputs.table("windows"), row_of, take_of, stage)
+    features = inputs.table("features")
+    data = load_motion_data(inputs, motions, features)
+    takes, take_of = _takes(inputs), _index(data.take_ids)
+    windows, rejects = _read_windows(inputs.table("windows"), _index(data.segment_ids), take_of, stage)
     tokens = int((features.schema.metadata or {}).get(b"tokens", b"1"))
-    flat = _gather(features, "vector", segment_ids, np.float16)
+    flat = _gather(features, "vector", data.segment_ids, np.float16)
     if flat.shape[1] % tokens:
         raise StoreError(
             f"features: {flat.shape[1]} numbers per segment cannot be {tokens} tokens; recompute the features"
         )
     return PlanningData(
-        take_ids=tuple(take_of),
+        **vars(data),
         participants=tuple(take["participant"] or "" for take in takes),
         captures=tuple(take["capture"] for take in takes),
-        segment_ids=tuple(segment_ids),
-        label_ids=label_ids,
-        features=torch.from_numpy(flat).view(len(segment_ids), tokens, -1),
-        motions=motions_tensor(motions, segment_ids),
-        labels=_indices([row["label_id"] for row in rows], _index(label_ids), "text_bank"),
-        bank=bank,
-        segment_take=_indices([row["take_id"] for row in rows], take_of, "takes"),
-        take_split=torch.tensor([SPLITS.index(take["split"]) for take in takes], dtype=torch.long),
+        features=torch.from_numpy(flat).view(len(flat), tokens, -1),
         fold=fold_tensor(inputs.table("folds"), take_of),
         windows=windows,
         rejects=rejects,
     )
+
+
+def load_motion_data(inputs: Inputs, motions: pa.Table | None = None, features: pa.Table | None = None) -> MotionData:
+    """Read takes, segments, motions and text_bank into tensors on the CPU.
+
+    Args:
+        motions: replaces the table `motions`; None: it is read.
+        features: only segments of this table, too; None: every segment with motions.
+
+    Raises StoreError: tables do not match.
+    """
+    motions = inputs.table("motions") if motions is None else motions
+    check_one_source(motions)
+    kept = set(motions["segment_id"].to_pylist())
+    if features is not None:
+        kept &= set(features["segment_id"].to_pylist())
+    segments = inputs.table("segments", ["segment_id", "take_id", "label_id"]).to_pylist()
+    rows = sorted((row for row in segments if row["segment_id"] in kept), key=lambda row: str(row["segment_id"]))
+    takes, (label_ids, bank) = _takes(inputs), read_bank(inputs)
+    take_ids, segment_ids = tuple(row["take_id"] for row in takes), tuple(row["segment_id"] for row in rows)
+    return MotionData(
+        take_ids=take_ids,
+        segment_ids=segment_ids,
+        label_ids=label_ids,
+        motions=motions_tensor(motions, segment_ids),
+        labels=indices([row["label_id"] for row in rows], _index(label_ids), "text_bank"),
+        bank=bank,
+        segment_take=indices([row["take_id"] for row in rows], _index(take_ids), "takes"),
+        take_split=torch.tensor([SPLITS.index(take["split"]) for take in takes], dtype=torch.long),
+    )
+
+
+def _takes(inputs: Inputs) -> list[dict[str, Any]]:
+    """Return the takes in order of their ids."""
+    return sorted(inputs.table("takes").to_pylist(), key=lambda row: str(row["take_id"]))
 
 
 def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
@@ -203,7 +215,7 @@ def in_classes(data: PlanningData, label_classes: pa.Table) -> PlanningData:
             raise StoreError(f"label {label!r} is in no class of label_classes; run ingest again")
     kept = [i for i, label in enumerate(data.label_ids) if class_of[label] == label]
     class_ids = tuple(data.label_ids[i] for i in kept)
-    codes = _indices([class_of[label] for label in data.label_ids], _index(class_ids), "text_bank")
+    codes = indices([class_of[label] for label in data.label_ids], _index(class_ids), "text_bank")
     codes = codes.to(data.labels.device)
     return replace(
         data,
@@ -256,28 +268,6 @@ def _incomplete(row: dict[str, Any], missing: Sequence[str], stage: str) -> Reje
     return reject(stage, RejectCode.WINDOW_INCOMPLETE, row["take_id"], detail, segment=missing[0])
 
 
-def load_motion_data(inputs: Inputs) -> MotionData:
-    """Read takes, segments, motions and text_bank into tensors on the CPU.
-
-    Raises StoreError: tables do not match.
-    """
-    takes = sorted(inputs.table("takes").to_pylist(), key=lambda row: row["take_id"])
-    take_of = {take["take_id"]: i for i, take in enumerate(takes)}
-    motions = inputs.table("motions")
-    check_one_source(motions)
-    with_motion = set(motions["segment_id"].to_pylist())
-    rows = [row for row in _segment_rows(inputs) if row["segment_id"] in with_motion]
-    label_ids, bank = read_bank(inputs)
-    return MotionData(
-        take_ids=tuple(take_of),
-        motions=motions_tensor(motions, [row["segment_id"] for row in rows]),
-        labels=_indices([row["label_id"] for row in rows], _index(label_ids), "text_bank"),
-        bank=bank,
-        segment_take=_indices([row["take_id"] for row in rows], take_of, "takes"),
-        take_split=torch.tensor([SPLITS.index(take["split"]) for take in takes], dtype=torch.long),
-    )
-
-
 def rows_of_takes(segment_take: Tensor, takes: Tensor) -> Tensor:
     """Return the numbers of the rows whose take is one of `takes`, long of shape (n,).
 
@@ -286,12 +276,6 @@ def rows_of_takes(segment_take: Tensor, takes: Tensor) -> Tensor:
         takes: long, shape (T,).
     """
     return torch.isin(segment_take, takes).nonzero().squeeze(1)
-
-
-def _segment_rows(inputs: Inputs) -> list[dict[str, Any]]:
-    """Return the segments in order of their ids, with the columns that training needs."""
-    table = inputs.table("segments", ["segment_id", "take_id", "label_id"])
-    return sorted(table.to_pylist(), key=lambda row: str(row["segment_id"]))
 
 
 def read_bank(inputs: Inputs) -> tuple[tuple[str, ...], Tensor]:
@@ -344,7 +328,7 @@ def _read_windows(
         flat = [row_of[s] for row in rows for s in row["segment_ids"]]
         windows[horizon] = WindowSet(
             window_ids=tuple(row["window_id"] for row in rows),
-            take=_indices([row["take_id"] for row in rows], take_of, "takes"),
+            take=indices([row["take_id"] for row in rows], take_of, "takes"),
             split=torch.tensor([SPLITS.index(row["split"]) for row in rows], dtype=torch.long),
             segments=torch.tensor(flat, dtype=torch.long).view(len(rows), horizon),
         )
@@ -354,7 +338,7 @@ def _read_windows(
 def fold_tensor(table: pa.Table, take_of: dict[str, int]) -> Tensor:
     """Return (takes,) long, NO_FOLD for takes that are not in the table of folds."""
     fold = torch.full((len(take_of),), NO_FOLD, dtype=torch.long)
-    at = _indices(table["take_id"].to_pylist(), take_of, "takes")
+    at = indices(table["take_id"].to_pylist(), take_of, "takes")
     fold[at] = torch.tensor(table["fold"].to_pylist(), dtype=torch.long)
     return fold
 
@@ -363,8 +347,8 @@ def _index(ids: Sequence[str]) -> dict[str, int]:
     return {key: i for i, key in enumerate(ids)}
 
 
-def _indices(keys: Sequence[str], index: dict[str, int], where: str) -> Tensor:
-    """Return (N,) long, the positions of `keys` in `index`."""
+def indices(keys: Sequence[str], index: Mapping[str, int], where: str) -> Tensor:
+    """Return (N,) long, the positions of `keys` in `index`. Raises StoreError: one is not in it."""
     unknown = next((key for key in keys if key not in index), None)
     if unknown is not None:
         raise StoreError(f"{unknown!r} is not in {where}: the tables are from different runs; run the pipeline again")

@@ -9,7 +9,7 @@ import hashlib
 import logging
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,9 +83,19 @@ def write_part(folder: Path, name: str, key: str, rows: Sequence[FieldRows]) -> 
         content = part.values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
         digest.update(place.digest().encode())
         digest.update(content)
-        path = _path(folder, place)
+        path, at, size = _path(folder, place), place.first * place.row_bytes, place.total * place.row_bytes
         with naming_failures("write", path, place.rows * place.row_bytes):
-            _write(path, content, place)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                if os.fstat(handle).st_size != size:  # the file gets its final size, with holes
+                    os.ftruncate(handle, size)
+                while content:
+                    written = os.pwrite(handle, content, at)
+                    content, at = content[written:], at + written
+                os.fsync(handle)
+            finally:
+                os.close(handle)
         places.append(place)
     marker = Marker(format=FORMAT, key=key, content_digest=digest.hexdigest(), places=tuple(places))
     LocalFolder(str(folder.absolute())).replace(f"{name}.json", canonical_json(marker.content()).encode())
@@ -110,8 +120,15 @@ def read_part(folder: Path, name: str, key: str) -> tuple[Place, ...] | None:
     digest = hashlib.sha256()
     for place in marker.places:
         digest.update(place.digest().encode())
-        for chunk in _chunks(_path(folder, place), place):
-            digest.update(chunk)
+        at, end = place.first * place.row_bytes, (place.first + place.rows) * place.row_bytes
+        rows = _path(folder, place)
+        with naming_failures("read", rows):
+            if not rows.is_file():
+                continue
+            with rows.open("rb", buffering=0) as file:  # a shorter file gives too few bytes, so another digest
+                while at < end and (chunk := os.pread(file.fileno(), min(CHUNK_BYTES, end - at), at)):
+                    digest.update(chunk)
+                    at += len(chunk)
     if digest.hexdigest() != marker.content_digest:
         log.warning("the rows of %s are damaged; recomputing the part", path)
         return None
@@ -138,34 +155,6 @@ def mapped(folder: Path, place: Place) -> Tensor:
 def allocated_bytes(folder: Path) -> int:
     """Return the bytes on disk of the files below a folder, without holes; 0 if it does not exist."""
     return sum(path.stat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
-
-
-def _write(path: Path, content: memoryview, place: Place) -> None:
-    """Write and sync a part's rows; the file gets its final size, with holes."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        if os.fstat(handle).st_size != place.total * place.row_bytes:
-            os.ftruncate(handle, place.total * place.row_bytes)
-        at = place.first * place.row_bytes
-        while content:
-            written = os.pwrite(handle, content, at)
-            content, at = content[written:], at + written
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _chunks(path: Path, place: Place) -> Iterator[bytes]:
-    """Yield the bytes of a part in one field; too few if the file is shorter or missing."""
-    at, end = place.first * place.row_bytes, (place.first + place.rows) * place.row_bytes
-    with naming_failures("read", path):
-        if not path.is_file():
-            return
-        with path.open("rb", buffering=0) as file:
-            while at < end and (chunk := os.pread(file.fileno(), min(CHUNK_BYTES, end - at), at)):
-                yield chunk
-                at += len(chunk)
 
 
 def _path(folder: Path, place: Place) -> Path:

@@ -7,19 +7,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
-from trajpilot_core.arrays import Codes
 from trajpilot_core.data.chains import fit_takes, predictor_config
 from trajpilot_core.data.cross_fitting import Chain
-from trajpilot_core.data.planning import ClosedTables, PlanningData
+from trajpilot_core.data.planning import ClosedTables, PlanningData, indices
 from trajpilot_core.engine.stage import Inputs
-from trajpilot_core.errors import LeakError, StoreError
+from trajpilot_core.errors import LeakError
 from trajpilot_core.store.tensors import Models
+
+CLASSES = "the table of classes"
 
 
 def fitted_bigrams(
@@ -60,22 +60,11 @@ def label_bigrams(segments: pa.Table, takes: Collection[str], codes: Mapping[str
     counted = counted.sort_by([("take_id", "ascending"), ("position", "ascending")])
     take_S = counted["take_id"].combine_chunks().dictionary_encode().indices.to_numpy()
     run_S, position_S = (counted[name].to_numpy() for name in ("run", "position"))
-    class_S = _classes(counted["label_id"].to_pylist(), codes)
+    class_S = indices(counted["label_id"].to_pylist(), codes, CLASSES)
     is_next = (take_S[1:] == take_S[:-1]) & (run_S[1:] == run_S[:-1]) & (position_S[1:] == position_S[:-1] + 1)
-    pairs_2P = torch.from_numpy(np.stack([class_S[:-1][is_next], class_S[1:][is_next]]))
+    pairs_2P = torch.stack([class_S[:-1], class_S[1:]])[:, torch.from_numpy(is_next)]
     one_P = torch.ones(pairs_2P.shape[1])
     return torch.sparse_coo_tensor(pairs_2P, one_P, (n_classes, n_classes), check_invariants=False).coalesce()
-
-
-def _classes(label_ids: Sequence[str], codes: Mapping[str, int]) -> Codes:
-    """Return the class of each label, (N,)."""
-    unknown = next((label_id for label_id in label_ids if label_id not in codes), None)
-    if unknown is not None:
-        raise StoreError(
-            f"label {unknown!r} has no class: the tables are from different runs, or it is missing in the table of "
-            "classes; run the pipeline again"
-        )
-    return np.fromiter((codes[label_id] for label_id in label_ids), np.int64, len(label_ids))
 
 
 class ScenarioMasks(NamedTuple):
@@ -109,19 +98,16 @@ def scenario_masks(
     Raises StoreError: a label has no class, or a take is not in `takes`.
     """
     scenario_of = dict(zip(takes["take_id"].to_pylist(), takes["scenario"].to_pylist(), strict=True))
-    unknown = next((take for take in take_ids if take not in scenario_of), None)
-    if unknown is not None:
-        raise StoreError(f"{unknown!r} is not in takes: the tables are from different runs; run the pipeline again")
     scenarios = tuple(sorted(set(scenario_of.values())))
     place = {scenario: at for at, scenario in enumerate(scenarios)}
+    of_take = indices(take_ids, {take: place[scenario] for take, scenario in scenario_of.items()}, "takes")
     rows = scenario_labels.filter(scenario_labels["is_allowed"])
     rows = rows.filter(pc.is_in(rows["scenario"], value_set=pa.array(scenarios, pa.string())))
     allowed_GV = torch.zeros(len(scenarios), n_classes, dtype=torch.bool)
     row_N = torch.tensor([place[scenario] for scenario in rows["scenario"].to_pylist()], dtype=torch.long)
-    allowed_GV[row_N, torch.from_numpy(_classes(rows["label_id"].to_pylist(), codes))] = True
+    allowed_GV[row_N, indices(rows["label_id"].to_pylist(), codes, CLASSES)] = True
     is_known_G = allowed_GV.any(1)
     allowed_GV |= ~is_known_G[:, None]
-    of_take = torch.tensor([place[scenario_of[take]] for take in take_ids], dtype=torch.long)
     return ScenarioMasks(scenarios, allowed_GV, of_take, is_known_G)
 
 

@@ -1,19 +1,31 @@
-"""Scores of anticipated actions with intervals over videos, and their checks.
+"""Scores of anticipated actions with intervals over videos, differences between rows with a token, and their checks.
 
-Shapes: N tested clips, T videos, C classes that occur, B resamples. Source: docs/decisions/epic-probe.md.
+A token is informative if its row is above the row that was fine-tuned equally long without one, and above those with
+uninformative tokens; the visual probe before its fine-tuning is never the reference.
+Shapes: N tested clips, T videos, C classes that occur, B resamples. Source: docs/decisions/epic-probe.md,
+docs/decisions/epic-token.md.
 """
 
 from collections.abc import Mapping, Sequence
 from itertools import product
+from statistics import mean
 from typing import NamedTuple
 
 import numpy as np
 
-from schemas.events import ProbeConfig, ProbeScore
+from schemas.events import (
+    TOKEN_CONTROLS,
+    TOKENS_READ,
+    CompletedActionToken,
+    ProbeConfig,
+    ProbeScore,
+    TokenContrast,
+    TokenRow,
+)
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array, Codes, Mask
 from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of
-from trajpilot_core.evaluation.trained_rows import judge_events
+from trajpilot_core.evaluation.trained_rows import judge_events, judge_models
 from trajpilot_core.metrics.epic_kitchens import (
     ACTION,
     EPIC_METRICS,
@@ -158,3 +170,142 @@ def check_splits(tested_takes: Sequence[str], fitted_takes: Sequence[str]) -> Ju
         detail += f"; {len(shared)} are in both sets, such as {shared[0]}"
     check = "leak: no scored video was learned from"
     return Judgement(check=check, verdict="fails" if shared else "holds", detail=detail)
+
+
+LENGTH: TokenRow = "visual"
+"""Reference of the gains: it was fine-tuned exactly as long."""
+MOST = 0.9
+"""Share of the tested actions that must have head motion for the rows that are given it to measure its value."""
+PAIRS_OF_ROWS: tuple[tuple[TokenRow, TokenRow], ...] = (
+    *product(TOKENS_READ, TOKEN_CONTROLS),
+    *product(TOKEN_CONTROLS[1:], (LENGTH,)),
+    ("scorer", "no_traj"),
+    ("oracle", "no_traj"),
+)
+"""(row, against) of every difference."""
+
+
+def contrasts_of(
+    answered: Sequence[AnsweredRow], tested: TestedClips, cfg: CompletedActionToken
+) -> list[TokenContrast]:
+    """Return the differences of every metric on every tested clip, means over the seeds, with paired intervals."""
+    weights = draw_weights(int(tested.take.max()) + 1, cfg.tuned.bootstrap, BOOTSTRAP_SEED)
+    n_takes = len(np.unique(tested.take))
+    contrasts = []
+    for metric in EPIC_METRICS.values():
+        classes = tested.clips.classes(metric.part)
+        groups = classes if metric.over == "classes" else np.zeros_like(classes)
+        values: dict[str, list[float]] = {}
+        draws: dict[str, list[Array]] = {}
+        for answers in answered:
+            values.setdefault(answers.row, []).append(score(metric, tested.clips, answers.rankings).value)
+            hits = hits_of(classes, answers.rankings[metric.part], metric.k)
+            draws.setdefault(answers.row, []).append(resampled_means(groups, hits, tested.take, weights))
+        for row, against in PAIRS_OF_ROWS:
+            if row in values and against in values:
+                gained = np.mean(draws[row], axis=0) - np.mean(draws[against], axis=0)
+                ends = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
+                contrast = TokenContrast(
+                    row=row,
+                    against=against,
+                    metric=metric.id,
+                    difference=mean(values[row]) - mean(values[against]),
+                    low=float(ends.low[0]),
+                    high=float(ends.high[0]),
+                    n_clips=len(tested.take),
+                    n_takes=ends.n_takes,
+                )
+                contrasts.append(contrast)
+    return contrasts
+
+
+def judge_tokens(contrasts: Sequence[TokenContrast], names: Mapping[str, str]) -> list[Judgement]:
+    """Judge by class-mean recall of actions whether each token is informative, and that no control gains.
+
+    A token is informative where the intervals of its differences to all controls are above zero, and is not where one
+    of these intervals is below zero.
+
+    Args:
+        names: row -> its printed name.
+    """
+    of_pair = {(contrast.row, contrast.against): contrast for contrast in contrasts if contrast.metric == ACTION.id}
+    judged = []
+    for row in TOKENS_READ:
+        pairs = [of_pair[row, control] for control in TOKEN_CONTROLS if (row, control) in of_pair]
+        if len(pairs) == len(TOKEN_CONTROLS):
+            verdict = "holds" if all(pair.low > 0 for pair in pairs) else "undecided"
+            verdict = "fails" if any(pair.high < 0 for pair in pairs) else verdict
+            judged.append(_judged(f"token: {names[row]} is above every control", verdict, pairs, names))
+    for row in TOKEN_CONTROLS[1:]:
+        if (row, LENGTH) in of_pair:
+            contrast = of_pair[row, LENGTH]
+            verdict = "fails" if contrast.low > 0 else "holds" if np.isfinite(contrast.low) else "undecided"
+            judged.append(_judged(f"control: {names[row]} gains nothing", verdict, [contrast], names))
+    return judged
+
+
+def _judged(check: str, verdict: str, pairs: Sequence[TokenContrast], names: Mapping[str, str]) -> Judgement:
+    def figure(pair: TokenContrast) -> str:
+        ends = f"[{pair.low:.2f}, {pair.high:.2f}]" if np.isfinite(pair.low) else "no interval, too few videos"
+        return f"{pair.difference:+.2f} {ends} to {names[pair.against]}"
+
+    detail = f"{ACTION.id}, points: {'; '.join(map(figure, pairs))}"
+    return Judgement.model_validate({"check": check, "verdict": verdict, "detail": detail})
+
+
+def check_length(curve: Sequence[CurvePoint], n_epochs: int) -> Judgement:
+    """Judge that every row was fine-tuned in as many trainings, of `n_epochs`, as the reference of the gains."""
+    epochs: dict[str, dict[tuple[str, int], int]] = {}
+    for point in curve:
+        row = point.model.split("/")[-1].split(",")[0]
+        last = epochs.setdefault(row, {})
+        key = (point.model, point.seed)
+        last[key] = max(last.get(key, 0), point.epoch)
+    lengths = {row: sorted(last.values()) for row, last in epochs.items()}
+    base = lengths.get(LENGTH, [])
+    is_wrong = set(base) != {n_epochs} or any(length != base for length in lengths.values())
+    detail = f"{len(lengths)} rows, each {len(base)} trainings of {n_epochs} epochs"
+    if is_wrong:
+        detail = "; ".join(f"{row}: epochs {', '.join(map(str, last))}" for row, last in sorted(lengths.items()))
+    check = "length: every row was fine-tuned as long as the visual probe that it is held against"
+    return Judgement(check=check, verdict="fails" if is_wrong else "holds", detail=detail)
+
+
+def check_motion(has_motion: Mask, opened: int) -> Judgement:
+    """Judge that rows of head motion were given it; where many actions lack it, Oracle is mostly No-Traj.
+
+    Args:
+        has_motion: (N, 2) of the tested actions, before and during them.
+    """
+    n, (before, during) = len(has_motion), has_motion.sum(axis=0).tolist()
+    check = f"head motion: {100 * MOST:g} % of the tested actions have it"
+    detail = f"{n} tested actions: head motion during {during}, before {before}; the gate opened for {opened}"
+    return Judgement(check=check, verdict="holds" if min(before, during) >= MOST * n else "undecided", detail=detail)
+
+
+def check_trained(curve: Sequence[CurvePoint], labels_dev: Codes) -> list[Judgement]:
+    """Judge every predictor of the chain `final` by how often its text is the nearest on dev, against the most common
+    label (D 51).
+
+    Args:
+        labels_dev: (n,) labels of the dev actions.
+    """
+    floors = {"the most common label": float(np.bincount(labels_dev).max() / len(labels_dev))}
+    return judge_models(curve, ("final/traj", "final/no_traj"), "action", floors)
+
+
+def check_unseen(tokens_of: Mapping[str, Sequence[str]], fitted: Mapping[str, Sequence[str]]) -> Judgement:
+    """Judge that no clip in the fine-tuning of a probe has a token of a model that was fitted on its video.
+
+    Args:
+        tokens_of: chain -> videos of the clips that have its tokens.
+        fitted: chain -> videos that its models were fitted on.
+    """
+    check = "leak: tokens are made by models that have not seen the video"
+    wrong = sorted(
+        f"{take} ({chain})" for chain, takes in tokens_of.items() for take in set(takes) & set(fitted.get(chain, ()))
+    )
+    detail = "; ".join(f"{chain}: {len(set(takes))} videos" for chain, takes in tokens_of.items())
+    if wrong:
+        detail = f"{len(wrong)} videos have tokens of a model that was fitted on them, such as {wrong[0]}"
+    return Judgement(check=check, verdict="fails" if wrong else "holds", detail=detail)

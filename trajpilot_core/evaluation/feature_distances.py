@@ -78,6 +78,10 @@ def drawn_pairs(
     nowhere = np.zeros(len(anchors), np.int64)
     whole = Choice(rows, nowhere, np.full_like(nowhere, len(rows)), nowhere, nowhere)
     keys, order = _sorted(at.take, at.position, rows)
+    wanted = _key(at.take[anchors], at.position[anchors] + 1)
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    is_next = (keys[place] == wanted) & (at.run[order[place]] == at.run[anchors])
+    following = np.where(is_next, order[place], -1)
     end = np.searchsorted(at.take[order], at.take[anchors], side="right")
     begin = np.searchsorted(keys, _key(at.take[anchors], at.position[anchors] + cfg.far_steps))
     later = Choice(order, np.minimum(begin, end), end, end, end)
@@ -86,7 +90,7 @@ def drawn_pairs(
     of_capture = _key(at.label[anchors], at.capture[anchors])
     same_label = Choice(order, *of_label, *(np.searchsorted(keys, of_capture, side=side) for side in ("left", "right")))
     partners = {
-        ADJACENT: _next(at, rows, anchors),
+        ADJACENT: following,
         FAR: later.sampled(lambda one, two: at.label[one] != at.label[two], anchors, generator),
         SAME_ACTION: same_label.sampled(lambda one, two: one != two, anchors, generator),
         RANDOM: whole.sampled(
@@ -94,15 +98,6 @@ def drawn_pairs(
         ),
     }
     return {kind: (anchors[partner >= 0], partner[partner >= 0]) for kind, partner in partners.items()}
-
-
-def _next(at: SegmentPlaces, rows: Codes, anchors: Codes) -> Codes:
-    """Return the next segment of the run, -1 where there is none."""
-    keys, order = _sorted(at.take, at.position, rows)
-    wanted = _key(at.take[anchors], at.position[anchors] + 1)
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    is_next = (keys[place] == wanted) & (at.run[order[place]] == at.run[anchors])
-    return np.where(is_next, order[place], -1)
 
 
 def _sorted(first: Codes, second: Codes, rows: Codes) -> tuple[Codes, Codes]:

@@ -19,6 +19,7 @@ from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.memory import in_parts
 from trajpilot_core.methods.base import RANKED, SEEN, Answers, Method
 from trajpilot_core.methods.latent import CEM, CEM_BANK, CEM_GOAL, CEM_TRUTH, NO_TRAJ, ORACLE, RANDOM_BANK, ROWS
+from trajpilot_core.methods.plans import joined
 from trajpilot_core.methods.sight import exchanged, refuse_leaks, same, spread
 from trajpilot_core.models.blocks import KeysValues
 from trajpilot_core.models.latent import (
@@ -34,7 +35,7 @@ from trajpilot_core.models.latent import (
     targets_of,
 )
 from trajpilot_core.models.ranking import best
-from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank, end_keys, find_neighbours
+from trajpilot_core.retrieval.bank import EndKeys, NeighbourBank, end_keys, find_neighbours
 from trajpilot_core.store.tensors import Models
 
 SEARCHED_STEPS = 1 << 16
@@ -142,10 +143,8 @@ class LatentWindows:
     def answer(self, mids_BMGD: Tensor) -> Answers:
         """Rank the labels of predicted middles; those of Start and Goal are read from their true latents."""
         whole = torch.cat([self.start[:, None], mids_BMGD, self.goal[:, None]], 1)
-        shares = self.models.head(whole).softmax(-1)
-        ids, scores = best(shares.flatten(0, 1), RANKED)
-        shape = (*self.segments.shape, ids.shape[1])
-        return Answers(ids.view(shape), scores.view(shape).float(), opened_scores="probability")
+        ids, scores = best(self.models.head(whole).softmax(-1), RANKED)
+        return Answers(ids, scores.float(), opened_scores="probability")
 
     def follow(self, motion_BMU: Tensor) -> Answers:
         """Answer with the plan under one motion a window."""
@@ -153,16 +152,11 @@ class LatentWindows:
 
     def search(self, energy: Callable[[Tensor], Tensor]) -> Tensor:
         """Return (B, M, U): the motion of least energy found by the cross-entropy method."""
-        models = self.models
-        directions = len(models.controls.directions)
-        draw = 1_000_003 * models.cfg.seed + 1_009 * models.seed + self.mids
-        noise = noise_of(models.cfg.search, self.mids, directions, draw, self.start.device)
-
-        def of_controls(controls_BSMP: Tensor) -> Tensor:
-            return energy(models.controls.motions(controls_BSMP))
-
-        best_found = cross_entropy_search(of_controls, len(self.segments), noise, models.cfg.search)
-        return models.controls.motions(best_found.controls)
+        cfg, controls = self.models.cfg, self.models.controls
+        draw = 1_000_003 * cfg.seed + 1_009 * self.models.seed + self.mids
+        noise = noise_of(cfg.search, self.mids, len(controls.directions), draw, self.start.device)
+        found = cross_entropy_search(lambda x: energy(controls.motions(x)), len(self.segments), noise, cfg.search)
+        return controls.motions(found.controls)
 
 
 def latent_windows(models: LatentModels, data: PlanningData, segments_BH: Tensor) -> LatentWindows:
@@ -234,14 +228,7 @@ def answer_windows(
 
     what = f"the candidates of one window do not fit into the memory of {segments_NH.device}"
     parts = in_parts(len(segments_NH), most, part, what, "lower latent.search.samples, or choose another device")
-    return {
-        row.id: Answers(
-            torch.cat([part[row.id].ids for part in parts]),
-            torch.cat([part[row.id].scores for part in parts]),
-            opened_scores="probability",
-        )
-        for row in ROWS
-    }
+    return {row.id: joined([part[row.id] for part in parts]) for row in ROWS}
 
 
 @torch.inference_mode()

@@ -18,8 +18,9 @@ from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.evaluation.bootstrap import ends_of_means
 from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows, random_entries
 from trajpilot_core.evaluation.trained_rows import TRAINED
+from trajpilot_core.methods.plans import derangement
 from trajpilot_core.models.latent import StepInputs, l1_between, targets_of
-from trajpilot_core.retrieval.neighbours import NeighbourBank
+from trajpilot_core.retrieval.bank import NeighbourBank
 from trajpilot_core.training.convergence import judge_scores
 from trajpilot_core.training.fit_latent import NEXT
 
@@ -50,10 +51,7 @@ class NextPairs(NamedTuple):
 
 def next_pairs(data: PlanningData, pairs_N2: Tensor, split: str, seed: int) -> NextPairs:
     """Return pairs, each with the second segment of another pair: a random cycle, so that none keeps its own."""
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(pairs_N2), generator=generator).to(pairs_N2.device)
-    other = torch.empty_like(pairs_N2[:, 1])
-    other[order] = pairs_N2[order.roll(1), 1]
+    other = pairs_N2[derangement(len(pairs_N2), seed).to(pairs_N2.device), 1]
     take = data.segment_take[pairs_N2[:, 0]].cpu().numpy()
     return NextPairs(split, pairs_N2, other, np.unique(take, return_inverse=True)[1].astype(np.int64))
 

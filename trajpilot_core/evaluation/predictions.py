@@ -27,13 +27,14 @@ from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.headroom import (
     PoolSums,
+    choose_knobs,
+    dev_rows,
     headroom_row,
     mask_coverage,
     pool_sums,
     sampling_scores,
     shuffle_scores,
 )
-from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Answers

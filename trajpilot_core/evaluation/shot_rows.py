@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from schemas.events import CompletedOutcome, OutcomeRow
-from trajpilot_core.data.events import BEFORE, DURING
-from trajpilot_core.data.shots import Shots
+from trajpilot_core.data.events import BEFORE, DURING, Shots
+from trajpilot_core.methods.plans import derangement
+from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.models.events import MADE, ShotProbe
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.events import EventChain, find_events, latents_of, vote
@@ -114,9 +115,8 @@ def _scored(models: OutcomeModels, shots: Shots, rows: Tensor, motion_of: Tensor
 
 def permuted(bank: Tensor, n_shots: int, seed: int) -> Tensor:
     """Return long of shape (N,): each shot of the bank -> another one, by a random cycle; other shots -> themselves."""
-    order = bank[torch.randperm(len(bank), generator=torch.Generator().manual_seed(seed)).to(bank.device)]
     motion_of = torch.arange(n_shots, device=bank.device)
-    motion_of[order] = order.roll(1)
+    motion_of[bank] = bank[derangement(len(bank), seed).to(bank.device)]
     return motion_of
 
 
@@ -184,19 +184,12 @@ def hidden(shots: Shots, rows: Tensor, sees: ShotSight) -> Shots:
     `rows` is long, of shape (n,). Outcomes are inverted; pixels, durations, texts, moments of evidence and head motion
     are those of other shots.
     """
-    other = rows.roll(1)
-    changed = {name: getattr(shots, name).clone() for name in ("shot", "seconds", "labels", "evidence", "motions")}
-    for name in ("shot", "seconds", "labels", "evidence"):
-        changed[name][rows] = getattr(shots, name)[other]
     made = shots.made.clone()
     made[rows] = ~made[rows]
-    parts = {"nothing": (0, 1), "context": (0, 1), "context_motion": (1,), "shot_motion": ()}[sees]
-    for part in parts:
-        changed["motions"][rows, part] = shots.motions[other, part]
-    for name in ("tokens", "context") if sees == "nothing" else ():
-        changed[name] = getattr(shots, name).clone()
-        changed[name][rows] = getattr(shots, name)[other]
-    return replace(shots, **changed, made=made)
+    both = (BEFORE, DURING)
+    parts = {"nothing": both, "context": both, "context_motion": (DURING,), "shot_motion": ()}[sees]
+    pixels = ("tokens", "context") if sees == "nothing" else ()
+    return replace(shots.hidden(rows, ("shot", "seconds", "labels", "evidence", *pixels), parts), made=made)
 
 
 def check_sight(methods: Sequence[ShotMethod], models: OutcomeModels, shots: Shots, rows: Tensor) -> None:
@@ -208,8 +201,6 @@ def check_sight(methods: Sequence[ShotMethod], models: OutcomeModels, shots: Sho
     Raises:
         LeakError: names a row that sees more.
     """
-    from trajpilot_core.methods.sight import refuse_leaks
-
     probed = rows[:PROBES]
 
     def answers(group: Sequence[ShotMethod], is_blind: bool) -> dict[str, SaidOfShots | None]:

@@ -14,9 +14,8 @@ from schemas.events import CompletedOutcome, OutcomeRow, ShotAnswer, ShotContras
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Array
 from trajpilot_core.data.cross_fitting import noted_fitted
-from trajpilot_core.data.events import DEV
+from trajpilot_core.data.events import DEV, Shots
 from trajpilot_core.data.other_runs import shown
-from trajpilot_core.data.shots import Shots
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of, ends_of_means
 from trajpilot_core.evaluation.shot_rows import FLOORS, MODELS, SHOT_NAMES

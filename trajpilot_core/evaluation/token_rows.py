@@ -5,7 +5,7 @@ Shapes: n clips that are answered, N clips, E text width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from schemas.events import CompletedActionToken, TokenRow
 from trajpilot_core.arrays import Codes
-from trajpilot_core.data.action_events import ActionEvents
-from trajpilot_core.data.events import BEFORE, DURING
+from trajpilot_core.data.events import BEFORE, DURING, ActionEvents
+from trajpilot_core.methods.plans import derangement
 from trajpilot_core.methods.sight import refuse_leaks
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.events import TokenProbe
@@ -97,10 +97,7 @@ def by_scorer(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Scored:
 
 def shuffled(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Tensor:
     """Return the token (n, E) of No-Traj for another one of the answered clips, by a random cycle."""
-    order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(maker.cfg.shuffle_seed)).to(rows.device)
-    other = torch.empty_like(rows)
-    other[order] = rows[order.roll(1)]
-    return no_traj(maker, events, other)
+    return no_traj(maker, events, rows[derangement(len(rows), maker.cfg.shuffle_seed).to(rows.device)])
 
 
 def predicted(model: EventPredictor, events: ActionEvents, rows: Tensor, latents_n2E: Tensor) -> Tensor:
@@ -168,17 +165,8 @@ def hidden(events: ActionEvents, rows: Tensor, sees: TokenSight) -> ActionEvents
 
     The action, its text and duration, and unseen head motion are those of another clip.
     """
-    other = rows.roll(1)
-    changed = {
-        name: getattr(events, name).clone() for name in ("labels", "classes", "seconds", "motions", "has_motion")
-    }
-    for name in ("labels", "classes", "seconds"):
-        changed[name][rows] = getattr(events, name)[other]
     parts = {"pixels": (BEFORE, DURING), "pixels_motion": (DURING,), "action_motion": ()}[sees]
-    for part in parts:
-        changed["motions"][rows, part] = events.motions[other, part]
-        changed["has_motion"][rows, part] = events.has_motion[other, part]
-    return replace(events, **changed)
+    return events.hidden(rows, ("labels", "classes", "seconds"), parts)
 
 
 def check_sight(methods: Sequence[TokenMethod], models: TokenModels, events: ActionEvents, rows: Tensor) -> None:

@@ -7,17 +7,7 @@ gallery use this list.
 from collections.abc import Iterable
 
 from trajpilot_core.errors import MethodError
-from trajpilot_core.methods import (
-    anticipation,
-    goal_dropout,
-    latent,
-    planners,
-    predictors,
-    retrieved,
-    scorer,
-    viterbi,
-    vlm,
-)
+from trajpilot_core.methods import anticipation, latent, planners, predictors, retrieved, scorer, viterbi, vlm
 from trajpilot_core.methods.base import Method
 
 METHODS: list[Method] = [
@@ -35,8 +25,8 @@ METHODS: list[Method] = [
     *viterbi.ROWS,
     predictors.WITHOUT_PRIOR,
     predictors.GRAPH_ONLY,
-    goal_dropout.NO_TRAJ,
-    goal_dropout.ORACLE,
+    predictors.NO_TRAJ_GOAL_DROPOUT,
+    predictors.ORACLE_GOAL_DROPOUT,
     viterbi.HMM,
     viterbi.HMM_MOTION,
     retrieved.POOL_MEAN,

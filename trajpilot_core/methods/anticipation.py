@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, twin_of
-from trajpilot_core.methods import goal_dropout, predictors
+from trajpilot_core.methods import predictors
 from trajpilot_core.methods.base import Answers, Gate, Method, RowStyle
 from trajpilot_core.methods.predictors import ranked_by
 from trajpilot_core.methods.retrieved import majority_answers
@@ -60,11 +60,13 @@ NO_TRAJ = Method(
     name="No-Traj, no goal",
     knows="Start's clip alone: neither a goal nor a trajectory; trained with goals masked at random",
     sees="start",
-    ceiling="start",
     role="anticipation",
     models=(twin_of("no_traj"),),
     answer=ranked_by(lambda batch: batch.fallback, twin_view),
-    against={goal_dropout.NO_TRAJ.id: "what is lost without a goal", f"{PREFIX}majority": "beyond the label alone"},
+    against={
+        predictors.NO_TRAJ_GOAL_DROPOUT.id: "what is lost without a goal",
+        f"{PREFIX}majority": "beyond the label alone",
+    },
     style=RowStyle("circle", "#5b6470", "#a9b2be", dash="2 2.5"),
 )
 ENDPOINT_TRAJ = Method(
@@ -72,7 +74,6 @@ ENDPOINT_TRAJ = Method(
     name="Endpoint-Traj, no goal",
     knows="Start's clip and its own head motion during Start, nothing that is retrieved",
     sees="start_motion",
-    ceiling="start_motion",
     role="anticipation",
     models=(twin_of("endpoint_traj"),),
     answer=ranked_by(lambda batch: batch.endpoint_plan, start_view),
@@ -84,11 +85,10 @@ ORACLE = Method(
     name="Oracle, no goal",
     knows="Start's clip, and the true head motion of Start and of every middle step: a condition, not an upper bound",
     sees="motion_to_goal",
-    ceiling="motion_to_goal",
     role="anticipation",
     models=(twin_of("traj"),),
     answer=ranked_by(lambda batch: batch.true_plan, twin_view),
-    against={goal_dropout.ORACLE.id: "what is lost without a goal", NO_TRAJ.id: "what the motion adds"},
+    against={predictors.ORACLE_GOAL_DROPOUT.id: "what is lost without a goal", NO_TRAJ.id: "what the motion adds"},
     style=RowStyle("diamond", "#009e73", "#2fcf9f"),
 )
 SCORER = Method(
@@ -97,7 +97,6 @@ SCORER = Method(
     knows="Start's clip and head motion, and the middle motion of one retrieved training window that begins alike, or "
     "the No-Traj answer without a goal where the gate stays closed",
     sees="start_motion",
-    ceiling="start_motion",
     role="anticipation",
     models=(*map(twin_of, PREDICTORS), SCORER_NO_GOAL),
     answer=by_scorer,
@@ -143,7 +142,6 @@ MAJORITY = Method(
     name="Majority, no goal",
     knows="the most frequent training label; untrained floor",
     sees="start",
-    ceiling="start",
     role="anticipation",
     models=(),
     answer=majority,

@@ -133,11 +133,12 @@ class Method:
     knows: str
     """Its inputs beyond the Start and Goal clips, for people."""
     sees: Sight
-    ceiling: "InputKind | None"
-    """Exact ceiling of the simulated world that bounds it; None for a row that is given the truth, and for no other."""
     role: Role
     models: tuple[str, ...]
     """Models that must be trained for the row to mean anything, as `evaluation.trained_rows.model_of` names them."""
+    ceiling: "InputKind | None" = None
+    """Exact ceiling of the simulated world that bounds it, by default the one that has seen what the row sees; None
+    only for a row that is given the truth."""
     answer: "Callable[[WindowBatch], Answers | None] | None" = None
     """Answer a batch; returns None where the run has not trained what it needs: the row is absent then."""
     predictions: str | None = None
@@ -167,11 +168,8 @@ class Method:
     def __post_init__(self) -> None:
         if (self.answer is None) == (self.predictions is None):
             raise MethodError(f"method {self.id} has both or neither; give either `answer` or `predictions`")
-        if self.ceiling is None and self.sees != "truth":
-            raise MethodError(
-                f"method {self.id} declares no ceiling; name one of {', '.join(SHOWS)} that has seen at least what the "
-                f"method sees ({self.sees})"
-            )
+        if self.ceiling is None:
+            object.__setattr__(self, "ceiling", next((kind for kind, sees in SHOWS.items() if sees == self.sees), None))
         if self.ceiling is not None and not covers(SHOWS[self.ceiling], self.sees):
             raise MethodError(
                 f"method {self.id} sees {self.sees}, more than its ceiling {self.ceiling} ({SHOWS[self.ceiling]}); a "

@@ -7,7 +7,7 @@ Source: docs/decisions/scorer.md; of windows without a goal: docs/decisions/anti
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from torch import Tensor
 
@@ -23,6 +23,8 @@ from trajpilot_core.retrieval.candidates import Candidates, find_candidates, per
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.scorer import Queries, queries_of
 from trajpilot_core.training.scorer_fit import ReadyScorer, load_scorer, load_scorer_without_goal, scorer_config
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -115,21 +117,22 @@ class WindowBatch:
 
     def candidates(self) -> Retrieved:
         """Return what was retrieved. Raises MethodError if nothing was."""
-        if self.retrieved is None:
-            raise MethodError("these windows have no candidates; a row that needs them cannot answer")
-        return self.retrieved
+        return present(self.retrieved, "candidates")
 
     def ready(self) -> Scorers:
         """Return the scorers. Raises MethodError if there are none."""
-        if self.scorers is None:
-            raise MethodError("these windows have no scorers; a row that needs them cannot answer")
-        return self.scorers
+        return present(self.scorers, "scorers")
 
     def joint(self) -> SequenceModels:
         """Return what decoding steps together needs. Raises MethodError if nothing was fitted."""
-        if self.sequences is None:
-            raise MethodError("these windows have no moves between labels; a row that needs them cannot answer")
-        return self.sequences
+        return present(self.sequences, "moves between labels")
+
+
+def present(value: T | None, what: str) -> T:
+    """Return what a row needs. Raises MethodError: the windows have none."""
+    if value is None:
+        raise MethodError(f"these windows have no {what}; a row that needs them cannot answer")
+    return value
 
 
 def load_scorers(models: Models, seed: int, device: str) -> Scorers:

@@ -16,7 +16,6 @@ NO_TRAJ = Method(
     name="Latent No-Traj",
     knows="predicts latents of the video encoder without any trajectory",
     sees="ends",
-    ceiling="no_traj",
     role="control",
     models=NO_TRAJ_MODELS,
     predictions=ENTRY,

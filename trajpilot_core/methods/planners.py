@@ -4,8 +4,8 @@ Rows of closed vocabularies: they are absent where the stage `planners` has trai
 docs/decisions/planners.md. Axes: B windows of one horizon H, A actions, R ranked answers.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from schemas.planners import PlannerName
@@ -26,25 +26,20 @@ class Planner(NamedTuple):
     style: RowStyle
 
 
-def answer_of(
-    method: PlannerName, *, masked: bool = False, ddpm: bool = False
-) -> "Callable[[WindowBatch], Answers | None]":
-    """Return the answer function of a planner: its own decoding, and the matching ranking."""
+def by_planner(
+    batch: "WindowBatch", method: PlannerName, *, masked: bool = False, ddpm: bool = False
+) -> Answers | None:
+    """Answer with a planner's own decoding, and the matching ranking; None where it was not trained."""
+    from trajpilot_core.methods.planner_models import planned
+    from trajpilot_core.models.ranking import best
 
-    def answer(batch: "WindowBatch") -> Answers | None:
-        from trajpilot_core.methods.planner_models import planned
-        from trajpilot_core.models.ranking import best
-
-        if batch.planners is None:
-            return None
-        plan = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked, ddpm=ddpm)
-        if plan is None:
-            return None
-        ids, scores = best(plan.scores.flatten(0, 1), RANKED)
-        shape = (*batch.segments.shape, ids.shape[1])
-        return Answers(ids.view(shape), scores.view(shape).float(), decoded=plan.decoded)
-
-    return answer
+    if batch.planners is None:
+        return None
+    plan = planned(batch.planners, method, batch.view.data, batch.segments, masked=masked, ddpm=ddpm)
+    if plan is None:
+        return None
+    ids, scores = best(plan.scores, RANKED)
+    return Answers(ids, scores.float(), decoded=plan.decoded)
 
 
 SCHEMA = Planner(
@@ -75,12 +70,11 @@ def row(planner: Planner) -> Method:
         name=planner.name,
         knows=planner.knows,
         sees="ends",
-        ceiling="no_traj",
         role="main",
         models=(planner.id,),
         decodes_together=True,
         has_model_per_horizon=True,
-        answer=answer_of(planner.id),
+        answer=partial(by_planner, method=planner.id),
         against={"no_traj_no_prior": "beyond our predictor without transitions", "graph_only": "beyond the graph"},
         in_gallery=True,
         style=planner.style,
@@ -97,7 +91,7 @@ def masked_row(planner: Planner) -> Method:
         role="ablation",
         part_of=planner.id,
         in_gallery=False,
-        answer=answer_of(planner.id, masked=True),
+        answer=partial(by_planner, method=planner.id, masked=True),
         style=RowStyle(planner.style.mark, "#2a7f9e", "#7fc8e8", dash="5 2"),
     )
 
@@ -110,7 +104,7 @@ DDPM = replace(
     role="ablation",
     part_of=PDPP.id,
     in_gallery=False,
-    answer=answer_of(PDPP.id, ddpm=True),
+    answer=partial(by_planner, method=PDPP.id, ddpm=True),
     style=RowStyle(PDPP.style.mark, "#c2601c", "#ffb080", dash="1 3"),
 )
 """Absent where `PlannersConfig.answers_ddpm` is off."""

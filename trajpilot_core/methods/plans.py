@@ -4,6 +4,7 @@ Axes: B windows of one horizon H, N all of them, M middle steps, R ranked answer
 Source: paper, 4 and its appendix; docs/decisions/paper-gaps.md (15, 29, 40, 47).
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -20,6 +21,13 @@ def rank_plan(plan_BHP: Tensor, view: ChainView, segments_BH: Tensor) -> Answers
     ranked = view.readout.ranked(plan_BHP, view.data.segment_take[segments_BH[:, 0]], RANKED)
     kind: Literal["cosine", "probability"] = "cosine" if ranked.decoded is None else "probability"
     return Answers(ranked.ids, ranked.scores, decoded=ranked.decoded, opened_scores=kind, fallback_scores=kind)
+
+
+def joined(parts: Sequence[Answers]) -> Answers:
+    """Join the answers of one row to parts of the windows: rankings by probability, all with a sequence or none."""
+    ids, scores = torch.cat([part.ids for part in parts]), torch.cat([part.scores for part in parts])
+    decoded = [part.decoded for part in parts if part.decoded is not None]
+    return Answers(ids, scores, decoded=torch.cat(decoded) if decoded else None, opened_scores="probability")
 
 
 @torch.inference_mode()
@@ -47,7 +55,7 @@ def shuffled_plan(view: ChainView, segments_BH: Tensor, donors_BM: Tensor) -> Te
 
 
 def derangement(n: int, seed: int) -> Tensor:
-    """Return long of shape (n,) without a fixed point, one random cycle; -1 everywhere for n < 2 (D 40)."""
+    """Return long of shape (n,) without a fixed point, one random cycle; -1 everywhere for n < 2 (D 40), on the CPU."""
     if n < 2:
         return torch.full((n,), -1)
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
@@ -61,8 +69,7 @@ def donors_of(segments_NH: Tensor, seed: int, shuffle: int) -> Tensor:
 
     The derangement depends on the seed of the evaluation, the shuffle and the horizon only.
     """
-    donors = derangement(len(segments_NH), 1_000_003 * seed + 101 * shuffle + segments_NH.shape[1]).to(
-        segments_NH.device
-    )
+    n, horizon = segments_NH.shape
+    donors = derangement(n, 1_000_003 * seed + 101 * shuffle + horizon).to(segments_NH.device)
     mids = segments_NH[donors.clamp_min(0)][:, 1:-1]
     return mids.masked_fill(donors[:, None] < 0, -1)

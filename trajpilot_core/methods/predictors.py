@@ -2,7 +2,9 @@
 
 They differ in the head motion that the predictor is given. Every other row is compared with No-Traj; Oracle is a
 condition, not an upper bound. The controls take the transition prior of class heads away, or the class scores of the
-middle; they are absent without class heads (docs/decisions/closed-vocabulary.md).
+middle; they are absent without class heads. Goal-dropout twins measure what anticipation's schedule changes for
+planning; they are absent in runs without twins (`predictor.twin_goal_dropout`; D 42). Source of both: paper, 4.3 and
+its appendix on closed-vocabulary adaptation; docs/decisions/closed-vocabulary.md.
 Axes: B windows of one horizon H, P width of a plan.
 """
 
@@ -10,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from trajpilot_core.data.cross_fitting import twin_of
 from trajpilot_core.methods.base import REFERENCE, Answers, Method, RowStyle
 
 if TYPE_CHECKING:
@@ -53,7 +56,6 @@ NO_TRAJ = Method(
     name="No-Traj",
     knows="no trajectory at all",
     sees="ends",
-    ceiling="no_traj",
     role="main",
     models=("no_traj",),
     answer=ranked_by(lambda batch: batch.fallback),
@@ -66,7 +68,6 @@ ENDPOINT_TRAJ = Method(
     name="Endpoint-Traj",
     knows="its own head motion during Start and Goal, none between",
     sees="end_motion",
-    ceiling="endpoint_traj",
     role="main",
     models=("endpoint_traj",),
     answer=ranked_by(lambda batch: batch.endpoint_plan),
@@ -79,7 +80,6 @@ ORACLE = Method(
     name="Oracle",
     knows="its own true head motion, middle included: a condition, not an upper bound",
     sees="all_motion",
-    ceiling="oracle",
     role="main",
     models=("traj",),
     answer=ranked_by(lambda batch: batch.true_plan),
@@ -92,7 +92,6 @@ SHUFFLED = Method(
     name="Shuffled",
     knows="endpoint motion, and the middle motion of another test window",
     sees="end_motion",
-    ceiling="endpoint_traj",
     role="control",
     models=("traj",),
     answer=shuffled_answer,
@@ -140,7 +139,6 @@ WITHOUT_PRIOR = Method(
     name="No-Traj, no prior",
     knows="as No-Traj; every step by itself, without the transition prior",
     sees="ends",
-    ceiling="no_traj",
     role="ablation",
     models=("no_traj",),
     answer=without_prior,
@@ -152,9 +150,34 @@ GRAPH_ONLY = Method(
     name="Graph-only",
     knows="No-Traj's class scores of Start and Goal, and transitions of the training takes in between",
     sees="ends",
-    ceiling="no_traj",
     role="control",
     models=("no_traj",),
     answer=by_graph,
     style=RowStyle("square", "#8a6d3b", "#e8d3a8", dash="6 3"),
+)
+NO_TRAJ_GOAL_DROPOUT = replace(
+    NO_TRAJ,
+    id="no_traj_goal_dropout",
+    name="No-Traj, goal dropout",
+    knows="no trajectory at all; trained with goals masked at random, the goal given",
+    role="ablation",
+    models=(twin_of("no_traj"),),
+    answer=ranked_by(lambda batch: batch.fallback, lambda batch: batch.goal_dropout),
+    part_of=NO_TRAJ.id,
+    in_gallery=False,
+    plans=None,
+    style=RowStyle("circle", "#7a5c7e", "#c3a3c8", dash="6 2 1 2"),
+)
+ORACLE_GOAL_DROPOUT = replace(
+    ORACLE,
+    id="oracle_goal_dropout",
+    name="Oracle, goal dropout",
+    knows="as Oracle; trained with goals masked at random, the goal given",
+    role="ablation",
+    models=(twin_of("traj"),),
+    answer=ranked_by(lambda batch: batch.true_plan, lambda batch: batch.goal_dropout),
+    against={ORACLE.id: "what goal dropout changes where the goal is given"},
+    part_of=ORACLE.id,
+    in_gallery=False,
+    style=RowStyle("diamond", "#5f7d3a", "#a9c77e", dash="6 2 1 2"),
 )

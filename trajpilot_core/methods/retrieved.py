@@ -50,11 +50,9 @@ def vote_answer(batch: "WindowBatch") -> Answers:
     from trajpilot_core.models.ranking import best
 
     fallback = rank_plan(batch.fallback, batch.view, batch.segments)
-    ids, scores = best(votes(batch).flatten(0, 1), RANKED)
+    ids, scores = best(votes(batch), RANKED)
     some = batch.candidates().found.valid.any(1)[:, None, None]
-    shape = fallback.ids.shape
-    ids_BHR = torch.where(some, ids.view(shape), fallback.ids)
-    return Answers(ids_BHR, torch.where(some, scores.view(shape), fallback.scores))
+    return Answers(torch.where(some, ids, fallback.ids), torch.where(some, scores, fallback.scores))
 
 
 POOL_MEAN = Method(
@@ -62,7 +60,6 @@ POOL_MEAN = Method(
     name="Pool-Mean",
     knows="similarity-weighted mean of the plans of all candidates; nothing learned",
     sees="end_motion",
-    ceiling="endpoint_traj",
     role="control",
     models=("traj", "no_traj"),
     answer=ranked_by(mean_plan),
@@ -74,7 +71,6 @@ KNN_LABELS = Method(
     name="kNN-labels",
     knows="weighted vote of the candidates' labels; no trajectory",
     sees="end_motion",
-    ceiling="endpoint_traj",
     role="control",
     models=("no_traj",),
     answer=vote_answer,
@@ -87,7 +83,6 @@ TOP1 = Method(
     name="Top-1",
     knows="the middle motion of the nearest candidate, always",
     sees="end_motion",
-    ceiling="endpoint_traj",
     role="control",
     models=("traj", "no_traj"),
     answer=nearest_answer,
@@ -148,7 +143,6 @@ PREVIOUS = Method(
     knows="repeats the TRUE label of the step before, which no planner knows; untrained floor that sees the truth, "
     "never bold",
     sees="truth",
-    ceiling=None,
     role="floor",
     models=(),
     answer=lambda batch: previous_answers(batch.view.data.labels[batch.segments], label_order(batch.view)),
@@ -159,7 +153,6 @@ MAJORITY = Method(
     name="Majority",
     knows="the most frequent training label; untrained floor",
     sees="ends",
-    ceiling="no_traj",
     role="floor",
     models=(),
     answer=majority_answers,

@@ -3,8 +3,8 @@
 Axes: B windows of one horizon H.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from schemas.training import Ablation
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from trajpilot_core.training.scorer_fit import ReadyScorer
 
 DECIDE_BATCH = 512
-GATE = Gate("a retrieved trajectory was trusted")
 
 
 def scorer_answers(view: "ChainView", candidates: "Candidates", queries: "Queries", ready: "ReadyScorer") -> Answers:
@@ -53,14 +52,10 @@ def permuted_answers(batch: "WindowBatch") -> Answers:
     return scorer_answers(batch.view, strangers, queries, batch.ready().paper)
 
 
-def without(ablation: Ablation) -> "Callable[[WindowBatch], Answers | None]":
-    """Return the answer function of the Scorer that was trained without a part."""
-
-    def ablated(batch: "WindowBatch") -> Answers | None:
-        retrieved, ready = batch.candidates(), batch.ready().ablated.get(ablation)
-        return None if ready is None else scorer_answers(batch.view, retrieved.found, retrieved.queries, ready)
-
-    return ablated
+def without(batch: "WindowBatch", ablation: Ablation) -> Answers | None:
+    """Answer with the Scorer that was trained without a part; None where there is none."""
+    retrieved, ready = batch.candidates(), batch.ready().ablated.get(ablation)
+    return None if ready is None else scorer_answers(batch.view, retrieved.found, retrieved.queries, ready)
 
 
 SCORER = Method(
@@ -69,7 +64,6 @@ SCORER = Method(
     knows="endpoint motion, and the middle motion of one retrieved training window, or the No-Traj answer where the "
     "gate stays closed",
     sees="end_motion",
-    ceiling="endpoint_traj",
     role="main",
     models=SCORER_MODELS,
     answer=answer,
@@ -83,48 +77,41 @@ SCORER = Method(
         "pool_mean": "beyond averaging all plans instead of choosing one",
         "oracle": "",
     },
-    gate=GATE,
+    gate=Gate("a retrieved trajectory was trusted"),
     follows="chosen by the scorer",
     in_gallery=True,
     plans=1,
     style=RowStyle("square", "#0072b2", "#56b4e9"),
 )
-PERMUTED = Method(
+PERMUTED = replace(
+    SCORER,
     id="scorer_permuted",
     name="Scorer, permuted",
     knows="as Scorer, but every candidate has the middle motion of another training window",
-    sees="end_motion",
-    ceiling="endpoint_traj",
     role="ablation",
-    models=SCORER_MODELS,
     answer=permuted_answers,
+    against={},
     part_of="scorer",
-    gate=GATE,
+    follows=None,
+    in_gallery=False,
+    plans=None,
     style=RowStyle("triangle", "#17818c", "#9fe0d0", dash="6 2.5"),
 )
-NO_LABELS = Method(
+NO_LABELS = replace(
+    PERMUTED,
     id="scorer_no_labels",
     name="Scorer, no labels",
     knows="as Scorer, trained without the candidates' labels",
-    sees="end_motion",
-    ceiling="endpoint_traj",
-    role="ablation",
     models=(*SCORER_MODELS, "scorer_no_labels"),
-    answer=without("no_labels"),
-    part_of="scorer",
-    gate=GATE,
+    answer=partial(without, ablation="no_labels"),
     style=RowStyle("circle", "#4b3fae", "#a79cf5", dash="3 2"),
 )
-NO_MOTION = Method(
+NO_MOTION = replace(
+    PERMUTED,
     id="scorer_no_motion",
     name="Scorer, no motion",
     knows="as Scorer, trained without the candidates' motion and the plans under it",
-    sees="end_motion",
-    ceiling="endpoint_traj",
-    role="ablation",
     models=(*SCORER_MODELS, "scorer_no_motion"),
-    answer=without("no_motion"),
-    part_of="scorer",
-    gate=GATE,
+    answer=partial(without, ablation="no_motion"),
     style=RowStyle("diamond", "#a15c00", "#e0a560", dash="9 2 2 2 2 2"),
 )

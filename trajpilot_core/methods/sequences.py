@@ -5,7 +5,7 @@ Axes: B windows of one horizon H, V labels, P labels kept per step, R ranked ans
 Source: docs/decisions/methods.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -18,31 +18,19 @@ from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import MethodError
 from trajpilot_core.methods.base import RANKED, Answers
+from trajpilot_core.methods.plans import joined
+from trajpilot_core.models import label_chain
 from trajpilot_core.models.blocks import ends_of
-from trajpilot_core.models.discriminant import Discriminant, fit_discriminant
-from trajpilot_core.models.label_chain import (
-    KeptChain,
-    LabelMoves,
-    Sparse,
-    chain_marginals,
-    decoded_sequence,
-    kept_chain,
-    kept_marginals,
-    kept_moves,
-    label_moves,
-    probable_labels,
-    sparse,
-)
 from trajpilot_core.models.ranking import best, rows_at_once
 
 
 class FittedSequences(NamedTuple):
     """Statistics of the takes of a chain: order of labels, and their features and head motion."""
 
-    moves: LabelMoves
-    looks: Discriminant
+    moves: label_chain.LabelMoves
+    looks: label_chain.Discriminant
     """Reads pooled features."""
-    looks_and_motion: Discriminant
+    looks_and_motion: label_chain.Discriminant
     """Reads pooled features and head motion."""
 
 
@@ -79,10 +67,10 @@ def fit_sequences(data: PlanningData, chain: Chain) -> FittedSequences:
     takes = fit_takes(data, chain)
     rows = rows_of_takes(data.segment_take, takes)
     labels_S, n_labels = data.labels[rows], len(data.bank)
-    moves = label_moves(follow_counts(data, takes), torch.bincount(labels_S, minlength=n_labels).float())
+    moves = label_chain.label_moves(follow_counts(data, takes), torch.bincount(labels_S, minlength=n_labels).float())
     vectors_SC = endpoint_vectors(data, rows)
-    looks = fit_discriminant(vectors_SC[:, : data.features.shape[-1]], labels_S, n_labels)
-    return FittedSequences(moves, looks, fit_discriminant(vectors_SC, labels_S, n_labels))
+    looks = label_chain.fit_discriminant(vectors_SC[:, : data.features.shape[-1]], labels_S, n_labels)
+    return FittedSequences(moves, looks, label_chain.fit_discriminant(vectors_SC, labels_S, n_labels))
 
 
 def endpoint_vectors(data: PlanningData, rows: Tensor) -> Tensor:
@@ -90,7 +78,7 @@ def endpoint_vectors(data: PlanningData, rows: Tensor) -> Tensor:
     return torch.cat([data.features[rows].float().mean(-2), data.motions[rows].flatten(-2)], dim=-1)
 
 
-def follow_counts(data: PlanningData, takes: Tensor) -> Sparse:
+def follow_counts(data: PlanningData, takes: Tensor) -> label_chain.Sparse:
     """Return (V, V) float32: how often the column's label follows the row's in windows of `takes`, each step once."""
     steps = []
     for windows in data.windows.values():
@@ -100,7 +88,7 @@ def follow_counts(data: PlanningData, takes: Tensor) -> Sparse:
     pairs_2P = data.labels[rows_P2].T
     one_P = torch.ones(len(rows_P2), device=takes.device)
     size = len(data.bank), len(data.bank)
-    return sparse(torch.sparse_coo_tensor(pairs_2P, one_P, size, check_invariants=False).coalesce())
+    return label_chain.sparse(torch.sparse_coo_tensor(pairs_2P, one_P, size, check_invariants=False).coalesce())
 
 
 @torch.inference_mode()
@@ -116,15 +104,14 @@ def hmm_answers(data: PlanningData, segments_BH: Tensor, sequences: SequenceMode
     for segments in torch.split(segments_BH, windows_at_once(horizon, data.bank)):
         vectors_B2C = endpoint_vectors(data, ends_of(segments))
         log_B2V = discriminant.log_likelihood(vectors_B2C if moving else vectors_B2C[..., : data.features.shape[-1]])
-        posterior_BHV = chain_marginals(fitted.moves, log_B2V[:, 0], log_B2V[:, 1], horizon)
-        ids, scores = best(posterior_BHV.flatten(0, 1), RANKED)
-        labels_BHP = probable_labels(posterior_BHV, sequences.config.shortlist)
+        posterior_BHV = label_chain.chain_marginals(fitted.moves, log_B2V[:, 0], log_B2V[:, 1], horizon)
+        ids, scores = best(posterior_BHV, RANKED)
+        labels_BHP = label_chain.probable_labels(posterior_BHV, sequences.config.shortlist)
         own_BHP = torch.zeros(labels_BHP.shape, device=labels_BHP.device)
         for step, end in ((0, 0), (-1, 1)):
             own_BHP[:, step] = log_B2V[:, end].gather(1, labels_BHP[:, step])
-        kept = kept_chain(labels_BHP, own_BHP, kept_moves(fitted.moves, labels_BHP))
-        shape = (*segments.shape, ids.shape[1])
-        parts.append(answered(ids.view(shape), scores.view(shape), kept))
+        kept = label_chain.kept_chain(labels_BHP, own_BHP, label_chain.kept_moves(fitted.moves, labels_BHP))
+        parts.append(answered(ids, scores, kept))
     return joined(parts)
 
 
@@ -135,10 +122,10 @@ def shortlisted(segments_BH: Tensor, bank_VE: Tensor, keep: int, scores_of: Call
         bank_VE: (V, E) label embeddings.
         scores_of: some of the windows -> the row's scores of all labels, (b, H, V).
     """
-    labels, scores = [], []
-    for rows in slices(len(segments_BH), windows_at_once(segments_BH.shape[1], bank_VE)):
-        score_BHV = scores_of(rows)
-        labels.append(probable_labels(score_BHV, keep))
+    labels, scores, n = [], [], windows_at_once(segments_BH.shape[1], bank_VE)
+    for at in range(0, max(1, len(segments_BH)), n):  # one empty part for no windows
+        score_BHV = scores_of(slice(at, at + n))
+        labels.append(label_chain.probable_labels(score_BHV, keep))
         scores.append(score_BHV.gather(2, labels[-1]))
     return Shortlist(torch.cat(labels), torch.cat(scores))
 
@@ -149,18 +136,15 @@ def joint_answers(fitted: FittedSequences, short: Shortlist, knobs: Knobs) -> An
 
     A softmax over all labels would divide every score of a step by one number, which changes no sequence.
     """
-    known = kept_moves(fitted.moves, short.labels)
-    kept = kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
-    posterior_BHP = kept_marginals(kept)
-    places, scores = best(posterior_BHP.flatten(0, 1), RANKED)
-    ids = short.labels.flatten(0, 1).gather(1, places)
-    shape = (*short.labels.shape[:2], ids.shape[1])
-    return answered(ids.view(shape), scores.view(shape), kept)
+    known = label_chain.kept_moves(fitted.moves, short.labels)
+    kept = label_chain.kept_chain(short.labels, short.scores / knobs.temperature, known, knobs.weight)
+    places_BHR, scores_BHR = best(label_chain.kept_marginals(kept), RANKED)
+    return answered(short.labels.gather(2, places_BHR), scores_BHR, kept)
 
 
-def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: KeptChain) -> Answers:
+def answered(ids_BHR: Tensor, scores_BHR: Tensor, kept: label_chain.KeptChain) -> Answers:
     """Return rankings with the decoded sequence; a single middle step is decoded to its first ranked label."""
-    decoded_BH = decoded_sequence(kept)
+    decoded_BH = label_chain.decoded_sequence(kept)
     if decoded_BH.shape[1] == 3:
         decoded_BH[:, 1] = ids_BHR[:, 1, 0]
     return Answers(ids_BHR, scores_BHR, decoded=decoded_BH, opened_scores="probability")
@@ -179,22 +163,6 @@ def instead(answers: Answers, plain: Answers, keep_B: Tensor) -> Answers:
     )
 
 
-def joined(parts: list[Answers]) -> Answers:
-    """Join the answers to parts of the windows; each has a decoded sequence."""
-    decoded = [part.decoded for part in parts if part.decoded is not None]
-    return Answers(
-        torch.cat([part.ids for part in parts]),
-        torch.cat([part.scores for part in parts]),
-        decoded=torch.cat(decoded),
-        opened_scores="probability",
-    )
-
-
 def windows_at_once(horizon: int, bank_VE: Tensor) -> int:
     """Return the number of windows that are read together, so that a table of all their labels stays small."""
     return max(1, rows_at_once(len(bank_VE), bank_VE.device) // horizon)
-
-
-def slices(n: int, size: int) -> Iterator[slice]:
-    """Cut n rows into slices of at most `size`; one empty slice for none."""
-    return (slice(at, min(at + size, n)) for at in range(0, max(1, n), size))

@@ -2,17 +2,18 @@
 
 Transitions are counted on the training takes. A + Viterbi row keeps its plain row's scores of every step and differs in
 the decoding alone, so that exact plans (MSeq) of one model are compared with exact plans, not with independent steps. T
-and the weight of the transitions are chosen on dev for each row, seed and horizon (evaluation/joint_decoding.py). The
+and the weight of the transitions are chosen on dev for each row, seed and horizon (evaluation/headroom.py). The
 hidden Markov model is fitted in closed form and nothing of it is chosen; it is a control, not a floor.
 Source: docs/decisions/methods.md. Axes: B windows of one horizon H, V labels, E text space.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from trajpilot_core.methods.base import Answers, Method, RowStyle
 from trajpilot_core.methods.predictors import ENDPOINT_TRAJ, NO_TRAJ, ORACLE
-from trajpilot_core.methods.retrieved import KNN_LABELS, POOL_MEAN, mean_plan, votes
+from trajpilot_core.methods.retrieved import KNN_LABELS, POOL_MEAN, mean_plan, vote_answer, votes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,17 +28,11 @@ if TYPE_CHECKING:
 SUFFIX = "_viterbi"
 
 
-def hmm_answer(*, moving: bool) -> "Callable[[WindowBatch], Answers]":
-    """Return the answer function of the hidden Markov model: both ends are recognised by features, `moving` by head
-    motion as well.
-    """
+def by_hmm(batch: "WindowBatch", *, moving: bool) -> Answers:
+    """Answer with the hidden Markov model: both ends are recognised by features, `moving` by head motion as well."""
+    from trajpilot_core.methods.sequences import hmm_answers
 
-    def answer(batch: "WindowBatch") -> Answers:
-        from trajpilot_core.methods.sequences import hmm_answers
-
-        return hmm_answers(batch.view.data, batch.segments, batch.joint(), moving=moving)
-
-    return answer
+    return hmm_answers(batch.view.data, batch.segments, batch.joint(), moving=moving)
 
 
 class Plain(NamedTuple):
@@ -86,20 +81,15 @@ def shortlist(batch: "WindowBatch", row: str) -> "Shortlist":
     return shortlisted(batch.segments, batch.view.data.read_bank, keep, PLAIN[row].scores_of(batch))
 
 
-def joint_answer(row: str) -> "Callable[[WindowBatch], Answers]":
-    """Return the answer function of a + Viterbi row; where there is no vote it repeats its plain row."""
+def joint_answer(batch: "WindowBatch", row: str) -> Answers:
+    """Answer as a + Viterbi row; where there is no vote it repeats its plain row."""
+    from trajpilot_core.methods.sequences import instead, joint_answers
 
-    def answer(batch: "WindowBatch") -> Answers:
-        from trajpilot_core.methods.retrieved import vote_answer
-        from trajpilot_core.methods.sequences import instead, joint_answers
-
-        sequences = batch.joint()
-        answers = joint_answers(sequences.fitted, shortlist(batch, row), sequences.knobs[row])
-        if PLAIN[row].kind == "cosine":
-            return answers
-        return instead(answers, vote_answer(batch), batch.candidates().found.valid.any(1))
-
-    return answer
+    sequences = batch.joint()
+    answers = joint_answers(sequences.fitted, shortlist(batch, row), sequences.knobs[row])
+    if PLAIN[row].kind == "cosine":
+        return answers
+    return instead(answers, vote_answer(batch), batch.candidates().found.valid.any(1))
 
 
 LIGHT, DARK = "#6a3d9a", "#dda6f5"
@@ -114,10 +104,9 @@ def decoded_together(row: str) -> Method:
         name=f"{plain.name} + Viterbi",
         knows=f"as {plain.name}; its steps are decoded together, with the transitions of the training takes",
         sees=plain.sees,
-        ceiling=plain.ceiling,
         role="ablation",
         models=plain.models,
-        answer=joint_answer(row),
+        answer=partial(joint_answer, row=row),
         against={plain.id: ""},
         part_of=plain.id,
         style=RowStyle(plain.style.mark, LIGHT, DARK, "4 2 1 2", width=1.5),
@@ -130,10 +119,9 @@ HMM = Method(
     name="HMM",
     knows="no motion; which label follows which in the training takes, and a linear discriminant of both ends",
     sees="ends",
-    ceiling="no_traj",
     role="control",
     models=(),
-    answer=hmm_answer(moving=False),
+    answer=partial(by_hmm, moving=False),
     style=RowStyle("circle", "#3d7a2a", "#6fdc52", dash="1 3"),
 )
 HMM_MOTION = Method(
@@ -141,10 +129,9 @@ HMM_MOTION = Method(
     name="HMM, motion",
     knows="as HMM; the discriminant also reads the head motion of both ends",
     sees="end_motion",
-    ceiling="endpoint_traj",
     role="control",
     models=(),
-    answer=hmm_answer(moving=True),
+    answer=partial(by_hmm, moving=True),
     against={"endpoint_traj": ""},
     in_gallery=True,
     style=RowStyle("triangle", "#1f5e4d", "#5fc0a3", dash="1 3"),

@@ -15,7 +15,6 @@ ZERO_SHOT = Method(
     name="Qwen-ZS",
     knows="frames of Start and Goal and the list of all labels; trained on nothing of ours",
     sees="ends",
-    ceiling="no_traj",
     role="main",
     models=(),
     predictions=ENTRY,
@@ -27,7 +26,6 @@ TUNED = Method(
     knows="labels of Start and Goal as a tuned model recognises them in frames, the list of all labels, and training "
     "sequences of the scenario",
     sees="ends",
-    ceiling="no_traj",
     role="main",
     models=(),
     predictions=ENTRY,

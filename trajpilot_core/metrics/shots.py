@@ -31,37 +31,17 @@ class ShotMetric:
     """It is a share of shots, with a count and Wilson's interval."""
 
 
-def share(right_n: Mask, weight_Bn: Array) -> Array:
-    """Return (B,) weighted shares of right answers, of (n,) shots."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray((weight_Bn @ right_n.astype(np.float64)) / weight_Bn.sum(axis=1))
-
-
-def recall(p_n: Array, made_n: Mask, weight_Bn: Array, *, of: Mask) -> Array:
+def recall(p_n: Array, made_n: Mask, weight_Bn: Array, of: Mask) -> Array:
     """Return (B,) percent of the shots `of` (n,) whose outcome is right, where one half or more means made."""
     right_n: NDArray[np.bool_] = (p_n >= MADE_FROM) == made_n
-    return 100 * share(right_n[of], weight_Bn[:, of])
-
-
-def accuracy(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
-    """Return (B,) percent of all shots whose outcome is right."""
-    return recall(p_n, made_n, weight_Bn, of=np.ones(len(made_n), dtype=bool))
-
-
-def made_recall(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
-    """Return (B,) percent of the made shots whose outcome is right."""
-    return recall(p_n, made_n, weight_Bn, of=made_n)
-
-
-def missed_recall(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
-    """Return (B,) percent of the missed shots whose outcome is right."""
-    return recall(p_n, made_n, weight_Bn, of=~made_n)
+    weight_Bx = weight_Bn[:, of]
+    with np.errstate(invalid="ignore"):
+        return 100 * np.asarray((weight_Bx @ right_n[of].astype(np.float64)) / weight_Bx.sum(axis=1))
 
 
 def balanced(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
     """Return (B,) means of both recalls."""
-    both = [made_recall(p_n, made_n, weight_Bn), missed_recall(p_n, made_n, weight_Bn)]
-    return np.asarray(np.mean(both, axis=0))
+    return np.asarray(np.mean([recall(p_n, made_n, weight_Bn, of) for of in (made_n, ~made_n)], axis=0))
 
 
 def auc(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
@@ -79,19 +59,29 @@ def auc(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
         return np.asarray(((of_made @ above) * of_missed).sum(axis=1) / (of_made.sum(axis=1) * of_missed.sum(axis=1)))
 
 
-def percent_auc(p_n: Array, made_n: Mask, weight_Bn: Array) -> Array:
-    """Return `auc` (B,) in percent."""
-    return 100 * auc(p_n, made_n, weight_Bn)
-
-
 SHOT_METRICS: dict[OutcomeMetric, ShotMetric] = {
     spec.id: spec
     for spec in (
-        ShotMetric("accuracy", "Outcome Acc.", "shots whose outcome is right", accuracy),
+        ShotMetric(
+            "accuracy",
+            "Outcome Acc.",
+            "shots whose outcome is right",
+            lambda p, made, w: recall(p, made, w, np.ones_like(made)),
+        ),
         ShotMetric("balanced", "Balanced Acc.", "mean of both recalls", balanced, is_count=False),
-        ShotMetric("made", "Made Rec.", "made shots whose outcome is right", made_recall),
-        ShotMetric("missed", "Miss Rec.", "missed shots whose outcome is right", missed_recall),
-        ShotMetric("auc", "AUC", "a made shot is given the higher probability", percent_auc, is_count=False),
+        ShotMetric(
+            "made", "Made Rec.", "made shots whose outcome is right", lambda p, made, w: recall(p, made, w, made)
+        ),
+        ShotMetric(
+            "missed", "Miss Rec.", "missed shots whose outcome is right", lambda p, made, w: recall(p, made, w, ~made)
+        ),
+        ShotMetric(
+            "auc",
+            "AUC",
+            "a made shot is given the higher probability",
+            lambda p, made, w: 100 * auc(p, made, w),
+            is_count=False,
+        ),
     )
 }
 """In the order of the table. The first four are the paper's columns."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from trajpilot_core.simworld.inference.bayes_optimal import Decisions
 
 MIDDLES, ALL, AFTER_START = slice(1, -1), slice(None), slice(1, None)
+EXACT = {"mid": MIDDLES, "full": ALL, "after": AFTER_START}
+"""Sequence of the exact decisions, in the order of `Decisions.is_proven` -> its steps."""
 
 
 def _percent(shares: NDArray[Any]) -> Array:
@@ -50,11 +52,6 @@ def mid_recall(labels: Codes, rankings: Codes, k: int) -> Array:
     return step_recall(labels[:, 1:-1], rankings[:, 1:-1], k)
 
 
-def mid_exact(labels: Codes, decoded: Codes) -> Array:
-    """Return MSeq per window, (N,): 100 where all positions between Start and Goal of (N, H) are right, else 0."""
-    return _percent((labels[:, 1:-1] == decoded[:, 1:-1]).all(axis=1))
-
-
 def full_exact(labels: Codes, decoded: Codes) -> Array:
     """Return FSeq per window, (N,): 100 where all positions of (N, H) are right, else 0.
 
@@ -66,11 +63,6 @@ def full_exact(labels: Codes, decoded: Codes) -> Array:
 def mean_accuracy(labels: Codes, decoded: Codes) -> Array:
     """Return mAcc per window, (N,) percent: share of the H positions of (N, H) where the decoded sequence is right."""
     return _percent((labels == decoded).mean(axis=1))
-
-
-def mid_accuracy(labels: Codes, decoded: Codes) -> Array:
-    """Return Mid mAcc per window, (N,) percent: as `mean_accuracy`, over the positions between Start and Goal."""
-    return mean_accuracy(labels[:, 1:-1], decoded[:, 1:-1])
 
 
 def _first_seen(codes: Codes) -> NDArray[np.bool_]:
@@ -145,65 +137,49 @@ def of_sequence(
     )
 
 
-def mid_reached(labels: Codes, best: "Decisions") -> Array:
-    """Return MSeq of the best middles of (N, H) windows, (N,); one that is not proven the best counts as right."""
-    whole = np.concatenate([labels[:, :1], best.mid, labels[:, -1:]], axis=1)
-    return np.where(best.is_proven[:, 0], mid_exact(labels, whole), 100.0)
+def exact(
+    id_: str,
+    description: str,
+    part: Literal["mid", "full", "after"],
+    at_most: tuple[str, ...],
+    table: Literal["open", "anticipation"] = "open",
+) -> MetricSpec:
+    """Return the share of windows with all steps of a part right; a best sequence without proof counts as right."""
+    steps, place = EXACT[part], list(EXACT).index(part)
 
+    def reached(labels: Codes, best: "Decisions") -> Array:
+        return np.where(best.is_proven[:, place], full_exact(labels[:, steps], getattr(best, part)), 100.0)
 
-def full_reached(labels: Codes, best: "Decisions") -> Array:
-    """Return FSeq of the best sequences of (N, H) windows, (N,); one that is not proven the best counts as right."""
-    return np.where(best.is_proven[:, 1], full_exact(labels, best.full), 100.0)
-
-
-def after_reached(labels: Codes, best: "Decisions") -> Array:
-    """Return ASeq of the best sequences after Start of (N, H) windows, (N,); one not proven the best counts as right.
-
-    Raises:
-        AssertionError: the decisions are for a row that is given a goal.
-    """
-    assert best.after is not None
-    return np.where(best.is_proven[:, 2], full_exact(labels[:, 1:], best.after), 100.0)
-
-
-def after_expected(best: "Decisions") -> Array:
-    """Return the expected ASeq of these sequences, percent of shape (N,); raises as `after_reached` does."""
-    assert best.after_chance is not None
-    return 100.0 * best.after_chance
+    return MetricSpec(
+        id=id_,
+        description=description,
+        values=lambda labels, decoded, _: full_exact(labels[:, steps], decoded[:, steps]),
+        table=table,
+        reads="sequence",
+        at_most=at_most,
+        reached=reached,
+        expected=lambda best: 100.0 * getattr(best, f"{part}_chance"),
+    )
 
 
 SPECS = (
     recall("M@1", "middle steps right at the first answer", MIDDLES, 1, at_most=("M@5",)),
     recall("M@5", "middle steps with the truth among five answers", MIDDLES, 5),
-    MetricSpec(
-        id="MSeq",
-        description="windows with every middle step right",
-        values=lambda labels, decoded, _: mid_exact(labels, decoded),
-        table="open",
-        reads="sequence",
-        at_most=("M@1",),
-        reached=mid_reached,
-        expected=lambda best: 100.0 * best.mid_chance,
-    ),
+    exact("MSeq", "windows with every middle step right", "mid", ("M@1",)),
     recall("F@1", "all steps right at the first answer, Start and Goal included", ALL, 1, at_most=("F@5",)),
     recall("F@5", "all steps with the truth among five answers", ALL, 5),
-    MetricSpec(
-        id="FSeq",
-        description="windows with every step right",
-        values=lambda labels, decoded, _: full_exact(labels, decoded),
-        table="open",
-        reads="sequence",
-        at_most=("F@1", "MSeq"),
-        reached=full_reached,
-        expected=lambda best: 100.0 * best.full_chance,
-    ),
+    exact("FSeq", "windows with every step right", "full", ("F@1", "MSeq")),
     of_sequence(
         "SR",
         "success rate: every step of the decoded sequence right (FSeq)",
         full_exact,
         ("Mid mAcc", "Full mAcc", "mIoU"),
     ),
-    of_sequence("Mid mAcc", "right middle steps of the decoded sequence", mid_accuracy),
+    of_sequence(
+        "Mid mAcc",
+        "right middle steps of the decoded sequence",
+        lambda labels, decoded: mean_accuracy(labels[:, MIDDLES], decoded[:, MIDDLES]),
+    ),
     of_sequence("Full mAcc", "right steps of the decoded sequence, Start and Goal included", mean_accuracy),
     of_sequence("mIoU", "overlap of the sets of true and decoded labels, per window", sequence_iou),
     of_sequence("ED", "edit distance in steps, lower is better", edit_distance, higher_is_better=False),
@@ -222,15 +198,12 @@ SPECS = (
         5,
         "anticipation",
     ),
-    MetricSpec(
-        id="ASeq",
-        description="windows with every step after Start right, the place of the Goal included",
-        values=lambda labels, decoded, _: full_exact(labels[:, 1:], decoded[:, 1:]),
-        table="anticipation",
-        reads="sequence",
-        at_most=("A@1", "MSeq"),
-        reached=after_reached,
-        expected=after_expected,
+    exact(
+        "ASeq",
+        "windows with every step after Start right, the place of the Goal included",
+        "after",
+        ("A@1", "MSeq"),
+        "anticipation",
     ),
 )
 """In the order of the tables."""

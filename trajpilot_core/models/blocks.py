@@ -30,6 +30,22 @@ class DataSizes:
         return cls(**json.loads(text))
 
 
+class Standardised(nn.Module):
+    """A model of raw features (..., D), which it standardises by the mean and deviation (D,) of the fitted takes."""
+
+    feature_mean: Tensor
+    feature_scale: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("feature_mean", torch.zeros(width))
+        self.register_buffer("feature_scale", torch.ones(width))
+
+    def standardise(self, feature_xD: Tensor) -> Tensor:
+        """Return raw features (..., D) of any float type as float32, standardised."""
+        return (feature_xD.float() - self.feature_mean) / self.feature_scale
+
+
 class Attention(nn.Module):
     """Multi-head attention with separate keys and values, so that a shared context is encoded once."""
 

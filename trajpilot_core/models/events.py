@@ -11,6 +11,7 @@ from schemas.events import TOKENS_READ, CompletedOutcome, TokenRow
 from schemas.training import PredictorConfig
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.attentive_probe import INIT_STD, AttentivePooler, AttentiveProbe, ProbeShape, initialise
+from trajpilot_core.models.blocks import Standardised
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape
 
 EVENT = 3
@@ -58,29 +59,22 @@ class OutcomePredictor(nn.Module):
         return logits.view(len(context_BCD), n_candidates, 2)
 
 
-class ShotProbe(nn.Module):
+class ShotProbe(Standardised):
     """V-JEPA 2's attentive probe on the tokens of the segment before a shot; no trajectory.
 
-    Of the pooler's three queries (verb, noun, action) the head reads the action's, with two columns. The buffers
-    `feature_mean` and `feature_scale` (D,) standardise the tokens.
+    Of the pooler's three queries (verb, noun, action) the head reads the action's, with two columns.
     """
 
-    feature_mean: Tensor
-    feature_scale: Tensor
-
     def __init__(self, cfg: CompletedOutcome, width: int) -> None:
-        super().__init__()
+        super().__init__(width)
         shape = ProbeShape(width, verbs=0, nouns=0, actions=2, heads=cfg.probe_heads, blocks=cfg.probe_blocks)
-        self.register_buffer("feature_mean", torch.zeros(width))
-        self.register_buffer("feature_scale", torch.ones(width))
         self.pooler = AttentivePooler(shape)
         self.head = nn.Linear(width, shape.actions)
         initialise(self.pooler)
 
     def forward(self, context_BCD: Tensor) -> Tensor:
         """Return (B, 2) float32 logits of missed and made; `context_BCD` is raw."""
-        tokens_BCD = (context_BCD.float() - self.feature_mean) / self.feature_scale
-        logits: Tensor = self.head(self.pooler(tokens_BCD)[:, -1])
+        logits: Tensor = self.head(self.pooler(self.standardise(context_BCD))[:, -1])
         return logits.float()
 
 

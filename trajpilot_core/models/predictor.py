@@ -1,4 +1,7 @@
-"""The causal predictor in text space (paper, 3.4; docs/decisions/paper-gaps.md, D 1 to 16)."""
+"""E_tau, head motion -> text space, and the causal predictor in text space.
+
+Source: paper, 3.3 and 3.4; docs/decisions/paper-gaps.md, D 1 to 16 and D 21.
+"""
 
 import math
 from dataclasses import dataclass
@@ -7,11 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from schemas.training import PredictorConfig
+from schemas.annotation import DOF, MOTIONS
+from schemas.training import AlignmentConfig, PredictorConfig
 from trajpilot_core.models.blocks import (
     Attention,
     DataSizes,
     KeysValues,
+    Standardised,
     TransformerBlock,
     ends_of,
     feed_forward,
@@ -32,6 +37,47 @@ class PredictorShape(DataSizes):
     max_horizon: int
     classes: int = 0
     """V, outputs of a class head; 0: no head."""
+
+
+class TrajectoryEncoder(nn.Module):
+    """Small transformer over the 16 relative motions: learned positions, mean pool, linear, unit norm.
+
+    Shapes: B batch, D width, E text width. The buffer `scale` (6,) is the per-channel standard deviation of the
+    motions of the fitted takes; nothing is subtracted, so zero motion stays zero (D 19).
+    """
+
+    scale: Tensor
+
+    def __init__(self, cfg: AlignmentConfig, text_width: int) -> None:
+        super().__init__()
+        self.text_width = text_width
+        self.register_buffer("scale", torch.ones(DOF))
+        self.motion_in = nn.Linear(DOF, cfg.width)
+        self.position = table(MOTIONS, cfg.width)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(cfg.width, cfg.heads, cfg.hidden, cfg.dropout) for _ in range(cfg.layers)
+        )
+        self.norm = nn.LayerNorm(cfg.width)
+        self.head = nn.Linear(cfg.width, text_width)
+        self.log_temperature = nn.Parameter(torch.tensor(math.log(1.0 / cfg.temperature)))
+
+    def forward(self, motions_B166: Tensor) -> Tensor:
+        """Return (B, E) float32 of unit norm for (B, 16, 6) motions that are already divided by `scale`."""
+        return F.normalize(self.head(self.states(motions_B166)).float(), dim=-1)
+
+    def states(self, motions_B166: Tensor) -> Tensor:
+        """Return (B, D), the input of the head: it contains more of the motion than the text space can express."""
+        x_BTD = self.motion_in(motions_B166) + self.position
+        for block in self.blocks:
+            x_BTD, _ = block(x_BTD)
+        state_BD: Tensor = self.norm(x_BTD).mean(dim=1)
+        return state_BD
+
+
+def channel_scale(motions_S166: Tensor) -> Tensor:
+    """Return the (6,) standard deviation per channel of (S, 16, 6) motions; 1 for a channel that never changes."""
+    std = motions_S166.reshape(-1, DOF).double().std(dim=0, correction=0).float()
+    return torch.where(std > 0, std, torch.ones_like(std))
 
 
 def structured_mask(context: int, mids: int, plans: int = 1, device: torch.device | None = None) -> Tensor:
@@ -72,7 +118,7 @@ class Compressor(nn.Module):
         return out
 
 
-class CausalPredictor(nn.Module):
+class CausalPredictor(Standardised):
     """Predict the text embedding of Start, every Mid and Goal from the two clips and the trajectories.
 
     Shapes: B batch, C tokens of a clip, D feature width, H horizon (Start and Goal included), M = H - 2 mids,
@@ -80,14 +126,9 @@ class CausalPredictor(nn.Module):
     `feature_scale` (D,) standardise the raw features (docs/decisions/feature-standardisation.md).
     """
 
-    feature_mean: Tensor
-    feature_scale: Tensor
-
     def __init__(self, cfg: PredictorConfig, shape: PredictorShape) -> None:
-        super().__init__()
+        super().__init__(shape.feature_width)
         self.shape, self.context, self.is_standardised = shape, 2 * cfg.queries, cfg.standardise
-        self.register_buffer("feature_mean", torch.zeros(shape.feature_width))
-        self.register_buffer("feature_scale", torch.ones(shape.feature_width))
         self.compressor = Compressor(cfg, shape)
         self.endpoint_in = nn.Linear(shape.text_width, cfg.width, bias=False)
         self.mid_in = nn.Linear(shape.text_width, cfg.width, bias=False)
@@ -199,13 +240,8 @@ class CausalPredictor(nn.Module):
         return logits.float()
 
     def standardise(self, feature_BCD: Tensor) -> Tensor:
-        """Return raw features (B, C, D) of any float type as float32, standardised by the fitted takes.
-
-        Without `PredictorConfig.standardise` they stay raw.
-        """
-        if not self.is_standardised:
-            return feature_BCD.float()
-        return (feature_BCD.float() - self.feature_mean) / self.feature_scale
+        """As `Standardised`; without `PredictorConfig.standardise` features (B, C, D) stay raw."""
+        return super().standardise(feature_BCD) if self.is_standardised else feature_BCD.float()
 
     def read_out(self, x_BTW: Tensor) -> Tensor:
         """(B, 2 Q + M, W) -> (B, H, E): the mean of a role's outputs, then the shared head (D 9)."""

@@ -76,8 +76,9 @@ def ranks_of(scores_RV: Tensor, truth_R: Tensor) -> Tensor:
     return ranks_R
 
 
-def best(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Return (R, n) label indices and scores, descending, ties by smaller index; n is at most V."""
+def best(scores_xV: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """Return (..., R) label indices and scores, descending, ties by smaller index; R is n, or V where that is less."""
+    scores_RV = scores_xV.flatten(0, -2)
     n = min(n, scores_RV.shape[1])
     top = scores_RV.topk(min(n + 1, scores_RV.shape[1]), dim=1)
     ids, values = top.indices[:, :n], top.values[:, :n]
@@ -89,11 +90,12 @@ def best(scores_RV: Tensor, n: int) -> tuple[Tensor, Tensor]:
             left_RV.scatter_(1, parts[-1].indices[:, None], -torch.inf)
         ids[tied_R] = torch.stack([part.indices for part in parts], 1)
         values[tied_R] = torch.stack([part.values for part in parts], 1)
-    return ids, values
+    shape = (*scores_xV.shape[:-1], n)
+    return ids.view(shape), values.view(shape)
 
 
 def best_labels(plan_RE: Tensor, bank: LabelBank, n: int) -> tuple[Tensor, Tensor]:
-    """Return the `n` nearest answers of (R, E) embeddings, (R, n) indices and cosines; see `best`."""
+    """Return the `n` nearest answers of (R, E) embeddings, (R, n) indices and cosines, some at a time; see `best`."""
     step = rows_at_once(len(bank.label), bank.label.device)
     parts = [best(bank.scores(plan_RE[r : r + step]), n) for r in range(0, plan_RE.shape[0], step)]
     return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])

@@ -123,8 +123,7 @@ class ClassReadout:
         ranked = []
         for plan, take in self._parts(plan_BHP, take_B):
             posterior_BHV, decoded_BH = self._decoded(plan, take)
-            answers = best(posterior_BHV.flatten(0, 1), n)
-            ranked.append((*(part.view(*plan.shape[:2], -1) for part in answers), decoded_BH))
+            ranked.append((*best(posterior_BHV, n), decoded_BH))
         if not ranked:
             empty = plan_BHP.new_zeros(*plan_BHP.shape[:2], min(n, plan_BHP.shape[2]))
             return RankedPlan(empty.long(), empty, empty[:, :, 0].long())

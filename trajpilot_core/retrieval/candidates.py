@@ -97,19 +97,8 @@ def find_candidates(view: ChainView, bank: Bank, rows: Tensor, config: ScorerCon
     with many_plans(view):
         ends, plans = roll_out(view.models.traj, view, segments_BH, mids_BKME)
     plans = plans * valid[:, :, None, None]
-    return Candidates(
-        bank.horizon,
-        segments_BH,
-        take,
-        keys,
-        fallback,
-        ends,
-        plans,
-        pool_BKH,
-        window_BK,
-        nearest.cosine,
-        motion=pool_BKH,
-    )
+    found = pool_BKH, window_BK, nearest.cosine, pool_BKH
+    return Candidates(bank.horizon, segments_BH, take, keys, fallback, ends, plans, *found)
 
 
 def permuted(view: ChainView, bank: Bank, candidates: Candidates, donors_N: Tensor) -> Candidates:

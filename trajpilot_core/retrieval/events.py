@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.data.events import BEFORE, Events
-from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.events import ActionPredictor, OutcomePredictor
+from trajpilot_core.models.predictor import TrajectoryEncoder
 
 EventPredictor: TypeAlias = OutcomePredictor | ActionPredictor
 QUERIES_AT_ONCE = 1024

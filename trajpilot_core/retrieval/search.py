@@ -72,7 +72,14 @@ def top_k(
     if not len(query_QD) or not len(bank_ND):
         none = torch.full((len(query_QD), k), -1, device=bank_ND.device)
         return TopK(none, torch.full(none.shape, -torch.inf, device=bank_ND.device))
-    _check(query_QD, bank_ND)
+    if query_QD.shape[1] != bank_ND.shape[1]:
+        raise InputError(
+            f"queries are {query_QD.shape[1]} wide and the bank {bank_ND.shape[1]}; build both keys by the same rule"
+        )
+    for name, keys in (("query", query_QD), ("bank", bank_ND)):
+        bad = (~torch.isfinite(keys.sum(dim=1))).nonzero()
+        if len(bad):
+            raise InputError(f"{name} key {int(bad[0])} contains NaN or infinity; check the model that made the keys")
     parts = []
     for start in range(0, len(query_QD), chunk):
         rows = slice(start, start + chunk)
@@ -82,18 +89,6 @@ def top_k(
     missing = (0, k - index_QK.shape[1])
     cosine_QK = F.pad(cosine_QK, missing, value=-torch.inf)
     return TopK(F.pad(index_QK, missing).masked_fill(cosine_QK == -torch.inf, -1), cosine_QK)
-
-
-def _check(query_QD: Tensor, bank_ND: Tensor) -> None:
-    """Refuse (Q, D) and (N, D) of different widths or with numbers that are not finite."""
-    if query_QD.shape[1] != bank_ND.shape[1]:
-        raise InputError(
-            f"queries are {query_QD.shape[1]} wide and the bank {bank_ND.shape[1]}; build both keys by the same rule"
-        )
-    for name, rows in (("query", query_QD), ("bank", bank_ND)):
-        bad = (~torch.isfinite(rows.sum(dim=1))).nonzero()
-        if len(bad):
-            raise InputError(f"{name} key {int(bad[0])} contains NaN or infinity; check the model that made the keys")
 
 
 def _search(query_QD: Tensor, bank_ND: Tensor, k: int, prefetch: int, hidden: list[Tensor]) -> tuple[Tensor, Tensor]:

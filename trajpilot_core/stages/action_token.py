@@ -21,7 +21,7 @@ from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, 
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData
-    from trajpilot_core.data.action_events import ActionEvents
+    from trajpilot_core.data.events import ActionEvents
     from trajpilot_core.stages.token_parts import TunedSeed
 
 ENTRY = "token_models"
@@ -128,9 +128,16 @@ def write_results(
     import numpy as np
 
     from trajpilot_core.data.events import DEV
-    from trajpilot_core.evaluation.action_scores import TestedClips, action_scores, check_splits
+    from trajpilot_core.evaluation.action_scores import (
+        TestedClips,
+        action_scores,
+        check_length,
+        check_splits,
+        check_trained,
+        contrasts_of,
+        judge_tokens,
+    )
     from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
-    from trajpilot_core.evaluation.token_scores import check_length, check_trained, contrasts_of, judge_tokens
 
     rows = data.rows("test")
     takes, numbers = np.unique([data.take_ids[row] for row in rows], return_inverse=True)

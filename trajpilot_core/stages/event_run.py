@@ -16,11 +16,10 @@ from torch import Tensor
 
 from schemas.events import CompletedOutcome, ShotAnswer
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.data.chains import fitting_takes, fold_count, frozen, held_out_takes, load_e_tau
-from trajpilot_core.data.cross_fitting import FINAL, Chain, chains, model_key, variants_of
-from trajpilot_core.data.events import BEFORE, DEV, DURING, TEST, Events
+from trajpilot_core.data.chains import chains_of, fit_takes, frozen, load_e_tau, query_takes
+from trajpilot_core.data.cross_fitting import FINAL, Chain, model_key, variants_of
+from trajpilot_core.data.events import BEFORE, DEV, DURING, TEST, Events, Shots
 from trajpilot_core.data.planning import rows_of_takes
-from trajpilot_core.data.shots import Shots
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import TrainingError
@@ -70,7 +69,7 @@ class EventRun(ABC, Generic[E, T]):
     @cached_property
     def chains(self) -> tuple[Chain, ...]:
         """The chains that the folds call for, first the one that answers dev and test."""
-        return chains(fold_count(self.events.fold))
+        return chains_of(self.events)
 
     @cached_property
     def here(self) -> E:
@@ -79,11 +78,11 @@ class EventRun(ABC, Generic[E, T]):
 
     def fitted(self, chain: Chain) -> Tensor:
         """Return (n,) long: the training events that a chain is fitted on."""
-        return rows_of_takes(self.events.take, fitting_takes(self.events.take_split, self.events.fold, chain))
+        return rows_of_takes(self.events.take, fit_takes(self.events, chain))
 
     def held_out(self, chain: Chain) -> Tensor:
         """Return (n,) long: the training events that a chain has not seen."""
-        return rows_of_takes(self.events.take, held_out_takes(self.events.take_split, self.events.fold, chain))
+        return rows_of_takes(self.events.take, query_takes(self.events, chain))
 
     def latents(self, chain: Chain, seed: int) -> Tensor:
         """Return (N, 2, E) on the CPU: the head motion before and during each event, encoded by a chain's E_tau."""

@@ -31,7 +31,7 @@ from trajpilot_core.stages.trained import (
 if TYPE_CHECKING:
     from trajpilot_core.data.planning import PlanningData
     from trajpilot_core.evaluation.latent_plans import LatentModels
-    from trajpilot_core.retrieval.neighbours import EndKeys, NeighbourBank
+    from trajpilot_core.retrieval.bank import EndKeys, NeighbourBank
 
 ENTRY = "latent_models"
 PLANS_ALONE = ("seeds", "search", "candidates", "key_width", "correlation_windows", "bootstrap", "confidence", "seed")
@@ -158,7 +158,7 @@ def plans(
     from trajpilot_core.data.planning import rows_of_takes
     from trajpilot_core.evaluation.latent_plans import load_latents
     from trajpilot_core.evaluation.latent_scores import energy_rows
-    from trajpilot_core.retrieval.neighbours import fit_end_keys, neighbour_bank
+    from trajpilot_core.retrieval.bank import fit_end_keys, neighbour_bank
 
     entry, chain = work.inputs.models("latent_models"), chains_of(data)[0]
     fitted = rows_of_takes(data.segment_take, fit_takes(data, chain))

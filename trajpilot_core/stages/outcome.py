@@ -14,7 +14,7 @@ from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
 from trajpilot_core.stages.trained import PLANNING, Facts, Fits, TrainedStage, Trainings, named, trained_stage
 
 if TYPE_CHECKING:
-    from trajpilot_core.data.shots import Shots
+    from trajpilot_core.data.events import Shots
 
 ENTRY = "outcome_models"
 """Predictors of every chain; probe and scorer of the final one."""
@@ -49,7 +49,7 @@ def facts(inputs: Inputs, cfg: CompletedOutcome, known: Trainings) -> dict[str, 
 
 def fits(work: Work[CompletedOutcome], wanted: Trainings) -> Fits:
     """Prepare the predictors and probes of chains and seeds."""
-    from trajpilot_core.data.shots import load_shots
+    from trajpilot_core.data.events import load_shots
     from trajpilot_core.stages.event_run import ShotRun, event_fits
     from trajpilot_core.training.fit_event import train_shot_model
 
@@ -58,7 +58,7 @@ def fits(work: Work[CompletedOutcome], wanted: Trainings) -> Fits:
 
 def conclude(work: Work[CompletedOutcome]) -> None:
     """Fit the scorers, answer the test shots, score the answers; write tables and pages."""
-    from trajpilot_core.data.shots import load_shots
+    from trajpilot_core.data.events import load_shots
     from trajpilot_core.evaluation.shot_scores import fitted_judgements, trained_judgements
     from trajpilot_core.stages.event_run import ShotRun, answer_seed
     from trajpilot_core.training.loop import one_thread

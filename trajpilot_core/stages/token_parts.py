@@ -17,13 +17,11 @@ from schemas.events import CompletedActionToken, TokenRow
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
 from trajpilot_core.data.action_clips import ClipData
-from trajpilot_core.data.action_events import ActionEvents, columns_of, load_events
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, Chain, model_key, noted_fitted
-from trajpilot_core.data.events import DEV, TEST, TRAIN
+from trajpilot_core.data.events import DEV, TEST, TRAIN, ActionEvents, columns_of, load_events
 from trajpilot_core.engine.stage import Runtime, Work
-from trajpilot_core.evaluation.action_scores import AnsweredRow
+from trajpilot_core.evaluation.action_scores import AnsweredRow, check_motion, check_unseen
 from trajpilot_core.evaluation.token_rows import METHODS, TokenMaker, TokenModels, answer, by_scorer, check_sight
-from trajpilot_core.evaluation.token_scores import check_motion, check_unseen
 from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.stages import probe

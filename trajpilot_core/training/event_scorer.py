@@ -15,9 +15,7 @@ from torch import Tensor
 
 from schemas.events import CompletedActionToken, CompletedOutcome
 from schemas.training import ScorerConfig
-from trajpilot_core.data.action_events import ActionEvents
-from trajpilot_core.data.events import BEFORE, DURING, Events
-from trajpilot_core.data.shots import Shots
+from trajpilot_core.data.events import BEFORE, DURING, ActionEvents, Events, Shots
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.events import CLASSES, MADE

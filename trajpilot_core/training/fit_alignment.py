@@ -9,7 +9,7 @@ from torch import Tensor
 
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.chains import trajectory_latents
-from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
+from trajpilot_core.models.predictor import TrajectoryEncoder, channel_scale
 from trajpilot_core.training.dev_scores import measured, recalls_at, sampled_fit
 from trajpilot_core.training.jobs import TrainingJob, job_tensors
 from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded

@@ -4,9 +4,8 @@ import pyarrow as pa
 import pytest
 from planning_world import Memory, WorldSize, fit_tables, planning_world
 
-from trajpilot_core.data.events import DEV, TEST, TRAIN
+from trajpilot_core.data.events import DEV, TEST, TRAIN, load_shots
 from trajpilot_core.data.planning import load_planning_data
-from trajpilot_core.data.shots import load_shots
 from trajpilot_core.errors import InputError, LeakError, StoreError
 
 SIZE = WorldSize(tasks=1, steps=4, alternatives=2, train=4, dev=2, test=3, segments=6, max_horizon=3)

@@ -7,8 +7,7 @@ import torch
 from planning_world import Memory, WorldSize, fit_tables, planning_world
 
 from schemas.rejects import RejectCode
-from trajpilot_core.data.chains import fit_takes, fold_count, query_takes
-from trajpilot_core.data.cross_fitting import chains
+from trajpilot_core.data.chains import chains_of, fit_takes, query_takes
 from trajpilot_core.data.planning import PlanningData, load_motion_data, load_planning_data
 from trajpilot_core.errors import StoreError
 
@@ -78,7 +77,7 @@ def test_an_unknown_label_is_an_error_that_says_so() -> None:
 
 def test_no_dev_or_test_take_is_in_a_fit_and_no_query_take_in_its_chain() -> None:
     data = load_planning_data(world(), "predictor")
-    (final,) = chains(fold_count(data.fold))
+    (final,) = chains_of(data)
     fitted, queries = fit_takes(data, final), query_takes(data, final)
     assert (data.take_split[fitted] == 0).all()
     assert [data.take_ids[i] for i in queries] == ["egoexo4d:0001"]
@@ -90,7 +89,7 @@ def test_cross_fitting_queries_every_training_take_once_and_never_by_a_chain_tha
     train = [t["take_id"] for t in memory.tables["takes"].to_pylist() if t["split"] == "train"]
     memory.table("folds", pa.table({"take_id": train, "fold": [i % 3 for i in range(len(train))]}))
     data = load_planning_data(memory, "predictor")
-    made = chains(fold_count(data.fold))
+    made = chains_of(data)
     assert [c.name for c in made] == ["final", "fold0", "fold1", "fold2"]
     assert len(fit_takes(data, made[0])) == len(train)
     assert len(query_takes(data, made[0])) == 0

@@ -83,7 +83,7 @@ def test_each_pair_of_neighbours_in_a_run_counts_once() -> None:
 def test_labels_of_one_class_are_counted_together() -> None:
     got = label_bigrams(segments(ROWS), {"t1", "t2"}, {"a": 0, "b": 0, "c": 1}, 2)
     assert torch.equal(got.to_dense(), torch.tensor([[4.0, 1.0], [0.0, 1.0]]))
-    with pytest.raises(StoreError, match="label 'c' has no class"):
+    with pytest.raises(StoreError, match="'c' is not in the table of classes"):
         label_bigrams(segments(ROWS), {"t2"}, {"a": 0, "b": 1}, 2)
 
 

@@ -34,7 +34,7 @@ from trajpilot_core.evaluation.ceiling import (
     row_scores,
 )
 from trajpilot_core.evaluation.ceiling_check import calibration_check, ceiling_checks, other_cells_check, row_check
-from trajpilot_core.evaluation.paired import pair
+from trajpilot_core.evaluation.comparison import pair
 from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import with_ceiling

@@ -18,7 +18,7 @@ from trajpilot_core.engine.stage import AnyStage, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation import comparison
 from trajpilot_core.evaluation.ceiling import row_scores
-from trajpilot_core.evaluation.paired import Pairing, pair
+from trajpilot_core.evaluation.comparison import Pairing, pair
 from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 
 CFG = EvaluationConfig(bootstrap=400)

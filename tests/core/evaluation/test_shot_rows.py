@@ -9,8 +9,7 @@ import pytest
 import torch
 from shots_fixture import CFG, Shown, fitted, shares, some_shots, untrained, with_probe
 
-from trajpilot_core.data.events import TEST, TRAIN
-from trajpilot_core.data.shots import Shots, refuse_late
+from trajpilot_core.data.events import TEST, TRAIN, Shots, refuse_late
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.shot_rows import (
     METHODS,

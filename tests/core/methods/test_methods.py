@@ -20,7 +20,7 @@ from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.data.planning import SPLITS
 from trajpilot_core.evaluation import predictions
 from trajpilot_core.evaluation.predictions import predict_all
-from trajpilot_core.methods import METHODS, goal_dropout
+from trajpilot_core.methods import METHODS, predictors
 from trajpilot_core.methods.planners import ROWS as PLANNER_ROWS
 from trajpilot_core.methods.plans import donors_of
 from trajpilot_core.methods.predictors import GRAPH_ONLY, WITHOUT_PRIOR
@@ -31,7 +31,7 @@ from trajpilot_core.training.scorer_fit import load_scorer
 
 ABSENT = {
     *(row.id for row in (WITHOUT_PRIOR, GRAPH_ONLY, *PLANNER_ROWS)),  # of closed vocabularies
-    *(row.id for row in (goal_dropout.NO_TRAJ, goal_dropout.ORACLE)),
+    *(row.id for row in (predictors.NO_TRAJ_GOAL_DROPOUT, predictors.ORACLE_GOAL_DROPOUT)),
     *(row.id for row in METHODS if row.anticipates or row.predictions is not None),  # or other stages answer them
 }
 VARIANTS = [one.id for one in METHODS if one.id not in ABSENT]

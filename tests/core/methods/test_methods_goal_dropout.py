@@ -15,7 +15,8 @@ from trajpilot_core.data.cross_fitting import original_of
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.predictions import predict_rows
 from trajpilot_core.methods import METHODS, anticipation
-from trajpilot_core.methods.goal_dropout import NO_TRAJ, ORACLE
+from trajpilot_core.methods.predictors import NO_TRAJ_GOAL_DROPOUT as NO_TRAJ
+from trajpilot_core.methods.predictors import ORACLE_GOAL_DROPOUT as ORACLE
 from trajpilot_core.report.tables.results import results_of
 
 ORIGINAL = {NO_TRAJ.id: "no_traj", ORACLE.id: "oracle"}

@@ -97,9 +97,8 @@ def test_a_row_that_declares_what_it_sees_is_not_refused(quick):
         assert "toy" in rows_with(quick, replace(TOY, sees=sees, ceiling=bound, answer=answer))["variant"].to_pylist()
 
 
-def test_a_row_without_a_declared_ceiling_does_not_exist():
-    with pytest.raises(MethodError, match="declares no ceiling"):
-        replace(TOY, ceiling=None)
+def test_every_row_has_a_ceiling_that_has_seen_as_much():
+    assert replace(TOY, ceiling=None).ceiling == TOY.ceiling
     with pytest.raises(MethodError, match="more than its ceiling no_traj"):
         replace(TOY, sees="end_motion")
     with pytest.raises(MethodError, match="no row of the tables is called 'unheard-of'"):

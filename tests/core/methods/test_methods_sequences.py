@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from schemas.training import JointDecodingConfig
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import LeakError, MethodError
-from trajpilot_core.evaluation.joint_decoding import choose_knobs, dev_rows, grid_of
+from trajpilot_core.evaluation.headroom import choose_knobs, dev_rows, grid_of
 from trajpilot_core.evaluation.predictions import RowFigures, predict_rows
 from trajpilot_core.methods import METHODS, method, retrieved, viterbi
 from trajpilot_core.methods.batch import WindowBatch, load_scorers, retrieve
@@ -195,7 +196,7 @@ def test_the_choices_of_every_seed_and_horizon_are_kept(trained) -> None:
 
 
 def test_a_model_that_reads_undeclared_motion_is_refused(trained, monkeypatch: pytest.MonkeyPatch) -> None:
-    liar = replace(viterbi.HMM, id="liar", answer=viterbi.hmm_answer(moving=True))
+    liar = replace(viterbi.HMM, id="liar", answer=partial(viterbi.by_hmm, moving=True))
     monkeypatch.setattr("trajpilot_core.evaluation.predictions.METHODS", [*METHODS, liar])
     with pytest.raises(LeakError, match="id liar"):
         list(predict_rows(*trained, CONFIG, "test", "cpu", quiet))

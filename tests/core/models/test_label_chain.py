@@ -9,16 +9,18 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from trajpilot_core.models import label_chain
-from trajpilot_core.models.discriminant import LEAST_VARIANCE, fit_discriminant, shrunk
 from trajpilot_core.models.label_chain import (
+    LEAST_VARIANCE,
     LabelMoves,
     chain_marginals,
     decoded_sequence,
+    fit_discriminant,
     kept_chain,
     kept_marginals,
     kept_moves,
     label_moves,
     probable_labels,
+    shrunk,
     sparse,
 )
 

@@ -14,7 +14,7 @@ from schemas.arrow import rows_of, table_of
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import CurvePoint, Judgement, MaskCoverage, Metric, SamplingScore
 from trajpilot_core.engine.stage import Output, Runtime, Work
-from trajpilot_core.methods import METHODS, anticipation, goal_dropout
+from trajpilot_core.methods import METHODS, anticipation, predictors
 from trajpilot_core.report import health
 from trajpilot_core.report.build import GROUPS
 from trajpilot_core.report.figures import report_charts
@@ -206,7 +206,7 @@ def test_an_undertrained_model_marks_every_row_that_rests_on_it(inputs: Tables, 
     ]
     weak = results_of(rows_of(Metric, inputs.tables["metrics"]), judgements).undertrained
     own = {"scorer", "oracle", "top1", "pool_mean", "shuffled"}
-    parts = {one.id for one in METHODS if one.part_of in own} - {goal_dropout.ORACLE.id}
+    parts = {one.id for one in METHODS if one.part_of in own} - {predictors.ORACLE_GOAL_DROPOUT.id}
     parts |= {anticipation.ORACLE_NO_DROPOUT.id}  # the same model, no goal given
     assert weak == own | parts, "and those that take a part away or change it; a goal-dropout twin is another model"
     documents = built(Tables({**few.tables, "judgements": table_of(Judgement, judgements)}), CFG).documents

@@ -14,9 +14,9 @@ from torch.testing import assert_close
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import PlanningData, rows_of_takes
 from trajpilot_core.errors import InputError, LeakError
-from trajpilot_core.retrieval import neighbours
+from trajpilot_core.retrieval import bank as banks
 from trajpilot_core.retrieval import search as search_module
-from trajpilot_core.retrieval.neighbours import EndKeys, end_keys, find_neighbours, fit_end_keys, neighbour_bank
+from trajpilot_core.retrieval.bank import EndKeys, end_keys, find_neighbours, fit_end_keys, neighbour_bank
 from trajpilot_core.retrieval.search import Exclusion, TopK, top_k
 
 
@@ -145,7 +145,7 @@ def test_no_neighbour_is_of_the_windows_own_take_and_a_search_without_that_rule_
     def forgetful(query: torch.Tensor, bank: torch.Tensor, k: int, prefetch: int, exclude: object) -> TopK:
         return top_k(query, bank, k, prefetch)
 
-    monkeypatch.setattr(neighbours, "top_k", forgetful)
+    monkeypatch.setattr(banks, "top_k", forgetful)
     with pytest.raises(LeakError, match="comes from the query's own take"):
         near_of(data, 0, 3)
 
@@ -153,7 +153,7 @@ def test_no_neighbour_is_of_the_windows_own_take_and_a_search_without_that_rule_
 def test_a_bank_with_a_take_of_dev_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = planning_data(WORLD)
     chain, keys = chains_of(data)[0], keys_of(data)
-    monkeypatch.setattr(neighbours, "fit_takes", lambda data, chain: torch.arange(9))
+    monkeypatch.setattr(banks, "fit_takes", lambda data, chain: torch.arange(9))
     with pytest.raises(LeakError, match="contains take toy:08"):
         neighbour_bank(data, chain, keys, 3)
 

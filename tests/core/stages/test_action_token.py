@@ -20,13 +20,18 @@ from schemas.poses import TrajectoryConfig
 from schemas.rejects import Reject
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.arrays import Codes
-from trajpilot_core.data.action_events import ActionEvents, load_events
-from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN
+from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN, ActionEvents, load_events
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import token_rows
+from trajpilot_core.evaluation.action_scores import (
+    check_length,
+    check_motion,
+    check_trained,
+    check_unseen,
+    judge_tokens,
+)
 from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES, TokenMaker, check_sight
-from trajpilot_core.evaluation.token_scores import check_length, check_motion, check_trained, check_unseen, judge_tokens
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
 from trajpilot_core.models.events import ActionPredictor, TokenProbe

@@ -13,7 +13,7 @@ from trajpilot_core.data.chains import load_e_tau, trajectory_latents
 from trajpilot_core.data.cross_fitting import chains, draw_folds, noted_fitted
 from trajpilot_core.data.planning import load_motion_data
 from trajpilot_core.errors import InputError
-from trajpilot_core.models.alignment import TrajectoryEncoder, channel_scale
+from trajpilot_core.models.predictor import TrajectoryEncoder, channel_scale
 from trajpilot_core.stages import alignment
 from trajpilot_core.training import dev_scores
 from trajpilot_core.training.dev_scores import recalls_at

@@ -19,7 +19,7 @@ from trajpilot_core.evaluation.latent_scores import judge_latents
 from trajpilot_core.evaluation.predictions import SCHEMA, stored_predictions
 from trajpilot_core.methods.latent import ENTRY, ROWS
 from trajpilot_core.methods.sight import probe_rows
-from trajpilot_core.retrieval.neighbours import fit_end_keys, neighbour_bank
+from trajpilot_core.retrieval.bank import fit_end_keys, neighbour_bank
 from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
 
 

@@ -42,7 +42,7 @@ from trajpilot_core.encoders.text.registry import text_encoder_spec
 from trajpilot_core.engine.execution.execute import Outcome, execute
 from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.paired import pair
+from trajpilot_core.evaluation.comparison import pair
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.metrics import METRICS

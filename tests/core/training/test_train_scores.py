@@ -35,8 +35,8 @@ from schemas.base import Record
 from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import no_progress
-from trajpilot_core.models.alignment import TrajectoryEncoder
 from trajpilot_core.models.attentive_probe import AttentiveProbe
+from trajpilot_core.models.predictor import TrajectoryEncoder
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.stages import alignment
 from trajpilot_core.stages import predictor as predictor_stage

@@ -9,10 +9,11 @@ Axes: B windows of one horizon H, D feature width, A actions, S sentences per ac
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from schemas.planners import PlannerName, PlannersConfig
+from trajpilot_core.models.blocks import Standardised
 from trajpilot_core.models.planners.decoding import (
     PlannerShape,
     TaskClassifier,
@@ -40,17 +41,12 @@ class PlannerInputs(NamedTuple):
     """(A, A) counts of transitions in the fitted takes."""
 
 
-class MatchedPlanner(nn.Module):
+class MatchedPlanner(Standardised):
     """One planner for one horizon."""
 
-    feature_mean: Tensor
-    feature_scale: Tensor
-
     def __init__(self, method: PlannerName, cfg: PlannersConfig, shape: PlannerShape, horizon: int) -> None:
-        super().__init__()
+        super().__init__(shape.feature_width)
         self.cfg, self.method, self.shape, self.horizon = cfg, method, shape, horizon
-        self.register_buffer("feature_mean", torch.zeros(shape.feature_width))
-        self.register_buffer("feature_scale", torch.ones(shape.feature_width))
         self.net: SchemaPlanner | ViterbiPlanNet | Pdpp
         self.task: TaskClassifier | None = None
         if method == "schema":
@@ -61,16 +57,12 @@ class MatchedPlanner(nn.Module):
             self.net = Pdpp(cfg.pdpp, PlanChannels(shape.tasks, shape.actions, shape.feature_width))
             self.task = TaskClassifier(shape.feature_width, shape.tasks)
 
-    def ends(self, features_B2D: Tensor) -> Tensor:
-        """Return the features (B, 2, D) of Start and Goal, standardised."""
-        return (features_B2D.float() - self.feature_mean) / self.feature_scale
-
     def loss(self, inputs: PlannerInputs, labels_BH: Tensor, tasks_B: Tensor) -> Tensor:
         """Return the planner's own loss of a batch, a scalar.
 
         PDPP's task classifier shares no weight with it and is trained in the same steps.
         """
-        ends_B2D = self.ends(inputs.features)
+        ends_B2D = self.standardise(inputs.features)
         if isinstance(self.net, Pdpp):
             assert self.task is not None
             return self.net.loss(ends_B2D, labels_BH, tasks_B) + F.cross_entropy(self.task(ends_B2D), tasks_B)
@@ -90,7 +82,7 @@ class MatchedPlanner(nn.Module):
         Args:
             ddpm: PDPP samples with DDPM at all times, regardless of its settings; the others do not sample.
         """
-        ends_B2D = self.ends(inputs.features)
+        ends_B2D = self.standardise(inputs.features)
         if isinstance(self.net, Pdpp):
             assert self.task is not None
             tasks_B, steps = self.task(ends_B2D).argmax(1), None if ddpm else self.cfg.pdpp.sampling_steps

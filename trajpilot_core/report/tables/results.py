@@ -12,7 +12,7 @@ from schemas.config import CompletedReport
 from schemas.results import Judgement, Metric
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
-from trajpilot_core.methods import METHODS, goal_dropout, in_order, method, predictors, with_role
+from trajpilot_core.methods import METHODS, in_order, method, predictors, with_role
 from trajpilot_core.methods import anticipation as rows
 from trajpilot_core.methods.base import REFERENCE, Method
 from trajpilot_core.metrics import METRICS, of_table
@@ -277,7 +277,12 @@ def absent_rows(results: Results) -> str:
 
 FUTURE = ("M@1", "M@5", "MSeq")
 POOLINGS = ("none", "sample")
-GOAL_GIVEN = (predictors.ORACLE.id, goal_dropout.ORACLE.id, predictors.NO_TRAJ.id, goal_dropout.NO_TRAJ.id)
+GOAL_GIVEN = (
+    predictors.ORACLE.id,
+    predictors.ORACLE_GOAL_DROPOUT.id,
+    predictors.NO_TRAJ.id,
+    predictors.NO_TRAJ_GOAL_DROPOUT.id,
+)
 """Columns of goal_dropout_fullgoal: without and with goal dropout, the predictor with trajectories before the other."""
 GOAL_MASKED = (rows.ORACLE_NO_DROPOUT.id, rows.ORACLE.id, rows.NO_TRAJ_NO_DROPOUT.id, rows.NO_TRAJ.id)
 """Columns of goal_dropout_anticipation_full, in the same order."""
