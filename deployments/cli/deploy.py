@@ -46,6 +46,7 @@ def deploy(
     from deployments.embedded import require_server
     from deployments.settings import POOLS, prefect_without_noise, server_login, server_of_deployments
 
+    server = server_of_deployments()  # refuses an address with a login first of all
     named(recipe)
     if not data:
         raise InputError(
@@ -57,7 +58,7 @@ def deploy(
         place["group_video_s"] = f"{group_video_s:g}"
     run_options(**place)
     login, has_key = server_login()
-    server = require_server(server_of_deployments(), login, has_key=has_key)
+    server = require_server(server, login, has_key=has_key)
     prefect_without_noise()
     from deployments import deploy as deploying
 

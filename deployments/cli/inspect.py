@@ -85,9 +85,9 @@ def plan(
     device: Device = "auto",
 ) -> None:
     """Show what a run would compute, in numbers, without computing it."""
-    more: dict[str, object] = {"only": only, "from_stage": from_, "force": force}
-    more |= {} if recipe is None else {"recipe": recipe}
-    show_plan(*asked(root, data and check_corpus(data), recipe, set_, device, config_file, **more))
+    chosen: dict[str, object] = {"only": only, "from_stage": from_, "force": force}
+    config, options = asked(root, data and check_corpus(data), recipe, set_, device, config_file, **chosen)
+    show_plan(config, options if recipe is None else options.replace(recipe=recipe))
 
 
 def show_plan(config: PipelineConfig, options: RunOptions) -> None:

@@ -45,9 +45,11 @@ def sources(inputs: Inputs, cfg: FeatureConfig, data_root: str) -> list[Source]:
     Raises InputError: frames must be encoded, but the run has no videos.
     """
     segments = intervals_by_take(inputs.table("segments", INTERVAL))
-    is_encoded, has_tokens = cfg.source == "encoded", cfg.token_shape[1] > 1
+    is_encoded = cfg.source == "encoded"
     weights = video_encoder_files(cfg) if is_encoded else ()
-    version = {"rows_version": ROWS_VERSION, **({"tokens_version": TOKENS_VERSION} if has_tokens else {})}
+    version = {"rows_version": ROWS_VERSION}
+    if not is_encoded and cfg.token_shape[1] > 1:  # the width of a plugin's encoder is unknown here
+        version["tokens_version"] = TOKENS_VERSION
     listed = []
     for take in rows_of(Take, inputs.table("takes")):
         facts: dict[str, JsonValue] = {"segments": segments.get(take.take_id, [])}

@@ -16,7 +16,6 @@ from planning_world import Memory, WorldSize, planning_world, run_stage
 from schemas.arrow import rows_of
 from schemas.results import CurvePoint
 from schemas.training import AlignmentConfig, PredictorConfig, TrainConfig
-from trajpilot_core.data import chains
 from trajpilot_core.data.chains import chains_of, load_chain_models, open_model_files, trajectory_latents
 from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.data.planning import MANY_WINDOWS, load_planning_data
@@ -24,7 +23,7 @@ from trajpilot_core.errors import TrainingError
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.stages import alignment, predictor
 from trajpilot_core.store.tensors import Tensors
-from trajpilot_core.training import dev_scores, jobs
+from trajpilot_core.training import dev_scores, fit_predictor, jobs
 from trajpilot_core.training.convergence import judge_trained
 from trajpilot_core.training.fit_predictor import (
     PredictorTask,
@@ -97,8 +96,8 @@ def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained
 def test_a_fit_on_a_test_take_shows_in_the_models_though_the_folds_deny_it(
     trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = chains.fit_takes
-    monkeypatch.setattr(chains, "fit_takes", lambda *a: torch.cat([real(*a), torch.tensor([21])]))
+    real = fit_predictor.fit_takes
+    monkeypatch.setattr(fit_predictor, "fit_takes", lambda *a: torch.cat([real(*a), torch.tensor([21])]))
     memory = trained_again(trained, tmp_path)
     assert "egoexo4d:0021" in noted_fitted(memory.models("predictors").about)["final"]
 

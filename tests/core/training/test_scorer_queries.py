@@ -125,7 +125,7 @@ def test_queries_of_every_chain_read_as_they_did_alone(whole: Whole) -> None:
             at += len(rows)
     assert at == len(train)
     assert len(train.latents) == 1 + 4 * len(data.labels), "one table a chain, and one zero row"
-    assert train.latents is whole.found.dev.queries.latents, "shared by both splits"
+    assert train.latents is whole.found.dev.latents, "shared by both splits"
 
 
 def test_the_number_of_threads_changes_no_byte_of_the_queries(whole: Whole, tmp_path: Path, small_parts: None) -> None:
