@@ -125,7 +125,7 @@ BUDGETS = {
     "stages": (2400, 3950, "parts of events, latents and planners lie here; probes read stored tokens or every patch"),
     "evaluation": (5300, 4950, ""),
     "report": (5400, 8000, "with the paper's tables; two chart stacks, three pages of their own"),
-    "predict": (1300, 1350, "its page"),
+    "predict": (1300, 1400, "its page"),
     "small": (1200, 1650, "doctor, export, plugins, opened"),
     "tasks and flows": (1100, 1050, ""),
     "deployments": (3200, 3450, "a command line with help for each option, and 25 recipes"),

@@ -118,11 +118,10 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
 
 
 def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:
-    """Return the answers of the rows for a user's video, the deciding one first; without motion, of those that need
-    none."""
-    rows = sorted((row for row in METHODS if row.plans is not None), key=lambda row: row.plans or 0)
-    able = [row for row in rows if moving or row.sees == "ends"]
-    return {row.id: answer for row in able if row.answer and (answer := row.answer(batch)) is not None}
+    """Return the answers of the rows for a user's video, the deciding one first; without motion, of those without."""
+    able = [row for row in METHODS if row.plans is not None and (moving or row.sees == "ends")]
+    ordered = sorted(able, key=lambda row: row.plans or 0)
+    return {row.id: answer for row in ordered if row.answer and (answer := row.answer(batch)) is not None}
 
 
 def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None) -> ChainView:
