@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: demo test types suite test-portable soak stack-test check format lock clean demo-clean benchmarks rehearse
 
 $(VENV)/installed: requirements.lock pyproject.toml
-	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python >= 3.11 is needed, found {v.major}.{v.minor}; set PYTHON=/path/to/python3.11")'
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11, 1) else f"Python >= 3.11.1 is needed, found {v.major}.{v.minor}.{v.micro}; set PYTHON=/path/to/python3.11")'
 	@$(PYTHON) -c 'import shutil, sys; free = shutil.disk_usage(".").free / 2**30; sys.exit(0 if free > 6 else f"6 GiB of free disk are needed here, found {free:.1f}")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade "pip>=24"

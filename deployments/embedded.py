@@ -3,7 +3,6 @@
 Neither server nor run outlives the other. A server is checked for an answer, this login, and what a run needs.
 """
 
-import base64
 import os
 import secrets
 import socket
@@ -45,13 +44,12 @@ class Answer(NamedTuple):
     """Parsed JSON, or the reason why there was no answer."""
 
 
-def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[HealthFinding]:
+def check_server(url: str | None, login: str | None) -> list[HealthFinding]:
     """Check the server, the login, the pools with their workers, and the deployments.
 
     Args:
         url: API address; None if a run starts a server for itself.
-        login: `user:password`.
-        has_key: an API key of Prefect Cloud is set, too.
+        login: `Authorization` header, from `server_login`.
     """
     if url is None:
         return [HealthFinding("server", "none needed", "a run starts its own", "ok")]
@@ -60,13 +58,15 @@ def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[H
         problem = health.body if health.status == 0 else f"HTTP {health.status}"
         todo = "start it, or correct PREFECT_API_URL"
         return [HealthFinding("server", f"an answer from {url}", str(problem), "bad", todo)]
-    version = request(f"{url}/admin/version", login)
-    finding = _login(url, version, login, has_key=has_key)
-    if version.status != 200:
+    deployed = request(f"{url}/deployments/filter", login, {})
+    finding = _login(url, deployed, login)
+    if deployed.status != 200:
         return [finding]
-    expected, actual = f"Prefect {metadata.version('prefect')}", f"{version.body} at {url}"
+    version = request(f"{url}/admin/version", login)  # Prefect Cloud has none
+    known = version.body if version.status == 200 else None
+    expected, actual = f"Prefect {metadata.version('prefect')}", f"{known or 'no version'} at {url}"
     server = HealthFinding("server", expected, actual, "ok")
-    if version.body != metadata.version("prefect"):
+    if known not in (None, metadata.version("prefect")):
         server = HealthFinding("server", expected, actual, "note", "use one version on both sides")
     findings = [finding, server]
     for pool in POOLS:
@@ -78,14 +78,14 @@ def check_server(url: str | None, login: str | None, *, has_key: bool) -> list[H
             state, todo = "absent", command("deploy")
         what, expected = f"pool {pool}", "exists, with a worker"
         findings.append(HealthFinding(what, expected, state, "note" if todo else "ok", todo))
-    names = {row.get("name") for row in _rows(request(f"{url}/deployments/filter", login, {}))}
+    names = {row.get("name") for row in _rows(deployed)}
     state, todo = f"{len(names)} deployments", ""
     if WHOLE not in names:
         state, todo = f"{state}, none of that name", command("deploy")
     return [*findings, HealthFinding("deployments", WHOLE, state, "note" if todo else "ok", todo)]
 
 
-def require_server(url: str | None, login: str | None, *, has_key: bool) -> str:
+def require_server(url: str | None, login: str | None) -> str:
     """Require a server of the user's own that answers and accepts the login; return its address.
 
     Raises:
@@ -96,23 +96,21 @@ def require_server(url: str | None, login: str | None, *, has_key: bool) -> str:
             "PREFECT_API_URL is not set, so there is no server; start one with `prefect server start` and set "
             "PREFECT_API_URL=http://127.0.0.1:4200/api (docs/operations.md, Start)"
         )
-    bad = next((row for row in check_server(url, login, has_key=has_key) if row.verdict == "bad"), None)
+    bad = next((row for row in check_server(url, login) if row.verdict == "bad"), None)
     if bad is not None:
         raise InputError(f"the Prefect server at {url}: {bad.what}: {bad.found}, expected {bad.expected}; {bad.todo}")
     return url
 
 
-def _login(url: str, answer: Answer, login: str | None, *, has_key: bool) -> HealthFinding:
+def _login(url: str, answer: Answer, login: str | None) -> HealthFinding:
     """Check the login; the password itself is never shown."""
-    if answer.status == 401:
+    if answer.status in (401, 403):
         problem = "it rejects this login" if login else "it needs one, and none is set"
-        todo = "set PREFECT_API_AUTH_STRING to the server's PREFECT_SERVER_API_AUTH_STRING"
+        todo = "set PREFECT_API_AUTH_STRING to its PREFECT_SERVER_API_AUTH_STRING; for Prefect Cloud PREFECT_API_KEY"
         return HealthFinding("login", "accepted", problem, "bad", todo)
     if answer.status != 200:
         return HealthFinding("login", "accepted", f"HTTP {answer.status}", "bad", "see the log of the server")
-    if has_key and login:
-        return HealthFinding("login", "one", "PREFECT_API_KEY is set, too, and wins", "bad", "unset PREFECT_API_KEY")
-    if request(f"{url}/admin/version", None).status == 200:
+    if request(f"{url}/deployments/filter", None, {}).status == 200:
         todo = "set PREFECT_SERVER_API_AUTH_STRING if others can reach it"
         return HealthFinding("login", "required", "not required", "note", todo)
     return HealthFinding("login", "required", "accepted", "ok")
@@ -126,9 +124,7 @@ def _rows(answer: Answer) -> list[dict[str, Any]]:
 
 def request(url: str, login: str | None, body: dict[str, Any] | None = None) -> Answer:
     """Send a request, a POST if it has a body. Redirects are not followed: the login would be sent along."""
-    headers = {}
-    if login is not None:
-        headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
+    headers = {} if login is None else {"Authorization": login}
     try:
         answer = httpx.request("GET" if body is None else "POST", url, json=body, headers=headers, timeout=TIMEOUT_S)
         return Answer(answer.status_code, parse_json(answer.content or b"null", url) if answer.is_success else None)

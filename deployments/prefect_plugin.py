@@ -57,13 +57,12 @@ def needs_server(arguments: list[str]) -> bool:
     return flow == deployment
 
 
-def missing_server(url: str | None, login: str | None, *, has_key: bool) -> str | None:
+def missing_server(url: str | None, login: str | None) -> str | None:
     """Return in one sentence why a deployment cannot be run and what to do; None if it can.
 
     Args:
         url: API address that Prefect uses; None if none is set.
-        login: `user:password`; never repeated in the message.
-        has_key: an API key of Prefect Cloud is set.
+        login: `Authorization` header; never repeated in the message.
     """
     start = "see docs/operations.md, Start; a single run needs no server (trajpilot run)"
     if url is None:
@@ -76,9 +75,12 @@ def missing_server(url: str | None, login: str | None, *, has_key: bool) -> str 
     health = request(f"{url}/health", None)
     if health.status == 0:
         return f"the Prefect server at {url}: {health.body}; start it, or correct PREFECT_API_URL; {start}"
-    if not has_key and request(f"{url}/admin/version", login).status == 401:
+    if request(f"{url}/deployments/filter", login, {}).status in (401, 403):
         problem = "it rejects this login" if login else "it needs a login, and none is set"
-        return f"the Prefect server at {url}: {problem}; export PREFECT_API_AUTH_STRING=name:password of the server"
+        return (
+            f"the Prefect server at {url}: {problem}; export PREFECT_API_AUTH_STRING=name:password of the server, or "
+            "for Prefect Cloud PREFECT_API_KEY"
+        )
     return None
 
 
@@ -108,9 +110,11 @@ def setup_environment(*, ctx: HookContext) -> None:
     """
     sys.argv[:] = with_full_name(sys.argv)
     if needs_server(sys.argv):
+        from deployments.settings import authorization
+
         api = get_current_settings().api
-        login = None if api.auth_string is None else api.auth_string.get_secret_value()
-        why = missing_server(ctx.api_url, login, has_key=api.key is not None)
+        login, key = (None if secret is None else secret.get_secret_value() for secret in (api.auth_string, api.key))
+        why = missing_server(ctx.api_url, authorization(login, key))
         if why is not None:
             sys.stderr.write(f"error: {why}\n")
             sys.exit(2)

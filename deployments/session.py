@@ -132,8 +132,7 @@ def run_session(
             if place.server is None:
                 stack.enter_context(embedded_server(place.home, end_without_server))
             else:
-                login, has_key = server_login()
-                require_server(place.server, login, has_key=has_key)
+                require_server(place.server, server_login())
             if world is None:
                 full_pipeline(config, options)
             else:

@@ -3,6 +3,7 @@
 `prepare_prefect` must be called before the first import of Prefect, which reads its settings at that moment.
 """
 
+import base64
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,9 +126,23 @@ def server_of_deployments() -> str | None:
     return url
 
 
-def server_login() -> tuple[str | None, bool]:
-    """Return the login that clients send to the server (`user:password`), and whether an API key overrides it."""
-    return os.environ.get("PREFECT_API_AUTH_STRING") or None, bool(os.environ.get("PREFECT_API_KEY"))
+def server_login() -> str | None:
+    """Return the `Authorization` header of requests to the user's Prefect server; None if none is needed.
+
+    Raises:
+        InputError: a login and an API key are both set: parts of Prefect send one, parts the other.
+    """
+    login, key = os.environ.get("PREFECT_API_AUTH_STRING"), os.environ.get("PREFECT_API_KEY")
+    if login and key and server_of_deployments():
+        raise InputError("PREFECT_API_AUTH_STRING and PREFECT_API_KEY are both set; unset the one that is not for it")
+    return authorization(login, key)
+
+
+def authorization(login: str | None, key: str | None) -> str | None:
+    """Return the `Authorization` header of a login `user:password`, else of an API key of Prefect Cloud."""
+    if login:
+        return f"Basic {base64.b64encode(login.encode()).decode()}"
+    return f"Bearer {key}" if key else None
 
 
 def hand_over_api_key() -> None:

@@ -57,8 +57,7 @@ def deploy(
     if group_video_s is not None:
         place["group_video_s"] = f"{group_video_s:g}"
     run_options(**place)
-    login, has_key = server_login()
-    server = require_server(server, login, has_key=has_key)
+    server = require_server(server, server_login())
     prefect_without_noise()
     from deployments import deploy as deploying
 
@@ -91,8 +90,8 @@ def workers(
     from trajpilot_core.engine.resolve import gpu_count
 
     plans = planned(named_gpus(gpu_count()), gpu_workers, cpu_workers, cpu_limit)
-    login, has_key = server_login()
-    server = require_server(server_of_deployments(), login, has_key=has_key)
+    login = server_login()
+    server = require_server(server_of_deployments(), login)
     refuse_unready(server, login, sorted({plan.pool for plan in plans}))
     typer.echo(f"workers for {server}; Ctrl-C stops them and their runs")
     if any(plan.pool == GPU_POOL and plan.gpu is None for plan in plans):

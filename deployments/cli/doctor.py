@@ -42,7 +42,7 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """Check Python, packages, GPU, memory, disk, server, login and corpus; exit with 1 if a check would stop a run."""
+    """Check packages, GPU, memory, disk, server, login and corpus; exit with 1 if a check would stop a run."""
     from deployments.embedded import check_server
     from deployments.settings import server_login, server_of_deployments
     from trajpilot_core.doctor import checks as checkup
@@ -51,9 +51,8 @@ def doctor(
     if corpus is not None:
         check_download(corpus, located(data or root), set_, config_file)
     address = located(root)
-    login, has_key = server_login()
-    server = check_server(server_of_deployments(), login, has_key=has_key)
-    findings = [checkup.check_python(), *checkup.check_packages(), checkup.check_device(device)]
+    server = check_server(server_of_deployments(), server_login())
+    findings = [*checkup.check_packages(), checkup.check_device(device)]
     if "://" in address:
         root_findings = checkup.check_root(address)
         if any(row.verdict == "bad" for row in root_findings):

@@ -8,14 +8,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import metadata
 
 LOGIN = "admin:canary-7f3a"
+HEADER = f"Basic {base64.b64encode(LOGIN.encode()).decode()}"
 
 
 class Fake(BaseHTTPRequestHandler):
     """Answers with what its class says; each test has a class of its own."""
 
     url: str
-    login: str | None = LOGIN
-    version = metadata.version("prefect")
+    header: str | None = HEADER
+    version: str | None = metadata.version("prefect")
     moved_to = ""
     pools: Mapping[str, str] = {"trajpilot-cpu": "process", "trajpilot-gpu": "process"}
     workers: Mapping[str, Sequence[str]] = {"trajpilot-cpu": ("ONLINE", "OFFLINE"), "trajpilot-gpu": ()}
@@ -31,7 +32,7 @@ class Fake(BaseHTTPRequestHandler):
             self.answer(True)
         elif not self.knows_login():
             self.send_error(401)
-        elif not pool:
+        elif not pool and self.version:
             self.answer(self.version)
         elif pool in self.pools:
             self.answer({"name": pool, "type": self.pools[pool]})
@@ -50,8 +51,7 @@ class Fake(BaseHTTPRequestHandler):
             self.send_error(404)
 
     def knows_login(self) -> bool:
-        wanted = None if self.login is None else f"Basic {base64.b64encode(self.login.encode()).decode()}"
-        return wanted is None or self.headers.get("Authorization") == wanted
+        return self.header in (None, self.headers.get("Authorization"))
 
     def answer(self, body: object) -> None:
         content = json.dumps(body).encode()

@@ -5,9 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fake_server import LOGIN, Fake
+from fake_server import HEADER, Fake
 
 from deployments.prefect_plugin import missing_server, needs_server, with_full_name
+from deployments.settings import authorization
 
 
 def test_a_bare_name_is_written_out_wherever_it_stands() -> None:
@@ -51,10 +52,9 @@ def test_only_a_deployment_of_ours_needs_a_server_that_is_named() -> None:
 
 
 def test_a_login_that_the_server_refuses_is_said_and_not_repeated(fake: type[Fake]) -> None:
-    assert "needs a login" in str(missing_server(fake.url, None, has_key=False))
-    refused = str(missing_server(fake.url, "me:secret-word", has_key=False))
-    assert missing_server(fake.url, None, has_key=True) is None
-    assert missing_server(fake.url, LOGIN, has_key=False) is None
+    assert "needs a login" in str(missing_server(fake.url, None))
+    refused = str(missing_server(fake.url, authorization("me:secret-word", None)))
+    assert missing_server(fake.url, HEADER) is None
     assert "rejects this login" in refused
     assert "secret-word" not in refused
 
@@ -70,7 +70,7 @@ def test_the_literal_command_without_a_server_ends_in_one_sentence(checkout: Pat
     assert "export PREFECT_API_URL=http" in done.stderr
     assert len((done.stdout + done.stderr).strip().splitlines()) == 1
     assert not list(tmp_path.rglob("prefect.db"))
-    assert "start it" in str(missing_server("http://127.0.0.1:1/api", None, has_key=False))
+    assert "start it" in str(missing_server("http://127.0.0.1:1/api", None))
 
 
 WATCHED = """

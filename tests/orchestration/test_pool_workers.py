@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_server import LOGIN, Fake
+from fake_server import HEADER, LOGIN, Fake
 from stack_processes import processes_of, wait_for
 
 import deployments.workers as workers
 from deployments.embedded import check_server, require_server
-from deployments.settings import POOLS
+from deployments.settings import POOLS, authorization, server_login
 from deployments.workers import Keeper, WorkerPlan, planned, refuse_unready
 from trajpilot_core.errors import InputError
 
@@ -54,26 +54,26 @@ def test_a_worker_sees_its_gpu_alone_and_no_plugins(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_server_is_refused_with_what_it_lacks_and_one_with_both_pools_is_not(fake: type[Fake]) -> None:
-    refuse_unready(fake.url, LOGIN, POOLS)
+    refuse_unready(fake.url, HEADER, POOLS)
     with pytest.raises(InputError, match="PREFECT_API_URL is not set"):
-        require_server(None, None, has_key=False)
+        require_server(None, None)
     with pytest.raises(InputError, match=r"the Prefect server at http://127.0.0.1:9/api: server: no answer"):
-        require_server("http://127.0.0.1:9/api", None, has_key=False)
+        require_server("http://127.0.0.1:9/api", None)
     fake.pools = {"trajpilot-cpu": "process"}
     with pytest.raises(InputError, match="has no work pool trajpilot-gpu; run `trajpilot deploy` first"):
-        refuse_unready(fake.url, LOGIN, POOLS)
+        refuse_unready(fake.url, HEADER, POOLS)
     fake.pools = {"trajpilot-cpu": "process", "trajpilot-gpu": "docker"}
     with pytest.raises(InputError, match="trajpilot-gpu is of type docker"):
-        refuse_unready(fake.url, LOGIN, POOLS)
+        refuse_unready(fake.url, HEADER, POOLS)
     with pytest.raises(InputError, match="rejects this login"):
-        require_server(fake.url, "admin:wrong", has_key=False)
+        require_server(fake.url, authorization("admin:wrong", None))
 
 
 # `trajpilot doctor` over HTTP: verdicts of server and login, and no password is ever shown.
 
 
-def verdicts(url: str | None, login: str | None = LOGIN, has_key: bool = False) -> dict[str, str]:
-    found = check_server(url, login, has_key=has_key)
+def verdicts(url: str | None, login: str | None = LOGIN, key: str | None = None) -> dict[str, str]:
+    found = check_server(url, authorization(login, key))
     assert "canary" not in str(found)
     return {row.what: row.verdict for row in found}
 
@@ -83,13 +83,26 @@ def test_a_server_with_login_pool_and_worker_is_ok_and_a_pool_without_worker_is_
     assert verdicts(fake.url) == {**others, "pool trajpilot-gpu": "note"}
 
 
-def test_a_wrong_or_missing_login_and_a_key_over_it_are_bad_and_a_server_without_login_is_noted(
-    fake: type[Fake],
-) -> None:
+def test_a_wrong_or_missing_login_is_bad_and_a_server_without_login_is_noted(fake: type[Fake]) -> None:
     assert [verdicts(fake.url, login) for login in (None, "admin:canary-wrong")] == [{"login": "bad"}] * 2
-    assert verdicts(fake.url, has_key=True)["login"] == "bad"
-    fake.login = None
+    fake.header = None
     assert verdicts(fake.url)["login"] == "note"
+
+
+def test_the_key_of_a_cloud_that_tells_no_version_is_sent_and_a_login_beside_it_is_refused(
+    fake: type[Fake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.header, fake.version = "Bearer canary-key", None
+    found = verdicts(fake.url, None, "canary-key")
+    assert (found["login"], found["server"], found["deployments"]) == ("ok", "ok", "ok")
+    assert verdicts(fake.url, None, "canary-other") == {"login": "bad"}
+    monkeypatch.setenv("PREFECT_API_URL", fake.url)
+    monkeypatch.setenv("PREFECT_API_KEY", "canary-key")
+    monkeypatch.delenv("PREFECT_API_AUTH_STRING", raising=False)
+    assert server_login() == fake.header
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", LOGIN)
+    with pytest.raises(InputError, match="are both set"):
+        server_login()
 
 
 def test_another_version_no_pools_and_no_deployments_are_noted(fake: type[Fake]) -> None:
@@ -106,7 +119,7 @@ def test_a_server_that_does_not_answer_and_an_address_that_is_none_are_bad_and_n
 
 def test_a_server_that_sends_the_login_elsewhere_is_not_followed(fake: type[Fake]) -> None:
     fake.moved_to = fake.url.replace("/api", "/elsewhere")
-    (found,) = check_server(fake.url, LOGIN, has_key=False)
+    (found,) = check_server(fake.url, HEADER)
     assert (found.verdict, found.found) == ("bad", "HTTP 302")
 
 

@@ -3,7 +3,6 @@
 import importlib.util
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -30,7 +29,6 @@ from trajpilot_core.store.lock import existing_folder, root_lock
 
 HealthVerdict = Literal["ok", "note", "bad"]
 PROJECT = "trajpilot"
-PYTHON = (3, 11)
 VIDEO = ".mp4"
 NAMED = 3
 """How many missing files a finding names."""
@@ -47,15 +45,6 @@ class HealthFinding:
     """`note`: runs work, but the user should know."""
     todo: str = ""
     """How to fix it."""
-
-
-def check_python() -> HealthFinding:
-    """Check the version of Python."""
-    expected = f">= {PYTHON[0]}.{PYTHON[1]}"
-    name = f"{sys.version_info[0]}.{sys.version_info[1]} at {sys.executable}"
-    if sys.version_info[:2] >= PYTHON:
-        return HealthFinding("Python", expected, name, "ok")
-    return HealthFinding("Python", expected, name, "bad", f"install {PYTHON[0]}.{PYTHON[1]}")
 
 
 def check_packages(declared: Sequence[str] | None = None) -> list[HealthFinding]:
