@@ -1,91 +1,42 @@
 r"""Texts of the data as LaTeX: the output is ASCII, so that no font or encoding can lack a character.
 
-A character with a LaTeX command becomes that command, a letter with accents its accent commands, a Greek letter its
-name in mathematics, and any other character its code point, `[U+5207]`.
+A character with a LaTeX command becomes that command, a letter with accents its accent commands, and any other
+character its code point, `[U+5207]`.
 """
 
 import unicodedata
 
-COMMANDS = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "$": r"\$",
-    "&": r"\&",
-    "#": r"\#",
-    "%": r"\%",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "−": "$-$",
-    "–": "--",
-    "—": "---",
-    "‘": "`",
-    "’": "'",
-    "“": "``",
-    "”": "''",
-    "…": r"\dots{}",
-    "·": r"$\cdot$",
-    "×": r"$\times$",
-    "±": r"$\pm$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "≠": r"$\neq$",
-    "≈": r"$\approx$",
-    "∑": r"$\sum$",
-    "∞": r"$\infty$",
-    "ℓ": r"$\ell$",
-    "→": r"$\rightarrow$",
-    "←": r"$\leftarrow$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "°": r"$^{\circ}$",
-    "✓": "ok",
-    "✗": r"$\times$",
-    "†": r"\dag{}",
-    "‡": r"\ddag{}",
-    "§": r"\S{}",
-    "ß": r"\ss{}",
-    "æ": r"\ae{}",
-    "Æ": r"\AE{}",
-    "œ": r"\oe{}",
-    "Œ": r"\OE{}",
-    "ø": r"\o{}",
-    "Ø": r"\O{}",
-    "ł": r"\l{}",
-    "Ł": r"\L{}",
-    "ı": r"\i{}",
-}
-"""Character -> its LaTeX."""
-ACCENTS = {
-    "\u0300": "`",
-    "\u0301": "'",
-    "\u0302": "^",
-    "\u0303": "~",
-    "\u0304": "=",
-    "\u0306": "u ",
-    "\u0307": ".",
-    "\u0308": '"',
-    "\u030a": "r ",
-    "\u030b": "H ",
-    "\u030c": "v ",
-    "\u0327": "c ",
-}
-"""Combining accent -> the command that sets it over (or under) a letter."""
-GREEK = {
-    letter: rf"$\{name}$"
-    for first, names in (
-        ("α", "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi - pi rho - sigma tau upsilon"),
-        ("φ", "phi chi psi omega"),
-        ("Γ", "Gamma Delta - - - Theta - - Lambda - - Xi - Pi - - Sigma - Upsilon Phi - Psi Omega"),
+ESCAPED = {letter: "\\" + letter for letter in "{}$&#%_"}
+TYPED = {"−": "$-$", "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''", "°": r"$^{\circ}$", "✓": "ok"}
+NAMED = {
+    letter: rf"\{name}{{}}"
+    for letters, names in (
+        ("\\^~<>|", "textbackslash textasciicircum textasciitilde textless textgreater textbar"),
+        ("…†‡§ßæÆœŒøØłŁı", "dots dag ddag S ss ae AE oe OE o O l L i"),
     )
-    for letter, name in ((chr(ord(first) + at), name) for at, name in enumerate(names.split()))
-    if name != "-"
+    for letter, name in zip(letters, names.split(), strict=True)
 }
-"""Greek letters that have a name in mathematics."""
+MATHEMATICS = {
+    letter: rf"$\{name}$"
+    for letters, names in (
+        ("·×±≤≥≠≈∑∞ℓ✗", "cdot times pm leq geq neq approx sum infty ell times"),
+        ("→←↑↓", "rightarrow leftarrow uparrow downarrow"),
+        ("αβγδεζηθικλμνξ", "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"),
+        ("πρστυφχψω", "pi rho sigma tau upsilon phi chi psi omega"),
+        ("ΓΔΘΛΞΠΣΥΦΨΩ", "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"),
+    )
+    for letter, name in zip(letters, names.split(), strict=True)
+}
+COMMANDS = ESCAPED | TYPED | NAMED | MATHEMATICS
+"""Character -> its LaTeX."""
+ACCENTS = dict(
+    zip(
+        "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327",
+        ("`", "'", "^", "~", "=", "u ", ".", '"', "r ", "H ", "v ", "c "),
+        strict=True,
+    )
+)
+"""Combining accent -> the command that sets it over (or under) a letter."""
 
 
 def latex_text(text: str) -> str:
@@ -99,8 +50,6 @@ def _character(character: str) -> str:
         return COMMANDS[character]
     if character.isascii():
         return character if character.isprintable() else " "
-    if character in GREEK:
-        return GREEK[character]
     letter, *accents = list(unicodedata.normalize("NFD", character))
     if letter.isascii() and letter.isalpha() and accents and all(accent in ACCENTS for accent in accents):
         for accent in accents:  # the first one is nearest to the letter
