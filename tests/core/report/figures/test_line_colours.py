@@ -14,7 +14,7 @@ from trajpilot_core.report.drawing.row_styles import alike, colours, page_rules,
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import NAMES
-from trajpilot_core.report.tables.results import ResultCell, results_of
+from trajpilot_core.report.tables.results import cell_of, results_of
 
 LINE = re.compile(r'<g class="line ([\w-]+)')
 
@@ -76,8 +76,8 @@ def test_a_second_line_of_one_colour_gets_a_spare_one() -> None:
 def test_what_prints_as_zero_is_neither_better_nor_worse(inputs: Tables) -> None:
     gain = next(m for m in rows_of(Metric, inputs.tables["metrics"]) if m.reference and m.metric == "M@1")
     small, seen = (gain.replace(value=-v, low=-v - 0.01, high=-v + 0.01) for v in (0.03, 0.3))
-    assert (ResultCell(small, is_best=False).text, ResultCell(small, is_best=False).sign) == ("0.0", "")
-    assert ResultCell(seen, is_best=False).sign == "worse"
+    assert (cell_of(small).text, cell_of(small).sign) == ("0.0", "")
+    assert cell_of(seen).sign == "worse"
 
 
 def test_rows_have_one_printed_name(page: Reader) -> None:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import RowStyle
 from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
-from trajpilot_core.studies.paper_tables.base import PaperCell
+from trajpilot_core.studies.paper_tables.base import PaperCell, printed
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.labels import LABELS
-from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS, of_atomic
+from trajpilot_core.studies.paper_tables.labels.atomic import ATOMIC_ROWS, GOAL_FREE_ROWS, of_atomic
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
-from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, printed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
