@@ -26,7 +26,7 @@ from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.predict import answers
 from trajpilot_core.predict.page import gate_said
-from trajpilot_core.report.drawing.row_styles import mark_of
+from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.report.drawing.svg_grid import style
 from trajpilot_core.report.gallery.windows import draw
 from trajpilot_core.stages.evaluation import score
@@ -136,8 +136,8 @@ def test_it_has_its_colours_dashes_and_mark_on_pages_and_pictures(made: Made) ->
     line = ".line.toy polyline { stroke-dasharray: 8 1 1 1; stroke-width: 2.2; }"
     assert line in made.page()
     assert line in style()
-    assert ".toy { color: #123456; }" in style()
-    assert mark_of("toy") == "diamond"
+    assert ".toy, .k-toy { color: #123456; }" in style()
+    assert style_of("toy").mark == "diamond"
 
 
 def test_it_answers_a_users_video_in_its_place(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

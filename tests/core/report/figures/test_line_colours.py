@@ -10,7 +10,8 @@ from synthetic_results import Tables
 from schemas.arrow import rows_of
 from schemas.results import CurvePoint, GateRow, Headroom, Metric
 from trajpilot_core.methods import METHODS
-from trajpilot_core.report.drawing.row_styles import alike, colours, page_rules, picture_rules, told_apart
+from trajpilot_core.report.drawing.row_styles import alike, colours, page_rules, told_apart
+from trajpilot_core.report.drawing.svg_grid import style
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import NAMES
@@ -69,8 +70,8 @@ def test_a_second_line_of_one_colour_gets_a_spare_one() -> None:
     assert len({first, second, third}) == 3
     assert colours()["no_traj"] == colours()["anticipation_no_traj"], "the case that is planted here"
     for name in (second, third):
-        assert f".{name} {{ color: var(--{name}); }}" in page_rules()
-        assert f".{name} {{ color: {colours()[name][0]}; }}" in picture_rules()
+        assert f".k-{name} {{ color: var(--{name}); }}" in page_rules()
+        assert f".k-{name} {{ color: {colours()[name][0]}; }}" in style()
 
 
 def test_what_prints_as_zero_is_neither_better_nor_worse(inputs: Tables) -> None:
