@@ -1,7 +1,6 @@
 """plan.html: one offline page with inline style and pictures; only the report's own script may run."""
 
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -14,16 +13,7 @@ from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.predict.answers import Clips, Given
 from trajpilot_core.predict.footage import Footage
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.drawing.row_styles import answer_rules
-from trajpilot_core.report.gallery.pictures import (
-    Path,
-    Thumbnail,
-    Wanted,
-    integrate,
-    path_data,
-    three_views,
-    thumbnails,
-)
+from trajpilot_core.report.gallery.pictures import Path, Thumbnail, frames_of, integrate, path_data, three_views
 from trajpilot_core.report.offline import render_offline
 
 SHOT_PX = 224
@@ -90,7 +80,7 @@ def _shots(video: FilePath | None, times_s: list[float], plan: Plan, workers: in
     if not plan.query.frames or video is None or not video.is_file():
         reason = "its video is not on this machine" if plan.query.frames else "frames are switched off"
         return tuple((time_s, Thumbnail(None, reason)) for time_s in times_s)
-    frames, _ = thumbnails([Wanted("", str(video), tuple(sorted(set(times_s))))], SHOT_PX, workers)
+    frames, _ = frames_of({"": times_s}, {"": video.name}, str(video.parent), SHOT_PX, workers)
     return tuple((time_s, frames["", time_s]) for time_s in times_s)
 
 
@@ -136,9 +126,6 @@ def render(plan: Plan, scene: Scene) -> bytes:
     return render_offline(
         "plan.html.j2",
         "report.js",
-        package="trajpilot_core.predict",
-        style=answer_rules()
-        + resources.files("trajpilot_core.predict").joinpath("templates/plan.css").read_text(encoding="utf-8"),
         plan=plan,
         scene=scene,
         rows={method.id: method for method in METHODS},

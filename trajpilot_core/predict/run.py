@@ -17,7 +17,8 @@ from trajpilot_core.predict.motion import Search, head_motion
 from trajpilot_core.predict.page import Scene, render, scene_of
 from trajpilot_core.predict.plan import plan_of
 from trajpilot_core.predict.trained import open_trained
-from trajpilot_core.report.offline import dump, finite
+from trajpilot_core.report.offline import dump
+from trajpilot_core.report.tables.table import finite
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.lock import GC_WAIT_S, in_use
 

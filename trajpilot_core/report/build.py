@@ -42,13 +42,12 @@ from trajpilot_core.report.loaded import (
     sampling_sentence,
     shuffle_sentence,
 )
-from trajpilot_core.report.offline import FORMAT, dump, records, render_offline, table_json
+from trajpilot_core.report.offline import FORMAT, dump, records, render_offline
 from trajpilot_core.report.tables import latex, published
 from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
 from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
-from trajpilot_core.report.tables.groups import LEGEND, GroupedTable, descriptions
+from trajpilot_core.report.tables.groups import LEGEND, descriptions
 from trajpilot_core.report.tables.results import (
-    ResultCell,
     Results,
     absent_rows,
     all_tables,
@@ -61,7 +60,6 @@ from trajpilot_core.report.tables.results import (
 from trajpilot_core.report.tables.table import SIGNS, Table, number
 from trajpilot_core.report.verdict import DerivedVerdict, opening_table, story_of, verdict_of
 
-CEILING_SIGNS = {"below": "✓", "level": "~", "open": "–", "warn": "!", "broken": "✗"}
 GATE_IDENTITY = "identity: overall gain = open rate"
 OTHER = "Other checks"
 GROUPS = {
@@ -90,7 +88,7 @@ class Page(NamedTuple):
     title: str
     facts: Sequence[tuple[str, str]]
     verdict: DerivedVerdict
-    tables: Sequence[GroupedTable[ResultCell]]
+    tables: Sequence[Table]
     settings: Table | None
     """Hyperparameters of class heads."""
     ceilings: Ceilings
@@ -139,7 +137,7 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
         ],
         settings_table(cfg, n_labels, is_simulated=loaded.simulated),
         bounds,
-        limits(loaded, results, bounds, cfg),
+        limits(loaded, cfg),
         gallery,
         shown,
         pictures,
@@ -148,7 +146,7 @@ def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runt
     documents = {
         "report.html": _html(page),
         "report.json": dump(_json(page)),
-        "metrics.tex": (latex.document(page.tables, note) + latex.ceiling_tables(bounds.tables[:1], note)).encode(),
+        "metrics.tex": latex.document(page.tables, bounds.tables[:1], note).encode(),
     }
     return Report(documents, rejects, len(shown))
 
@@ -218,7 +216,6 @@ def _html(page: Page) -> bytes:
         tables={table.id: table for table in page.tables},
         views=three_views,
         count=lambda value: f"{value:,}".replace(",", "\u202f"),  # thin spaces
-        ceiling_signs=CEILING_SIGNS,
         identity=next((j for j in loaded.judgements if j.check.startswith(GATE_IDENTITY)), None),
     )
 
@@ -243,7 +240,7 @@ def _json(page: Page) -> JsonValue:
         "facts": dict(page.facts),
         "verdict": page.verdict.json(),
         **{name: records(getattr(loaded, name)) for name in RECORDS},
-        "tables": [table_json(table) for table in page.tables],
+        "tables": [table.json() for table in page.tables],
         "settings": None if page.settings is None else page.settings.json(),
         "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
         "undertrained": [*sorted(page.results.undertrained)],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from statistics import mean
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,29 +36,12 @@ from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
-from trajpilot_core.report.tables.ceilings import Ceilings
 from trajpilot_core.report.tables.groups import row_name
 from trajpilot_core.report.tables.results import Results
 from trajpilot_core.report.tables.table import number
 
 PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
 """Libraries that affect the numbers: the page shows their versions."""
-RECORDS: Mapping[str, type[Record]] = {
-    "metrics": Metric,
-    "ceilings": Ceiling,
-    "judgements": Judgement,
-    "gate": GateRow,
-    "headroom": Headroom,
-    "shuffles": ShuffleScore,
-    "samplings": SamplingScore,
-    "decoding": DecodingChoice,
-    "mask_coverage": MaskCoverage,
-    "pair_distances": PairDistance,
-    "progress_shares": ProgressShare,
-    "vlm_counts": VlmCount,
-    "endpoint_cache": EndpointScore,
-}
-"""Small table -> its rows; `Loaded` and report.json have them under the same names."""
 OF_STAGE = {"diagnostics": ("pair_distances", "progress_shares"), "vlm_rows": ("vlm_counts", "endpoint_cache")}
 """Stage that not every run has -> its small tables."""
 FEW_TAKES = 40
@@ -68,12 +51,6 @@ WORLD = (
     "implementation behaves in that world. They are no evidence about people and cannot be compared with the paper's."
 )
 RECORDED = "The numbers apply to the released split that was scored and to the takes whose files were on disk."
-UNMET = {
-    "fails": "not seen here",
-    "undertrained": "cannot be judged, a model is UNDERTRAINED",
-    "not run": "could not be checked",
-}
-"""Verdict on a requirement of the demo that does not hold -> in words."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +71,8 @@ class Loaded:
     vlm_counts: list[VlmCount]
     endpoint_cache: list[EndpointScore]
     """The last four are empty where their stage did not run."""
-    curves: list[tuple[str, list[CurvePoint]]]
+    curves: tuple[tuple[str, list[CurvePoint]], ...]
+    """(stage, its training curves)."""
     rejects: dict[str, pa.Table]
     takes: pa.Table
     segments: pa.Table
@@ -126,6 +104,12 @@ class Loaded:
         return list(self.motions.group_by(self.motions.column_names).aggregate([]).to_pylist())
 
 
+RECORDS: Mapping[str, type[Record]] = {
+    name: get_args(hint)[0] for name, hint in get_type_hints(Loaded).items() if get_origin(hint) is list
+}
+"""Small table -> its rows; report.json has them under the same names."""
+
+
 def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
     """Read the tables."""
     names = {stage.name for stage in stages}
@@ -136,7 +120,7 @@ def load(inputs: Inputs, stages: Sequence[AnyStage]) -> Loaded:
     trained = [stage.name for stage in stages if f"{stage.name}_curves" in stage.writes]
     return Loaded(
         **records,
-        curves=[(name, rows_of(CurvePoint, inputs.table(f"{name}_curves"))) for name in trained],
+        curves=tuple((name, rows_of(CurvePoint, inputs.table(f"{name}_curves"))) for name in trained),
         rejects={stage.name: inputs.table(rejects_entry(stage.name)) for stage in stages},
         takes=inputs.table("takes", ("take_id", "corpus", "camera", "split", "scenario", "duration_s", "video")),
         segments=inputs.table("segments", ("split",)),
@@ -199,17 +183,11 @@ def facts(loaded: Loaded, results: Results, cfg: CompletedReport) -> list[tuple[
 
 def shuffle_sentence(rows: Sequence[ShuffleScore]) -> str:
     """Return a sentence on what shuffling the middle trajectories does, over all derangements."""
-    if not rows:
-        return ""
-    horizons = sorted({row.horizon for row in rows})
-    parts = []
-    for horizon in horizons:
-        values = [row.m1 for row in rows if row.horizon == horizon]
-        parts.append(f"H={horizon} {number(mean(values))} ({number(min(values))} to {number(max(values))})")
-    return (
-        f"M@1 with shuffled middle trajectories, mean and range of {len(rows) // len(horizons)} shuffles: "
-        + ", ".join(parts)
-    )
+    by_horizon = {h: [row.m1 for row in rows if row.horizon == h] for h in sorted({row.horizon for row in rows})}
+    parts = [f"H={h} {number(mean(m1))} ({number(min(m1))} to {number(max(m1))})" for h, m1 in by_horizon.items()]
+    n = len(rows) // max(1, len(parts))
+    head = f"M@1 with shuffled middle trajectories, mean and range of {n} shuffles: "
+    return head + ", ".join(parts) if parts else ""
 
 
 def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
@@ -219,11 +197,9 @@ def sampling_sentence(rows: Sequence[SamplingScore]) -> str:
         return ""
     parts = []
     for horizon in sorted({row.horizon for row in rows}):
-        drawn: dict[int, list[float]] = {}
-        for row in rows:
-            if row.horizon == horizon:
-                drawn.setdefault(row.sampling, []).append(row.m1)
-        values = [mean(of_seeds) for of_seeds in drawn.values()]
+        of_horizon = [row for row in rows if row.horizon == horizon]
+        drawn = {row.sampling for row in of_horizon}
+        values = [mean(row.m1 for row in of_horizon if row.sampling == sampling) for sampling in drawn]
         parts.append(f"H={horizon} {number(min(values))} to {number(max(values))}")
     name = row_name(rows[0].variant)
     return f"M@1 of {name} in {n_samplings} samplings of its plans, lowest to highest: " + ", ".join(parts)
@@ -269,23 +245,15 @@ def capture_note(metrics: Sequence[Metric]) -> str:
     return f"Takes of one capture are related: over captures the intervals of M@1 are {ratio:.2f} times as wide."
 
 
-def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedReport) -> list[str]:
-    """Return the sentences that this run's data call for.
-
-    Args:
-        loaded: the tables; every requirement of the demo that does not hold is named.
-        ceilings: their headline is one of the limits unless all are kept.
-        cfg: settings of the report, which name the run that models come from.
-    """
-    (_, n_takes), n_seeds, lost = loaded.scored, len(loaded.seeds), health.lost_units(loaded.rejects)
+def limits(loaded: Loaded, cfg: CompletedReport) -> list[str]:
+    """Return the sentences that this run's data call for; what a table of the page shows is none of them."""
+    (_, n_takes), n_seeds = loaded.scored, len(loaded.seeds)
     sentences = [WORLD if loaded.simulated else RECORDED, *_of_settings(cfg)]
     if "" in loaded.takes["video"].to_pylist():
         sentences.append(
             "No video was read: the lengths of takes come from the metadata. Where one differs from its video by a "
             "frame, the head motion is off by a thirtieth of a second. Takes with damaged videos are not detected."
         )
-    if ceilings.state != "kept":
-        sentences.append(ceilings.headline)
     if n_takes < MIN_CLUSTERS:
         sentences.append(f"Only {n_takes} test takes were scored: fewer than {MIN_CLUSTERS} give no interval at all.")
     elif n_takes < FEW_TAKES:
@@ -294,23 +262,11 @@ def limits(loaded: Loaded, results: Results, ceilings: Ceilings, cfg: CompletedR
         )
     seeds = "One seed was" if n_seeds == 1 else f"{n_seeds} seeds were"
     sentences.append(f"{seeds} trained: the intervals cover the spread over takes, not the spread between trainings.")
-    sentences += [
-        f"“{judgement.check.removeprefix('demo: ')}”: {UNMET[judgement.verdict]}. {judgement.detail}."
-        for judgement in loaded.judgements
-        if judgement.check.startswith("demo: ") and judgement.verdict != "holds"
-    ]
-    weak = [row_name(v) for v in results.variants() if v in results.undertrained]
-    if weak:
-        sentences.append(f"UNDERTRAINED rows are no evidence for or against anything: {'; '.join(weak)}.")
     tested, trained = (loaded.labels[name].to_numpy() for name in ("n_test", "n_train"))
     unseen = int(tested[trained == 0].sum())
     if unseen:
         share = 100.0 * unseen / int(tested.sum())
         sentences.append(f"{share:.1f} % of the test steps have a label that no training segment has.")
-    n_lost = sum(lost.values())
-    if n_lost:
-        stages = ", ".join(f"{stage} {n}" for stage, n in lost.items() if n)
-        sentences.append(f"{n_lost} rows were rejected ({stages}); they are part of no number.")
     if any(row["scale"] == "arbitrary" for row in loaded.poses):
         sentences.append(
             "Some head motions have an arbitrary scale (estimated from video): their lengths in metres have no meaning."

@@ -6,7 +6,6 @@ A page that is only tables and charts is one `TablePage`. The report of a corpus
 import base64
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -19,48 +18,15 @@ from schemas.base import Record
 from schemas.results import Judgement
 from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.drawing.row_styles import page_rules
-from trajpilot_core.report.tables.groups import GroupedTable
-from trajpilot_core.report.tables.results import ResultCell
-from trajpilot_core.report.tables.table import Table
+from trajpilot_core.report.tables.table import Table, finite
 
 FORMAT = 1
 """Version of the layout of report.json."""
 
 
-def finite(value: JsonValue) -> JsonValue:
-    """Replace infinite numbers in nested values by null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: finite(inner) for key, inner in value.items()}
-    return [finite(inner) for inner in value] if isinstance(value, list) else value
-
-
 def records(rows: Sequence[Record]) -> list[JsonValue]:
     """Return records as JSON values."""
     return [finite(row.model_dump(mode="json")) for row in rows]
-
-
-def table_json(table: GroupedTable[ResultCell]) -> JsonValue:
-    """Return a printed table: every cell with its key, its text and its number."""
-    return {
-        "id": table.id,
-        "title": table.title,
-        "cells": [
-            {
-                "key": cell.key,
-                "text": cell.text,
-                "interval": cell.interval,
-                "best": cell.is_best,
-                "value": cell.metric.value,
-                "low": finite(cell.metric.low),
-                "high": finite(cell.metric.high),
-                "n_takes": cell.metric.n_takes,
-                "n_windows": cell.metric.n_windows,
-            }
-            for cell in table.cells()
-        ],
-    }
 
 
 def dump(value: JsonValue) -> bytes:
@@ -77,12 +43,11 @@ def script_json(value: JsonValue) -> str:
 REPORT = "trajpilot_core.report"
 
 
-def render_offline(template: str, script: str, *, package: str = REPORT, style: str = "", **context: object) -> bytes:
+def render_offline(template: str, script: str, **context: object) -> bytes:
     """Render a page; every text of the data is escaped, and only its own script may run."""
-    files = resources.files(REPORT).joinpath("templates")
-    code = files.joinpath(script).read_text(encoding="utf-8")
+    code = resources.files(REPORT).joinpath("templates", script).read_text(encoding="utf-8")
     environment = Environment(
-        loader=PackageLoader(package, "templates"),
+        loader=PackageLoader(REPORT, "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -90,7 +55,7 @@ def render_offline(template: str, script: str, *, package: str = REPORT, style: 
     )
     text = environment.get_template(template).render(
         policy=policy(code),
-        style=Markup(files.joinpath("report.css").read_text(encoding="utf-8") + page_rules() + style),
+        style=Markup(page_rules()),
         script=Markup(code),
         **context,
     )

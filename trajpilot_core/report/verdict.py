@@ -26,9 +26,9 @@ from trajpilot_core.methods import (
     with_role,
 )
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.tables.groups import GroupedTable, row_name
-from trajpilot_core.report.tables.results import OVERALL, ResultCell, Results, build_table
-from trajpilot_core.report.tables.table import interval, number
+from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.results import OVERALL, Results, TableSpec, filled_tables
+from trajpilot_core.report.tables.table import Table, interval, number
 
 AVERAGE = "pool_mean"
 """The control next to the main rows: what their gain is without choosing. Named by hand: the first chart needs this one
@@ -106,12 +106,13 @@ class DerivedVerdict:
         return {"state": self.state, "text": self.text, "judged": judged}
 
 
-def opening_table(results: Results, *, has_heads: bool) -> list[GroupedTable[ResultCell]]:
+def opening_table(results: Results, *, has_heads: bool) -> list[Table]:
     """Return the rows of the story, mean of the horizons, in the columns of the first screen; empty without figures."""
     columns = OVERALL if has_heads else OPENING
     rows = story_of(results.variants()).rows
-    table = build_table("opening", "The main rows, mean of the horizons", results, rows, columns, poolings=("plain",))
-    return [table] if table.groups else []
+    return filled_tables(
+        results, [TableSpec("opening", "The main rows, mean of the horizons", rows, columns, ("plain",))]
+    )
 
 
 def verdict_of(

@@ -266,7 +266,7 @@ def test_they_alone_are_scored_on_the_steps_after_start_and_printed_in_tables_of
     assert scored_on("no_traj") & extra == set()
     results = results_of(metrics, [])
     assert [one.id for one in anticipation_tables(results)] == TABLES
-    printed = {cell.metric.variant for one in all_tables(results) for cell in one.cells()}
+    printed = {cell.metric.variant for one in all_tables(results) for cell in one.values()}
     assert printed & {row.id for row in ROWS} == set()
     planned = results_of([row for row in metrics if not method(row.variant).anticipates], [])
     assert anticipation_tables(planned) == []

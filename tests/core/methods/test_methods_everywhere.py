@@ -26,7 +26,7 @@ from trajpilot_core.methods import METHODS, examined
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.predict import answers
 from trajpilot_core.predict.page import gate_said
-from trajpilot_core.report.drawing.row_styles import answer_rules, mark_of
+from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.report.drawing.svg_grid import style
 from trajpilot_core.report.gallery.windows import draw
 from trajpilot_core.stages.evaluation import score
@@ -121,7 +121,8 @@ def test_every_table_and_chart_of_main_rows_and_the_gallery_of_the_report_show_i
     assert "beyond a toy&#39;s average" in made.page()
     assert "as much as a toy knows" in made.page()
     assert "Toy row" in made.report.documents["metrics.tex"].decode()
-    assert 'data-ceiling="toy|plain|M@1"' in made.page(), "the table of ceilings"
+    ceilings = made.page().split('id="t-ceilings"')[1].split("</tbody>")[0]
+    assert '<tr data-row="toy">' in ceilings, "the table of ceilings"
     for section in ("summary", "horizon", "gallery"):
         assert "Toy row" in made.section(section), section
     assert '<g class="line toy">' in made.section("summary")
@@ -135,9 +136,8 @@ def test_it_has_its_colours_dashes_and_mark_on_pages_and_pictures(made: Made) ->
     line = ".line.toy polyline { stroke-dasharray: 8 1 1 1; stroke-width: 2.2; }"
     assert line in made.page()
     assert line in style()
-    assert ".toy { color: #123456; }" in style()
-    assert ".answer.r-toy li { border-top-color: var(--toy); }" in answer_rules()
-    assert mark_of("toy") == "diamond"
+    assert ".toy, .k-toy { color: #123456; }" in style()
+    assert style_of("toy").mark == "diamond"
 
 
 def test_it_answers_a_users_video_in_its_place(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,12 @@ Every text is escaped by markupsafe. Coordinates are rounded, so that equal numb
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from markupsafe import Markup
 
-from trajpilot_core.report.drawing.row_styles import mark_of
+from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.report.tables.groups import row_name
 
 
@@ -55,22 +55,18 @@ MARKS = {
 }
 
 
-@dataclass(frozen=True)
-class Point:
-    """One point with its interval (equal ends: none)."""
+class Point(NamedTuple):
+    """One point with its interval; without one, `low` and `high` are None."""
 
     x: float
     y: float
-    low: float
-    high: float
-    has_interval: bool = field(default=True, kw_only=True)
+    low: float | None = None
+    high: float | None = None
 
-
-def measured(x: float, value: float, low: float, high: float) -> Point:
-    """Return a point with its interval; an interval without finite ends is not drawn."""
-    has_interval = math.isfinite(low) and math.isfinite(high)
-    ends = (low, high) if has_interval else (value, value)
-    return Point(x, value, *ends, has_interval=has_interval)
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Ends of the interval; without one, the point itself."""
+        return (self.y, self.y) if self.low is None or self.high is None else (self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -91,15 +87,16 @@ class Axes:
     title: str
     x_label: str
     y_label: str
-    x_ticks: tuple[float, ...]
+    x_ticks: tuple[float, ...] = ()
+    """None: every x of the points."""
     y_from_zero: bool = True
 
 
-def nice_ticks(low: float, high: float, n: int = 5) -> list[float]:
-    """Return about n round numbers that cover [low, high]."""
+def nice_ticks(low: float, high: float) -> list[float]:
+    """Return about five round numbers that cover [low, high]."""
     span = max(high - low, 1e-9)
-    step = 10.0 ** math.floor(math.log10(span / n))
-    step *= next(factor for factor in (1, 2, 2.5, 5, 10) if step * factor * n >= span * 0.999)
+    step = 10.0 ** math.floor(math.log10(span / 5))
+    step *= next(factor for factor in (1, 2, 2.5, 5, 10) if step * factor * 5 >= span * 0.999)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(k * step, 10) for k in range(first, last + 1)]
 
@@ -131,12 +128,12 @@ def line_chart(
     points = [point for line in (*series, *bounds, *thin) for point in line.points]
     if not points:
         return empty(axes.title)
-    low, high = min(p.low for p in points), max(p.high for p in points)
+    low, high = min(p.ends[0] for p in points), max(p.ends[1] for p in points)
     ticks = nice_ticks(min(low, 0.0) if axes.y_from_zero else low, max(high, 0.0) if axes.y_from_zero else high)
-    xs = [p.x for p in points]
-    pad = 0.03 * (max(xs) - min(xs))
-    scale = Scale(min(xs) - pad, max(xs) + pad, ticks[0], ticks[-1])
-    body = [_frame(axes, scale, ticks), *(_band(line, scale) for line in series if line.has_band)]
+    xs = sorted({p.x for p in points})
+    pad = 0.03 * (xs[-1] - xs[0])
+    scale = Scale(xs[0] - pad, xs[-1] + pad, ticks[0], ticks[-1])
+    body = [_frame(axes, scale, axes.x_ticks or xs, ticks), *(_band(line, scale) for line in series if line.has_band)]
     body += [element("g", _polyline(line, scale), class_=f"thin {line.style}") for line in thin]
     body += [_line(line, scale, is_bound=True) for line in bounds]
     return _svg(axes, [*series, *bounds, *thin], body + [_line(line, scale) for line in series])
@@ -147,44 +144,25 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
     points = [point for line in series for point in line.points]
     if not points:
         return empty(axes.title)
-    ticks = nice_ticks(min(0.0, *(p.low for p in points)), max(0.0, *(p.high for p in points)))
-    step = BESIDE if len(axes.x_ticks) == 1 else min(BESIDE, OF_A_TICK / len(series))
+    ticks = nice_ticks(min(0.0, *(p.ends[0] for p in points)), max(0.0, *(p.ends[1] for p in points)))
+    xs = sorted({p.x for p in points})
+    step = BESIDE if len(xs) == 1 else min(BESIDE, OF_A_TICK / len(series))
     room = max(0.5, step * len(series) / 2)
-    scale = Scale(min(axes.x_ticks) - room, max(axes.x_ticks) + room, ticks[0], ticks[-1])
+    scale = Scale(xs[0] - room, xs[-1] + room, ticks[0], ticks[-1])
     body = [
-        _frame(axes, scale, ticks),
+        _frame(axes, scale, xs, ticks),
         element("line", class_="zero", x1=LEFT, x2=WIDTH - RIGHT, y1=scale.y(0.0), y2=scale.y(0.0)),
     ]
     for index, line in enumerate(series):
         shift, parts = (index - (len(series) - 1) / 2) * step, []
         for p in line.points:
             x = scale.x(p.x + shift)
-            interval = f"[{p.low:+.1f}, {p.high:+.1f}]" if p.has_interval else "too few takes"
+            low, high = p.ends
+            interval = "too few takes" if p.low is None else f"[{low:+.1f}, {high:+.1f}]"
             title = element("title", f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}")
-            whisker = element("line", x1=x, x2=x, y1=scale.y(p.low), y2=scale.y(p.high))
+            whisker = element("line", x1=x, x2=x, y1=scale.y(low), y2=scale.y(high))
             parts.append(element("g", title, whisker, _mark(line.mark, x, scale.y(p.y))))
         body.append(element("g", *parts, class_=f"line {line.style}"))
-    return _svg(axes, series, body)
-
-
-def plan_chart(axes: Axes, series: Sequence[Series]) -> Markup:
-    """Draw paths in a plane, one scale for both axes; the start of each is a cross, its end a dot."""
-    points = [point for line in series for point in line.points]
-    if not points:
-        return empty(axes.title)
-    width, height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
-    xs, ys = [p.x for p in points], [p.y for p in points]
-    per_px = 1.1 * max((max(xs) - min(xs)) / width, (max(ys) - min(ys)) / height, 1e-3 / width)
-    x, y = (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
-    scale = Scale(x - per_px * width / 2, x + per_px * width / 2, y - per_px * height / 2, y + per_px * height / 2)
-    ticks = [t for t in nice_ticks(scale.y_low, scale.y_high) if scale.y_low <= t <= scale.y_high]
-    across = [t for t in nice_ticks(scale.x_low, scale.x_high, 7) if scale.x_low <= t <= scale.x_high]
-    body = [_frame(replace(axes, x_ticks=tuple(across)), scale, ticks)]
-    for line in series:
-        first, last = line.points[0], line.points[-1]
-        end = _mark("circle", scale.x(last.x), scale.y(last.y))
-        body.append(element("g", _polyline(line, scale), end, class_=f"line {line.style}"))
-        body.append(element("path", class_="start", d=f"M{scale.x(first.x)} {scale.y(first.y)}m-5 0h10m-5-5v10"))
     return _svg(axes, series, body)
 
 
@@ -214,14 +192,14 @@ def _short(value: float) -> str:
     return f"{value:g}".replace("-", "−")
 
 
-def _frame(axes: Axes, scale: Scale, ticks: Sequence[float]) -> Markup:
+def _frame(axes: Axes, scale: Scale, x_ticks: Iterable[float], ticks: Sequence[float]) -> Markup:
     """Draw grid, tick labels and axis labels."""
     parts, right, below = [], WIDTH - RIGHT, HEIGHT - BOTTOM
     for tick in ticks:
         y = scale.y(tick)
         parts.append(element("line", class_="grid", x1=LEFT, x2=right, y1=y, y2=y))
         parts.append(element("text", _short(tick), class_="tick", x=LEFT - 6, y=y + 3.5, text_anchor="end"))
-    for tick in axes.x_ticks:
+    for tick in x_ticks:
         parts.append(element("text", _short(tick), class_="tick", x=scale.x(tick), y=below + 15, text_anchor="middle"))
     middle, turned = (LEFT + right) / 2, f"translate(11 {(TOP + below) / 2}) rotate(-90)"
     parts.append(element("text", axes.x_label, class_="label", x=middle, y=HEIGHT - 6, text_anchor="middle"))
@@ -233,7 +211,7 @@ def _band(line: Series, scale: Scale) -> Markup:
     """Draw the interval as a band; lines without intervals have none."""
     if all(p.low == p.high for p in line.points):
         return Markup("")
-    edge = [(p.x, p.high) for p in line.points] + [(p.x, p.low) for p in reversed(line.points)]
+    edge = [(p.x, p.ends[1]) for p in line.points] + [(p.x, p.ends[0]) for p in reversed(line.points)]
     path = " ".join(f"{scale.x(x)},{scale.y(y)}" for x, y in edge)
     return element("polygon", class_=f"band {line.style}", points=path)
 
@@ -286,7 +264,7 @@ class Chart(NamedTuple):
 
 def keys_of_rows(variants: Iterable[str]) -> list[Key]:
     """Return the legend of some rows."""
-    return [Key(row_name(v), legend_mark(v, mark_of(v)), v) for v in variants]
+    return [Key(row_name(v), legend_mark(v, style_of(v).mark), v) for v in variants]
 
 
 def keys_of(series: Iterable[Series]) -> list[Key]:

@@ -29,20 +29,27 @@ def colours() -> dict[str, tuple[str, str]]:
     return {method.id: (method.style.light, method.style.dark) for method in METHODS} | dict(SPARE)
 
 
-def mark_of(variant: str) -> str:
-    """Return the mark of a row's points; a line without a row has circles."""
-    return next((method.style.mark for method in METHODS if method.id == variant), RowStyle.mark)
+def style_of(variant: str) -> RowStyle:
+    """Return how a row is drawn; a line without a row has the default style."""
+    return next((method.style for method in METHODS if method.id == variant), RowStyle())
 
 
 def page_rules() -> str:
-    """Return the rules of a page: `.<id>` for lines, `.k-<id>` for chips, `--<id>` for any other use of the colour."""
-    rules = [
-        f":root {{ {_variables('light')} }}",
-        f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_variables('dark')} }} }}",
-        *(f".{method.id}, .k-{method.id} {{ color: var(--{method.id}); }}" for method in METHODS),
-        *(f".{name} {{ color: var(--{name}); }}" for name in SPARE),
-        *line_rules(),
-    ]
+    """Return the rules of a page: `--<id>` for any use of the colour of a row, by theme, and those of the rows."""
+    light, dark = (" ".join(f"--{name}: {pair[at]};" for name, pair in colours().items()) for at in (0, 1))
+    themes = f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+    return themes + row_rules()
+
+
+def row_rules() -> str:
+    """Return the rules of the rows: `.<id>` for lines, `.k-<id>` for chips, dashes and widths of lines."""
+    rules = [f".{name}, .k-{name} {{ color: var(--{name}); }}" for name in colours()]
+    rules += [f".{name} polyline {{ stroke-dasharray: {dash}; }}" for name, dash in DASHES.items()]
+    for method in METHODS:
+        dash = f"stroke-dasharray: {method.style.dash};" if method.style.dash else ""
+        width = f"stroke-width: {method.style.width};" if method.style.width != RowStyle.width else ""
+        if dash or width:
+            rules.append(f".line.{method.id} polyline {{ {' '.join(filter(None, (dash, width)))} }}")
     return "\n".join(rules) + "\n"
 
 
@@ -70,32 +77,3 @@ def alike(one: str, other: str) -> bool:
 def _rgb(colour: str) -> tuple[int, ...]:
     """Return red, green and blue, 0 to 255, of a colour `#rrggbb`."""
     return tuple(int(colour[at : at + 2], 16) for at in (1, 3, 5))
-
-
-def answer_rules() -> str:
-    """Return the rules of the page of a plan: the edge of the answer has the colour of the row that decides."""
-    answering = [method.id for method in METHODS if method.plans is not None]
-    rules = (f".answer.r-{row} li {{ border-top-color: var(--{row}); }}" for row in answering)
-    return "\n".join(rules) + "\n"
-
-
-def picture_rules() -> str:
-    """Return the rules of a standalone picture, on white."""
-    rules = [f".{name} {{ color: {light}; }}" for name, (light, _) in colours().items()]
-    return "\n".join([*rules, *line_rules()]) + "\n"
-
-
-def line_rules() -> list[str]:
-    """Return dashes and widths of the rows' lines, and dashes of horizons; the default style needs none."""
-    rules = [f".{name} polyline {{ stroke-dasharray: {dash}; }}" for name, dash in DASHES.items()]
-    for method in METHODS:
-        dash = f"stroke-dasharray: {method.style.dash};" if method.style.dash else ""
-        width = f"stroke-width: {method.style.width};" if method.style.width != RowStyle.width else ""
-        if dash or width:
-            rules.append(f".line.{method.id} polyline {{ {' '.join(filter(None, (dash, width)))} }}")
-    return rules
-
-
-def _variables(theme: str) -> str:
-    """Return the colours of one theme, `light` or `dark`, as variables."""
-    return " ".join(f"--{name}: {light if theme == 'light' else dark};" for name, (light, dark) in colours().items())

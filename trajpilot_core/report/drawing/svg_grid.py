@@ -12,55 +12,34 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from trajpilot_core.errors import TrajPilotError
-from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, Key, element
-from trajpilot_core.report.drawing.row_styles import picture_rules
+from trajpilot_core.report.drawing.charts import HEIGHT, WIDTH, Chart, Key, element
+from trajpilot_core.report.drawing.row_styles import colours, row_rules
 
 COLUMNS = 2
 """Charts side by side: as many as the UI shows at full size."""
-PLAIN = """
-svg { font-family: system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
-.page { fill: #ffffff; } .banner { fill: %(warn-bg)s; }
-.warning { font-size: 13px; font-weight: 600; fill: %(warn-ink)s; }
-.title { font-size: 14px; font-weight: 600; fill: %(ink)s; } .key { font-size: 12px; fill: %(ink)s; }
-.name { font-size: 11px; fill: %(ink)s; }
-.grid { stroke: %(line)s; stroke-width: 1; } .zero { stroke: %(ink)s; stroke-width: 1.4; }
-.tick { font-size: 10.5px; fill: %(soft)s; } .label { font-size: 11px; fill: %(soft)s; }
-.line { fill: none; stroke: currentColor; stroke-width: 1.9; } .line g { fill: currentColor; }
-.line circle, .line rect, .line path { fill: currentColor; stroke: #ffffff; stroke-width: .8; }
-.band { fill: currentColor; opacity: .14; stroke: none; }
-.thin { fill: none; stroke: currentColor; stroke-width: .8; opacity: .75; }
-.bound { fill: none; stroke: currentColor; stroke-width: 1; } .bound polyline { stroke-width: .8; opacity: .75; }
-.bound path { stroke-width: 1.5; } .start { stroke: %(ink)s; stroke-width: 2; fill: none; }
-.train { color: %(accent)s; } .dev { color: #7fb6c8; } .test { color: %(soft)s; } .lost { color: %(miss)s; }
-.bar { fill: currentColor; }
-"""
 GAP, TITLE, KEY, KEY_WIDTH, BANNER = 16, 26, 22, 190, 34
 """Pixels between charts, above a chart, of a legend's entry (height, smallest width), and of the banner."""
 SWATCH, CHARACTER = 36, 6.8
 """Pixels before the name of a legend's entry, and of one character of it."""
 MOST_BYTES = 200_000
 """Limit of a data URI: pictures are stored in Prefect's database."""
-SVG = "image/svg+xml"
 
 
 def style() -> Markup:
-    """Return the style sheet: the page's colours in light, and colours and dashes of the rows."""
-    sheet = resources.files("trajpilot_core.report").joinpath("templates/report.css").read_text(encoding="utf-8")
-    light = sheet[: sheet.index("}")]
-    colour = dict(re.findall(r"--([\w-]+): (#\w+);", light))
-    return Markup(PLAIN % colour + picture_rules())  # our own text, no data
+    """Return the style sheet: the page's rules of charts, its colours in light, and colours and dashes of the rows."""
+    files = resources.files("trajpilot_core.report").joinpath("templates")
+    page, *sheets = (
+        files.joinpath(f"{name}.css").read_text(encoding="utf-8") for name in ("report", "chart", "picture")
+    )
+    light = dict(re.findall(r"--([\w-]+): (#\w+);", page[: page.index("}")]))
+    light |= {name: on_white for name, (on_white, _) in colours().items()}
+    rules = "".join(sheets) + row_rules()  # our own text, no data
+    return Markup(re.sub(r"var\(--([\w-]+)\)", lambda found: light[found[1]], rules))
 
 
-class Panel(NamedTuple):
-    """One chart with its title."""
-
-    title: str
-    chart: Markup
-
-
-def sheet(panels: Sequence[Panel], keys: Sequence[Key], banner: str = "", columns: int = COLUMNS) -> bytes:
+def sheet(panels: Sequence[Chart], keys: Sequence[Key], banner: str = "") -> bytes:
     """Lay charts out in rows, the legend below them; `banner`: a notice above the charts."""
-    columns = max(1, min(columns, len(panels)))
+    columns = max(1, min(COLUMNS, len(panels)))
     rows = -(-len(panels) // columns)
     width = columns * (WIDTH + GAP) + GAP
     above = BANNER if banner else 0
@@ -89,10 +68,10 @@ def standalone(width: float, height: float, parts: Sequence[Markup]) -> bytes:
     return f"{element('svg', *inside, xmlns=space, viewBox=f'0 0 {width} {height}', **sized)}\n".encode()
 
 
-def _panel(panel: Panel, column: int, row: int, above: int) -> Markup:
+def _panel(panel: Chart, column: int, row: int, above: int) -> Markup:
     """Place one chart under its title; an empty one reads "not run"."""
     x, y = GAP + column * (WIDTH + GAP), above + row * (TITLE + HEIGHT + GAP) + TITLE
-    heading = element("text", panel.title, class_="title", x=x, y=y - 8)
+    heading = element("text", panel.caption, class_="title", x=x, y=y - 8)
     if not panel.chart.startswith("<svg "):
         return heading + element("text", "not run", class_="label", x=x, y=y + 20)
     return heading + _placed(panel.chart, x, y, WIDTH, HEIGHT)
@@ -118,7 +97,6 @@ class Drawn(NamedTuple):
     content: bytes
     caption: str
     """What it shows and how to read it; contains no text of the data."""
-    media: str = SVG
     smaller: "Callable[[], Drawn] | None" = None
     """Draws it again with fewer bytes; None: it cannot be smaller."""
 
@@ -143,7 +121,7 @@ class NotDrawn(NamedTuple):
 
 def data_uri(picture: Drawn) -> str:
     """Return the drawing as a data URI, which needs no web server."""
-    return f"data:{picture.media};base64,{base64.b64encode(picture.content).decode()}"
+    return f"data:image/svg+xml;base64,{base64.b64encode(picture.content).decode()}"
 
 
 def fitted(name: str, title: str, picture: Drawn) -> Picture | NotDrawn:

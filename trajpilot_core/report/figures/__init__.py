@@ -1,37 +1,31 @@
-"""The list of all figures: the report, the Prefect UI and the pages take figures from here."""
+"""The lists of all figures: the report and the pages take charts from here, the Prefect UI pictures."""
 
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 from trajpilot_core.report.drawing.charts import Chart
 from trajpilot_core.report.figures import corpus, curves, rows
-from trajpilot_core.report.figures.base import Figure, Material, ReportSection
+from trajpilot_core.report.figures.base import Figure, Material
 
-FIGURES: tuple[Figure, ...] = (
-    *rows.REPORT_FIGURES,
-    *rows.FIGURES,
-    *curves.FIGURES,
-    corpus.CORPUS,
-    corpus.HEAD_PATHS,
-    corpus.SAMPLE_CLIPS,
-    rows.ACCURACY,
-)
+ReportSection = Literal["summary", "horizon", "controls", "retrieval", "pool", "training"]
+"""Parts of the report that show charts."""
+CHARTS: Mapping[ReportSection, tuple[Callable[[Material], Sequence[Chart]], ...]] = {
+    "summary": (lambda material: [rows.gain_chart(material.results)],),
+    "horizon": (lambda material: rows.horizon_charts(material.results, material.ceilings),),
+    "controls": (rows.control_charts,),
+    "retrieval": (rows.ablation_charts, rows.gate_charts),
+    "pool": (rows.headroom_charts,),
+    "training": (lambda material: curves.training_charts(material.curves),),
+}
 """In the order in which they are shown."""
+PICTURES: tuple[Figure, ...] = (*curves.PICTURES, *corpus.PICTURES, rows.ACCURACY)
 
 
-def report_charts(material: Material) -> dict[str, Sequence[Chart]]:
-    """Return section of the report -> the charts of its figures."""
-    return {
-        section: [
-            chart
-            for figure in FIGURES
-            if figure.section == section and figure.charts is not None
-            for chart in figure.charts(material)
-        ]
-        for section in get_args(ReportSection)
-    }
+def report_charts(material: Material) -> dict[ReportSection, list[Chart]]:
+    """Return section of the report -> its charts."""
+    return {section: [chart for draw in drawn for chart in draw(material)] for section, drawn in CHARTS.items()}
 
 
 def figures_of(stage: str) -> tuple[Figure, ...]:
     """Return the pictures that a stage has in the UI."""
-    return tuple(figure for figure in FIGURES if stage in figure.stages and figure.draw is not None)
+    return tuple(figure for figure in PICTURES if stage in figure.stages)

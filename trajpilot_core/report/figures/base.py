@@ -1,20 +1,16 @@
-"""The record of a figure: its name, where it is shown, and how it is drawn."""
+"""The record of a picture, and what the charts of the report are drawn from."""
 
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
 from schemas.results import Ceiling, CurvePoint, GateRow, Headroom
 from trajpilot_core.errors import TrajPilotError
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Chart
-from trajpilot_core.report.drawing.svg_grid import Drawn, NotDrawn, NothingAsked, NothingToDraw, Picture, fitted
+from trajpilot_core.report.drawing.svg_grid import Drawn, NotDrawn, NothingAsked, Picture, fitted
 from trajpilot_core.report.tables.results import Results
-
-ReportSection = Literal["summary", "horizon", "controls", "retrieval", "pool", "training"]
-"""Parts of the report that show figures."""
 
 
 @dataclass(frozen=True)
@@ -29,19 +25,14 @@ class Material:
     """(stage, its curve rows)."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """One figure: in a section of the report, as a picture of some stages in the Prefect UI, or both."""
+class Figure(NamedTuple):
+    """A picture of some stages in the Prefect UI."""
 
     name: str
     title: str
-    section: ReportSection | None = None
-    charts: Callable[[Material], Sequence[Chart]] | None = None
-    """Draws it for the report."""
-    stages: tuple[str, ...] = ()
-    """Stages whose committed outputs it shows in the UI."""
-    draw: Callable[[Committed], Drawn] | None = None
-    """Draws it for the UI."""
+    stages: tuple[str, ...]
+    """Those whose committed outputs it shows."""
+    draw: Callable[[Committed], Drawn]
 
 
 LOG = logging.getLogger("trajpilot")
@@ -54,8 +45,6 @@ def draw(stage: str, figure: Figure, committed: Committed) -> Picture | NotDrawn
     """
     picture: Picture | NotDrawn
     try:
-        if figure.draw is None:
-            raise NothingToDraw("it is a figure of the report alone")
         with listed(committed.config.evaluation):
             picture = fitted(figure.name, figure.title, figure.draw(committed))
     except NothingAsked as empty:

@@ -1,4 +1,4 @@
-"""Pictures of the first stages: counts of ingest, head paths of some takes from above, frames that the encoder saw."""
+"""Pictures of the first stages: counts of ingest, head paths of some takes, frames that the encoder saw."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,21 +12,10 @@ from markupsafe import Markup
 from schemas.annotation import DOF, MOTIONS
 from schemas.rejects import RejectCode
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import (
-    Axes,
-    Bar,
-    Key,
-    Point,
-    Series,
-    bar_chart,
-    element,
-    legend_mark,
-    plan_chart,
-    shortened,
-)
-from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, Panel, sheet, standalone
+from trajpilot_core.report.drawing.charts import Bar, Chart, Key, bar_chart, element, legend_mark, shortened
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet, standalone
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, integrate
+from trajpilot_core.report.gallery.pictures import Path, Thumbnail, frames_of, integrate, three_views
 from trajpilot_core.report.health import SPLITS
 
 TAKES, SEGMENTS = 6, 5
@@ -50,11 +39,12 @@ def corpus(committed: Committed) -> Drawn:
     for row in rejects.to_pylist():
         lost[row["code"]] += row["n_units"] if RejectCode(row["code"]).severity == "drop" else 0
     left_out = [Bar(code, (("lost", n),)) for code, n in lost.most_common() if n]
-    panels = [
-        Panel("Takes by scenario", bar_chart("Takes by scenario", "takes", by_scenario)),
-        Panel("Planning windows by horizon", bar_chart("Planning windows by horizon", "windows", by_horizon)),
-        Panel("Left out, by reason", bar_chart("Left out, by reason", "descriptions", left_out)),
-    ]
+    counted = (
+        ("Takes by scenario", "takes", by_scenario),
+        ("Planning windows by horizon", "windows", by_horizon),
+        ("Left out, by reason", "descriptions", left_out),
+    )
+    panels = [Chart(title, bar_chart(title, unit, bars)) for title, unit, bars in counted]
     keys = [Key(split, legend_mark(split, "square")) for split in SPLITS]
     counts = Counter(takes["split"].to_pylist())
     split_counts = ", ".join(f"{counts[split]:,} {split}" for split in SPLITS)
@@ -71,9 +61,6 @@ def _counted(table: pa.Table, column: str) -> list[Bar]:
     ]
 
 
-CORPUS = Figure("corpus", "What the corpus contains", stages=("ingest",), draw=corpus)
-
-
 def head_paths(committed: Committed) -> Drawn:
     """Draw the first segments of some takes, joined end to start."""
     columns = ("segment_id", "take_id", "scale", "motions")
@@ -88,27 +75,18 @@ def head_paths(committed: Committed) -> Drawn:
     return Drawn(
         sheet(panels, (), committed.warning()),
         f"{len(panels)} takes, the first {SEGMENTS} segments of each (fewer where it has fewer), joined end to start: "
-        "pauses between segments are not drawn. Cross: start, where the head looks up the page. Dot: end.",
+        "pauses between segments are not drawn. Cross: start, where the head looks forward. Dot: end.",
     )
 
 
-def _panel(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) -> Panel:
+def _panel(shard: pa.Table, start_s: dict[str, float], names: dict[str, str]) -> Chart:
     """Draw one take."""
     rows = sorted(shard.to_pylist(), key=lambda row: start_s.get(row["segment_id"], 0.0))[:SEGMENTS]
     motions = np.array([row["motions"] for row in rows], dtype=np.float64).reshape(-1, MOTIONS, DOF)
-    forward, left, _ = integrate(motions).T
-    points = tuple(Point(-x, y, y, y) for x, y in zip(left.tolist(), forward.tolist(), strict=True))
-    metric = {row["scale"] for row in rows} == {"metric"}
-    unit = "m" if metric else "arbitrary scale"
+    unit = "m" if {row["scale"] for row in rows} == {"metric"} else "arbitrary scale"
     name = names.get(rows[0]["take_id"], rows[0]["take_id"])
     title = f"{shortened(name, LONGEST)}, {len(rows)} segments"
-    axes = Axes(title, f"to the right, {unit}; upwards: forward, {unit}", "", ())
-    return Panel(title, plan_chart(axes, [Series(title, "oracle", points)]))
-
-
-HEAD_PATHS = Figure(
-    "head-paths", "Head paths of some takes, seen from above", stages=("trajectories",), draw=head_paths
-)
+    return Chart(title, three_views([Path("true", title, integrate(motions))], unit))
 
 
 class Clip(NamedTuple):
@@ -179,4 +157,8 @@ def _clip(clip: Clip, shots: Mapping[tuple[str, float], Thumbnail], side: int, c
     return parts
 
 
-SAMPLE_CLIPS = Figure("clips", "Sample clips: the frames that the encoder sees", stages=("features",), draw=clips)
+PICTURES = (
+    Figure("corpus", "What the corpus contains", ("ingest",), corpus),
+    Figure("head-paths", "Head paths of some takes, from three sides", ("trajectories",), head_paths),
+    Figure("clips", "Sample clips: the frames that the encoder sees", ("features",), clips),
+)

@@ -11,7 +11,7 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import Axes, Chart, Key, Point, Series, legend_mark, line_chart
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST, told_apart
-from trajpilot_core.report.drawing.svg_grid import Drawn, NothingAsked, NothingToDraw, Panel, sheet
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingAsked, NothingToDraw, sheet
 from trajpilot_core.report.figures.base import Figure
 from trajpilot_core.report.tables.groups import row_name
 
@@ -107,7 +107,7 @@ def _points(rows: Sequence[CurvePoint], factor: float) -> tuple[Point, ...]:
     """Return the points of a line by epoch: about MOST_POINTS of them at most, the last one included."""
     ordered = sorted(rows, key=lambda row: row.epoch)
     kept = ordered[:: -max(1, round(len(ordered) / MOST_POINTS))]
-    return tuple(Point(float(row.epoch), *[factor * row.value] * 3) for row in reversed(kept))
+    return tuple(Point(float(row.epoch), factor * row.value) for row in reversed(kept))
 
 
 def shown_rows(rows: Sequence[CurvePoint]) -> list[CurvePoint]:
@@ -192,7 +192,7 @@ def draw(committed: Committed, stage: str) -> Drawn:
         raise NothingToDraw("nothing was trained in the chain `final`")
     charts = training_charts([(stage, every)])
     keys = {key.name: key for chart in charts for key in chart.legend}
-    content = sheet([Panel(chart.caption, chart.chart) for chart in charts], [*keys.values()], committed.warning())
+    content = sheet(charts, [*keys.values()], committed.warning())
     caption = (
         "Loss on the training takes, and the score on dev takes that selects the epoch. Dot and legend show the "
         f"selected epoch. Chain `final`, seed {rows[0].seed}. No loss is computed on dev takes; no test take is used."
@@ -200,17 +200,13 @@ def draw(committed: Committed, stage: str) -> Drawn:
     return Drawn(content, caption + (OF_PLANNERS if any(planner_of(row.model)[0] for row in rows) else ""))
 
 
-FIGURES = (
-    Figure("curves", "Trainings", "training", lambda material: training_charts(material.curves)),
-    *(
-        Figure("curves", title, stages=(stage,), draw=partial(draw, stage=stage))
-        for stage, title in (
-            ("alignment", "Training of the trajectory encoder"),
-            ("predictor", "Training of the predictors"),
-            ("scorer", "Training of the scorers"),
-            ("planners", "Training of planners of other papers"),
-            ("probe", "Training of the attentive probe"),
-        )
-    ),
+PICTURES = tuple(
+    Figure("curves", title, (stage,), partial(draw, stage=stage))
+    for stage, title in (
+        ("alignment", "Training of the trajectory encoder"),
+        ("predictor", "Training of the predictors"),
+        ("scorer", "Training of the scorers"),
+        ("planners", "Training of planners of other papers"),
+        ("probe", "Training of the attentive probe"),
+    )
 )
-"""In the report all trainings together; in the UI those of each stage."""

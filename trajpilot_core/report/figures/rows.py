@@ -1,6 +1,7 @@
 """Accuracy over the horizon, paired differences, gate and pool: charts of the report, pictures of the UI."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
@@ -17,12 +18,11 @@ from trajpilot_core.report.drawing.charts import (
     keys_of,
     keys_of_rows,
     line_chart,
-    measured,
     swatch,
     whisker_chart,
 )
-from trajpilot_core.report.drawing.row_styles import mark_of, told_apart
-from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, Panel, sheet
+from trajpilot_core.report.drawing.row_styles import style_of, told_apart
+from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.tables.ceilings import INFORMATION
 from trajpilot_core.report.tables.groups import descriptions, open_metrics, row_name
@@ -39,14 +39,11 @@ SHOWN = ("M@1", "MSeq")
 def series_of(results: Results, variant: str, reference: str | None, metric: str, *, has_band: bool = True) -> Series:
     """Return one row over the horizons; an infinite interval is not drawn."""
     metrics = [m for m in results.find({variant}, reference) if m.metric == metric and m.horizon is not None]
-    rising = sorted(metrics, key=lambda m: m.horizon or 0)
-    points = tuple(measured(float(m.horizon or 0), m.value, m.low, m.high) for m in rising)
-    return Series(row_name(variant), variant, points, mark_of(variant), has_band)
-
-
-def horizons_of(results: Results) -> tuple[float, ...]:
-    """Return all horizons, as ticks."""
-    return tuple(sorted({float(m.horizon) for m in results.metrics if m.horizon is not None}))
+    points = tuple(
+        Point(float(m.horizon or 0), m.value, *((m.low, m.high) if isfinite(m.low) and isfinite(m.high) else ()))
+        for m in sorted(metrics, key=lambda m: m.horizon or 0)
+    )
+    return Series(row_name(variant), variant, points, style_of(variant).mark, has_band)
 
 
 def gain_chart(results: Results) -> Chart:
@@ -56,7 +53,7 @@ def gain_chart(results: Results) -> Chart:
     shown = [row for row in story.charted if row in variants]
     series = [s for s in (series_of(results, row, story.reference, "M@1") for row in shown) if s.points]
     reference = row_name(story.reference)
-    axes = Axes(f"Difference to {reference} in M@1", X_LABEL, "points of M@1", horizons_of(results))
+    axes = Axes(f"Difference to {reference} in M@1", X_LABEL, "points of M@1")
     caption = f"M@1 minus that of {reference} on the same windows, 95 % intervals over takes"
     return Chart(caption, whisker_chart(axes, series), keys_of_rows([s.style for s in series]))
 
@@ -66,11 +63,11 @@ def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]
     charts = []
     for metric in open_metrics():
         series = [s for s in (series_of(results, v, None, metric) for v in charted()) if s.points]
-        axes = Axes(f"{metric} over the horizon", X_LABEL, f"{metric}, %", horizons_of(results))
+        axes = Axes(f"{metric} over the horizon", X_LABEL, f"{metric}, %")
         rising = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
         bounds = []
         for kind in INFORMATION:
-            points = tuple(Point(float(c.horizon or 0), *[c.ceiling] * 3) for c in rising if c.variant == kind)
+            points = tuple(Point(float(c.horizon or 0), c.ceiling) for c in rising if c.variant == kind)
             bounds += [Series(f"ceiling of {row_name(kind)}", kind, points)] if points else []
         charts.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, bounds)))
     return charts
@@ -87,7 +84,7 @@ def main_legend(material: Material) -> list[Key]:
 def rows_chart(results: Results, shown: Sequence[str], title: str, caption: str) -> Chart:
     """Draw M@1 of some rows over the horizon, without bands."""
     series = [s for v in shown if (s := series_of(results, v, None, "M@1", has_band=False)).points]
-    axes = Axes(title, X_LABEL, "M@1, %", horizons_of(results))
+    axes = Axes(title, X_LABEL, "M@1, %")
     return Chart(caption, line_chart(axes, series), keys_of_rows(shown))
 
 
@@ -120,9 +117,8 @@ def accuracy(committed: Committed) -> Drawn:
         raise NothingToDraw("no row was scored")
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
     charts = dict(zip(open_metrics(), horizon_charts(results, ceilings), strict=True))
-    panels = [Panel(f"{name}: {descriptions()[name]}", charts[name].chart) for name in SHOWN]
     gains = gain_chart(results)
-    panels.append(Panel(gains.caption.partition(",")[0], gains.chart))
+    panels = [*(charts[name] for name in SHOWN), gains._replace(caption=gains.caption.partition(",")[0])]
     shown = [*rows, *(key.row for key in gains.legend if key.row not in rows)]
     content = sheet(panels, keys_of_rows(shown), committed.warning())
     takes = max(m.n_takes for m in metrics)
@@ -133,18 +129,7 @@ def accuracy(committed: Committed) -> Drawn:
     return Drawn(content, caption + (f" UNDERTRAINED, do not rely on: {', '.join(weak)}." if weak else ""))
 
 
-REPORT_FIGURES = (
-    Figure("gains", "Gain over the reference row", "summary", lambda material: [gain_chart(material.results)]),
-    Figure(
-        "horizons",
-        "Accuracy over the horizon",
-        "horizon",
-        lambda material: horizon_charts(material.results, material.ceilings),
-    ),
-    Figure("controls", "Controls", "controls", control_charts),
-    Figure("ablations", "Rows without parts", "retrieval", ablation_charts),
-)
-ACCURACY = Figure("accuracy", "Accuracy over the horizon", stages=("evaluation",), draw=accuracy)
+ACCURACY = Figure("accuracy", "Accuracy over the horizon", ("evaluation",), accuracy)
 
 
 def _chart(
@@ -152,11 +137,10 @@ def _chart(
 ) -> Chart:
     """Draw shares over the horizon: name of a line -> its (horizon, percent)."""
     series = [
-        Series(name, style, tuple(Point(float(h), *[share] * 3) for h, share in points), mark)
+        Series(name, style, tuple(Point(float(h), share) for h, share in points), mark)
         for (name, points), style in zip(lines.items(), told_apart(styles), strict=True)
     ]
-    ticks = tuple(sorted({float(h) for points in lines.values() for h, _ in points}))
-    return Chart(caption, line_chart(Axes(title, "horizon H (steps)", y_label, ticks), series), keys_of(series))
+    return Chart(caption, line_chart(Axes(title, X_LABEL, y_label), series), keys_of(series))
 
 
 def gate_charts(material: Material) -> list[Chart]:
@@ -180,9 +164,3 @@ def headroom_charts(material: Material) -> list[Chart]:
     }
     caption = "Middle steps for which a candidate has the true label at the same position"
     return [_chart("Headroom of the retrieved pool", caption, "truth in pool, %", "circle", lines, [""] * len(lines))]
-
-
-FIGURES = (
-    Figure("gate", "Open rate of the gate", "retrieval", gate_charts),
-    Figure("headroom", "Headroom of the retrieved pool", "pool", headroom_charts),
-)

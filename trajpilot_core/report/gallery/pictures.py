@@ -122,59 +122,35 @@ class Thumbnail:
     reason: str
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """The frames to decode of one video."""
-
-    take_id: str
-    path: str
-    """Local file."""
-    times_s: tuple[float, ...]
-
-
-def thumbnails(
-    wanted: Sequence[Wanted], size_px: int, workers: int
+def frames_of(
+    times_s: Mapping[str, Iterable[float]], files: Mapping[str, str], data_root: str, size_px: int, workers: int
 ) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
-    """Decode frames in child processes, so that no video can crash the report.
+    """Decode frames of takes in child processes, one job per video, so that no video can crash the report.
+
+    Args:
+        times_s: take id -> times of its frames.
+        files: take id -> video, relative to the data root; a take with an empty one is left out.
 
     Returns:
         (take id, time) -> thumbnail, for every requested frame; and the faults as rejects that lose no row.
     """
-    jobs = [
-        {"kind": "clips", "path": w.path, "times_s": [[t] for t in w.times_s], "size_px": size_px, "backend": "pyav"}
-        for w in wanted
-    ]
-    thumbs: dict[tuple[str, float], Thumbnail] = {}
+    takes = [take for take, file in sorted(files.items()) if take in times_s and file]
+    times = {take: sorted(set(times_s[take])) for take in takes}
+    common = {"kind": "clips", "size_px": size_px, "backend": "pyav"}
+    jobs = [{**common, "path": f"{data_root}/{files[t]}", "times_s": [[time] for time in times[t]]} for t in takes]
+    frames = {(t, time): Thumbnail(None, "the frame could not be decoded") for t in takes for time in times[t]}
     rejects: list[Reject] = []
     for event in run_jobs(jobs, workers=workers, timeout_s=TIMEOUT_S, ahead=4) if jobs else ():
-        video = wanted[event.job]
+        take = takes[event.job]
         if event.kind == "clip" and event.frames is not None:
-            thumbs[video.take_id, video.times_s[event.values["segment"]]] = Thumbnail(_jpeg(event.frames[0]), "")
+            frames[take, times[take][event.values["segment"]]] = Thumbnail(_jpeg(event.frames[0]), "")
         elif event.kind in ("fault", "failed"):
-            lost = [video.times_s[event.values["segment"]]] if event.kind == "fault" else video.times_s
+            lost = [times[take][event.values["segment"]]] if event.kind == "fault" else times[take]
             code, detail = event.values["code"], event.values["detail"]
             absent = Thumbnail(None, f"no frame ({code})")  # the detail is in the rejects table
-            thumbs |= {(video.take_id, time): absent for time in lost if (video.take_id, time) not in thumbs}
-            rejects.append(reject("report", RejectCode(code), video.take_id, detail, n_units=0))
-    none = {(w.take_id, t): Thumbnail(None, "the frame could not be decoded") for w in wanted for t in w.times_s}
-    return none | thumbs, sorted(rejects, key=lambda row: (row.take, row.detail))
-
-
-def frames_of(
-    times_s: Mapping[str, Iterable[float]], files: Mapping[str, str], data_root: str, size_px: int, workers: int
-) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
-    """Decode frames of takes, one job per video; takes without a file are left out.
-
-    Args:
-        times_s: take id -> times of its frames.
-        files: take id -> video, relative to the data root; empty for a take without a video.
-    """
-    wanted = [
-        Wanted(take, f"{data_root}/{file}", tuple(sorted(set(times_s[take]))))
-        for take, file in sorted(files.items())
-        if take in times_s and file
-    ]
-    return thumbnails(wanted, size_px, workers)
+            frames |= {(take, time): absent for time in lost if frames[take, time].uri is None}
+            rejects.append(reject("report", RejectCode(code), take, detail, n_units=0))
+    return frames, sorted(rejects, key=lambda row: (row.take, row.detail))
 
 
 def _jpeg(image: NDArray[np.uint8]) -> str:

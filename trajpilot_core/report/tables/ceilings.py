@@ -6,15 +6,14 @@ Source of the ceilings: docs/decisions/ceiling.md. How they are shown: docs/deci
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from schemas.results import Ceiling
 from trajpilot_core.methods import in_order, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import of_table, with_ceiling
-from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped, row_name
-from trajpilot_core.report.tables.results import TOO_FEW
-from trajpilot_core.report.tables.table import number
+from trajpilot_core.report.tables.groups import grouped, row_label, row_name
+from trajpilot_core.report.tables.table import DASH, TOO_FEW, Cell, Label, Table, number
 from trajpilot_core.simworld.inference.visible import KINDS, InputKind
 
 INFORMATION = KINDS
@@ -35,37 +34,11 @@ WORDS: dict[State, str] = {
 }
 
 
-class CeilingCell(NamedTuple):
-    """One row's value of one metric, its ceiling, and the verdict."""
-
-    row: Ceiling
-    state: State
-
-    @property
-    def key(self) -> str:
-        """Name of the cell, the same in HTML and JSON."""
-        return "|".join((self.row.variant, str(self.row.horizon or "plain"), self.row.metric))
-
-    @property
-    def value(self) -> str:
-        """Value of the row, as printed."""
-        return number(self.row.value)
-
-    @property
-    def ceiling(self) -> str:
-        """The ceiling, as printed."""
-        return number(self.row.ceiling)
-
-    @property
-    def difference(self) -> str:
-        """Value minus ceiling with its standard error, as printed."""
-        error = number(self.row.standard_error) if math.isfinite(self.row.standard_error) else "–"
-        return f"{number(self.row.difference, is_signed=True)} ({error})"
-
-    @property
-    def words(self) -> str:
-        """The verdict in words."""
-        return WORDS[self.state]
+def texts_of(row: Ceiling) -> tuple[str, str, str, str]:
+    """Return a row's value, its ceiling, the difference with its standard error, and the verdict, as printed."""
+    error = number(row.standard_error) if math.isfinite(row.standard_error) else DASH
+    difference = f"{number(row.difference, is_signed=True)} ({error})"
+    return number(row.value), number(row.ceiling), difference, WORDS[state_of(row)]
 
 
 @dataclass(frozen=True)
@@ -78,7 +51,7 @@ class Ceilings:
     """One sentence per binding figure above its ceiling."""
     recovered: str
     """How far the rows get from No-Traj towards the ceiling of Endpoint-Traj; empty where that is undefined."""
-    tables: tuple[GroupedTable[CeilingCell | None], ...]
+    tables: tuple[Table, ...]
     """The main table, and all figures; none where the state is `absent`."""
 
 
@@ -107,14 +80,18 @@ def ceilings_of(
     tables = (
         ceiling_table("ceilings", "What can be known at most (simulated world only)", rows, KEY_METRICS, undertrained),
         ceiling_table(
-            "ceilings-all", "Every row and metric against its ceiling", rows, metrics, undertrained, whole=True
+            "ceilings-all",
+            "Every row and metric against its ceiling: row / ceiling, difference (s.e.)",
+            rows,
+            metrics,
+            undertrained,
+            whole=True,
         ),
     )
-    above = [CeilingCell(row, "broken") for row in rows if state_of(row) == "broken"]
+    above = [(row, texts_of(row)) for row in rows if state_of(row) == "broken"]
     broken = tuple(
-        f"{row_name(cell.row.variant)}, {cell.row.metric} over all horizons: {cell.value}, ceiling {cell.ceiling}, "
-        f"difference {cell.difference}"
-        for cell in above
+        f"{row_name(row.variant)}, {row.metric} over all horizons: {value}, ceiling {ceiling}, difference {difference}"
+        for row, (value, ceiling, difference, _) in above
     )
     is_open = any(state_of(row) == "open" for row in rows if row.binding)
     warns = any(state_of(row) == "warn" for row in rows)  # figures that are not binding can only warn
@@ -156,23 +133,34 @@ def ceiling_table(
     undertrained: frozenset[str],
     *,
     whole: bool = False,
-) -> GroupedTable[CeilingCell | None]:
-    """Group the figures by horizon, the plain mean first; per horizon only `INFORMATION`, unless `whole`.
+) -> Table:
+    """Group the figures by horizon, the plain mean first.
 
-    A cell is None where there is no figure.
+    Args:
+        whole: everything, a figure in one cell; else per horizon only `INFORMATION`, and four cells for each figure.
     """
 
-    def rows(group: Sequence[Ceiling]) -> list[TableRow[CeilingCell | None]]:
-        by_cell = {(row.variant, row.metric): CeilingCell(row, state_of(row)) for row in group}
-        shown = in_order({row.variant for row in group})
+    def cells(row: Ceiling | None) -> tuple[Cell, ...]:
+        if row is None:
+            return (DASH,) * (1 if whole else 4)
+        value, ceiling, difference, words = texts_of(row)
+        style = f"c-{state_of(row)}"
+        if whole:
+            return (Label(f"{value} / {ceiling}, {difference}", style=style if row.above else ""),)
+        return value, ceiling, difference, Label(words, style=style)
+
+    def rows(group: Sequence[Ceiling]) -> list[tuple[Cell, ...]]:
+        by_cell = {(row.variant, row.metric): row for row in group}
         return [
-            TableRow(v, row_name(v), tuple(by_cell.get((v, metric)) for metric in metrics), v in undertrained)
-            for v in shown
+            (row_label(v, undertrained), *(cell for metric in metrics for cell in cells(by_cell.get((v, metric)))))
+            for v in in_order({row.variant for row in group})
         ]
 
     shown = (row for row in figures if row.metric in metrics)
     shown = (row for row in shown if whole or row.horizon is None or row.variant in INFORMATION)
-    return grouped(id_, title, metrics, shown, rows, means_first=True)
+    parts = () if whole else ("row", "ceiling", "difference (s.e.)", "verdict")
+    over = () if whole else (("", 1), *((metric, len(parts)) for metric in metrics))
+    return grouped(id_, title, metrics if whole else parts * len(metrics), shown, rows, over, means_first=True)
 
 
 def recovered(rows: Sequence[Ceiling]) -> str:

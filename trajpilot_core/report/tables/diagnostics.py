@@ -17,23 +17,22 @@ from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
 from trajpilot_core.vlm.score import STUB_ROW
 
 PAIRS: Mapping[str, str] = {
-    ADJACENT: "adjacent, same recording",
-    FAR: "far, same recording",
-    SAME_ACTION: "same action, other recording",
-    RANDOM: "random, other recording",
+    ADJACENT: "Adjacent segments, same recording",
+    FAR: "Far segments, same recording",
+    SAME_ACTION: "Same action, different recording",
+    RANDOM: "Random cross-recording pair",
 }
 """Kind of pairs -> its printed name."""
 QUANTITIES: Mapping[str, str] = {"mean_l1": "l1, raw", "standardised_l1": "l1, standardised", "mean_cosine": "cosine"}
-SPLITS: Mapping[str, str] = {"test": "test takes", "train": "training takes"}
+SPLITS: Mapping[str, str] = {"test": "Test takes", "train": "Training takes"}
 SPACES: Mapping[str, str] = {"raw": "raw", "standardised": "standardised"}
 STUB_NOTE = " STUB: these answers are made up for a test; no model was run."
 ENDPOINTS = {
-    "segments": "unique endpoints",
-    "R@1": "R@1",
-    "R@5": "R@5",
-    "exact_projection": "text is a label of the bank",
-    "fallback_projection": "nearest label by the text encoder",
-    "failed": "not parsed",
+    "segments": "Endpoint segments",
+    "R@1": "Endpoint R@1",
+    "R@5": "Endpoint R@5",
+    "exact_projection": "Exact projection to the text bank",
+    "fallback_projection": "Fallback projection",
 }
 """Row of the table `endpoint_cache` -> its printed name."""
 SEGMENTS = ": segments"
@@ -125,9 +124,12 @@ def answer_tables(counts: Sequence[VlmCount], endpoints: Sequence[EndpointScore]
         ) + (STUB_NOTE if any(count.is_stub for count in counts) else "")
         tables.append(Table("How the answers of vision-language models were parsed", header, lines, note))
     if endpoints:
-        recognised = tuple((ENDPOINTS[row.row], f"{row.count:,}", Value(row.percentage)) for row in endpoints)
+        recognised = tuple(
+            (ENDPOINTS.get(row.row, "Not parsed"), f"{row.count:,}", Value(row.percentage)) for row in endpoints
+        )
         note = (
-            "Over the unique segments at the ends of the queried windows; answers that were not parsed count as wrong."
+            "Over the unique segments at the ends of the queried windows; answers that were not parsed count as wrong. "
+            "Fallback: the nearest label by the text encoder."
         )
         is_stub, adapters = any(row.is_stub for row in endpoints), {row.adapter for row in endpoints if row.adapter}
         by = f"the tuned model {', '.join(adapters)}" if adapters else "an UNTUNED model"

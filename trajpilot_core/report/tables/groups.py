@@ -1,16 +1,15 @@
 """Printed names of rows and metrics, and tables with a column per metric and rows in groups, by horizon or mean.
 
-The rows are those of `trajpilot_core.methods`. The HTML page lays the tables out by one macro; `latex.document` and
-`offline.table_json` print the same records.
+The rows are those of `trajpilot_core.methods`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from schemas.results import Ceiling, Metric
 from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics import METRICS, of_table
+from trajpilot_core.report.tables.table import Cell, Group, Label, Table
 
 
 def open_metrics() -> tuple[str, ...]:
@@ -44,70 +43,30 @@ def row_name(variant: str) -> str:
 
 
 Measured = TypeVar("Measured", Metric, Ceiling)
-GroupCell = TypeVar("GroupCell")
 POOLED = {"plain": "mean of the horizons", "sample": "mean over all windows"}
 
 
-@dataclass(frozen=True)
-class TableRow(Generic[GroupCell]):
-    """One row of the tables; a cell per metric."""
-
-    variant: str
-    name: str
-    cells: tuple[GroupCell, ...]
-    is_undertrained: bool = False
-    note: str = ""
-    """Explanation of the row, where its name needs one."""
-
-    @property
-    def label(self) -> str:
-        """Its name, marked where it does not count as trained."""
-        return self.name + (DAGGER if self.is_undertrained else "")
-
-
-@dataclass(frozen=True)
-class Group(Generic[GroupCell]):
-    """The rows of one horizon or pooling."""
-
-    title: str
-    n_windows: int
-    n_takes: int
-    """For a mean over horizons, that of the horizon with the fewest."""
-    rows: tuple[TableRow[GroupCell], ...]
-
-    @property
-    def takes(self) -> str:
-        """Number of takes; for a mean over horizons, that of the horizon with the fewest."""
-        return f"{self.n_takes} takes" + (" at the horizon with the fewest" if self.title == POOLED["plain"] else "")
-
-
-@dataclass(frozen=True)
-class GroupedTable(Generic[GroupCell]):
-    """One table of the report."""
-
-    id: str
-    title: str
-    metrics: tuple[str, ...]
-    groups: tuple[Group[GroupCell], ...]
-
-    def cells(self) -> list[GroupCell]:
-        """All cells, in reading order."""
-        return [cell for group in self.groups for row in group.rows for cell in row.cells]
+def row_label(variant: str, undertrained: Collection[str], name: str = "", note: str = "") -> Label:
+    """Return the first cell of a row, marked where it does not count as trained; `name`: another one than its own."""
+    return Label(marked(name or row_name(variant), variant, undertrained), variant, note)
 
 
 def grouped(
     id_: str,
     title: str,
-    metrics: Sequence[str],
+    header: Sequence[str],
     figures: Iterable[Measured],
-    rows: Callable[[Sequence[Measured]], Iterable[TableRow[GroupCell]]],
+    rows: Callable[[Sequence[Measured]], Iterable[tuple[Cell, ...]]],
+    over: tuple[tuple[str, int], ...] = (),
     *,
     means_first: bool = False,
-) -> GroupedTable[GroupCell]:
+) -> Table:
     """Build a table: horizons rising, then the plain mean, then the mean over windows; no empty row, no empty group.
 
     Args:
-        metrics: its columns.
+        header: of the columns below the names.
+        rows: returns the rows of a group, the name of each in front.
+        over: titles over the header.
         means_first: the means are above the horizons.
     """
     parts: dict[tuple[int, str], list[Measured]] = {}
@@ -115,9 +74,13 @@ def grouped(
         pooling = figure.pooling if isinstance(figure, Metric) else "plain"
         of_means = (0 if means_first else 1 << 16, pooling)
         parts.setdefault(of_means if figure.horizon is None else (figure.horizon, ""), []).append(figure)
-    groups = []
+    groups: list[Group] = []
+    filled: list[tuple[Cell, ...]] = []
     for (horizon, mean), inside in sorted(parts.items(), key=lambda part: part[0]):
-        filled = tuple(row for row in rows(inside) if row.cells)
-        first, heading = inside[0], POOLED[mean] if mean else f"H = {horizon}"
-        groups += [Group(heading, first.n_windows, first.n_takes, filled)] if filled else []
-    return GroupedTable(id_, title, tuple(metrics), tuple(groups))
+        shown = [row for row in rows(inside) if any(row[1:])]
+        windows = f"{inside[0].n_windows:,}".replace(",", "\u202f")  # thin spaces
+        fewest = " at the horizon with the fewest" if mean == "plain" else ""
+        size = f"{windows} windows, {inside[0].n_takes} takes{fewest}"
+        groups += [Group(POOLED[mean] if mean else f"H = {horizon}", size, len(shown))] if shown else []
+        filled += shown
+    return Table(title, ("Method", *header), tuple(filled), over=over, id=id_, groups=tuple(groups))

@@ -1,71 +1,97 @@
 r"""The tables as LaTeX floats, ready for \input; needs booktabs and graphicx. The numbers are those of the HTML page.
 
-Every text is escaped: a label can neither run a command nor end a group. A table longer than a page continues in a
-further float; one wider than a line is scaled down to it.
+Every text is escaped: a label can neither run a command nor end a group. The output is ASCII, so that no font or
+encoding can lack a character: one with a LaTeX command becomes that command, a letter with accents its accent commands,
+and any other character its code point, `[U+5207]`. A table longer than a page continues in a further float; one wider
+than a line is scaled down to it.
 """
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from trajpilot_core.metrics import METRICS
-from trajpilot_core.report.tables.ceilings import CeilingCell
-from trajpilot_core.report.tables.groups import GroupCell, GroupedTable
-from trajpilot_core.report.tables.latex_text import fitted, latex_text
-from trajpilot_core.report.tables.results import ResultCell
-from trajpilot_core.report.tables.table import Cell, Table, Value
+if TYPE_CHECKING:
+    from trajpilot_core.report.tables.table import Table
 
 LINES = 52
 """Rows of one float: what a page of 8.5 x 11 inches has room for in footnotesize, below a caption of six lines."""
 HEAD = "% Needs \\usepackage{booktabs,graphicx}. Written by the report stage; do not edit.\n"
-
-
-def document(tables: Sequence[GroupedTable[ResultCell]], note: str) -> str:
-    """Return all tables, one after the other; `note`: what the numbers are measured on, part of every caption."""
-
-    def value(cell: ResultCell) -> Value:
-        m = cell.metric
-        return Value(m.value, m.low, m.high, is_signed=m.reference is not None, is_best=cell.is_best)
-
-    parts = []
-    for table in tables:
-        heads = [f"{m} {'↑' if METRICS[m].higher_is_better else '↓'}" for m in table.metrics]
-        rows = [[tuple(map(value, row.cells)) for row in group.rows] for group in table.groups]
-        parts.append(floating(table.id, _flat(table, heads, rows, note)))
-    return HEAD + "\n".join(parts)
-
-
-def ceiling_tables(tables: Sequence[GroupedTable[CeilingCell | None]], note: str) -> str:
-    """Return the tables of the ceilings: value, ceiling, difference with its standard error; `!` marks one above it."""
-
-    def texts(cell: CeilingCell | None) -> tuple[str, str, str]:
-        return ("", "", "") if cell is None else (cell.value, cell.ceiling, cell.difference + "!" * cell.row.above)
-
-    means = (
-        "In brackets the standard error of the difference, clustered by take; ! marks a row above its ceiling by more "
-        "than 3 of them"
+ESCAPED = {letter: "\\" + letter for letter in "{}$&#%_"}
+TYPED = {"−": "$-$", "–": "--", "—": "---", "‘": "`", "’": "'", "“": "``", "”": "''", "°": r"$^{\circ}$", "✓": "ok"}
+NAMED = {
+    letter: rf"\{name}{{}}"
+    for letters, names in (
+        ("\\^~<>|", "textbackslash textasciicircum textasciitilde textless textgreater textbar"),
+        ("…†‡§ßæÆœŒøØłŁı", "dots dag ddag S ss ae AE oe OE o O l L i"),
     )
-    parts = []
-    for table in tables:
-        heads = [head for m in table.metrics for head in (m, "ceiling", "difference")]
-        rows = [[tuple(text for cell in row.cells for text in texts(cell)) for row in g.rows] for g in table.groups]
-        parts.append("\n" + floating(table.id, _flat(table, heads, rows, f"{means}. {note}")))
-    return "".join(parts)
+    for letter, name in zip(letters, names.split(), strict=True)
+}
+MATHEMATICS = {
+    letter: rf"$\{name}$"
+    for letters, names in (
+        ("·×±≤≥≠≈∑∞ℓ✗", "cdot times pm leq geq neq approx sum infty ell times"),
+        ("→←↑↓", "rightarrow leftarrow uparrow downarrow"),
+        ("αβγδεζηθικλμνξ", "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi"),
+        ("πρστυφχψω", "pi rho sigma tau upsilon phi chi psi omega"),
+        ("ΓΔΘΛΞΠΣΥΦΨΩ", "Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega"),
+    )
+    for letter, name in zip(letters, names.split(), strict=True)
+}
+COMMANDS = ESCAPED | TYPED | NAMED | MATHEMATICS
+"""Character -> its LaTeX."""
+ACCENTS = dict(
+    zip(
+        "\u0300\u0301\u0302\u0303\u0304\u0306\u0307\u0308\u030a\u030b\u030c\u0327",
+        ("`", "'", "^", "~", "=", "u ", ".", '"', "r ", "H ", "v ", "c "),
+        strict=True,
+    )
+)
+"""Combining accent -> the command that sets it over (or under) a letter."""
 
 
-def _flat(
-    table: GroupedTable[GroupCell], heads: Sequence[str], cells: Sequence[Sequence[tuple[Cell, ...]]], note: str
-) -> Table:
-    """Return a grouped table as a plain one: the title of a group is printed in its first row, a rule above it."""
-    rows: list[tuple[Cell, ...]] = []
-    rules = []
-    for group, lines in zip(table.groups, cells, strict=True):
-        rules += [len(rows)] if rows else []
-        for at, (row, values) in enumerate(zip(group.rows, lines, strict=True)):
-            rows.append(("" if at else group.title, row.label, *values, *[""] * (len(heads) - len(values))))
-    return Table(table.title, ("", "Method", *heads), tuple(rows), note, rules=tuple(rules))
+def latex_text(text: str) -> str:
+    """Return text in which no character has a meaning to LaTeX, in ASCII; control characters become spaces."""
+    escaped = "".join(map(_character, text))
+    return "{}" + escaped if escaped[:1] in ("[", "*") else escaped  # after a line end it would be its argument
 
 
-def floating(label: str, table: Table) -> str:
+def _character(character: str) -> str:
+    if character in COMMANDS:
+        return COMMANDS[character]
+    if character.isascii():
+        return character if character.isprintable() else " "
+    letter, *accents = list(unicodedata.normalize("NFD", character))
+    if letter.isascii() and letter.isalpha() and accents and all(accent in ACCENTS for accent in accents):
+        for accent in accents:  # the first one is nearest to the letter
+            letter = rf"\{ACCENTS[accent]}{{{letter}}}"
+        return letter
+    if character.isspace() or unicodedata.category(character) in ("Cc", "Cf"):
+        return " "
+    return f"[U+{ord(character):04X}]"
+
+
+def fitted(tabular: str) -> list[str]:
+    r"""Return the lines that set a table at its own size, or scaled down to the line where it is wider; needs graphicx.
+
+    Args:
+        tabular: the environment, without a blank line.
+    """
+    return [
+        r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        *tabular.strip().splitlines()[:-1],
+        tabular.strip().splitlines()[-1] + "}",
+    ]
+
+
+def document(tables: Sequence["Table"], ceilings: Sequence["Table"], note: str) -> str:
+    """Return all tables, one after the other; `note`: what the numbers are measured on, part of every caption."""
+    means = "In brackets the standard error of the difference, clustered by take; ABOVE: by more than 3 of them"
+    noted = [*((table, note) for table in tables), *((table, f"{means}. {note}") for table in ceilings)]
+    return HEAD + "\n".join(floating(table.id, replace(table.flat(), note=text)) for table, text in noted)
+
+
+def floating(label: str, table: "Table") -> str:
     r"""Return a table as floats with caption and label; one longer than LINES is cut, above a rule where it has any."""
     caption = latex_text(f"{table.title}. {table.note}".strip())
     lines = []
@@ -79,7 +105,7 @@ def floating(label: str, table: Table) -> str:
     return "\n".join(lines)
 
 
-def _parts(table: Table) -> Iterator[Table]:
+def _parts(table: "Table") -> Iterator["Table"]:
     """Cut a table into parts of at most LINES rows; blocks between rules are cut only where one is longer."""
     begin = 0
     for end in (*table.rules, len(table.rows)):
@@ -91,6 +117,6 @@ def _parts(table: Table) -> Iterator[Table]:
     yield _between(table, begin, len(table.rows))
 
 
-def _between(table: Table, begin: int, end: int) -> Table:
+def _between(table: "Table", begin: int, end: int) -> "Table":
     rules = tuple(rule - begin for rule in table.rules if begin < rule < end)
     return replace(table, rows=table.rows[begin:end], rules=rules)

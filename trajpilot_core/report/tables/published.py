@@ -3,7 +3,6 @@
 Source: arXiv 2605.20388 (`trajpilot_core/paper/tables`); no intervals, one seed.
 """
 
-import math
 from collections.abc import Sequence
 from statistics import mean
 from typing import NamedTuple
@@ -21,8 +20,8 @@ from trajpilot_core.paper.published import (
     table_rows,
 )
 from trajpilot_core.report.tables.groups import POOLED, row_name
-from trajpilot_core.report.tables.results import TOO_FEW, Results
-from trajpilot_core.report.tables.table import number
+from trajpilot_core.report.tables.results import Results
+from trajpilot_core.report.tables.table import interval, number
 
 
 class PublishedComparison(NamedTuple):
@@ -77,7 +76,7 @@ def comparisons(results: Results, published: PublishedTable | None) -> list[Publ
             results.name(variant),
             metric,
             number(ours.value),
-            f"[{number(ours.low)}, {number(ours.high)}]" if math.isfinite(ours.high) else TOO_FEW,
+            interval(ours.low, ours.high),
             f"{value:.2f}",
             number(ours.value - value, is_signed=True),
             not ours.low <= value <= ours.high,

@@ -1,69 +1,39 @@
-"""The printed tables, one structure that HTML, LaTeX and JSON all render, and the sources of a gain.
+"""The tables of results, and the sources of a gain.
 
 Source: docs/decisions/metrics.md; docs/decisions/scorer.md.
 """
 
 import functools
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from schemas.config import CompletedReport
 from schemas.results import Judgement, Metric
+from schemas.training import ClosedDecodingConfig
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
-from trajpilot_core.methods import METHODS, in_order, method, predictors, with_role
-from trajpilot_core.methods import anticipation as rows
+from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
 from trajpilot_core.metrics import METRICS, of_table
-from trajpilot_core.paper.published import CLOSED_ROWS, published_settings
-from trajpilot_core.report.tables.groups import GroupedTable, TableRow, grouped, marked, open_metrics, row_name
+from trajpilot_core.paper.published import (
+    ANTICIPATING,
+    CLOSED_ROWS,
+    FUTURE,
+    GOAL_MASKED,
+    GOAL_SEEN,
+    published_settings,
+)
+from trajpilot_core.report.tables.groups import grouped, marked, open_metrics, row_label, row_name
 from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
 
 EVERY_POOLING = ("none", "plain", "sample")
-TOO_FEW = "too few takes"
+MEANS = ("plain", "sample")
 
 
-@dataclass(frozen=True)
-class ResultCell:
-    """One printed number; `metric` is the row of the metrics table that it shows."""
-
-    metric: Metric
-    is_best: bool
-
-    @property
-    def key(self) -> str:
-        """Key of the cell, the same in HTML and JSON."""
-        m = self.metric
-        at = m.pooling if m.horizon is None else str(m.horizon)
-        return "|".join((m.variant, m.reference or "", at, m.metric))
-
-    @property
-    def text(self) -> str:
-        """Value as printed; differences carry their sign."""
-        return number(self.metric.value, is_signed=self.metric.reference is not None)
-
-    @property
-    def interval(self) -> str:
-        """Interval as printed, empty where there is none."""
-        m = self.metric
-        if not (math.isfinite(m.low) and math.isfinite(m.high)):
-            return ""
-        is_signed = m.reference is not None
-        return f"{number(m.low, is_signed=is_signed)}, {number(m.high, is_signed=is_signed)}"
-
-    @property
-    def bracketed(self) -> str:
-        """Interval in brackets, or the reason why there is none."""
-        return f"[{self.interval}]" if self.interval else TOO_FEW
-
-    @property
-    def sign(self) -> str:
-        """`better` or `worse` where a difference's interval excludes zero and the value prints as more than 0.0."""
-        m = self.metric
-        if m.reference is None or m.low <= 0 <= m.high or self.text == number(0.0):
-            return ""
-        return "better" if (m.value > 0) == METRICS[m.metric].higher_is_better else "worse"
+def cell_of(m: Metric, *, is_best: bool = False) -> Value:
+    """Return one figure of the evaluation as a cell; a difference carries its sign."""
+    return Value(m.value, m.low, m.high, is_signed=m.reference is not None, is_best=is_best, metric=m)
 
 
 @dataclass(frozen=True)
@@ -111,43 +81,38 @@ def results_of(metrics: Sequence[Metric], judgements: Sequence[Judgement]) -> Re
     return Results(kept, undertrained)
 
 
-def build_table(
-    id_: str,
-    title: str,
-    results: Results,
-    variants: Sequence[str],
-    metrics: Sequence[str],
-    *,
-    reference: str | None = None,
-    poolings: Collection[str] = EVERY_POOLING,
-) -> GroupedTable[ResultCell]:
-    """Build one table of some variants and metrics; rows and groups without numbers are left out.
+class TableSpec(NamedTuple):
+    """A table of some rows and metrics."""
 
-    Args:
-        metrics: its columns.
-        reference: of paired differences; None: the values themselves.
-        poolings: which figures: `none` per horizon, `plain` and `sample` over the horizons.
-    """
+    id: str
+    title: str
+    rows: Sequence[str]
+    metrics: Sequence[str]
+    """Its columns."""
+    poolings: Collection[str] = EVERY_POOLING
+    """Which figures: `none` per horizon, `plain` and `sample` over the horizons."""
+    reference: str | None = None
+    """Of paired differences; None: the values themselves."""
 
-    def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
-        shown = in_order({m.variant for m in group})
-        by_variant = {variant: {m.metric: m for m in group if m.variant == variant} for variant in shown}
+
+def filled_tables(results: Results, specs: Iterable[TableSpec]) -> list[Table]:
+    """Return the tables that have figures; rows and groups without numbers are left out."""
+    return [table for spec in specs if (table := build_table(results, spec)).groups]
+
+
+def build_table(results: Results, spec: TableSpec) -> Table:
+    """Build one table."""
+
+    def rows(group: Sequence[Metric]) -> list[tuple[Cell, ...]]:
+        by_cell = {(m.variant, m.metric): cell_of(m, is_best=_is_best(m, group, results)) for m in group}
         return [
-            TableRow(
-                variant,
-                row_name(variant),
-                tuple(
-                    ResultCell(m, _is_best(m, group, results))
-                    for name in metrics
-                    if (m := by_variant[variant].get(name))
-                ),
-                variant in results.undertrained,
-            )
-            for variant in shown
+            (row_label(v, results.undertrained), *(by_cell.get((v, name), "") for name in spec.metrics))
+            for v in in_order({m.variant for m in group})
         ]
 
-    chosen = (m for m in results.find(set(variants), reference) if m.metric in metrics and m.pooling in poolings)
-    return grouped(id_, title, metrics, chosen, rows)
+    rivals = results.find(set(spec.rows), spec.reference)
+    chosen = (m for m in rivals if m.metric in spec.metrics and m.pooling in spec.poolings)
+    return grouped(spec.id, spec.title, spec.metrics, chosen, rows)
 
 
 def _is_best(m: Metric, group: Sequence[Metric], results: Results) -> bool:
@@ -174,43 +139,34 @@ def is_single_best(value: float, others: Sequence[float], higher: bool, digits: 
     return all((value > other) == higher and number(other, digits) != printed for other in others)
 
 
-def all_tables(results: Results) -> list[GroupedTable[ResultCell]]:
+def all_tables(results: Results) -> list[Table]:
     """Return the tables of the report, in reading order, rows without a goal aside; empty ones are left out."""
     variants = [variant for variant in results.variants() if not method(variant).anticipates]
-    main = with_role("main")
+    main, parts, columns = with_role("main"), with_role("ablation"), open_metrics()
     others = [variant for variant in variants if variant not in main]
     against = [variant for variant in variants if variant != REFERENCE]
-    parts = with_role("ablation")
     whole = [variant for variant in variants if variant not in parts]
-    to_reference = f"Difference to {row_name(REFERENCE)}, paired over takes"
-    first = functools.partial(build_table, results=results, metrics=open_metrics(), poolings=("plain", "sample"))
-    each = functools.partial(build_table, results=results, metrics=open_metrics(), poolings=("none",))
-    tables = [
-        first("overview", "All rows but ablations over all horizons", variants=whole),
-        first("gain", to_reference, variants=whole, reference=REFERENCE),
-        first("ablations", "Ablations over all horizons", variants=parts),
-        first(
-            "gain-ablations",
-            f"Ablations: {to_reference[:1].lower()}{to_reference[1:]}",
-            variants=parts,
-            reference=REFERENCE,
-        ),
-        each("horizons", "The main rows per horizon", variants=main),
-        each(
-            "gain-horizons",
-            f"Difference to {row_name(REFERENCE)} per horizon, paired over takes",
-            variants=against,
-            reference=REFERENCE,
-        ),
-        each("controls", "Ablations and controls per horizon", variants=others),
-        build_table("sequences", "Decoded sequences", results, variants, of_table("sequence")),
-    ]
+    base, each = row_name(REFERENCE), ("none",)
     # differences with a meaning are in the tables of attribution
     plain = {other for row in METHODS for other, meaning in row.against.items() if not meaning}
-    for reference in in_order(plain - {REFERENCE}):
-        title = f"Difference to {row_name(reference)}, paired over takes"
-        tables.append(build_table(f"gain-{reference}", title, results, variants, open_metrics(), reference=reference))
-    return [table for table in tables if table.groups]
+    specs = [
+        TableSpec("overview", "All rows but ablations over all horizons", whole, columns, MEANS),
+        TableSpec("gain", f"Difference to {base}, paired over takes", whole, columns, MEANS, REFERENCE),
+        TableSpec("ablations", "Ablations over all horizons", parts, columns, MEANS),
+        TableSpec(
+            "gain-ablations", f"Ablations: difference to {base}, paired over takes", parts, columns, MEANS, REFERENCE
+        ),
+        TableSpec("horizons", "The main rows per horizon", main, columns, each),
+        TableSpec(
+            "gain-horizons", f"Difference to {base} per horizon, paired over takes", against, columns, each, REFERENCE
+        ),
+        TableSpec("controls", "Ablations and controls per horizon", others, columns, each),
+        TableSpec("sequences", "Decoded sequences", variants, of_table("sequence")),
+    ]
+    for row in in_order(plain - {REFERENCE}):
+        title = f"Difference to {row_name(row)}, paired over takes"
+        specs.append(TableSpec(f"gain-{row}", title, variants, columns, reference=row))
+    return filled_tables(results, specs)
 
 
 def ablations() -> dict[str, list[str]]:
@@ -219,7 +175,7 @@ def ablations() -> dict[str, list[str]]:
     return {id_: [row.id for row in METHODS if row.part_of == id_] for id_ in whole if id_}
 
 
-def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:
+def attribution_tables(results: Results) -> list[Table]:
     """Return the tables of differences: the plain mean of the horizons, then the rest; empty without the rows."""
     tables = []
     for row in METHODS:
@@ -233,22 +189,20 @@ def attribution_tables(results: Results) -> list[GroupedTable[ResultCell]]:
     return [table for table in tables if table.groups]
 
 
-def against(id_: str, title: str, results: Results, row: Method, *, plain: bool) -> GroupedTable[ResultCell]:
+def against(id_: str, title: str, results: Results, row: Method, *, plain: bool) -> Table:
     """Build a table of differences with one row per reference: the plain mean, or everything else.
 
     A difference is undertrained if either side is.
     """
     questions = {reference: meaning for reference, meaning in row.against.items() if meaning}
 
-    def rows(group: Sequence[Metric]) -> list[TableRow[ResultCell]]:
-        by_cell = {(m.reference, m.metric): m for m in group}
+    def rows(group: Sequence[Metric]) -> list[tuple[Cell, ...]]:
+        by_cell = {(m.reference, m.metric): cell_of(m) for m in group}
+        weak = questions if row.id in results.undertrained else results.undertrained
         return [
-            TableRow(
-                reference,
-                f"minus {row_name(reference)}",
-                tuple(ResultCell(m, is_best=False) for name in open_metrics() if (m := by_cell.get((reference, name)))),
-                bool({reference, row.id} & results.undertrained),
-                meaning,
+            (
+                row_label(reference, weak, f"minus {row_name(reference)}", meaning),
+                *(by_cell.get((reference, name), "") for name in open_metrics()),
             )
             for reference, meaning in questions.items()
         ]
@@ -275,17 +229,7 @@ def absent_rows(results: Results) -> str:
     return f"{NOTHING}: {'; '.join(missing)}" if missing and scored else ""
 
 
-FUTURE = ("M@1", "M@5", "MSeq")
 POOLINGS = ("none", "sample")
-GOAL_GIVEN = (
-    predictors.ORACLE.id,
-    predictors.ORACLE_GOAL_DROPOUT.id,
-    predictors.NO_TRAJ.id,
-    predictors.NO_TRAJ_GOAL_DROPOUT.id,
-)
-"""Columns of goal_dropout_fullgoal: without and with goal dropout, the predictor with trajectories before the other."""
-GOAL_MASKED = (rows.ORACLE_NO_DROPOUT.id, rows.ORACLE.id, rows.NO_TRAJ_NO_DROPOUT.id, rows.NO_TRAJ.id)
-"""Columns of goal_dropout_anticipation_full, in the same order."""
 OVERALL = ("SR", "Mid mAcc", "mIoU")
 """Columns of the means over the horizons."""
 FULL = (*OVERALL, "ED")
@@ -295,88 +239,71 @@ PANEL = ("M@1", "M@5", "MSeq")
 SETTINGS = ("Benchmark", "|V|", "λ bridge", "transition weight w", "smoothing / temperature", "masks", "candidates K")
 
 
-def anticipation_tables(results: Results) -> list[GroupedTable[ResultCell]]:
+def anticipation_tables(results: Results) -> list[Table]:
     """Return the tables; empty where no row of the run anticipates."""
     if not any(method(variant).anticipates for variant in results.variants()):
         return []
-    shown = [row for row in with_role("anticipation") if row not in (GOAL_MASKED[0], GOAL_MASKED[2])]
-    tables = (
-        build_table(
-            "anticipation",
-            "Anticipation, no goal is given: the steps between Start and Goal (M, the paper's Future), all steps (F, "
-            "its Full), the steps after Start with the place of the Goal (A)",
-            results,
-            shown,
-            (*open_metrics(), *of_table("anticipation")),
-            poolings=POOLINGS,
-        ),
-        build_table(
-            "goal-dropout-fullgoal",
-            "Goal dropout, planning with the goal: the paper's Future (M)",
-            results,
-            GOAL_GIVEN,
-            FUTURE,
-            poolings=POOLINGS,
-        ),
-        build_table(
-            "goal-dropout-anticipation",
-            "Goal dropout, anticipation without the goal: the paper's Future (M)",
-            results,
-            GOAL_MASKED,
-            FUTURE,
-            poolings=POOLINGS,
-        ),
+    given_rows, masked_rows = (tuple(ANTICIPATING[label].values()) for label in (GOAL_SEEN, GOAL_MASKED))
+    shown = [row for row in with_role("anticipation") if row not in masked_rows[::2]]  # those with goal dropout
+    every = (
+        "Anticipation, no goal is given: the steps between Start and Goal (M, the paper's Future), all steps (F, its "
+        "Full), the steps after Start with the place of the Goal (A)"
     )
-    return [table for table in tables if table.groups]
+    given = "Goal dropout, planning with the goal: the paper's Future (M)"
+    masked = "Goal dropout, anticipation without the goal: the paper's Future (M)"
+    specs = (
+        TableSpec("anticipation", every, shown, (*open_metrics(), *of_table("anticipation")), POOLINGS),
+        TableSpec("goal-dropout-fullgoal", given, given_rows, tuple(FUTURE), POOLINGS),
+        TableSpec("goal-dropout-anticipation", masked, masked_rows, tuple(FUTURE), POOLINGS),
+    )
+    return filled_tables(results, specs)
 
 
-def closed_tables(results: Results, cfg: CompletedReport, n_labels: int) -> list[GroupedTable[ResultCell]]:
+def closed_tables(results: Results, cfg: CompletedReport, n_labels: int) -> list[Table]:
     """Return the paper's tables of a closed vocabulary; none for an open one.
 
     Args:
         cfg: whether labels are ranked by class heads, or answers are classes.
     """
-    tables = []
+    title, specs = f"Closed-vocabulary planning, {n_labels:,} labels", []
     if cfg.heads is not None:
-        title = f"Closed-vocabulary planning, {n_labels:,} labels"
-        tables += [
-            build_table(
-                "closed-overall", f"{title}: mean of the horizons", results, CLOSED_ROWS, OVERALL, poolings=("plain",)
-            ),
-            build_table("closed-full", f"{title}: each horizon", results, CLOSED_ROWS, FULL, poolings=("none",)),
+        specs += [
+            TableSpec("closed-overall", f"{title}: mean of the horizons", CLOSED_ROWS, OVERALL, ("plain",)),
+            TableSpec("closed-full", f"{title}: each horizon", CLOSED_ROWS, FULL, ("none",)),
         ]
     if cfg.is_closed:
         title = "Classes of atomic descriptions: means over all windows"
-        tables.append(build_table("closed-panel", title, results, CLOSED_ROWS, PANEL, poolings=("sample",)))
-    return [table for table in tables if table.groups]
+        specs.append(TableSpec("closed-panel", title, CLOSED_ROWS, PANEL, ("sample",)))
+    return filled_tables(results, specs)
+
+
+def head_settings(n_labels: int, bridge_weight: float, decoding: ClosedDecodingConfig) -> dict[str, float]:
+    """Return the hyperparameters of class heads, as the paper's table names them."""
+    return {
+        "labels": float(n_labels),
+        "lambda_bridge": bridge_weight,
+        "transition_weight": decoding.weight,
+        "smoothing": decoding.smoothing,
+        "temperature": decoding.temperature,
+    }
 
 
 def settings_table(cfg: CompletedReport, n_labels: int, *, is_simulated: bool) -> Table | None:
     """Return the hyperparameters of a run with class heads, with the paper's on a recorded corpus; else None."""
     if cfg.heads is None or cfg.corpus is None:
         return None
-    title = spec_of(cfg.corpus).title
-    ours: tuple[Cell, ...] = (
-        title if not is_simulated else f"simulated world in the layout of {title}",
-        Value(n_labels, digits=0),
-        f"{cfg.heads.bridge_weight:g}",
-        f"{cfg.heads.decoding.weight:g}",
-        f"{cfg.heads.decoding.smoothing:g} / {cfg.heads.decoding.temperature:g}",
-        "on" if cfg.heads.decoding.is_masked else "off",
-        str(cfg.heads.candidates),
-    )
-    rows = [ours]
+
+    def line(title: str, labels: Cell, values: Mapping[str, float], *more: str) -> tuple[Cell, ...]:
+        names = ("lambda_bridge", "transition_weight", "smoothing", "temperature")
+        bridge, weight, smoothing, temperature = (f"{values[name]:g}" for name in names)
+        return title, labels, bridge, weight, f"{smoothing} / {temperature}", *more
+
+    title, heads = spec_of(cfg.corpus).title, cfg.heads
+    ours = head_settings(n_labels, heads.bridge_weight, heads.decoding)
+    where = title if not is_simulated else f"simulated world in the layout of {title}"
+    is_masked = "on" if heads.decoding.is_masked else "off"
+    rows = [line(where, Value(n_labels, digits=0), ours, is_masked, str(heads.candidates))]
     printed = published_settings(cfg.corpus)
     if printed and not is_simulated and cfg.released is None:
-        rows.append(
-            (
-                f"{title}, published",
-                f"{printed['labels']:g}",
-                f"{printed['lambda_bridge']:g}",
-                f"{printed['transition_weight']:g}",
-                f"{printed['smoothing']:g} / {printed['temperature']:g}",
-                "",
-                "",
-            )
-        )
+        rows.append(line(f"{title}, published", f"{printed['labels']:g}", printed, "", ""))
     return Table("Settings of the class heads", SETTINGS, tuple(rows))

@@ -1,6 +1,7 @@
-"""One table for every page: built once from values and texts, rendered as Markdown, HTML, LaTeX and JSON.
+"""One table for every page: built once from names, values and texts, rendered as Markdown, HTML, LaTeX and JSON.
 
-A cell is a text, or a value with its interval; its digits are set where the table is built.
+A cell is a text, the name of a row, or a value with its interval; its digits are set where the table is built. Tables
+of the report have their rows in groups, by horizon or mean.
 """
 
 import math
@@ -13,20 +14,22 @@ from typing import NamedTuple
 from markupsafe import Markup
 from pydantic import JsonValue
 
-from trajpilot_core.report.tables.latex_text import latex_text
+from schemas.results import Metric
+from trajpilot_core.metrics import METRICS
+from trajpilot_core.report.tables.latex import latex_text
 
 NOTHING, NOT_BUILT = "not run", "not built"
 """Texts of an empty cell: it was not run, or nothing here computes it."""
 DASH = "–"
 """Text of a cell that has no number by its definition."""
-TOO_FEW = "(too few takes)"
+TOO_FEW = "too few takes"
 PRINTED = re.compile(r"[+−-]?\d[\d.,]*†?( [%\[(].*)?")
 """A number and its interval or unit."""
-MARKED = ("holds", "fails")
-"""Verdicts that are highlighted."""
+MARKED = {"holds": "v-holds", "fails": "v-fails"}
+"""Verdicts that are highlighted, and the class of each."""
 SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
 """Verdict -> the sign next to it."""
-VERDICTS = {verdict: Markup(f' class="v-{verdict}"') for verdict in MARKED}
+ARROWS = {"better": "▲", "worse": "▼"}
 
 
 class Value(NamedTuple):
@@ -37,21 +40,64 @@ class Value(NamedTuple):
     high: float | None = None
     digits: int = 1
     is_signed: bool = False
-    unit: str = ""
     is_best: bool = False
     """It is printed bold."""
     mark: str = ""
     """A sign after the number that the note explains."""
+    metric: Metric | None = None
+    """The row of the metrics table that it is; the page can sort by it."""
 
     def __str__(self) -> str:
-        """Print value, mark, unit and interval."""
-        text = number(self.value, self.digits, self.is_signed) + self.mark + (f" {self.unit}" if self.unit else "")
+        """Print value, mark and interval."""
+        return f"{self.text} {self.bracket}".strip()
+
+    @property
+    def text(self) -> str:
+        """Value and mark."""
+        return number(self.value, self.digits, self.is_signed) + self.mark
+
+    @property
+    def bracket(self) -> str:
+        """Interval in brackets, or the reason why there is none; empty for a value without one."""
         if self.low is None or self.high is None:
-            return text
-        return f"{text} {interval(self.low, self.high, self.digits, self.is_signed)}"
+            return ""
+        return interval(self.low, self.high, self.digits, self.is_signed)
+
+    @property
+    def sign(self) -> str:
+        """`better` or `worse` where a difference's interval excludes zero and the value prints as more than 0.0."""
+        m = self.metric
+        if m is None or m.reference is None or m.low <= 0 <= m.high or self.text == number(0.0):
+            return ""
+        return "better" if (m.value > 0) == METRICS[m.metric].higher_is_better else "worse"
 
 
-Cell = str | Value
+class Label(NamedTuple):
+    """A text that the page shows as the name of a row, or in a colour."""
+
+    text: str
+    row: str = ""
+    """Id of the row of the report that it names."""
+    note: str = ""
+    """Explanation of the row, where its name needs one."""
+    style: str = ""
+    """Class of the page's style sheet."""
+
+    def __str__(self) -> str:
+        """Print the text."""
+        return self.text
+
+
+Cell = str | Value | Label
+
+
+class Group(NamedTuple):
+    """Rows of one horizon or mean."""
+
+    title: str
+    size: str
+    """Numbers of windows and takes."""
+    n_rows: int
 
 
 @dataclass(frozen=True)
@@ -66,16 +112,38 @@ class Table:
     """Titles over the header, each with the number of columns under it; none, or for all columns."""
     rules: tuple[int, ...] = ()
     """Rows above which LaTeX draws a line."""
+    id: str = ""
+    """Of a table of the report."""
+    groups: tuple[Group, ...] = ()
+    """Groups of all rows, in their order; none in a plain table."""
+
+    def blocks(self) -> list[tuple[Group, tuple[tuple[Cell, ...], ...]]]:
+        """Return the groups, each with its rows."""
+        ends = accumulate(group.n_rows for group in self.groups)
+        return [(group, self.rows[end - group.n_rows : end]) for group, end in zip(self.groups, ends, strict=True)]
+
+    def values(self) -> list[Value]:
+        """Return all values, in reading order."""
+        return [cell for row in self.rows for cell in row if isinstance(cell, Value)]
+
+    def flat(self) -> "Table":
+        """Return a plain table: the title of a group is printed in its first row, a rule above it, metrics as heads."""
+        if not self.groups:
+            return self
+        rows = tuple(("" if at else group.title, *row) for group, rows in self.blocks() for at, row in enumerate(rows))
+        rules = tuple(accumulate(group.n_rows for group in self.groups))[:-1]
+        over = (("", 1), *self.over) if self.over else ()
+        heads = tuple(metric_head(name) if name in METRICS else name for name in self.header)
+        return replace(self, header=("", *heads), rows=rows, rules=rules, over=over, groups=())
 
     def said_once(self) -> "Table":
         """Return the table without intervals if no cell has one, because of too few takes: the note states it once."""
-        values = [cell for row in self.rows for cell in row if isinstance(cell, Value)]
-        bounds = [(cell.low, cell.high) for cell in values if cell.low is not None and cell.high is not None]
+        bounds = [(cell.low, cell.high) for cell in self.values() if cell.low is not None and cell.high is not None]
         if not bounds or any(math.isfinite(low) and math.isfinite(high) for low, high in bounds):
             return self
         bare = [[c._replace(low=None, high=None) if isinstance(c, Value) else c for c in row] for row in self.rows]
         rows: tuple[tuple[Cell, ...], ...] = tuple(tuple(row) for row in bare)
-        return replace(self, rows=rows, note=f"{self.note} No intervals: {TOO_FEW.strip('()')}.".strip())
+        return replace(self, rows=rows, note=f"{self.note} No intervals: {TOO_FEW}.".strip())
 
     def markdown(self) -> str:
         """Return a heading, the note and the table, or a sentence without rows; a bar inside a cell is escaped."""
@@ -83,29 +151,30 @@ class Table:
         head += f"{self.note.strip()}\n\n" if self.note else ""
         if not self.rows:
             return f"{head}*Nothing was run for this table.*\n"
-        titles = [title for title, span in self.over for _ in range(span)] or [""] * len(self.header)
-        header = [f"{title} {name}".strip() for title, name in zip(titles, self.header, strict=True)]
-        lines = [header, ["---"] * len(header), *([marked(cell) for cell in row] for row in self.rows)]
+        lines = [self.header, ["---"] * len(self.header), *([marked_text(cell) for cell in row] for row in self.rows)]
         return head + "".join("| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |\n" for line in lines)
 
     def html(self) -> Markup:
         """Return the table with its title as caption; every text is escaped, columns of numbers are right-aligned."""
-        right = [all(is_number(row[at]) for row in self.rows) for at in range(len(self.header))]
-        attributes = [Markup(' class="num"') if is_right else Markup("") for is_right in right]
-        over = Markup("").join(
-            Markup('<th colspan="{}" class="over">{}</th>').format(span, title) for title, span in self.over
+        right = self._right()
+        over = [Markup('<th colspan="{}" class="over">{}</th>').format(span, title) for title, span in self.over]
+        cells = [_head(name, is_right, self.groups) for name, is_right in zip(self.header, right, strict=True)]
+        head = Markup("</tr>\n<tr>").join(Markup("").join(line) for line in (over, cells) if line)
+        title = Markup('<tr class="group"><th scope="rowgroup" colspan="{}">{} <span class="n">{}</span></th></tr>\n')
+        bodies = [(title.format(len(right), group.title, group.size), rows) for group, rows in self.blocks()]
+        body = Markup("</tbody>\n<tbody>\n").join(
+            above + Markup("").join(_html_row(row, right) for row in rows)
+            for above, rows in bodies or [(Markup(""), self.rows)]
         )
-        head = Markup("</tr>\n<tr>").join([*([over] if self.over else []), _cells("th", self.header, attributes)])
-        body = Markup("").join(Markup("<tr>{}</tr>\n").format(_cells("td", row, attributes)) for row in self.rows)
         return Markup(
-            '<table class="results"><caption>{}</caption>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table>\n'
-        ).format(self.title, head, body)
+            '<table class="results"{}><caption>{}</caption>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody></table>\n'
+        ).format(Markup(' id="t-{}"').format(self.id) if self.id else "", self.title, head, body)
 
     def latex(self) -> str:
         """Return the table for booktabs; every text is escaped, columns of numbers are right-aligned."""
-        columns = "".join(
-            "r" if all(is_number(row[at]) for row in self.rows) else "l" for at in range(len(self.header))
-        )
+        if self.groups:
+            return self.flat().latex()
+        columns = "".join("r" if is_right else "l" for is_right in self._right())
         lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
         if self.over:
             lines.append(
@@ -119,17 +188,28 @@ class Table:
         return "\n".join([f"% {latex_text(self.title)}", *lines, r"\bottomrule", r"\end{tabular}", ""])
 
     def json(self) -> JsonValue:
-        """Return title, header, note and cells; a value is an object with its numbers in full precision."""
+        """Return the content: of a table of the report every value with its key, of a plain one header, note and cells.
 
-        def content(cell: Cell) -> JsonValue:
-            if isinstance(cell, str):
-                return cell
-            numbers = {"value": cell.value, "low": cell.low, "high": cell.high}
-            finite = {name: n if n is None or math.isfinite(n) else None for name, n in numbers.items()}
-            return {"text": str(cell), "unit": cell.unit, **finite}
+        Numbers are in full precision; infinite ones are null.
+        """
+        if self.groups:
+            cells = [_measured(cell, cell.metric) for cell in self.values() if cell.metric is not None]
+            return {"id": self.id, "title": self.title, "cells": finite(cells)}
+        numbers = ("value", "low", "high")
+        rows: list[JsonValue] = [
+            [
+                {"text": str(cell), **{name: getattr(cell, name) for name in numbers}}
+                if isinstance(cell, Value)
+                else str(cell)
+                for cell in row
+            ]
+            for row in self.rows
+        ]
+        return {"title": self.title, "header": list(self.header), "note": self.note, "rows": finite(rows)}
 
-        rows: list[JsonValue] = [[content(cell) for cell in row] for row in self.rows]
-        return {"title": self.title, "header": list(self.header), "note": self.note, "rows": rows}
+    def _right(self) -> list[bool]:
+        """Return which columns contain only numbers."""
+        return [all(is_number(row[at]) for row in self.rows) for at in range(len(self.header))]
 
 
 def number(value: float, digits: int = 1, is_signed: bool = False) -> str:
@@ -143,11 +223,17 @@ def number(value: float, digits: int = 1, is_signed: bool = False) -> str:
 def interval(low: float, high: float, digits: int = 1, is_signed: bool = False) -> str:
     """Print an interval in brackets, or the reason why there is none."""
     if not (math.isfinite(low) and math.isfinite(high)):
-        return TOO_FEW
+        return f"({TOO_FEW})"
     return f"[{number(low, digits, is_signed)}, {number(high, digits, is_signed)}]"
 
 
-def marked(cell: Cell) -> str:
+def metric_head(metric: str, printed: str = "") -> str:
+    """Print a metric with the direction in which it is better; one that is not built is taken to rise."""
+    rises = metric not in METRICS or METRICS[metric].higher_is_better
+    return f"{printed or metric} {'↑' if rises else '↓'}"
+
+
+def marked_text(cell: Cell) -> str:
     """Print a cell; a verdict that holds or fails is bold, and so is the best of a column."""
     text = str(cell)
     return f"**{text}**" if text in MARKED or is_best(cell) else text
@@ -164,16 +250,62 @@ def is_number(cell: Cell) -> bool:
     return isinstance(cell, Value) or text in ("", DASH, NOTHING, NOT_BUILT) or PRINTED.fullmatch(text) is not None
 
 
-def _cells(tag: str, cells: Sequence[Cell], attributes: Sequence[Markup]) -> Markup:
-    """Return the cells of one row."""
-    return Markup("").join(
-        Markup("<{0}{1}>{2}</{0}>").format(
-            tag,
-            VERDICTS.get(str(cell), extra) if tag == "td" else extra,
-            Markup("<b>{}</b>").format(str(cell)) if is_best(cell) else str(cell),
-        )
-        for cell, extra in zip(cells, attributes, strict=True)
-    )
+def finite(value: JsonValue) -> JsonValue:
+    """Replace infinite numbers in nested values by null."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    return [finite(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _measured(cell: Value, m: Metric) -> JsonValue:
+    """Return a figure of the evaluation as JSON."""
+    ends = cell.bracket.strip("[]") if math.isfinite(m.low) and math.isfinite(m.high) else ""
+    known: dict[str, JsonValue] = {name: getattr(m, name) for name in ("value", "low", "high", "n_takes", "n_windows")}
+    return {"key": key_of(m), "text": cell.text, "interval": ends, "best": cell.is_best, **known}
+
+
+def key_of(m: Metric) -> str:
+    """Return the name of a figure of the evaluation, the same in HTML and JSON."""
+    return "|".join((m.variant, m.reference or "", m.pooling if m.horizon is None else str(m.horizon), m.metric))
+
+
+def _head(name: str, is_right: bool, groups: Sequence[Group]) -> Markup:
+    """Return a cell of the header; a metric has its description, and the page can sort by it."""
+    kind = Markup(' class="num"') if is_right else Markup("")
+    if not groups or name not in METRICS:
+        return Markup("<th{}>{}</th>").format(kind, name)
+    about = METRICS[name].description
+    return Markup('<th scope="col" data-metric="{1}"{0}><abbr title="{2}">{1}</abbr></th>').format(kind, name, about)
+
+
+def _html_row(cells: Sequence[Cell], right: Sequence[bool]) -> Markup:
+    """Return one row."""
+    name = cells[0].row if isinstance(cells[0], Label) else ""
+    parts = [_html_cell(cell, "num" if is_right else "") for cell, is_right in zip(cells, right, strict=True)]
+    row = Markup(' data-row="{}"').format(name) if name else ""
+    return Markup("<tr{}>{}</tr>\n").format(row, Markup("").join(parts))
+
+
+def _html_cell(cell: Cell, kind: str) -> Markup:
+    """Return one cell; `kind` is the class that its column has."""
+    text: str = str(cell)
+    if isinstance(cell, Label) and cell.row:
+        means = Markup('<span class="means">{}</span>').format(cell.note) if cell.note else ""
+        return Markup('<th scope="row"><span class="chip k-{}"></span>{}{}</th>').format(cell.row, text, means)
+    kinds, attributes = [MARKED.get(text, kind), cell.style if isinstance(cell, Label) else ""], Markup("")
+    if isinstance(cell, Value) and cell.metric is not None:
+        kinds += ["best" if cell.is_best else "", cell.sign]
+        attributes = Markup(' data-key="{}" data-value="{}"').format(key_of(cell.metric), cell.value)
+        arrow = Markup('<span class="arrow" title="the interval excludes zero: {}">{}</span>')
+        arrow = arrow.format(cell.sign, ARROWS[cell.sign]) if cell.sign else Markup("")
+        text = Markup('<span class="v">{}</span>{} <span class="ci">{}</span>').format(cell.text, arrow, cell.bracket)
+    elif is_best(cell):
+        text = Markup("<b>{}</b>").format(text)
+    if any(kinds):
+        attributes = Markup(' class="{}"').format(" ".join(filter(None, kinds))) + attributes
+    return Markup("<td{}>{}</td>").format(attributes, text)
 
 
 def _latex_line(cells: Sequence[Cell]) -> str:

@@ -16,10 +16,11 @@ from trajpilot_core.methods import method
 from trajpilot_core.methods.plugged import listed
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
 from trajpilot_core.report import outcome_page, pose_page
-from trajpilot_core.report.action_page import DECIDES, ActionResults, action_results
+from trajpilot_core.report.action_page import DECIDES
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.tables.groups import LEGEND, descriptions
-from trajpilot_core.report.tables.results import Results, build_table, results_of
+from trajpilot_core.report.tables.actions import ActionResults, action_results
+from trajpilot_core.report.tables.groups import DAGGER, LEGEND, descriptions
+from trajpilot_core.report.tables.results import Results, TableSpec, build_table, results_of
 from trajpilot_core.report.tables.table import NOTHING, SIGNS, Table
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 
@@ -89,11 +90,10 @@ def _headline(results: Results, *, has_heads: bool) -> list[str]:
     opening = opening_table(results, has_heads=has_heads)
     if not opening:
         return ["No row was scored."]
-    shown, rows = opening[0].metrics, opening[0].groups[0].rows
+    shown, rows = opening[0].header[1:], opening[0].rows
     meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
-    lines = tuple((row.label, *(f"{cell.text} {cell.bracketed}" for cell in row.cells)) for row in rows)
-    table = Table("", ("row", *(f"{name}, %" for name in shown)), lines).markdown().strip()
-    legend = [LEGEND] if any(row.is_undertrained for row in rows) else []
+    table = Table("", ("row", *(f"{name}, %" for name in shown)), rows).markdown().strip()
+    legend = [LEGEND] if DAGGER in table else []
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *legend]
 
 
@@ -155,11 +155,10 @@ def _main_rows(committed: Committed) -> Table:
         metric = JUDGED_BY_HEADS if committed.config.predictor.head == "classes" else JUDGED
         story = story_of(results.variants())
         floors = [row for row in FLOORS if method(row).anticipates == method(story.reference).anticipates]
-        overview = build_table("main", "", results, (*story.rows, floors[0]), (metric,), poolings=("plain",))
-        rows = tuple(
-            (row.label, f"{row.cells[0].text} {row.cells[0].bracketed}") for g in overview.groups for row in g.rows
-        )
-    return Table(f"{metric}, %, mean over the horizons, with 95 % intervals over test takes", ("row", metric), rows)
+        overview = build_table(results, TableSpec("main", "", (*story.rows, floors[0]), (metric,), ("plain",)))
+    return Table(
+        f"{metric}, %, mean over the horizons, with 95 % intervals over test takes", ("row", metric), overview.rows
+    )
 
 
 def _accuracies(committed: Committed) -> Table:

@@ -7,6 +7,7 @@ does not exist, its row is not in `trajpilot_core.methods`, or its metric not in
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import isfinite
 from typing import NamedTuple
 
@@ -19,9 +20,10 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.trained_rows import FLOORS
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.report.tables.groups import DAGGER, LEGEND
+from trajpilot_core.paper.published import HORIZONS
+from trajpilot_core.report.tables.groups import DAGGER, LEGEND, row_name
 from trajpilot_core.report.tables.results import Results, is_single_best
-from trajpilot_core.report.tables.table import DASH, NOT_BUILT, NOTHING, Cell, Table, Value
+from trajpilot_core.report.tables.table import DASH, NOT_BUILT, NOTHING, Cell, Table, Value, metric_head
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 DIGITS = 2
@@ -41,6 +43,22 @@ IN_SMALL: Mapping[str, str] = {
     "demo_basketball": "basketball",
 }
 """Recipe of a simulated world -> the experiment of the paper that it is."""
+
+
+PRINTED: Mapping[str, str] = {
+    "qwen_zs": "Qwen zero-shot",
+    "qwen_sft_llm": "Qwen tuned + LLM",
+    "qwen_llm_untuned": "Qwen UNTUNED + LLM",
+    "visual_only_probe": "Visual-only attentive probe",
+    "attentive_probe": "Attentive probe",
+    "anticipation_qwen_zs": "Qwen zero-shot",
+    "anticipation_qwen_sft_llm": "Qwen tuned + LLM",
+    "anticipation_qwen_llm_untuned": "Qwen UNTUNED + LLM",
+    "anticipation_no_traj": "No-Traj",
+    "anticipation_scorer": "Scorer",
+    "anticipation_oracle": "Oracle",
+}
+"""Row -> its name in the paper's tables, where ours is longer or there is none."""
 
 
 class PaperCell(Record):
@@ -241,10 +259,9 @@ class PaperTable:
         return bool(column) and is_single_best(placed[at].value, others, METRICS[metric].higher_is_better, digits)
 
 
-def metric_head(metric: str, printed: str = "") -> str:
-    """Print a metric with the direction in which it is better; one that is not built is taken to rise."""
-    rises = metric not in METRICS or METRICS[metric].higher_is_better
-    return f"{printed or metric} {'↑' if rises else '↓'}"
+def headed(heads: Mapping[str, str]) -> tuple[Column, ...]:
+    """Return a column for each metric; `heads`: metric -> as it is printed."""
+    return tuple(Column(metric_head(metric, head), (metric,)) for metric, head in heads.items())
 
 
 def measured(
@@ -291,3 +308,23 @@ def _addresses(line: Line, column: Column) -> list[CellAddress]:
     row, dataset = line.row or column.row, line.dataset or column.dataset
     horizon = line.horizon if line.horizon is not None else column.horizon
     return [(row, horizon, dataset, metric) for metric in column.metrics]
+
+
+def printed(row: str) -> str:
+    """Return the printed name of a row."""
+    return PRINTED.get(row, row_name(row))
+
+
+def of_methods(rows: Sequence[str]) -> tuple[Line, ...]:
+    """Return a line for each row."""
+    return tuple(Line((printed(row),), row) for row in rows)
+
+
+def of_each_horizon(rows: Sequence[str]) -> tuple[Line, ...]:
+    """Return a line for each row of each horizon; the horizon is printed once."""
+    return tuple(Line((str(h) if row == rows[0] else "", printed(row)), row, h) for h, row in product(HORIZONS, rows))
+
+
+def rules_of(rows: Sequence[str]) -> tuple[int, ...]:
+    """Return the lines above which a new horizon begins."""
+    return tuple(range(len(rows), len(rows) * len(HORIZONS), len(rows)))

@@ -10,14 +10,12 @@ import pyarrow.parquet as pq
 
 from schemas.arrow import table_of
 from trajpilot_core.report.offline import Section, TablePage
-from trajpilot_core.report.tables.latex import floating
-from trajpilot_core.report.tables.latex_text import latex_text
+from trajpilot_core.report.tables.latex import floating, latex_text
 from trajpilot_core.report.tables.table import NOTHING
-from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, printed
 from trajpilot_core.studies.paper_tables.cells import fill
 from trajpilot_core.studies.paper_tables.figures import FIGURES
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
-from trajpilot_core.studies.paper_tables.labels.rows import printed
 
 PAGE, DOCUMENT = "tables.html", "paper.tex"
 FOLDER = "tables"

@@ -10,11 +10,12 @@ from synthetic_results import Tables
 from schemas.arrow import rows_of
 from schemas.results import CurvePoint, GateRow, Headroom, Metric
 from trajpilot_core.methods import METHODS
-from trajpilot_core.report.drawing.row_styles import alike, colours, page_rules, picture_rules, told_apart
+from trajpilot_core.report.drawing.row_styles import alike, colours, page_rules, told_apart
+from trajpilot_core.report.drawing.svg_grid import style
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import NAMES
-from trajpilot_core.report.tables.results import ResultCell, results_of
+from trajpilot_core.report.tables.results import cell_of, results_of
 
 LINE = re.compile(r'<g class="line ([\w-]+)')
 
@@ -69,15 +70,15 @@ def test_a_second_line_of_one_colour_gets_a_spare_one() -> None:
     assert len({first, second, third}) == 3
     assert colours()["no_traj"] == colours()["anticipation_no_traj"], "the case that is planted here"
     for name in (second, third):
-        assert f".{name} {{ color: var(--{name}); }}" in page_rules()
-        assert f".{name} {{ color: {colours()[name][0]}; }}" in picture_rules()
+        assert f".k-{name} {{ color: var(--{name}); }}" in page_rules()
+        assert f".k-{name} {{ color: {colours()[name][0]}; }}" in style()
 
 
 def test_what_prints_as_zero_is_neither_better_nor_worse(inputs: Tables) -> None:
     gain = next(m for m in rows_of(Metric, inputs.tables["metrics"]) if m.reference and m.metric == "M@1")
     small, seen = (gain.replace(value=-v, low=-v - 0.01, high=-v + 0.01) for v in (0.03, 0.3))
-    assert (ResultCell(small, is_best=False).text, ResultCell(small, is_best=False).sign) == ("0.0", "")
-    assert ResultCell(seen, is_best=False).sign == "worse"
+    assert (cell_of(small).text, cell_of(small).sign) == ("0.0", "")
+    assert cell_of(seen).sign == "worse"
 
 
 def test_rows_have_one_printed_name(page: Reader) -> None:

@@ -21,20 +21,19 @@ from trajpilot_core.errors import StoreError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report import figures
 from trajpilot_core.report.committed import committed_under
-from trajpilot_core.report.drawing.charts import MOST_ROWS, Axes, Bar, Point, Series, bar_chart, plan_chart
+from trajpilot_core.report.drawing.charts import MOST_ROWS, Bar, Chart, bar_chart
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
 from trajpilot_core.report.drawing.svg_grid import (
     MOST_BYTES,
     Drawn,
     NotDrawn,
     NothingToDraw,
-    Panel,
     Picture,
     fitted,
     sheet,
     style,
 )
-from trajpilot_core.report.figures import FIGURES, curves, figures_of, report_charts
+from trajpilot_core.report.figures import CHARTS, PICTURES, curves, figures_of, report_charts
 from trajpilot_core.report.figures.base import Figure, Material, draw
 from trajpilot_core.report.figures.corpus import clips
 from trajpilot_core.report.figures.curves import DEV_QUANTITIES, chosen_epoch
@@ -63,7 +62,7 @@ def test_a_picture_that_cannot_be_drawn_is_a_line_with_its_reason_and_a_fault_of
         def broken(committed: Any) -> Drawn:
             raise error
 
-        return Figure("p", "A title", draw=broken)
+        return Figure("p", "A title", ("ingest",), broken)
 
     monkeypatch.setattr(logging.getLogger("trajpilot"), "propagate", True)
     for error in (NothingToDraw("no row was scored"), StoreError("damaged"), OSError("no disk"), ValueError("nan")):
@@ -77,7 +76,7 @@ def test_a_picture_that_cannot_be_drawn_is_a_line_with_its_reason_and_a_fault_of
 
 def test_every_picture_of_an_empty_root_is_a_reason_that_names_the_stage_to_run(tmp_path: Path) -> None:
     committed = committed_under(PipelineConfig(), RunOptions(root=str(tmp_path), data_root=str(tmp_path)))
-    for stage in {stage for figure in FIGURES for stage in figure.stages}:
+    for stage in {stage for figure in PICTURES for stage in figure.stages}:
         for figure in figures_of(stage):
             made = draw(stage, figure, committed)
             assert isinstance(made, NotDrawn)
@@ -92,7 +91,7 @@ def test_no_frame_is_decoded_where_the_report_may_show_none(tmp_path: Path) -> N
 
 def test_hostile_names_are_text_in_a_picture() -> None:
     chart = bar_chart(HOSTILE, HOSTILE, [Bar(HOSTILE[:19], (("train", 3),))])
-    content = sheet([Panel(HOSTILE, chart)], (), HOSTILE).decode()
+    content = sheet([Chart(HOSTILE, chart)], (), HOSTILE).decode()
     tags = {element.tag.split("}")[1] for element in ElementTree.fromstring(content).iter()}
     assert tags == {"svg", "style", "rect", "text"}
 
@@ -103,19 +102,9 @@ def test_bars_that_do_not_fit_are_counted_and_none_are_nothing_to_draw() -> None
     assert "takes; 5 more not shown" in bar_chart("t", "takes", bars)
 
 
-def test_a_path_is_drawn_at_one_scale_with_its_start_marked() -> None:
-    square = tuple(Point(x, y, y, y) for x, y in ((0.0, 0.0), (1.0, 0.0), (1.0, 1.0)))
-    chart = plan_chart(Axes("t", "m", "", ()), [Series("path", "oracle", square)])
-    points = chart.split('points="')[1].split('"')[0].split()
-    (x0, y0), (x1, _), (_, y2) = (tuple(map(float, point.split(","))) for point in points)
-    assert x1 - x0 == pytest.approx(y0 - y2, abs=0.2)
-    assert f'class="start" d="M{x0} {y0}' in chart
-    assert "<svg" in plan_chart(Axes("t", "m", "", ()), [Series("still", "oracle", square[:1])])
-
-
 def test_every_row_has_the_colour_of_the_report() -> None:
-    assert all(f".{one.id} {{ color: #" in style() for one in METHODS)
-    assert ".scorer { color: #0072b2; }" in style()
+    assert all(f".k-{one.id} {{ color: #" in style() for one in METHODS)
+    assert ".k-scorer { color: #0072b2; }" in style()
 
 
 def test_the_epoch_that_is_marked_is_the_first_with_the_best_dev_score() -> None:
@@ -234,7 +223,8 @@ def test_a_figure_in_one_file_is_found_in_the_report_and_among_the_pictures_of_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = [figure.name for figure in figures_of("ingest")]
-    monkeypatch.setattr(figures, "FIGURES", (*FIGURES, toy_figure.FIGURE))
+    monkeypatch.setattr(figures, "PICTURES", (*PICTURES, toy_figure.FIGURE))
+    monkeypatch.setattr(figures, "CHARTS", {**CHARTS, "training": (*CHARTS["training"], toy_figure.charts)})
     assert [figure.name for figure in figures_of("ingest")] == [*before, "toy"]
     made = draw("ingest", toy_figure.FIGURE, COMMITTED)
     assert isinstance(made, Picture)
@@ -243,16 +233,7 @@ def test_a_figure_in_one_file_is_found_in_the_report_and_among_the_pictures_of_i
     assert "How many rows a toy counts" in [chart.caption for chart in training]
 
 
-def test_every_figure_is_shown_somewhere_and_every_stage_that_it_names_exists() -> None:
-    for figure in FIGURES:
-        assert (figure.section is None) == (figure.charts is None)
-        assert bool(figure.stages) == (figure.draw is not None)
-        assert figure.charts is not None or figure.draw is not None
-        assert set(figure.stages) <= set(EVERY_STAGE)
-    pictures = [(stage, figure.name) for figure in FIGURES for stage in figure.stages]
+def test_every_stage_that_a_picture_names_exists_and_has_one_of_each_name() -> None:
+    pictures = [(stage, figure.name) for figure in PICTURES for stage in figure.stages]
+    assert {stage for stage, _ in pictures} <= set(EVERY_STAGE)
     assert len(set(pictures)) == len(pictures)
-
-
-def test_a_figure_of_the_report_alone_is_no_picture() -> None:
-    alone = next(figure for figure in FIGURES if figure.draw is None)
-    assert isinstance(draw("ingest", alone, COMMITTED), NotDrawn)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.tables.table import NOT_BUILT, NOTHING
-from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
-from trajpilot_core.studies.paper_tables.labels.rows import printed
+from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun, printed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

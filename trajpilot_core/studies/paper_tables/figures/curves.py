@@ -11,14 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trajpilot_core.methods import METHODS
-from trajpilot_core.methods.base import RowStyle
 from trajpilot_core.paper.published import ANTICIPATION, ATOMIC, CLOSED_ATOMIC, CLOSED_ROWS, FUTURE
-from trajpilot_core.studies.paper_tables.base import PaperCell
+from trajpilot_core.report.drawing.row_styles import style_of
+from trajpilot_core.studies.paper_tables.base import PaperCell, printed
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.labels import LABELS
-from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_FREE_ROWS, of_atomic
+from trajpilot_core.studies.paper_tables.labels.atomic import ATOMIC_ROWS, GOAL_FREE_ROWS, of_atomic
 from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
-from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, printed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -91,11 +90,6 @@ def draw(
                 absent.append((state, f"{printed(row)} ({panel.title})" if is_elsewhere else printed(row)))
     bands = "Bands and whiskers: 95 % intervals over takes, where there are enough."
     return drawing, f"{caption} {bands}{absences(absent)}"
-
-
-def style_of(row: str) -> RowStyle:
-    """Return how a row of the tables is drawn."""
-    return next((method.style for method in METHODS if method.id == row), RowStyle())
 
 
 def _lines(axis: "Axes", panel: CurvePanel, cells: Sequence[PaperCell]) -> dict[str, Any]:

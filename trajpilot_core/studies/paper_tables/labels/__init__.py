@@ -10,16 +10,9 @@ from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperTable
 from trajpilot_core.studies.paper_tables.labels import atomic, closed, scored
 
-LABELS: dict[str, PaperTable] = {
-    table.label: table
-    for table in (
-        *closed.TABLES,
-        *atomic.TABLES,
-        *scored.TABLES,
-    )
-}
+LABELS: dict[str, PaperTable] = {table.label: table for table in (*closed.TABLES, *atomic.TABLES, *scored.TABLES)}
 
 
-def tables_of(cells: Sequence[PaperCell], labels: Sequence[str] | None = None) -> dict[str, Table]:
-    """Return label -> its table, whatever was run; `labels`: the wanted ones; None: all."""
-    return {label: LABELS[label].table(cells) for label in (LABELS if labels is None else labels)}
+def tables_of(cells: Sequence[PaperCell]) -> dict[str, Table]:
+    """Return label -> its table, whatever was run."""
+    return {label: table.table(cells) for label, table in LABELS.items()}

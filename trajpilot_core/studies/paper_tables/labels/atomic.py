@@ -26,12 +26,18 @@ from trajpilot_core.studies.paper_tables.base import (
     PaperCell,
     PaperRun,
     PaperTable,
+    headed,
     measured,
-    metric_head,
     of_a_sample,
+    of_each_horizon,
+    printed,
+    rules_of,
 )
-from trajpilot_core.studies.paper_tables.labels.rows import ATOMIC_ROWS, UNTUNED, further_of, of_each_horizon, rules_of
 
+ATOMIC_ROWS = ("qwen_zs", "qwen_sft_llm", "no_traj", "scorer", "oracle")
+"""Rows of the paper's tables of atomic actions, in their order."""
+UNTUNED = "qwen_llm_untuned"
+"""Printed below them where a run has it; it is not in the paper."""
 GOAL_FREE_ROWS = tuple(f"anticipation_{row}" for row in ATOMIC_ROWS)
 """Rows without a goal, in the order of the paper's table."""
 DROPOUT = ("No-dropout Traj", "Goal-dropout Traj", "No-dropout No-Traj", "Goal-dropout No-Traj")
@@ -58,9 +64,9 @@ def per_horizon(label: str, title: str, rows: tuple[str, ...], heads: Mapping[st
         title=title,
         heads=("H", "Method"),
         lines=of_each_horizon(rows),
-        columns=tuple(Column(metric_head(metric, head), (metric,)) for metric, head in heads.items()),
+        columns=headed(heads),
         cells=partial(of_atomic, table=label, metrics=tuple(heads), rows=(*rows, untuned)),
-        further=further_of(untuned),
+        further=tuple(Line((str(h), printed(untuned)), untuned, h) for h in HORIZONS),
         rules=rules_of(rows),
         note=PERCENT,
         recipes=recipes,

@@ -17,6 +17,7 @@ from trajpilot_core.paper.published import (
     CLOSED_SETTINGS,
 )
 from trajpilot_core.report.tables.results import FULL, OVERALL, PANEL
+from trajpilot_core.report.tables.table import metric_head
 from trajpilot_core.studies.paper_tables.base import (
     Column,
     Line,
@@ -24,10 +25,11 @@ from trajpilot_core.studies.paper_tables.base import (
     PaperRun,
     PaperTable,
     measured,
-    metric_head,
+    of_each_horizon,
+    of_methods,
     plain_cell,
+    rules_of,
 )
-from trajpilot_core.studies.paper_tables.labels.rows import of_each_horizon, of_methods, rules_of
 
 CLOSED_PANEL = "atomic_planning_closed"
 """Right panel of the paper's figure of planning on atomic actions."""

@@ -11,25 +11,30 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from statistics import mean
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.arrow import rows_of
+from schemas.base import Record
 from schemas.latent import ConditionScore
 from schemas.results import Headroom, PairDistance, ProgressShare
 from trajpilot_core.evaluation.comparison import EVALUATION
-from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, QUANTITIES, RANDOM, SAME_ACTION
+from trajpilot_core.evaluation.feature_distances import QUANTITIES
 from trajpilot_core.evaluation.pose_rows import pose_rows
 from trajpilot_core.paper.published import ATOMIC_CORPUS, HEADROOM_FIELDS, HORIZONS
+from trajpilot_core.report.outcome_page import PAPERS
+from trajpilot_core.report.tables.diagnostics import ENDPOINTS, PAIRS, SPLITS
 from trajpilot_core.studies.paper_tables.base import (
     Column,
     Line,
     PaperCell,
     PaperRun,
     PaperTable,
+    headed,
     of_a_sample,
+    of_methods,
     plain_cell,
+    printed,
 )
-from trajpilot_core.studies.paper_tables.labels.rows import of_methods, printed
 
 
 @dataclass(frozen=True)
@@ -137,20 +142,24 @@ SHOT_SCORES = ScoredBy(
     stage="outcome",
     entry="shot_scores",
     rows={row: row for row in ("no_traj", "attentive_probe", "scorer", "oracle")},
-    metrics={"accuracy": "accuracy", "balanced_accuracy": "balanced", "made_recall": "made", "miss_recall": "missed"},
+    metrics=PAPERS,
 )
 
+Stored = TypeVar("Stored", bound=Record)
 HEADROOM = "retrieval_headroom"
 HORIZON = 5
 POOLS = (1, 5, 16, 64)
 
 
+def rows_on_atomic(run: PaperRun, stage: str, entry: str, record: type[Stored]) -> list[Stored]:
+    """Return the rows of a table of a run on atomic descriptions; none of another run, nor without the table."""
+    table = run.read(stage, entry) if run.dataset == ATOMIC_CORPUS else None
+    return [] if table is None else rows_of(record, table)
+
+
 def of_headroom(run: PaperRun) -> list[PaperCell]:
     """Return the means over the seeds at H=5 for the paper's sizes of the pool."""
-    table = run.read(EVALUATION, "headroom")
-    if table is None or run.dataset != ATOMIC_CORPUS:
-        return []
-    rows = [row for row in rows_of(Headroom, table) if row.horizon == HORIZON]
+    rows = [row for row in rows_on_atomic(run, EVALUATION, "headroom", Headroom) if row.horizon == HORIZON]
     return [
         plain_cell(run, HEADROOM, f"top_{pool}", quantity, mean(getattr(row, name) for row in mine), mine[0])
         for pool in POOLS
@@ -191,10 +200,8 @@ STEPS = 1
 
 def of_conditions(run: PaperRun) -> list[PaperCell]:
     """Return the cells that a run fills: means over its seeds on test pairs."""
-    table = run.read("latent_plans", "latent_conditions")
-    rows = [] if table is None or run.dataset != ATOMIC_CORPUS else rows_of(ConditionScore, table)
     cells = []
-    for row in rows:
+    for row in rows_on_atomic(run, "latent_plans", "latent_conditions", ConditionScore):
         if row.split == "test" and row.seed is None:
             cell = partial(plain_cell, run, MOTIVATION, row.condition, horizon=STEPS, n_takes=row.n_takes)
             cells.append(cell("val_l1", row.l1, n_windows=row.n_pairs))
@@ -218,13 +225,6 @@ CONDITIONS_TABLE = PaperTable(
 )
 
 ENDPOINT_CACHE = "qwen3vl_endpoint_cache"
-ENDPOINTS = {
-    "segments": "Endpoint segments",
-    "R@1": "Endpoint R@1",
-    "R@5": "Endpoint R@5",
-    "exact_projection": "Exact projection to the text bank",
-    "fallback_projection": "Fallback projection",
-}
 UNTUNED = "untuned "
 """Prefix of the rows of a recogniser without tuned weights."""
 
@@ -257,14 +257,6 @@ ENDPOINTS_TABLE = PaperTable(
     recipes=("vlm_sft",),
 )
 GEOMETRY, MONOTONICITY = "vjepa_geometry", "monotonicity"
-PAIRS = {
-    ADJACENT: "Adjacent segments, same recording",
-    FAR: "Far segments, same recording",
-    SAME_ACTION: "Same action, different recording",
-    RANDOM: "Random cross-recording pair",
-}
-"""Kind of pairs in the paper's data -> its printed name."""
-SPLITS = {"test": "Test takes", "train": "Training takes"}
 FRACTION = "monotonic_fraction"
 PROGRESS = {"train": "Sampled training windows", "test": "All test windows", "null": "Random order, 1/(H-2)!"}
 QUANTITY_HEADS = dict(zip(QUANTITIES, ("Mean l1 ↓", "Standardised l1 ↓", "Mean cosine ↑"), strict=True))
@@ -273,21 +265,15 @@ STAGE = "diagnostics"
 
 def of_geometry(run: PaperRun) -> list[PaperCell]:
     """Return the distances of the kinds of pairs of a run on atomic descriptions."""
-    table = run.read(STAGE, "pair_distances")
-    if table is None or run.dataset != ATOMIC_CORPUS:
-        return []
     return [
         plain_cell(run, GEOMETRY, row.pairs, row.quantity, row.value, row, dataset=row.split)
-        for row in rows_of(PairDistance, table)
+        for row in rows_on_atomic(run, STAGE, "pair_distances", PairDistance)
     ]
 
 
 def of_progress(run: PaperRun) -> list[PaperCell]:
     """Return the shares by the raw distance of a run on atomic descriptions, and those of random orders."""
-    table = run.read(STAGE, "progress_shares")
-    if table is None or run.dataset != ATOMIC_CORPUS:
-        return []
-    rows = [row for row in rows_of(ProgressShare, table) if row.space == "raw"]
+    rows = [row for row in rows_on_atomic(run, STAGE, "progress_shares", ProgressShare) if row.space == "raw"]
     shares = [plain_cell(run, MONOTONICITY, row.split, FRACTION, row.share, row) for row in rows]
     chances = {row.horizon: row.chance for row in rows}
     return shares + [plain_cell(run, MONOTONICITY, "null", FRACTION, v, horizon=h) for h, v in sorted(chances.items())]
@@ -326,7 +312,7 @@ TABLES = (
         title="Source of head motion at training → at test, Keystep",
         heads=("Setting",),
         lines=tuple(Line((title,), row, dataset="keystep") for row, title in POSES.items()),
-        columns=(Column("Mid mAcc ↑", ("Mid mAcc",)), Column("Full mAcc ↑", ("Full mAcc",))),
+        columns=headed({name: name for name in POSE_SCORES.metrics}),
         recipes=("keystep_poses",),
         further=tuple(Line((title,), row, dataset="keystep") for row, title in ODOMETRY.items()),
     ),
@@ -336,12 +322,7 @@ TABLES = (
         title="Action anticipation on EPIC-KITCHENS-100, our runs",
         heads=("Method",),
         lines=of_methods(("visual_only_probe", "no_traj", "scorer", "oracle")),
-        columns=(
-            Column("Verb ↑", ("verb_R@5",)),
-            Column("Noun ↑", ("noun_R@5",)),
-            Column("Action ↑", ("action_R@5",)),
-            Column("Action Acc. ↑", ("action_accuracy",)),
-        ),
+        columns=headed(ACTION_SCORES.metrics),
         recipes=("epic_kitchens", "epic_kitchens_patches"),
         further=tuple(Line((f"{printed(row)}, challenge",), f"{CHALLENGE}{row}") for row in ACTION_SCORES.rows),
         rules=(3, 4),
@@ -353,11 +334,8 @@ TABLES = (
         title="Outcome of basketball shots",
         heads=("Method",),
         lines=of_methods(("no_traj", "attentive_probe", "scorer", "oracle")),
-        columns=(
-            Column("Outcome Acc. ↑", ("accuracy",)),
-            Column("Balanced Acc. ↑", ("balanced_accuracy",)),
-            Column("Made Rec. ↑", ("made_recall",)),
-            Column("Miss Rec. ↑", ("miss_recall",)),
+        columns=headed(
+            dict(zip(PAPERS, ("Outcome Acc.", "Balanced Acc.", "Made Rec.", "Miss Rec."), strict=True)),
         ),
         recipes=("basketball",),
         rules=(3,),
