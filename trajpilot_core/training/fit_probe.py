@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -35,9 +35,9 @@ from trajpilot_core.metrics.epic_kitchens import (
 )
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
 from trajpilot_core.models.events import TokenProbe
-from trajpilot_core.training.dev_scores import measured, sampled_fit
+from trajpilot_core.training.dev_scores import row_training
 from trajpilot_core.training.jobs import Task, TrainingJob, best_trial, job_tensors, run_trials
-from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, Training, seeded
 
 AT_ONCE = 512
 """Clips that are predicted at once."""
@@ -66,6 +66,14 @@ class ProbeTask(Task):
         """Return the sizes of its probe."""
         counts = [len(self.classes[part]) for part in PARTS]
         return ProbeShape(self.tokens.shape[2], counts[0], counts[1], counts[2], heads=cfg.heads, blocks=cfg.blocks)
+
+    def splits(self) -> dict[str, Tensor]:
+        """Return `dev` and `train` -> (n,) long, the numbers of its clips."""
+        return {split: torch.nonzero(self.is_dev == (split == "dev"))[:, 0] for split in ("dev", "train")}
+
+    def column_numbers(self) -> dict[ActionPart, Codes]:
+        """Return part -> (C,): the columns themselves as classes, for scores without classes."""
+        return {part: np.arange(len(self.classes[part])) for part in PARTS}
 
 
 def probe_task(data: ClipData) -> ProbeTask:
@@ -130,7 +138,7 @@ def fit_grid(
     *more: Tensor,
 ) -> None:
     """Fit every trial of a grid, each with a new probe, which reads the tokens and `more` (N, ...) of each clip."""
-    trials, fitted = grid(cfg), torch.nonzero(~task.is_dev)[:, 0]
+    trials = grid(cfg)
 
     def trial(number: int) -> tuple[Training, TrainConfig]:
         with seeded(job.seed):
@@ -140,19 +148,12 @@ def fit_grid(
             inputs = (values[rows].float() for values in (task.tokens, *more))
             return probe_loss(model(*inputs), task.columns[rows])
 
-        training = Training(
-            name=f"{job.name}, {trials[number].name}",
-            seed=job.seed,
-            model=model,
-            batches=lambda generator: [
-                fitted[rows] for rows in index_batches(len(fitted), cfg.batch, generator, fitted.device)
-            ],
-            loss=loss,
-            measure=measurer(model, task, job.seed, *more),
-            selected=SELECTED,
-            rate=cosine,
-            decays_all=True,
-        )
+        def shares(rows: Tensor) -> dict[str, float]:
+            rankings = answers(model, task.tokens[rows], task.column_numbers(), *(values[rows] for values in more))
+            return shares_of(task.columns[rows].cpu().numpy(), rankings)
+
+        name = f"{job.name}, {trials[number].name}"
+        training = row_training(name, job.seed, model, task.splits(), cfg.batch, loss, shares, **ORIGINAL)
         return training, original_training(cfg, trials[number])
 
     run_trials(job, len(trials), trial, epoch_done)
@@ -163,17 +164,8 @@ def cosine(step: int, total: int, cfg: TrainConfig) -> float:
     return cfg.lr * 0.5 * (1 + math.cos(math.pi * (step + 1) / total))
 
 
-def measurer(model: nn.Module, task: ProbeTask, seed: int, *more: Tensor) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: every metric, as a share, on dev and on as many sampled fitted clips."""
-    fitted, dev = (torch.nonzero(task.is_dev == is_dev)[:, 0] for is_dev in (False, True))
-    scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, seed)}
-    columns = {part: np.arange(len(task.classes[part])) for part in PARTS}
-
-    def shares(rows: Tensor) -> dict[str, float]:
-        rankings = answers(model, task.tokens[rows], columns, *(values[rows] for values in more))
-        return shares_of(task.columns[rows].cpu().numpy(), rankings)
-
-    return lambda: measured(scored, shares)
+ORIGINAL: Mapping[str, Any] = {"selected": SELECTED, "rate": cosine, "decays_all": True}
+"""Fields of the training of a probe: the rate and the decay of the original."""
 
 
 def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[str, float]:
