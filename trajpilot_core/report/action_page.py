@@ -21,8 +21,7 @@ from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
 from trajpilot_core.evaluation.action_scores import judge_actions
-from trajpilot_core.evaluation.token_rows import MODELS as TOKEN_MODELS
-from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
+from trajpilot_core.evaluation.event_rows import TOKEN_MODELS, TOKEN_NAMES
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS
 from trajpilot_core.paper.published import published_actions

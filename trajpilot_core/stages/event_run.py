@@ -5,11 +5,10 @@ Source: docs/decisions/outcome.md, docs/decisions/epic-token.md.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,17 +22,16 @@ from trajpilot_core.data.planning import rows_of_takes
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, check_sight
+from trajpilot_core.evaluation.event_rows import SHOT_ROWS, EventModels, OutcomeModels, check_sight
 from trajpilot_core.models.events import OutcomePredictor
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.events import EventChain, EventPredictor, latents_of
 from trajpilot_core.stages.outcome import ENTRY, PROBE
-from trajpilot_core.stages.trained import Fits, Trainings, variants_by_chain
+from trajpilot_core.stages.trained import Fits, Trainings, prepared
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.event_scorer import Target, fit_event_scorer, shot_target
 from trajpilot_core.training.fit_event import EventTask, OutcomeTask, new_event_predictor, new_shot_probe
-from trajpilot_core.training.jobs import Train, TrainingJob, chain_job, fitted_takes, put_task
-from trajpilot_core.training.scorer_fit import ScorerDecision
+from trajpilot_core.training.jobs import Train, fitted_takes
 
 E = TypeVar("E", bound=Events)
 T = TypeVar("T", bound=EventTask)
@@ -104,17 +102,17 @@ def event_fits(this: EventRun[E, T], wanted: Trainings, train: Train) -> Fits:
 
     Raises TrainingError: no event to fit on.
     """
-    jobs = list[TrainingJob]()
-    for (chain, seed), variants in variants_by_chain(wanted).items():
-        task, shared = this.task(chain, seed), this.folder(seed) / "predictors"
+
+    def task_of(chain: Chain, seed: int) -> T:
+        task = this.task(chain, seed)
         if not len(task.fit):
             raise TrainingError(
                 f"chain {chain.name}: no event to fit on; look at the rejects of ingest and trajectories"
             )
-        put_task(shared, shared / chain.name, task)
-        jobs += [chain_job(this.work, chain, seed, variant, shared / chain.name, shared) for variant in variants]
-    events = this.events
-    return Fits({job.key: job for job in jobs}, train, lambda job: fitted_takes(job, events.take, events.take_ids))
+        return task
+
+    jobs, events = prepared(this.work, wanted, this.ENTRY, task_of), this.events
+    return Fits(jobs, train, lambda job: fitted_takes(job, events.take, events.take_ids))
 
 
 def chain_models(this: EventRun[E, T], chain: Chain, seed: int) -> EventChain:
@@ -129,20 +127,14 @@ def chain_models(this: EventRun[E, T], chain: Chain, seed: int) -> EventChain:
     return EventChain(e_tau, models["traj"], models["no_traj"], models.get("endpoint_traj"), bank)
 
 
-class SeedModels(NamedTuple):
-    """The frozen models of one seed."""
+def seed_models(
+    this: EventRun[E, T], seed: int, progress: Progress
+) -> tuple[dict[Chain, EventModels[Any]], list[CurvePoint]]:
+    """Fit the scorer of a seed on events from takes that each chain has not seen.
 
-    chains: Mapping[Chain, EventChain]
-    final: EventChain
-    """The chain that answers dev and test."""
-    scorer: GateThenRankScorer
-    decision: ScorerDecision
-    curve: list[CurvePoint]
-    """Curve of the scorer."""
-
-
-def seed_models(this: EventRun[E, T], seed: int, progress: Progress) -> SeedModels:
-    """Fit the scorer of a seed on events from takes that each chain has not seen; return it with all chains."""
+    Returns:
+        The frozen models of each chain with the scorer, first those that answer dev and test, and its curve.
+    """
     runtime = this.work.runtime
     built = {chain: chain_models(this, chain, seed) for chain in this.chains}
     final = built[this.chains[0]]
@@ -153,7 +145,8 @@ def seed_models(this: EventRun[E, T], seed: int, progress: Progress) -> SeedMode
     scorer = GateThenRankScorer(target.ranking, fitted.shape).to(runtime.device).eval()
     scorer.load_state_dict(fitted.state)
     renamed = [row.replace(quantity=row.quantity.replace("M@1", this.RIGHT)) for row in fitted.curve]
-    return SeedModels(built, final, scorer.requires_grad_(False), fitted.decision, renamed)
+    parts = scorer.requires_grad_(False), fitted.decision, this.work.config
+    return {chain: EventModels(models, *parts) for chain, models in built.items()}, renamed
 
 
 @dataclass(frozen=True)
@@ -189,33 +182,30 @@ def answer_seed(this: ShotRun, seed: int) -> tuple[OutcomeModels, list[CurvePoin
 
     Raises LeakError: an answer depends on inputs that its row must not see.
     """
-    fitted, key, probe = seed_models(this, seed, lambda *_: None), model_key(FINAL, seed, PROBE), None
+    (fitted, curve), key, probe = seed_models(this, seed, lambda *_: None), model_key(FINAL, seed, PROBE), None
     if key in this.work.trained:
         new = new_shot_probe(this.task(FINAL, seed), this.work.config)
         probe = frozen(new, this.trained(FINAL, seed, PROBE), key, this.work.runtime.device)
-    models = OutcomeModels(fitted.final, fitted.scorer, fitted.decision, this.work.config, probe)
+    models: OutcomeModels = replace(fitted[this.chains[0]], probe=probe)
     shots, here, rows = this.events, this.here, this.here.rows(TEST)
     answers = []
-    for method in METHODS:
-        answer = method.answer(models, here, rows)
-        if answer is None:
-            continue
-        for at, row in enumerate(rows.tolist()):
-            used = -1 if answer.candidate is None else int(answer.candidate[at])
+    for id_, answer in models.answers(here, rows, SHOT_ROWS).items():
+        for at, row in enumerate(rows.tolist() if answer is not None else ()):
+            used = -1 if answer.event is None else int(answer.event[at])
             answers.append(
                 ShotAnswer(
                     shot_id=shots.ids[row],
                     take_id=shots.take_ids[int(shots.take[row])],
-                    row=method.id,
+                    row=id_,
                     seed=seed,
-                    p_made=float(answer.p_made[at]),
+                    p_made=float(answer.prediction[at]),
                     is_made=bool(shots.made[row]),
                     gate=None if answer.gate is None else float(answer.gate[at]),
                     opened=None if answer.opened is None else bool(answer.opened[at]),
                     candidate=shots.ids[used] if used >= 0 else None,
                 )
             )
-    check_sight(METHODS, models, here, rows)
+    check_sight(SHOT_ROWS, models, here, rows)
     detail = "pixels, durations, texts, outcomes and evidence of the shots exchanged; no answer changed in a bit"
     sight = Judgement(check=f"sight: every row, seed {seed}", verdict="holds", detail=detail)
-    return models, fitted.curve, answers, sight
+    return models, curve, answers, sight

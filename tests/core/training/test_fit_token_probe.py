@@ -13,7 +13,7 @@ from schemas.events import TOKEN_CONTROLS, TokenRow
 from trajpilot_core.data.action_clips import load_clips
 from trajpilot_core.evaluation import action_scores
 from trajpilot_core.evaluation.action_scores import AnsweredRow, contrasts_of, judge_tokens
-from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
+from trajpilot_core.evaluation.event_rows import TOKEN_NAMES
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.training.fit_probe import (
     TokenTask,

@@ -12,7 +12,7 @@ from schemas.arrow import rows_of
 from schemas.events import TOKEN_CONTROLS, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL
-from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES
+from trajpilot_core.evaluation.event_rows import TOKEN_METHODS, TOKEN_NAMES
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, ActionPart, LabelSpace
 from trajpilot_core.report.tables.groups import LEGEND, marked
 from trajpilot_core.report.tables.table import Cell, Table, Value
@@ -115,10 +115,10 @@ def token_tables(results: TokenResults | None, classes: Classes, weak: frozenset
                     method.given,
                     *(value_cell(by_cell[space, method.id, name]) for name in EPIC_METRICS),
                 )
-                for method in METHODS
+                for method in TOKEN_METHODS
             ),
             note + (f" {LEGEND}" if weak.intersection(TOKEN_NAMES) else ""),
-            rules=(len(TOKEN_CONTROLS), len(METHODS) - 1),
+            rules=(len(TOKEN_CONTROLS), len(TOKEN_METHODS) - 1),
         )
         for space in SPACES
     ]
