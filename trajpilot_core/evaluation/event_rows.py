@@ -281,15 +281,15 @@ def hidden(events: E, rows: Tensor, sees: EventSight) -> E:
     Outcomes are inverted; pixels, durations, texts, classes, moments of evidence and unseen head motion are those of
     other events.
     """
-    is_shots = isinstance(events, Shots)
-    names = ("shot", "seconds", "labels", "evidence") if is_shots else ("labels", "classes", "seconds")
+    of_shots, of_actions = ("shot", "seconds", "labels", "evidence"), ("labels", "classes", "seconds")
+    names = of_shots if isinstance(events, Shots) else of_actions
     pixels = ("tokens", "context") if sees == "nothing" else ()
     exchanged = events.hidden(rows, (*names, *pixels), UNSEEN_MOTION[sees])
-    if not is_shots:
-        return exchanged
-    made = events.made.clone()
-    made[rows] = ~made[rows]
-    return replace(exchanged, made=made)
+    if isinstance(exchanged, Shots):
+        made = exchanged.made.clone()
+        made[rows] = ~made[rows]
+        exchanged = replace(exchanged, made=made)
+    return exchanged
 
 
 def check_sight(
@@ -305,7 +305,7 @@ def check_sight(
     """
     probed = rows[:PROBES]
 
-    def answers(group: Sequence[EventMethod[Any, Any, E]], is_blind: bool) -> Mapping[str, EventAnswers | None]:
+    def answers(group: Sequence[Any], is_blind: bool) -> Mapping[str, EventAnswers | None]:
         seen: Any = hidden(events, probed, group[0].sees) if is_blind else events
         return models.answers(seen, probed, group)
 

@@ -80,7 +80,7 @@ def fits(work: Work[CompletedActionToken], wanted: Trainings) -> Fits:
     from trajpilot_core.stages.token_parts import loaded
     from trajpilot_core.training.fit_event import train_action
 
-    this = loaded(work)
+    this, _ = loaded(work)
     if not any(len(this.held_out(chain)) for chain in this.chains):
         raise TrainingError(
             "no training clip is left for fine-tuning that its predictor has not seen; add training videos"
@@ -95,9 +95,9 @@ def conclude(work: Work[CompletedActionToken]) -> None:
     from trajpilot_core.stages.token_parts import loaded, tune_seed
     from trajpilot_core.training.loop import one_thread
 
-    cfg, this, seeds = work.config, loaded(work), seeds_to_run(work.inputs)
+    (this, data), cfg, seeds = loaded(work), work.config, seeds_to_run(work.inputs)
     curve = [row for written in work.trained.values() for row in rows_of(CurvePoint, written.table("token_curves"))]
-    patches = PatchProbes(work.inputs, work.runtime, this.data, cfg) if cfg.tuned.tokens == "full" else None
+    patches = PatchProbes(work.inputs, work.runtime, data, cfg) if cfg.tuned.tokens == "full" else None
     tuned_epochs = cfg.epochs * (1 if patches else len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays))
     steps = [cfg.scorer.train.epochs, tuned_epochs] * len(seeds)
     total, tuned, of_scorers, about = sum(steps), [], list[CurvePoint](), {"config": cfg.model_dump_json()}
@@ -115,7 +115,7 @@ def conclude(work: Work[CompletedActionToken]) -> None:
         about[model_key(FINAL, seed, "scorer")] = makers[this.chains[0]].decision.model_dump_json()
     work.sink.models(ENTRY, about)
     with one_thread(work.runtime.device):
-        write_results(work, tuned, (curve, of_scorers), this.events, this.data)
+        write_results(work, tuned, (curve, of_scorers), this.events, data)
 
 
 def write_results(

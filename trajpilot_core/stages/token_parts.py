@@ -5,9 +5,8 @@ Shapes: N clips, E text width.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -26,9 +25,9 @@ from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
-from trajpilot_core.stages.event_run import EventRun
+from trajpilot_core.stages.event_run import EventKind, EventRun
 from trajpilot_core.stages.full_probe import PatchProbes
-from trajpilot_core.training.event_scorer import Target, action_target
+from trajpilot_core.training.event_scorer import action_target
 from trajpilot_core.training.fit_event import ActionTask
 from trajpilot_core.training.fit_probe import (
     ChosenProbe,
@@ -36,43 +35,29 @@ from trajpilot_core.training.fit_probe import (
     TokenTask,
     answers,
     choose_probe,
-    load_token_probe,
+    load_probe,
     name_of,
+    new_token_probe,
     train_token_probe,
 )
 from trajpilot_core.training.jobs import TrainingJob, put_task, run_jobs
 
-
-@dataclass(frozen=True)
-class TokenRun(EventRun[ActionEvents, ActionTask]):
-    """Inputs of every part of the stage."""
-
-    work: Work[CompletedActionToken]
-    data: ClipData
-
-    ENTRY = ENTRY
-    RIGHT = "action"
-    KIND = ActionPredictor
-
-    def variants(self, chain: Chain) -> tuple[str, ...]:
-        """Return the predictors of a chain, the same for all."""
-        return TWINNED
-
-    def task(self, chain: Chain, seed: int) -> ActionTask:
-        """Return the tensors of one chain and seed: contexts, the latents of its E_tau, the clips of its takes."""
-        events = self.events
-        return ActionTask(
-            events.context, self.latents(chain, seed), self.fitted(chain), events.rows(DEV), events.labels, events.bank
-        )
-
-    def target(self, embed: int) -> Target:
-        """Return the text of the action as the target."""
-        return action_target(self.here, self.work.config)
+TokenRun: TypeAlias = EventRun[ActionEvents]
+ACTIONS = EventKind(
+    ENTRY,
+    "action",
+    ActionPredictor,
+    ActionTask,
+    ("labels", "bank"),
+    lambda chain: TWINNED,
+    lambda events, cfg, embed: action_target(events, cfg),
+)
 
 
-def loaded(work: Work[CompletedActionToken]) -> TokenRun:
+def loaded(work: Work[CompletedActionToken]) -> tuple[TokenRun, ClipData]:
     """Load the clips of a run, as events and as clips."""
-    return TokenRun(work, *load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s or 0.0))
+    events, data = load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s or 0.0)
+    return TokenRun(work, events, ACTIONS), data
 
 
 class TunedSeed(NamedTuple):
@@ -184,8 +169,8 @@ def tuned_on_stored(
         jobs[row] = TrainingJob(name_of(row), seed, row, *folders, config, runtime.device, runtime.checkpoint_s)
     run_jobs(list(jobs.values()), train_token_probe, runtime)
     chosen = {row: choose_probe(job, this.work.config.tuned) for row, job in jobs.items()}
-    load = partial(load_token_probe, cfg=this.work.config, device=runtime.device)
-    return {row: (load(row, choice, tasks[row]), choice) for row, choice in chosen.items()}
+    builds = {row: partial(new_token_probe, row, task, this.work.config) for row, task in tasks.items()}
+    return {row: (load_probe(builds[row], choice, runtime.device), choice) for row, choice in chosen.items()}
 
 
 def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgement]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from trajpilot_core.training.dev_scores import row_training
 from trajpilot_core.training.jobs import Task, TrainingJob, best_trial, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, seeded
 
+M = TypeVar("M", bound=nn.Module)
 AT_ONCE = 512
 """Clips that are predicted at once."""
 SELECTED = f"dev/{ACTION.id}"
@@ -219,12 +220,12 @@ def choose_probe(job: TrainingJob, cfg: ProbeConfig) -> ChosenProbe:
     return ChosenProbe(grid(cfg)[number], weights, curve)
 
 
-def load_probe(chosen: ChosenProbe, task: ProbeTask, cfg: ProbeConfig, device: str) -> AttentiveProbe:
-    """Return the chosen probe in evaluation mode."""
-    with torch.device("meta"):
-        model = AttentiveProbe(task.shape(cfg))
-    model.load_state_dict(chosen.weights, assign=True)
-    return model.to(device).eval()
+def load_probe(build: Callable[[], M], chosen: ChosenProbe, device: str) -> M:
+    """Return the chosen probe in evaluation mode; `build` returns one from the global random state."""
+    with seeded(0):  # its weights are replaced
+        model = build()
+    model.load_state_dict(chosen.weights)
+    return model.to(device).eval().requires_grad_(False)
 
 
 def floor_rankings(task: ProbeTask, rows: int) -> dict[ActionPart, Codes]:
@@ -265,16 +266,6 @@ def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
     cfg = CompletedActionToken.model_validate_json(job.config)
     task, row = TokenTask.unpacked(job_tensors(job)), cast(TokenRow, job.variant)
     fit_grid(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
-
-
-def load_token_probe(
-    row: TokenRow, chosen: ChosenProbe, task: TokenTask, cfg: CompletedActionToken, device: str
-) -> TokenProbe:
-    """Return the chosen model of a row in evaluation mode."""
-    with seeded(0):  # its weights are replaced
-        model = new_token_probe(row, task, cfg)
-    model.load_state_dict(chosen.weights)
-    return model.to(device).eval().requires_grad_(False)
 
 
 def name_of(row: TokenRow) -> str:

@@ -38,8 +38,8 @@ from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.report.action_page import build_alone
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.stages import action_token
+from trajpilot_core.stages.event_run import EventRun
 from trajpilot_core.stages.report import TOKEN_STAGES
-from trajpilot_core.stages.token_parts import TokenRun
 from trajpilot_core.stages.trajectories import spans_of
 from trajpilot_core.training.event_scorer import EventAnswers
 from trajpilot_core.training.fit_probe import answers
@@ -265,7 +265,7 @@ def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
     other: Kitchens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Planted: every chain is fitted on all training clips; what trainings note of themselves shows it."""
-    monkeypatch.setattr(TokenRun, "fitted", lambda this, chain: this.events.rows(TRAIN))
+    monkeypatch.setattr(EventRun, "fitted", lambda this, chain: this.events.rows(TRAIN))
     run_stage(action_token.STAGE, SHORT.replace(epochs=1), other, tmp_path)
     assert judged(other)["leak: tokens are made by models that have not seen the video"] == "fails"
 

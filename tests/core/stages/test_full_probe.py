@@ -205,7 +205,7 @@ def test_training_views_have_random_gaps_and_parts_and_dev_has_the_clip_of_the_f
     }
     assert stream.whole(0) == ClipView(0, 0.0, 4)
     assert 0.35 < np.mean([view.is_mirrored for view in views]) < 0.65
-    erased = [view.erased.part for view in views if view.erased is not None]
+    erased = [view.erased for view in views if view.erased is not None]
     assert 0.12 < len(erased) / len(views) < 0.4
     assert {0.02 - 1e-9 <= part.width * part.height <= 1 / 3 + 1e-9 for part in erased} == {True}
     plain = FULL.replace(random_gap_s=None, rand_augment=None, crop_scale=None, mirror_share=0.0, erase_share=0.0)
