@@ -1,24 +1,24 @@
-"""Exact ceilings: the best possible score for a superset of what a row of the tables sees.
+"""Exact ceilings: the best possible score for a superset of what a row of the tables sees; and the checks on them.
 
 Exact inference on the simulated world's own generative model; a recorded corpus has none, nor has a layout that does
-not show the steps of its world. Shapes: T takes, H horizons, N windows, M metrics in the order of
+not show the steps of its world. Names of checks begin with `ceiling`; a failed one proves a leak, or a fault in the
+inference. Shapes: T takes, H horizons, N windows, M metrics in the order of
 `bounded_metrics`: a row that is given no goal is also bounded after Start.
 Source: docs/decisions/ceiling.md, docs/decisions/classes.md.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from schemas.arrow import arrow_schema, table_of
-from schemas.results import Ceiling, TakeScore
+from schemas.arrow import arrow_schema
+from schemas.results import Ceiling, Judgement, TakeScore
 from schemas.world import WorldConfig
-from trajpilot_core.arrays import Array
+from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS, cluster_sums
 from trajpilot_core.evaluation.prediction_arrays import Predictions
@@ -43,6 +43,12 @@ CEILING_SEED = -1
 """Seed of the ceilings' take scores: nothing is random."""
 DIGITS = 9
 SCORES = arrow_schema(TakeScore)
+CALIBRATED = 4.0
+"""Standard errors by which the ceilings may miss their own probabilities: there are two to four figures per kind."""
+NO_CEILING = "ceiling: no exact ceiling for this layout"
+"""The only check where a simulated world has no ceiling; the detail is the reason."""
+ROUNDING = 1e-6
+"""Rounding error of a sum, points."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,7 @@ class ExactCeilings:
     window_ids: tuple[str, ...]
     take_ids: tuple[str, ...]
     """(N,) take of every window."""
-    horizons: NDArray[np.int64]
+    horizons: Codes
     """(N,)."""
     values: Mapping[InputKind, Array]
     """(N, M) percent, M metrics of the kind: scores of the optimal decisions. A sequence that is not proven the best
@@ -230,7 +236,7 @@ def compare(predictions: Predictions, known: ExactCeilings) -> list[Ceiling]:
 
 
 def _compare_row(
-    predictions: Predictions, variant: str, ceilings: Array, row_of: NDArray[np.int64], metrics: tuple[str, ...]
+    predictions: Predictions, variant: str, ceilings: Array, row_of: Codes, metrics: tuple[str, ...]
 ) -> list[Ceiling]:
     """Compare one row; `row_of` maps windows of the predictions to rows of the (N, M) ceilings."""
     shape = (2, len(predictions.take_ids), len(predictions.horizons()), len(metrics))
@@ -238,9 +244,8 @@ def _compare_row(
     for block in predictions.of(variant):
         at = predictions.horizons().index(block.horizon)
         own = window_values(block.labels, block.decoded, block.rankings, metrics)
-        values = np.concatenate([own, ceilings[row_of[block.windows]]], axis=1)
-        summed, counted = cluster_sums(values, block.takes, shape[1])
-        sums[:, :, at] += np.moveaxis(summed.reshape(shape[1], 2, -1), 1, 0)
+        summed, counted = both_sums(own, ceilings[row_of[block.windows]], block.takes, shape[1])
+        sums[:, :, at] += summed
         counts[:, at] += counted
     scored = counts.sum(axis=0) > 0
     horizons = [horizon for horizon, is_scored in zip(predictions.horizons(), scored, strict=True) if is_scored]
@@ -269,6 +274,12 @@ def _compare_row(
     return rows
 
 
+def both_sums(one_NM: Array, other_NM: Array, takes_N: Codes, n_takes: int) -> tuple[Array, Array]:
+    """Return (2, T, M) sums of two rows of values per take, and (T,) windows."""
+    summed, counted = cluster_sums(np.concatenate([one_NM, other_NM], axis=1), takes_N, n_takes)
+    return np.moveaxis(summed.reshape(n_takes, 2, -1), 1, 0), counted
+
+
 def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
     """Average over windows, then plainly over horizons, with the standard error of the difference over takes.
 
@@ -294,9 +305,81 @@ def paired(sums: Array, counts: Array) -> tuple[Array, Array, Array]:
     return averages[0], averages[1], error
 
 
-def score_tables(
-    scores: pa.Table, known: ExactCeilings | str | None, ceilings: Sequence[Ceiling]
-) -> dict[str, pa.Table]:
-    """Return the tables `take_scores` (rows, then ceilings, if there are any) and `ceilings`."""
-    whole = pa.concat_tables([scores, ceiling_scores(known)]) if isinstance(known, ExactCeilings) else scores
-    return {"take_scores": whole, "ceilings": table_of(Ceiling, ceilings)}
+def ceiling_checks(rows: Sequence[Ceiling], known: ExactCeilings | str | None) -> list[Judgement]:
+    """Judge every row by its binding figures, warn of the others, and check the ceilings themselves.
+
+    Args:
+        known: the ceilings; the reason why a simulated world has none; None where the corpus is not simulated: nothing
+            is judged.
+    """
+    if known is None:
+        return []
+    if isinstance(known, str):
+        return [Judgement(check=NO_CEILING, verdict="not run", detail=known)]
+    variants = list(dict.fromkeys(row.variant for row in rows))
+    return [
+        *(row_check(variant, [r for r in rows if r.variant == variant and r.binding]) for variant in variants),
+        other_cells_check(rows),
+        calibration_check(known),
+    ]
+
+
+def row_check(variant: str, rows: Sequence[Ceiling]) -> Judgement:
+    """Judge one row by its binding figures, plain means over horizons: 3 standard errors above prove a leak."""
+    check = f"ceiling: {variant} is below what can be known"
+    detail = "; ".join(_figure(row) for row in rows)
+    if any(row.above for row in rows):
+        return Judgement(check=check, verdict="fails", detail=f"{detail}: it received inputs that it must not see")
+    if not all(math.isfinite(row.standard_error) for row in rows):
+        return Judgement(check=check, verdict="not run", detail=f"too few takes; {detail}")
+    return Judgement(check=check, verdict="holds", detail=detail)
+
+
+def _figure(row: Ceiling) -> str:
+    """Return one comparison as text."""
+    place = "" if row.horizon is None else f" at H={row.horizon}"
+    error = f"standard error {row.standard_error:.2f}" if math.isfinite(row.standard_error) else "no standard error"
+    return f"{row.metric}{place} {row.value:.1f}, ceiling {row.ceiling:.1f} ({row.difference:+.1f}, {error})"
+
+
+def other_cells_check(rows: Iterable[Ceiling]) -> Judgement:
+    """Warn of single cells above their ceiling: among hundreds one may be above by chance."""
+    others = [row for row in rows if not row.binding]
+    above = [f"{row.variant}, {_figure(row)}" for row in others if row.above]
+    check = "ceiling: no other metric or horizon is above what can be known"
+    if not above:
+        detail = f"{len(others)} figures within {ERRORS:g} standard errors"
+        return Judgement(check=check, verdict="holds", detail=detail)
+    more = f"; and {len(above) - 5} more" if len(above) > 5 else ""
+    return Judgement(check=check, verdict="undecided", detail=f"warning: {'; '.join(above[:5])}{more}")
+
+
+def calibration_check(known: ExactCeilings) -> Judgement:
+    """Check that the exact decisions are right as often as their probabilities predict, so the inference is correct."""
+    check = "ceiling: what can be known is right as often as predicted"
+    measured = [line for kind in known.values for line in _calibration(known, kind)]
+    faults = [text for text, gap, error in measured if abs(gap) > CALIBRATED * error + ROUNDING]
+    unproven = f"; {known.n_unproven} best sequences are not proven and count as right" if known.n_unproven else ""
+    if not all(math.isfinite(error) for _, _, error in measured):
+        return Judgement(check=check, verdict="not run", detail=f"too few takes{unproven}")
+    texts = faults or [text for text, _, _ in measured]
+    return Judgement(check=check, verdict="fails" if faults else "holds", detail="; ".join(texts) + unproven)
+
+
+def _calibration(known: ExactCeilings, kind: InputKind) -> list[tuple[str, float, float]]:
+    """Return per binding metric a text, reached - expected in points, and its standard error, over all horizons."""
+    takes, take = np.unique(np.array(known.take_ids, dtype=str), return_inverse=True)
+    sums, counts = [], []
+    for horizon in sorted(set(known.horizons.tolist())):
+        here = known.horizons == horizon
+        summed, counted = both_sums(known.values[kind][here], known.expected[kind][here], take[here], len(takes))
+        sums.append(summed)
+        counts.append(counted)
+    reached, expected, error = paired(np.stack(sums, axis=2), np.stack(counts, axis=1))
+    figures = []
+    metrics = bounded_metrics(kind)
+    for m in (metrics.index(metric) for metric in (*BINDING, *BINDING_AFTER_START) if metric in metrics):
+        gap = float(reached[m] - expected[m])
+        text = f"{kind}, {metrics[m]}: {reached[m]:.1f}, expected {expected[m]:.1f} ({gap:+.1f})"
+        figures.append((text, gap, float(error[m])))
+    return figures

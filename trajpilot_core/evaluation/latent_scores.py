@@ -17,11 +17,10 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.evaluation.bootstrap import ends_of_means
 from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows, random_entries
-from trajpilot_core.evaluation.trained_rows import TRAINED
+from trajpilot_core.evaluation.trained_rows import TRAINED, judge_scores
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.models.latent import StepInputs, l1_between, targets_of
 from trajpilot_core.retrieval.bank import NeighbourBank
-from trajpilot_core.training.convergence import judge_scores
 from trajpilot_core.training.fit_latent import NEXT
 
 AT_ONCE = 1024
@@ -176,7 +175,7 @@ FLAT = 0.02
 
 
 def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
-    """Judge every training by the one rule (`training.convergence`).
+    """Judge every training by the one rule (`evaluation.trained_rows`).
 
     The floor of a predictor is the l1 of copying the current latent, that of the classifier the most common label.
     """

@@ -18,7 +18,7 @@ from trajpilot_core.data.events import DEV, Shots
 from trajpilot_core.data.other_runs import shown
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of, ends_of_means
-from trajpilot_core.evaluation.shot_rows import FLOORS, MODELS, SHOT_NAMES
+from trajpilot_core.evaluation.event_rows import SHOT_FLOORS, SHOT_MODELS, SHOT_NAMES
 from trajpilot_core.evaluation.trained_rows import judge_events, judge_models
 from trajpilot_core.metrics.shots import MADE_FROM, SHOT_METRICS, ShotMetric
 
@@ -195,6 +195,6 @@ def row_judgements(scores: Sequence[ShotScore]) -> list[Judgement]:
     means: dict[str, ShotScore] = {
         score.row: score for score in scores if (score.metric, score.seed) == ("accuracy", None)
     }
-    floors = {SHOT_NAMES[row]: means[row].value for row in FLOORS if row in means}
-    lows = {row: means[row].low for row in MODELS if row in means}
+    floors = {SHOT_NAMES[row]: means[row].value for row in SHOT_FLOORS if row in means}
+    lows = {row: means[row].low for row in SHOT_MODELS if row in means}
     return judge_events(lows, floors, "accuracy on test shots")

@@ -4,7 +4,7 @@ Shapes: T takes (or captures), N windows, H horizons, M metrics.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from schemas.config import EvaluationConfig
 from schemas.results import GateRow, Metric, Outcome
 from trajpilot_core.arrays import Codes
 from trajpilot_core.evaluation import bootstrap
-from trajpilot_core.evaluation.prediction_arrays import EvaluationError, PredictionBlock, Predictions
+from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
 from trajpilot_core.methods import METHODS, examined, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import METRICS, window_values
@@ -87,24 +87,6 @@ def same_windows(one: ClusterSums, other: ClusterSums) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one.windows, other.windows, strict=True))
 
 
-def averaged(per_seed: list[ClusterSums]) -> ClusterSums:
-    """Average a row over its seeds. Raises EvaluationError if the seeds were not scored on identical windows."""
-    if not all(same_windows(per_seed[0], other) for other in per_seed):
-        raise EvaluationError("the seeds of one row were scored on different windows: they cannot be averaged")
-    return ClusterSums(np.mean([s.values for s in per_seed], axis=0), per_seed[0].counts, per_seed[0].windows)
-
-
-def difference(row: ClusterSums, reference: ClusterSums) -> ClusterSums:
-    """Return the paired difference row - reference.
-
-    Raises:
-        EvaluationError: the two rows were not scored on identical windows.
-    """
-    if not same_windows(row, reference):
-        raise EvaluationError("two rows were scored on different windows: they have no paired difference")
-    return ClusterSums(row.values - reference.values, row.counts, row.windows)
-
-
 def _contrasts(
     predictions: Predictions, clusters: Clusters
 ) -> Iterator[tuple[str, str | None, tuple[int | None, ...], ClusterSums]]:
@@ -121,14 +103,15 @@ def _contrasts(
         for seed, sums in zip(predictions.seeds(variant), per_seed, strict=True):
             yield variant, None, (seed, None) if is_mean else (seed,), sums
         if has_mean:
-            means[variant] = averaged(per_seed)
+            means[variant] = replace(per_seed[0], values=np.mean([sums.values for sums in per_seed], axis=0))
             if not is_mean:
                 yield variant, None, (None,), means[variant]
     pairs = [(variant, REFERENCE) for variant in means if variant != REFERENCE]
     against = [(method.id, other) for method in METHODS for other in method.against if other != REFERENCE]
     for variant, reference in [*pairs, *against]:
         if variant in means and reference in means and same_windows(means[variant], means[reference]):
-            yield variant, reference, (None,), difference(means[variant], means[reference])
+            values = means[variant].values - means[reference].values
+            yield variant, reference, (None,), replace(means[variant], values=values)
 
 
 def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: EvaluationConfig) -> list[Metric]:

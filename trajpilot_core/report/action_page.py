@@ -16,7 +16,7 @@ from schemas.results import CurvePoint
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
-from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
+from trajpilot_core.evaluation.event_rows import TOKEN_NAMES
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
 from trajpilot_core.paper.published import published_actions
 from trajpilot_core.report import health

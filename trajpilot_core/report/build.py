@@ -11,7 +11,7 @@ from schemas.results import Judgement
 from trajpilot_core.corpora.records.videos import NO_VIDEO
 from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
-from trajpilot_core.evaluation.ceiling_check import NO_CEILING
+from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import examined, method
 from trajpilot_core.report import health
 from trajpilot_core.report.figures import report_charts

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from schemas.events import CompletedOutcome, OutcomeMetric, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
-from trajpilot_core.evaluation.shot_rows import METHODS, MODELS, SHOT_NAMES, not_run
+from trajpilot_core.evaluation.event_rows import SHOT_MODELS, SHOT_NAMES, SHOT_ROWS, not_run
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.shots import SHOT_METRICS
 from trajpilot_core.paper.published import table_rows
@@ -66,9 +66,9 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
         results.facts,
         comparison(
             (contrast for contrast in results.contrasts if contrast.seed is None),
-            {method.id: method.name for method in METHODS},
+            {method.id: method.name for method in SHOT_ROWS},
             "accuracy",
-            undertrained_rows(judgements, MODELS),
+            undertrained_rows(judgements, SHOT_MODELS),
             judgements,
             is_simulated=is_simulated,
         ),
@@ -88,7 +88,7 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
 
 def main_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> Table:
     """Return every metric of every row, mean over the seeds; rows that the run lacks are marked."""
-    weak = undertrained_rows(judgements, MODELS)
+    weak = undertrained_rows(judgements, SHOT_MODELS)
     values = {
         (score.row, score.metric): Value(score.value, score.low, score.high) for score in scores if score.seed is None
     }
@@ -98,7 +98,7 @@ def main_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> 
             method.given,
             *(values.get((method.id, metric), NOTHING) for metric in SHOT_METRICS),
         )
-        for method in METHODS
+        for method in SHOT_ROWS
     )
     note = "; ".join([*not_run(score.row for score in scores), *([LEGEND] if weak else [])])
     return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), lines, note)
@@ -119,7 +119,7 @@ def main_text(results: OutcomeResults) -> str:
 
 def seed_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> Table:
     """Return the counts of each seed with Wilson's intervals; what is no share as a number."""
-    weak = undertrained_rows(judgements, MODELS)
+    weak = undertrained_rows(judgements, SHOT_MODELS)
     printed: dict[tuple[str, int | None, str], str] = {}
     for score in scores:
         text = number(score.value)
@@ -135,7 +135,7 @@ def seed_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> 
             str(seed),
             *(printed.get((method.id, seed, metric), "") for metric in columns),
         )
-        for method in METHODS
+        for method in SHOT_ROWS
         for seed in seeds
         if (method.id, seed, "accuracy") in printed
     )

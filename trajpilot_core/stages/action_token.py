@@ -80,7 +80,7 @@ def fits(work: Work[CompletedActionToken], wanted: Trainings) -> Fits:
     from trajpilot_core.stages.token_parts import loaded
     from trajpilot_core.training.fit_event import train_action
 
-    this = loaded(work)
+    this, _ = loaded(work)
     if not any(len(this.held_out(chain)) for chain in this.chains):
         raise TrainingError(
             "no training clip is left for fine-tuning that its predictor has not seen; add training videos"
@@ -95,22 +95,27 @@ def conclude(work: Work[CompletedActionToken]) -> None:
     from trajpilot_core.stages.token_parts import loaded, tune_seed
     from trajpilot_core.training.loop import one_thread
 
-    cfg, this, seeds = work.config, loaded(work), seeds_to_run(work.inputs)
+    (this, data), cfg, seeds = loaded(work), work.config, seeds_to_run(work.inputs)
     curve = [row for written in work.trained.values() for row in rows_of(CurvePoint, written.table("token_curves"))]
-    patches = PatchProbes(work.inputs, work.runtime, this.data, cfg) if cfg.tuned.tokens == "full" else None
+    patches = PatchProbes(work.inputs, work.runtime, data, cfg) if cfg.tuned.tokens == "full" else None
     tuned_epochs = cfg.epochs * (1 if patches else len(TOKEN_ROWS) * len(cfg.rates) * len(cfg.decays))
     steps = [cfg.scorer.train.epochs, tuned_epochs] * len(seeds)
-    total, tuned, of_scorers = sum(steps), [], list[CurvePoint]()
+    total, tuned, of_scorers, about = sum(steps), [], list[CurvePoint](), {"config": cfg.model_dump_json()}
     for at, seed in enumerate(seeds):
         before = sum(steps[: 2 * at])
         with one_thread(work.runtime.device):
-            models = seed_models(this, seed, portion(work.runtime.progress, before, total))
+            makers, of_scorer = seed_models(this, seed, portion(work.runtime.progress, before, total))
         progress = portion(work.runtime.progress, before + cfg.scorer.train.epochs, total)
         with one_thread(work.runtime.device):
-            tuned.append(tune_seed(this, seed, models, patches, replace(work.runtime, progress=progress)))
-        of_scorers += models.curve
+            tuned.append(tune_seed(this, seed, makers, patches, replace(work.runtime, progress=progress)))
+        for name, model in tuned[-1].models.items():
+            tensors = {key: value.cpu().numpy() for key, value in model.state_dict().items()}
+            work.sink.model(ENTRY, model_key(FINAL, seed, name), tensors)
+        of_scorers += of_scorer
+        about[model_key(FINAL, seed, "scorer")] = makers[this.chains[0]].decision.model_dump_json()
+    work.sink.models(ENTRY, about)
     with one_thread(work.runtime.device):
-        write_results(work, tuned, (curve, of_scorers), this.events, this.data)
+        write_results(work, tuned, (curve, of_scorers), this.events, data)
 
 
 def write_results(
@@ -120,7 +125,7 @@ def write_results(
     events: "ActionEvents",
     data: "ClipData",
 ) -> None:
-    """Score and judge the answers of all seeds, and write tables and models.
+    """Score and judge the answers of all seeds, and write tables.
 
     Args:
         curves: of the predictors, written by their trainings, and of the scorers.
@@ -137,7 +142,7 @@ def write_results(
         contrasts_of,
         judge_tokens,
     )
-    from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
+    from trajpilot_core.evaluation.event_rows import TOKEN_NAMES
 
     rows = data.rows("test")
     takes, numbers = np.unique([data.take_ids[row] for row in rows], return_inverse=True)
@@ -160,13 +165,6 @@ def write_results(
     work.sink.table("token_answers", table_of(ProbeAnswer, answers))
     work.sink.table("token_checks", table_of(Judgement, checks))
     work.sink.table("token_tuned_curves", table_of(CurvePoint, [*curves[1], *tuned_curve]))
-    about = {"config": work.config.model_dump_json()}
-    for tuned_seed in tuned:
-        for name, state in tuned_seed.weights.items():
-            tensors = {key: value.cpu().numpy() for key, value in state.items()}
-            work.sink.model(ENTRY, model_key(FINAL, tuned_seed.seed, name), tensors)
-        about[model_key(FINAL, tuned_seed.seed, "scorer")] = tuned_seed.decision
-    work.sink.models(ENTRY, about)
     work.sink.count(len(events), len(events))
 
 

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.training import AlignmentConfig
-from trajpilot_core.data.cross_fitting import E_TAU, Contributions, chains, draw_folds, part_of
+from trajpilot_core.data.cross_fitting import E_TAU, Chain, Contributions, chains, draw_folds, part_of
 from trajpilot_core.data.imported_fits import folds_for
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.pretrained import e_tau_facts, import_e_tau, settings_of_e_tau
-from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, trained_stage
+from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, prepared, trained_stage
 
 VERSION = 7  # raise when the numbers that this module writes change
 
@@ -43,25 +43,25 @@ def fits(work: Work[AlignmentConfig], wanted: Trainings) -> Fits | None:
 
     from trajpilot_core.data.chains import fitting_takes
     from trajpilot_core.data.planning import NO_FOLD, load_motion_data, rows_of_takes
-    from trajpilot_core.training.fit_alignment import train_alignment
-    from trajpilot_core.training.jobs import OWN, SHARED, chain_job, fitted_takes, put_tensors
+    from trajpilot_core.training.fit_alignment import AlignmentTask, train_alignment
+    from trajpilot_core.training.jobs import fitted_takes
 
-    data, shared = load_motion_data(work.inputs), work.runtime.scratch / "alignment"
-    put_tensors(shared, SHARED, {"motions": data.motions, "labels": data.labels, "bank": data.bank})
+    data = load_motion_data(work.inputs)
     train = [take for take, split in zip(data.take_ids, data.take_split.tolist(), strict=True) if split == 0]
     fold_of = draw_folds(train, work.config)
     fold = torch.tensor([fold_of.get(take, NO_FOLD) for take in data.take_ids])
     dev = rows_of_takes(data.segment_take, (data.take_split == 1).nonzero().squeeze(1))
-    for chain in dict.fromkeys(chain for chain, *_ in wanted.values()):
+
+    def task(chain: Chain, seed: int) -> AlignmentTask:
         fit = rows_of_takes(data.segment_take, fitting_takes(data.take_split, fold, chain))
         if len(fit) == 0 or len(dev) == 0:
             raise TrainingError(
                 f"chain {chain.name}: {len(fit)} segments with a trajectory to fit on and {len(dev)} in dev, but both "
                 "need at least one; look at the rejects of trajectories"
             )
-        put_tensors(shared / chain.name, OWN, {"fit": fit, "dev": dev})
-    jobs = {name: chain_job(work, *of, shared / of[0].name, shared) for name, of in wanted.items()}
-    width = {"text_width": str(data.bank.shape[1])}
+        return AlignmentTask(data.motions, data.labels, data.bank, fit, dev)
+
+    jobs, width = prepared(work, wanted, "alignment", task), {"text_width": str(data.bank.shape[1])}
     return Fits(jobs, train_alignment, lambda job: width | fitted_takes(job, data.segment_take, data.take_ids))
 
 

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from schemas.arrow import rows_of, table_of
 from schemas.config import CompletedEvaluation, EvaluationConfig, PipelineConfig
 from schemas.results import (
+    Ceiling,
     CurvePoint,
     DecodingChoice,
     GateRow,
@@ -90,8 +91,7 @@ def run(work: Work[CompletedEvaluation]) -> None:
 def evaluate(work: Work[CompletedEvaluation]) -> None:
     """Score the listed rows; see `trajpilot_core.evaluation` for the parts."""
     from trajpilot_core.data.chains import predictor_config
-    from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, row_scores, score_tables
-    from trajpilot_core.evaluation.ceiling_check import ceiling_checks
+    from trajpilot_core.evaluation.ceiling import ExactCeilings, ceiling_checks, ceiling_scores, compare, row_scores
     from trajpilot_core.evaluation.checks import CheckInputs, judge
     from trajpilot_core.evaluation.prediction_arrays import PredictionCollector
     from trajpilot_core.evaluation.predictions import SCHEMA, predict_all
@@ -135,9 +135,11 @@ def evaluate(work: Work[CompletedEvaluation]) -> None:
     )
     steps.begin("checks and ceilings")
     known = what_is_known(work, predictions)
-    ceilings = compare(predictions, known) if isinstance(known, ExactCeilings) else []
-    for name, table in score_tables(row_scores(predictions), known, ceilings).items():
-        work.sink.table(name, table)
+    scores, ceilings = [row_scores(predictions)], list[Ceiling]()
+    if isinstance(known, ExactCeilings):
+        scores, ceilings = [*scores, ceiling_scores(known)], compare(predictions, known)
+    work.sink.table("take_scores", pa.concat_tables(scores))
+    work.sink.table("ceilings", table_of(Ceiling, ceilings))
     work.sink.table("metrics", table_of(Metric, metrics))
     judged = judge(evidence) + ceiling_checks(ceilings, known)
     judged += [row for row in in_latents if not row.check.startswith(TRAINED)]
@@ -185,8 +187,7 @@ def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:
     Planners are compared with the floors of the chain `final`, scorers with chance; a scorer without decisions on dev
     was never fitted: undertrained.
     """
-    from trajpilot_core.evaluation.trained_rows import judge_scorer
-    from trajpilot_core.training.convergence import judge_planner, judge_trained
+    from trajpilot_core.evaluation.trained_rows import judge_planner, judge_scorer, judge_trained
 
     curve = rows_of(CurvePoint, inputs.table("predictor_curves"))
     models = sorted({(row.model, row.seed) for row in curve if row.epoch > 0})

@@ -4,17 +4,16 @@ of `outcome` (those of `action_token`: token_parts.py).
 Source: docs/decisions/outcome.md, docs/decisions/epic-token.md.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor
 
-from schemas.events import CompletedOutcome, ShotAnswer
+from schemas.events import ShotAnswer
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.chains import chains_of, fit_takes, frozen, load_e_tau, query_takes
 from trajpilot_core.data.cross_fitting import FINAL, Chain, model_key, variants_of
@@ -23,48 +22,45 @@ from trajpilot_core.data.planning import rows_of_takes
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import TrainingError
-from trajpilot_core.evaluation.shot_rows import METHODS, OutcomeModels, check_sight
+from trajpilot_core.evaluation.event_rows import SHOT_ROWS, EventModels, OutcomeModels, check_sight
 from trajpilot_core.models.events import OutcomePredictor
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.retrieval.events import EventChain, EventPredictor, latents_of
 from trajpilot_core.stages.outcome import ENTRY, PROBE
-from trajpilot_core.stages.trained import Fits, Trainings, variants_by_chain
+from trajpilot_core.stages.trained import Fits, Trainings, prepared
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.event_scorer import Target, fit_event_scorer, shot_target
 from trajpilot_core.training.fit_event import EventTask, OutcomeTask, new_event_predictor, new_shot_probe
-from trajpilot_core.training.jobs import Train, TrainingJob, chain_job, fitted_takes, put_task
-from trajpilot_core.training.scorer_fit import ScorerDecision
+from trajpilot_core.training.jobs import Train, fitted_takes
 
 E = TypeVar("E", bound=Events)
-T = TypeVar("T", bound=EventTask)
+
+
+class EventKind(NamedTuple):
+    """What a stage of events states about its kind of event."""
+
+    entry: str
+    """Entry of the stage's models."""
+    right: str
+    """What the curves of the scorer call the share of right predictions."""
+    predictor: type[EventPredictor]
+    task: type[EventTask]
+    fields: tuple[str, ...]
+    """Fields of the events that its task has, too."""
+    variants: Callable[[Chain], tuple[str, ...]]
+    """The predictors of a chain."""
+    target: Callable[[Any, Any, int], Target]
+    """Events, settings and text width of E_tau -> what the scorer predicts."""
 
 
 @dataclass(frozen=True)
-class EventRun(ABC, Generic[E, T]):
-    """Inputs of every part of a stage of events, and what a kind of event states about itself."""
+class EventRun(Generic[E]):
+    """Inputs of every part of a stage of events."""
 
     work: Work[Any]
     events: E
     """On the CPU."""
-
-    ENTRY: ClassVar[str]
-    """Entry of the stage's models."""
-    RIGHT: ClassVar[str]
-    """What the curves of the scorer call the share of right predictions."""
-    KIND: ClassVar[type[EventPredictor]]
-    """Class of the predictors."""
-
-    @abstractmethod
-    def variants(self, chain: Chain) -> tuple[str, ...]:
-        """Return the predictors of a chain."""
-
-    @abstractmethod
-    def task(self, chain: Chain, seed: int) -> T:
-        """Return the tensors of the trainings of a chain and seed."""
-
-    @abstractmethod
-    def target(self, embed: int) -> Target:
-        """Return what the scorer predicts of the events `here`; `embed` is the text width of E_tau."""
+    kind: EventKind
 
     @cached_property
     def chains(self) -> tuple[Chain, ...]:
@@ -84,101 +80,78 @@ class EventRun(ABC, Generic[E, T]):
         """Return (n,) long: the training events that a chain has not seen."""
         return rows_of_takes(self.events.take, query_takes(self.events, chain))
 
-    def latents(self, chain: Chain, seed: int) -> Tensor:
-        """Return (N, 2, E) on the CPU: the head motion before and during each event, encoded by a chain's E_tau."""
+    def task(self, chain: Chain, seed: int) -> Any:
+        """Return the tensors of a chain and seed: contexts, the head motion before and during each event, encoded by
+        the E_tau of the chain, (N, 2, E), and the events of its takes."""
         e_tau = load_e_tau(self.work.inputs.models("e_tau"), chain, seed, self.work.runtime.device)
         every = torch.arange(len(self.here), device=self.work.runtime.device)
-        return torch.stack([latents_of(e_tau, self.here, every, part) for part in (BEFORE, DURING)], dim=1).cpu()
+        latents = torch.stack([latents_of(e_tau, self.here, every, part) for part in (BEFORE, DURING)], dim=1).cpu()
+        more, dev = {name: getattr(self.events, name) for name in self.kind.fields}, self.events.rows(DEV)
+        return self.kind.task(self.events.context, latents, self.fitted(chain), dev, **more)
 
     def trained(self, chain: Chain, seed: int, variant: str) -> Models:
         """Return the models of a finished training."""
-        return self.work.trained[model_key(chain, seed, variant)].models(self.ENTRY)
+        return self.work.trained[model_key(chain, seed, variant)].models(self.kind.entry)
 
     def folder(self, seed: int) -> Path:
         """Return the scratch of a seed."""
-        return self.work.runtime.scratch / self.ENTRY / f"s{seed}"
+        return self.work.runtime.scratch / self.kind.entry / f"s{seed}"
 
 
-def event_fits(this: EventRun[E, T], wanted: Trainings, train: Train) -> Fits:
+def event_fits(this: EventRun[E], wanted: Trainings, train: Train) -> Fits:
     """Write the tensors of chains and seeds to scratch; return their trainings.
 
     Raises TrainingError: no event to fit on.
     """
-    jobs = list[TrainingJob]()
-    for (chain, seed), variants in variants_by_chain(wanted).items():
-        task, shared = this.task(chain, seed), this.folder(seed) / "predictors"
+
+    def task_of(chain: Chain, seed: int) -> EventTask:
+        task: EventTask = this.task(chain, seed)
         if not len(task.fit):
             raise TrainingError(
                 f"chain {chain.name}: no event to fit on; look at the rejects of ingest and trajectories"
             )
-        put_task(shared, shared / chain.name, task)
-        jobs += [chain_job(this.work, chain, seed, variant, shared / chain.name, shared) for variant in variants]
-    events = this.events
-    return Fits({job.key: job for job in jobs}, train, lambda job: fitted_takes(job, events.take, events.take_ids))
+        return task
+
+    jobs, events = prepared(this.work, wanted, this.kind.entry, task_of), this.events
+    return Fits(jobs, train, lambda job: fitted_takes(job, events.take, events.take_ids))
 
 
-def chain_models(this: EventRun[E, T], chain: Chain, seed: int) -> EventChain:
+def chain_models(this: EventRun[E], chain: Chain, seed: int) -> EventChain:
     """Build the frozen models of a chain and seed from its finished trainings."""
     task, device = this.task(chain, seed), this.work.runtime.device
     models = {}
-    for variant in this.variants(chain):
-        new = new_event_predictor(this.KIND, task, this.work.config.predictor)
+    for variant in this.kind.variants(chain):
+        new = new_event_predictor(this.kind.predictor, task, this.work.config.predictor)
         models[variant] = frozen(new, this.trained(chain, seed, variant), model_key(chain, seed, variant), device)
     e_tau, fit = load_e_tau(this.work.inputs.models("e_tau"), chain, seed, device), task.fit.to(device)
     bank = fit[this.here.has_motion[fit, DURING]]
     return EventChain(e_tau, models["traj"], models["no_traj"], models.get("endpoint_traj"), bank)
 
 
-class SeedModels(NamedTuple):
-    """The frozen models of one seed."""
+def seed_models(
+    this: EventRun[E], seed: int, progress: Progress
+) -> tuple[dict[Chain, EventModels[Any]], list[CurvePoint]]:
+    """Fit the scorer of a seed on events from takes that each chain has not seen.
 
-    chains: Mapping[Chain, EventChain]
-    final: EventChain
-    """The chain that answers dev and test."""
-    scorer: GateThenRankScorer
-    decision: ScorerDecision
-    curve: list[CurvePoint]
-    """Curve of the scorer."""
-
-
-def seed_models(this: EventRun[E, T], seed: int, progress: Progress) -> SeedModels:
-    """Fit the scorer of a seed on events from takes that each chain has not seen; return it with all chains."""
+    Returns:
+        The frozen models of each chain with the scorer, first those that answer dev and test, and its curve.
+    """
     runtime = this.work.runtime
     built = {chain: chain_models(this, chain, seed) for chain in this.chains}
     final = built[this.chains[0]]
-    target, dev = this.target(final.e_tau.text_width), this.here.rows(DEV)
+    target, dev = this.kind.target(this.here, this.work.config, final.e_tau.text_width), this.here.rows(DEV)
     training = [(models, this.held_out(chain).to(runtime.device)) for chain, models in built.items()]
     how = this.folder(seed) / "scorer", runtime.device, progress, runtime.checkpoint_s
     fitted = fit_event_scorer(final, training, this.here, dev, target, seed, *how)
     scorer = GateThenRankScorer(target.ranking, fitted.shape).to(runtime.device).eval()
     scorer.load_state_dict(fitted.state)
-    renamed = [row.replace(quantity=row.quantity.replace("M@1", this.RIGHT)) for row in fitted.curve]
-    return SeedModels(built, final, scorer.requires_grad_(False), fitted.decision, renamed)
+    renamed = [row.replace(quantity=row.quantity.replace("M@1", this.kind.right)) for row in fitted.curve]
+    parts = scorer.requires_grad_(False), fitted.decision, this.work.config
+    return {chain: EventModels(models, *parts) for chain, models in built.items()}, renamed
 
 
-@dataclass(frozen=True)
-class ShotRun(EventRun[Shots, OutcomeTask]):
-    """Inputs of every part of the stage."""
-
-    work: Work[CompletedOutcome]
-
-    ENTRY = ENTRY
-    RIGHT = "accuracy"
-    KIND = OutcomePredictor
-
-    def variants(self, chain: Chain) -> tuple[str, ...]:
-        """Return the predictors of a chain."""
-        return variants_of(chain)
-
-    def task(self, chain: Chain, seed: int) -> OutcomeTask:
-        """Return the tensors of one chain and seed: features, the latents of its E_tau, the shots of its takes."""
-        shots = self.events
-        parts = self.latents(chain, seed), self.fitted(chain), shots.rows(DEV)
-        return OutcomeTask(shots.context, *parts, shots.tokens, shots.made)
-
-    def target(self, embed: int) -> Target:
-        """Return the outcome as the target."""
-        return shot_target(self.here, self.work.config, embed)
+ShotRun: TypeAlias = EventRun[Shots]
+SHOTS = EventKind(ENTRY, "accuracy", OutcomePredictor, OutcomeTask, ("tokens", "made"), variants_of, shot_target)
 
 
 def answer_seed(this: ShotRun, seed: int) -> tuple[OutcomeModels, list[CurvePoint], list[ShotAnswer], Judgement]:
@@ -189,33 +162,32 @@ def answer_seed(this: ShotRun, seed: int) -> tuple[OutcomeModels, list[CurvePoin
 
     Raises LeakError: an answer depends on inputs that its row must not see.
     """
-    fitted, key, probe = seed_models(this, seed, lambda *_: None), model_key(FINAL, seed, PROBE), None
+    (fitted, curve), key, probe = seed_models(this, seed, lambda *_: None), model_key(FINAL, seed, PROBE), None
     if key in this.work.trained:
         new = new_shot_probe(this.task(FINAL, seed), this.work.config)
         probe = frozen(new, this.trained(FINAL, seed, PROBE), key, this.work.runtime.device)
-    models = OutcomeModels(fitted.final, fitted.scorer, fitted.decision, this.work.config, probe)
+    models: OutcomeModels = replace(fitted[this.chains[0]], probe=probe)
     shots, here, rows = this.events, this.here, this.here.rows(TEST)
     answers = []
-    for method in METHODS:
-        answer = method.answer(models, here, rows)
+    for id_, answer in models.answers(here, rows, SHOT_ROWS).items():
         if answer is None:
             continue
         for at, row in enumerate(rows.tolist()):
-            used = -1 if answer.candidate is None else int(answer.candidate[at])
+            used = -1 if answer.event is None else int(answer.event[at])
             answers.append(
                 ShotAnswer(
                     shot_id=shots.ids[row],
                     take_id=shots.take_ids[int(shots.take[row])],
-                    row=method.id,
+                    row=id_,
                     seed=seed,
-                    p_made=float(answer.p_made[at]),
+                    p_made=float(answer.prediction[at]),
                     is_made=bool(shots.made[row]),
                     gate=None if answer.gate is None else float(answer.gate[at]),
                     opened=None if answer.opened is None else bool(answer.opened[at]),
                     candidate=shots.ids[used] if used >= 0 else None,
                 )
             )
-    check_sight(METHODS, models, here, rows)
+    check_sight(SHOT_ROWS, models, here, rows)
     detail = "pixels, durations, texts, outcomes and evidence of the shots exchanged; no answer changed in a bit"
     sight = Judgement(check=f"sight: every row, seed {seed}", verdict="holds", detail=detail)
-    return models, fitted.curve, answers, sight
+    return models, curve, answers, sight

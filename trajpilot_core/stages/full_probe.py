@@ -4,6 +4,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import numpy as np
 import torch
@@ -31,7 +32,6 @@ from trajpilot_core.training.fit_probe import (
     TokenTask,
     grid,
     load_probe,
-    load_token_probe,
     name_of,
     new_token_probe,
     probe_task,
@@ -48,7 +48,8 @@ def run_full(work: Work[ProbeConfig]) -> None:
     refuse_late(data, cfg)
     task, pending = probe_task(data), [source.shard for source in work.pending]
     fitted, model = np.concatenate([data.rows("train"), data.rows("dev")]), f"{FINAL.name}/{VARIANT}"
-    members = [GridProbe(model, trial, lambda: AttentiveProbe(task.shape(cfg))) for trial in grid(cfg)]
+    build = partial(AttentiveProbe, task.shape(cfg))
+    members = [GridProbe(model, trial, build) for trial in grid(cfg)]
     classes = {part: codes.numpy() for part, codes in task.classes.items()}
     log.info(
         "probe: all patches of %d clips are encoded again in each of %d epochs (docs/scale.md has the hours on a GPU)",
@@ -62,7 +63,7 @@ def run_full(work: Work[ProbeConfig]) -> None:
             progress = portion(runtime.progress, at * cfg.epochs, len(pending) * cfg.epochs)
             how = runtime.training_scratch[name], runtime.device, progress, runtime.checkpoint_s
             chosen = fit_side_by_side(members, seed, task, cfg, stream.of(fitted.tolist()), *how)[model]
-            probe = load_probe(chosen, task, cfg, runtime.device)
+            probe = load_probe(build, chosen, runtime.device)
             (rankings,) = answers_of([probe], stream, data.rows("test").tolist(), classes, cfg)
             commit(name, seed, chosen, rankings, work, task, data)
 
@@ -108,16 +109,14 @@ class PatchProbes:
         cfg, runtime = self.cfg, self.runtime
         task = replace(clips, tokens=torch.empty(len(rows), 0, self.width, dtype=torch.float16))
         tasks = {row: TokenTask(**vars(task), token=token, begun=begun) for row, token in tokens.items()}
-        members = [
-            GridProbe(name_of(row), trial, partial(new_token_probe, row, tasks[row], cfg), (tokens[row],))
-            for row in tokens
-            for trial in grid(cfg.tuned)
-        ]
+        builds = {row: partial(new_token_probe, row, tasks[row], cfg) for row in tokens}
+        trials = product(tokens, grid(cfg.tuned))
+        members = [GridProbe(name_of(row), trial, builds[row], (tokens[row],)) for row, trial in trials]
         stream, folder = self.stream.of(rows.tolist()), runtime.scratch / f"patches-s{seed}"
         how = (folder, runtime.device, progress, runtime.checkpoint_s)
         chosen = fit_side_by_side(members, seed, task, cfg.tuned, stream, *how, keeps_last=True)
         best = {row: chosen[name_of(row)] for row in tokens}
-        return {row: (load_token_probe(row, best[row], tasks[row], cfg, runtime.device), best[row]) for row in tokens}
+        return {row: (load_probe(builds[row], best[row], runtime.device), best[row]) for row in tokens}
 
     def read(
         self, probes: Sequence[TokenProbe], rows: Tensor, tokens: Sequence[Tensor], classes: dict[ActionPart, Codes]

@@ -19,12 +19,12 @@ from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages.predictor import TAKES_GIVE
 from trajpilot_core.stages.trained import (
     PLANNING,
-    Facts,
     Fits,
     TrainedStage,
     Trainings,
     chain_facts,
     named,
+    prepared,
     trained_stage,
 )
 
@@ -63,11 +63,6 @@ def completed(config: PipelineConfig) -> LatentConfig:
     return latent
 
 
-def facts(inputs: Inputs, cfg: LatentConfig, known: Trainings) -> dict[str, Facts]:
-    """Return what decides each training: what the takes that it is fitted and measured on contribute."""
-    return chain_facts(inputs, known, TAKES_GIVE)
-
-
 def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
     """Prepare the predictors of latents and the classifier; dev chooses the epoch.
 
@@ -76,22 +71,20 @@ def fits(work: Work[LatentConfig], wanted: Trainings) -> Fits:
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.fit_latent import NEXT, latent_task, train_latent
-    from trajpilot_core.training.jobs import chain_job, fitted_takes, put_task
+    from trajpilot_core.training.jobs import fitted_takes
 
-    data, scratch = load_planning_data(work.inputs, "latent"), work.runtime.scratch / "latent"
+    data = load_planning_data(work.inputs, "latent")
     task = latent_task(data, chains_of(data)[0])
     if set(task.fit) == {NEXT}:
         raise TrainingError(
             "no horizon has windows both to fit on and in dev; look at the rejects of ingest, trajectories and features"
         )
-    shape = task.shape().to_json()
-    put_task(scratch, scratch, task)
-    jobs = {name: chain_job(work, *of, scratch, scratch) for name, of in wanted.items()}
-    return Fits(jobs, train_latent, lambda job: {"shape": shape, **fitted_takes(job, data.segment_take, data.take_ids)})
+    jobs, shape = prepared(work, wanted, "latent", lambda *_: task), {"shape": task.shape().to_json()}
+    return Fits(jobs, train_latent, lambda job: shape | fitted_takes(job, data.segment_take, data.take_ids))
 
 
 STAGE = trained_stage(
-    TrainedStage(ENTRY, "latent_curves", trainings, facts, fits),
+    TrainedStage(ENTRY, "latent_curves", trainings, chain_facts(TAKES_GIVE), fits),
     name="latent",
     reads=(*PLANNING, "take_contents"),
     config=LatentConfig,

@@ -50,21 +50,21 @@ def facts(inputs: Inputs, cfg: CompletedOutcome, known: Trainings) -> dict[str, 
 def fits(work: Work[CompletedOutcome], wanted: Trainings) -> Fits:
     """Prepare the predictors and probes of chains and seeds."""
     from trajpilot_core.data.events import load_shots
-    from trajpilot_core.stages.event_run import ShotRun, event_fits
+    from trajpilot_core.stages.event_run import SHOTS, EventRun, event_fits
     from trajpilot_core.training.fit_event import train_shot_model
 
-    return event_fits(ShotRun(work, load_shots(work.inputs)[0]), wanted, train_shot_model)
+    return event_fits(EventRun(work, load_shots(work.inputs)[0], SHOTS), wanted, train_shot_model)
 
 
 def conclude(work: Work[CompletedOutcome]) -> None:
     """Fit the scorers, answer the test shots, score the answers; write tables and pages."""
     from trajpilot_core.data.events import load_shots
     from trajpilot_core.evaluation.shot_scores import fitted_judgements, trained_judgements
-    from trajpilot_core.stages.event_run import ShotRun, answer_seed
+    from trajpilot_core.stages.event_run import SHOTS, EventRun, answer_seed
     from trajpilot_core.training.loop import one_thread
 
     shots, rejects = load_shots(work.inputs)
-    this, seeds = ShotRun(work, shots), seeds_of(work.inputs.models("e_tau").keys)
+    this, seeds = EventRun(work, shots, SHOTS), seeds_of(work.inputs.models("e_tau").keys)
     steps = CountedSteps(work.runtime.progress, after=len(seeds) + 1)
     curves = [row for written in work.trained.values() for row in rows_of(CurvePoint, written.table("outcome_curves"))]
     judged = fitted_judgements([written.models(ENTRY).about for written in work.trained.values()], shots)

@@ -15,20 +15,24 @@ from trajpilot_core.data.cross_fitting import chains_in, folds_of
 from trajpilot_core.engine.stage import Inputs, Work
 from trajpilot_core.stages.trained import (
     PLANNING,
-    Facts,
     Fits,
     TrainedStage,
     Trainings,
     chain_facts,
     named,
+    prepared,
     trained_stage,
 )
 
 log = logging.getLogger("trajpilot")
 ENTRY = "planner_models"
 VERSION = 1  # raise when the numbers that this stage writes change
-TAKES_GIVE = ("segments", "windows", "features", "motions")
-"""Entries that trainings read of each take; motions only decide which windows exist."""
+FACTS = chain_facts(
+    ("segments", "windows", "features", "motions"),  # motions only decide which windows exist
+    ("scenario",),
+    ("descriptions", "scenario_labels", "label_classes"),
+)
+"""What decides each training: what the takes that it is fitted and measured on contribute."""
 
 
 def trainings(inputs: Inputs, cfg: PlannersConfig) -> Trainings:
@@ -41,41 +45,30 @@ def trainings(inputs: Inputs, cfg: PlannersConfig) -> Trainings:
     return named(product(chains_in(folds_of(inputs))[:1], cfg.seeds, variants))
 
 
-def facts(inputs: Inputs, cfg: PlannersConfig, known: Trainings) -> dict[str, Facts]:
-    """Return what decides each training: what the takes that it is fitted and measured on contribute."""
-    more = ("descriptions", "scenario_labels", "label_classes")
-    return chain_facts(inputs, known, TAKES_GIVE, ("scenario",), more)
-
-
 def fits(work: Work[PlannersConfig], wanted: Trainings) -> Fits:
     """Prepare the planners; dev chooses the learning rate and the epoch."""
     from trajpilot_core.data.chains import chains_of
     from trajpilot_core.data.planning import in_classes, load_planning_data
     from trajpilot_core.training.fit_planners import parts_of, planner_task, train_planner
-    from trajpilot_core.training.jobs import TrainingJob, chain_job, fitted_takes, put_task
+    from trajpilot_core.training.jobs import fitted_takes
 
     data = load_planning_data(work.inputs, "planners")
     if work.config.vocabulary == "classes":
         data = in_classes(data, work.inputs.table("label_classes"))
-    scratch = work.runtime.scratch / "planners"
     task = planner_task(work.inputs, data, chains_of(data)[0])
-    shape = task.shape().to_json()
-    put_task(scratch, scratch, task)
-    jobs = dict[str, TrainingJob]()
-    for name, of in wanted.items():
-        if parts_of(of[2])[1] in task.fit:
-            jobs[name] = chain_job(work, *of, scratch, scratch)
-            continue
+    shape = {"shape": task.shape().to_json()}
+    usable = {name: of for name, of in wanted.items() if parts_of(of[2])[1] in task.fit}
+    for name in (name for name in wanted if name not in usable):
         log.warning("planners: %s skipped: no usable windows of its horizon to fit on, or none in dev", name)
         with work.sink.training(name) as share:  # committed without a model
             share.table("planners_curves", table_of(CurvePoint, []))
-            share.models(ENTRY, {"shape": shape})
-    takes, trials = (data.segment_take, data.take_ids), len(work.config.rates)
-    return Fits(jobs, train_planner, lambda job: {"shape": shape, **fitted_takes(job, *takes)}, trials=trials)
+            share.models(ENTRY, shape)
+    jobs, takes = prepared(work, usable, "planners", lambda *_: task), (data.segment_take, data.take_ids)
+    return Fits(jobs, train_planner, lambda job: shape | fitted_takes(job, *takes), trials=len(work.config.rates))
 
 
 STAGE = trained_stage(
-    TrainedStage(ENTRY, "planners_curves", trainings, facts, fits),
+    TrainedStage(ENTRY, "planners_curves", trainings, FACTS, fits),
     name="planners",
     reads=(*PLANNING, "take_contents", "scenario_labels", "label_classes", "descriptions"),
     config=PlannersConfig,

@@ -122,9 +122,8 @@ def answer_seed(
     from trajpilot_core.data.chains import frozen
     from trajpilot_core.data.transitions import closed
     from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on, window_scores
-    from trajpilot_core.evaluation.trained_rows import TRAINED
+    from trajpilot_core.evaluation.trained_rows import TRAINED, complete, judge_scores
     from trajpilot_core.retrieval.bank import readout_of
-    from trajpilot_core.training.convergence import complete, judge_scores
     from trajpilot_core.training.dev_scores import floor_scores
     from trajpilot_core.training.fit_predictor import new_predictor
 

@@ -6,6 +6,7 @@ from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import (
     E_TAU,
     VARIANTS,
+    Chain,
     chains_in,
     folds_of,
     is_twin,
@@ -24,8 +25,8 @@ from trajpilot_core.stages.trained import (
     Trainings,
     chain_facts,
     named,
+    prepared,
     trained_stage,
-    variants_by_chain,
 )
 
 VERSION = 7  # raise when the numbers that this module writes change
@@ -42,7 +43,7 @@ def trainings(inputs: Inputs, cfg: PredictorConfig) -> Trainings:
 def facts(inputs: Inputs, cfg: PredictorConfig, known: Trainings) -> dict[str, Facts]:
     """Return what decides each training: its E_tau, and what the takes that it is fitted and measured on contribute."""
     e_tau, initial = inputs.parts("e_tau"), initial_weights(inputs, cfg, known, folds_of(inputs))
-    facts = chain_facts(inputs, known, TAKES_GIVE)
+    facts = chain_facts(TAKES_GIVE)(inputs, cfg, known)
     for name, (chain, seed, variant) in known.items():
         of_training: Facts = {"E_tau": e_tau[model_key(chain, seed, E_TAU)], **initial.get(name, {})}
         # settings outside the key of the stage; without effect, or at the default, they are left out of the facts
@@ -63,30 +64,32 @@ def fits(work: Work[PredictorConfig], wanted: Trainings) -> Fits:
     """
     from trajpilot_core.data.planning import load_planning_data
     from trajpilot_core.training.dev_scores import floor_scores
-    from trajpilot_core.training.fit_predictor import predictor_shape, predictor_task, train_predictor
-    from trajpilot_core.training.jobs import TrainingJob, chain_job, fitted_takes, put_task
+    from trajpilot_core.training.fit_predictor import (
+        PredictorTask,
+        predictor_shape,
+        predictor_task,
+        train_predictor,
+    )
+    from trajpilot_core.training.jobs import TrainingJob, fitted_takes
 
-    data, scratch = load_planning_data(work.inputs, "predictor"), work.runtime.scratch / "predictor"
-    e_tau, imported = work.inputs.models("e_tau"), initial_fits(work.config)
-    jobs, floors, shape = dict[str, TrainingJob](), dict[str, list[CurvePoint]](), ""
-    for (chain, seed), variants in variants_by_chain(wanted).items():
+    data, e_tau = load_planning_data(work.inputs, "predictor"), work.inputs.models("e_tau")
+    floors, shape, imported = dict[str, list[CurvePoint]](), dict[str, str](), initial_fits(work.config)
+
+    def prepare(chain: Chain, seed: int) -> PredictorTask:
         task = predictor_task(data, e_tau, chain, seed, work.runtime.device, work.config)
-        folder = scratch / f"{chain.name}-s{seed}"
-        put_task(scratch, folder, task, is_first=not shape)
-        shape = predictor_shape(task, work.config.head).to_json()
+        shape["shape"] = predictor_shape(task, work.config.head).to_json()
         labels = [{h: task.labels[segments] for h, segments in part.items()} for part in (task.fit, task.dev)]
         floors[model_key(chain, seed, VARIANTS[0])] = [
             CurvePoint(model=f"{chain.name}/{row}", seed=seed, epoch=0, split="dev", quantity=name, value=value)
             for row, values in floor_scores(labels[0], labels[1], len(task.bank)).items()
             for name, value in values.items()
         ]
-        jobs |= {model_key(chain, seed, v): chain_job(work, chain, seed, v, folder, scratch) for v in variants}
+        return task
 
     def about(job: TrainingJob) -> dict[str, str]:
-        fitted = fitted_takes(job, data.segment_take, data.take_ids)
-        return {"shape": shape, **with_imported(fitted, imported, data.take_ids)}
+        return shape | with_imported(fitted_takes(job, data.segment_take, data.take_ids), imported, data.take_ids)
 
-    return Fits(jobs, train_predictor, about, floors)
+    return Fits(prepared(work, wanted, "predictor", prepare), train_predictor, about, floors)
 
 
 def conclude(work: Work[PredictorConfig]) -> None:

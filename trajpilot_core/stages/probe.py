@@ -68,6 +68,7 @@ def run(work: Work[ProbeConfig]) -> None:
     import torch
 
     from trajpilot_core.data.action_clips import load_clips
+    from trajpilot_core.models.attentive_probe import AttentiveProbe
     from trajpilot_core.training.fit_probe import answers, choose_probe, load_probe, probe_task, train_probe
     from trajpilot_core.training.jobs import chain_job, put_task, run_jobs
 
@@ -88,7 +89,7 @@ def run(work: Work[ProbeConfig]) -> None:
 
     def ended(job: "TrainingJob") -> None:
         chosen = choose_probe(job, work.config)
-        model = load_probe(chosen, task, work.config, work.runtime.device)
+        model = load_probe(lambda: AttentiveProbe(task.shape(work.config)), chosen, work.runtime.device)
         classes = {part: codes.cpu().numpy() for part, codes in task.classes.items()}
         rankings = answers(model, torch.from_numpy(data.tokens[data.rows("test")]), classes)
         commit(job.key, job.seed, chosen, rankings, work, task, data)

@@ -5,13 +5,12 @@ Shapes: N clips, E text width.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from schemas.events import CompletedActionToken, TokenRow
 from schemas.results import CurvePoint, Judgement
@@ -21,14 +20,14 @@ from trajpilot_core.data.cross_fitting import FINAL, TWINNED, Chain, model_key, 
 from trajpilot_core.data.events import DEV, TEST, TRAIN, ActionEvents, columns_of, load_events
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation.action_scores import AnsweredRow, check_motion, check_unseen
-from trajpilot_core.evaluation.token_rows import METHODS, TokenMaker, TokenModels, answer, by_scorer, check_sight
+from trajpilot_core.evaluation.event_rows import TOKEN_METHODS, TokenMaker, TokenModels, check_sight, token_scorer
 from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.action_token import ENTRY
-from trajpilot_core.stages.event_run import EventRun, SeedModels
+from trajpilot_core.stages.event_run import EventKind, EventRun
 from trajpilot_core.stages.full_probe import PatchProbes
-from trajpilot_core.training.event_scorer import Target, action_target
+from trajpilot_core.training.event_scorer import action_target
 from trajpilot_core.training.fit_event import ActionTask
 from trajpilot_core.training.fit_probe import (
     ChosenProbe,
@@ -36,57 +35,39 @@ from trajpilot_core.training.fit_probe import (
     TokenTask,
     answers,
     choose_probe,
-    load_token_probe,
+    load_probe,
     name_of,
+    new_token_probe,
     train_token_probe,
 )
 from trajpilot_core.training.jobs import TrainingJob, put_task, run_jobs
 
-
-@dataclass(frozen=True)
-class TokenRun(EventRun[ActionEvents, ActionTask]):
-    """Inputs of every part of the stage."""
-
-    work: Work[CompletedActionToken]
-    data: ClipData
-
-    ENTRY = ENTRY
-    RIGHT = "action"
-    KIND = ActionPredictor
-
-    def variants(self, chain: Chain) -> tuple[str, ...]:
-        """Return the predictors of a chain, the same for all."""
-        return TWINNED
-
-    def task(self, chain: Chain, seed: int) -> ActionTask:
-        """Return the tensors of one chain and seed: contexts, the latents of its E_tau, the clips of its takes."""
-        events = self.events
-        return ActionTask(
-            events.context, self.latents(chain, seed), self.fitted(chain), events.rows(DEV), events.labels, events.bank
-        )
-
-    def target(self, embed: int) -> Target:
-        """Return the text of the action as the target."""
-        return action_target(self.here, self.work.config)
+TokenRun: TypeAlias = EventRun[ActionEvents]
+ACTIONS = EventKind(
+    ENTRY,
+    "action",
+    ActionPredictor,
+    ActionTask,
+    ("labels", "bank"),
+    lambda chain: TWINNED,
+    lambda events, cfg, embed: action_target(events, cfg),
+)
 
 
-def loaded(work: Work[CompletedActionToken]) -> TokenRun:
+def loaded(work: Work[CompletedActionToken]) -> tuple[TokenRun, ClipData]:
     """Load the clips of a run, as events and as clips."""
-    return TokenRun(work, *load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s or 0.0))
+    events, data = load_events(work.inputs, work.config.seen_s, work.config.tuned.gap_s or 0.0)
+    return TokenRun(work, events, ACTIONS), data
 
 
 class TunedSeed(NamedTuple):
     """Answers of the rows of one seed, and their models."""
 
-    seed: int
     answered: list[AnsweredRow]
     curve: list[CurvePoint]
     """Curve of the fine-tuning."""
     checks: list[Judgement]
-    weights: dict[str, dict[str, Tensor]]
-    """Name of a model -> its weights."""
-    decision: str
-    """Decision of dev for the scorer, as JSON."""
+    models: dict[str, nn.Module]
 
 
 def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
@@ -98,15 +79,16 @@ def clips_of(this: TokenRun) -> dict[Chain, Tensor]:
     return {**held_out, final: torch.cat([held_out[final], this.events.rows(DEV)])}
 
 
-def tokens_of(this: TokenRun, models: SeedModels, row: TokenRow) -> Tensor:
+def tokens_of(this: TokenRun, makers: Mapping[Chain, TokenMaker], row: TokenRow) -> Tensor:
     """Return (n, E) float16 on the CPU: the tokens of a row for the clips of `clips_of`, in that order."""
-    row_method = next(method for method in METHODS if method.id == row)
+    method = [method for method in TOKEN_METHODS if method.id == row]
     parts = []
     for chain, rows in clips_of(this).items():
-        maker = TokenMaker(models.chains[chain], models.scorer, models.decision, this.work.config)
         for part in of_one_split(this.events, rows):
             if len(part):
-                parts.append(row_method.token(maker, this.here, part.to(this.work.runtime.device)).cpu().half())
+                answers = makers[chain].answers(this.here, part.to(this.work.runtime.device), method)[row]
+                assert answers is not None
+                parts.append(answers.prediction.cpu().half())
     return torch.cat(parts)
 
 
@@ -133,7 +115,7 @@ def probe_task(this: TokenRun, seed: int) -> tuple[ProbeTask, Tensor, dict[str, 
 
 
 def tune_seed(
-    this: TokenRun, seed: int, of_seed: SeedModels, patches: PatchProbes | None, runtime: Runtime
+    this: TokenRun, seed: int, makers: Mapping[Chain, TokenMaker], patches: PatchProbes | None, runtime: Runtime
 ) -> TunedSeed:
     """Fine-tune the probes of a seed and answer the tested clips with them.
 
@@ -144,7 +126,7 @@ def tune_seed(
     Raises LeakError: a row sees more than it declares.
     """
     clips, numbers, begun = probe_task(this, seed)
-    tokens = {method.id: tokens_of(this, of_seed, method.id) for method in METHODS}
+    tokens = {method.id: tokens_of(this, makers, method.id) for method in TOKEN_METHODS}
     classes = {part: codes.numpy() for part, codes in clips.classes.items()}
 
     def read(probes: Sequence[TokenProbe], rows: Tensor, given: Sequence[Tensor]) -> list[dict[ActionPart, Codes]]:
@@ -158,21 +140,15 @@ def tune_seed(
         chosen = tuned_on_stored(this, seed, clips, tokens, begun, runtime)
     else:
         chosen = patches.tuned(seed, clips, numbers, tokens, begun, runtime.progress)
-    maker = TokenMaker(of_seed.final, of_seed.scorer, of_seed.decision, this.work.config)
+    maker = makers[this.chains[0]]
     models = TokenModels(maker, {row: model for row, (model, _) in chosen.items()}, read)
     rows = this.here.rows(TEST)
-    check_sight(METHODS, models, this.here, rows)
-    by_row = answer(models, this.here, rows)
+    check_sight(TOKEN_METHODS, models, this.here, rows)
+    by_row = models.answers(this.here, rows)
     answered = [AnsweredRow(row, seed, choice.trial.name, by_row[row].rankings) for row, (_, choice) in chosen.items()]
-    return TunedSeed(
-        seed,
-        answered,
-        [point for _, choice in chosen.values() for point in choice.curve],
-        seed_checks(this, seed, models),
-        {f"probe_{row}": model.state_dict() for row, (model, _) in chosen.items()}
-        | {"scorer": maker.scorer.state_dict()},
-        maker.decision.model_dump_json(),
-    )
+    curve = [point for _, choice in chosen.values() for point in choice.curve]
+    probes: dict[str, nn.Module] = {f"probe_{row}": model for row, (model, _) in chosen.items()}
+    return TunedSeed(answered, curve, seed_checks(this, seed, models), {**probes, "scorer": maker.scorer})
 
 
 def tuned_on_stored(
@@ -193,14 +169,14 @@ def tuned_on_stored(
         jobs[row] = TrainingJob(name_of(row), seed, row, *folders, config, runtime.device, runtime.checkpoint_s)
     run_jobs(list(jobs.values()), train_token_probe, runtime)
     chosen = {row: choose_probe(job, this.work.config.tuned) for row, job in jobs.items()}
-    load = partial(load_token_probe, cfg=this.work.config, device=runtime.device)
-    return {row: (load(row, choice, tasks[row]), choice) for row, choice in chosen.items()}
+    builds = {row: partial(new_token_probe, row, task, this.work.config) for row, task in tasks.items()}
+    return {row: (load_probe(builds[row], choice, runtime.device), choice) for row, choice in chosen.items()}
 
 
 def seed_checks(this: TokenRun, seed: int, models: TokenModels) -> list[Judgement]:
     """Check what each model has seen, from the input clips of the trainings, and how often the gate opened."""
-    rows = this.here.rows(TEST)
-    opened = by_scorer(models.maker, this.here, rows).opened
+    opened = token_scorer(models.maker, this.here, this.here.rows(TEST)).opened
+    assert opened is not None
     known = this.events.has_motion[this.events.rows(TEST)]
     fitted = {}
     for chain in this.chains:  # by the input tensors, not by the folds that these should follow, so that a leak shows

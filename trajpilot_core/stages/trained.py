@@ -13,7 +13,7 @@ from trajpilot_core.data.cross_fitting import Chain, Contributions, folds_of, ho
 from trajpilot_core.engine.stage import Config, Inputs, Source, Stage, Work
 
 if TYPE_CHECKING:
-    from trajpilot_core.training.jobs import Train, TrainingJob
+    from trajpilot_core.training.jobs import Task, Train, TrainingJob
 
 Trainings: TypeAlias = Mapping[str, tuple[Chain, int, str]]
 """Name of a training -> its chain, seed and variant."""
@@ -108,19 +108,37 @@ def named(trainings: Iterable[tuple[Chain, int, str]]) -> Trainings:
 
 
 def chain_facts(
-    inputs: Inputs, known: Trainings, entries: Sequence[str], columns: Sequence[str] = (), more: Sequence[str] = ()
-) -> dict[str, Facts]:
-    """Return training -> what decides it: what the takes contribute that its chain is fitted and measured on.
+    entries: Sequence[str], columns: Sequence[str] = (), more: Sequence[str] = ()
+) -> Callable[[Inputs, Any, Trainings], dict[str, Facts]]:
+    """Return the facts of a stage: what the takes contribute that the chain of a training is fitted and measured on.
 
     Args:
         entries: what the trainings read of each take; `columns`: further columns of `takes`.
         more: entries that they read as a whole, next to the text bank.
     """
-    takes, fold_of = Contributions.read(inputs, entries, columns), folds_of(inputs)
-    every: Facts = {name.replace("_", " "): part_of(inputs, name) for name in ("text_bank", *more)}
-    every["horizons"] = horizons_of(inputs)
-    by_chain = {chain: {**takes.facts(fold_of, chain), **every} for chain, *_ in known.values()}
-    return {name: by_chain[chain] for name, (chain, *_) in known.items()}
+
+    def facts(inputs: Inputs, cfg: Any, known: Trainings) -> dict[str, Facts]:
+        takes, fold_of = Contributions.read(inputs, entries, columns), folds_of(inputs)
+        every: Facts = {name.replace("_", " "): part_of(inputs, name) for name in ("text_bank", *more)}
+        every["horizons"] = horizons_of(inputs)
+        by_chain = {chain: {**takes.facts(fold_of, chain), **every} for chain, *_ in known.values()}
+        return {name: by_chain[chain] for name, (chain, *_) in known.items()}
+
+    return facts
+
+
+def prepared(
+    work: Work[Any], wanted: Trainings, name: str, task_of: "Callable[[Chain, int], Task]"
+) -> "dict[str, TrainingJob]":
+    """Write the tensors of trainings to scratch, in a folder of this name; return training -> its job."""
+    from trajpilot_core.training.jobs import chain_job, put_task
+
+    scratch, jobs = work.runtime.scratch / name, dict[str, "TrainingJob"]()
+    for (chain, seed), variants in variants_by_chain(wanted).items():
+        task, folder = task_of(chain, seed), scratch / f"{chain.name}-s{seed}"
+        put_task(scratch, folder, task, is_first=not jobs)
+        jobs |= {model_key(chain, seed, v): chain_job(work, chain, seed, v, folder, scratch) for v in variants}
+    return jobs
 
 
 def variants_by_chain(wanted: Trainings) -> dict[tuple[Chain, int], tuple[str, ...]]:

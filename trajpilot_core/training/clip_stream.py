@@ -33,9 +33,11 @@ ATTEMPTS = 10
 """Attempts to sample a rectangle that fits, before the whole picture is erased."""
 
 
-class PartShown(NamedTuple):
-    """A rectangle of the picture, as shares of its sides."""
+class ErasedPart(NamedTuple):
+    """Noise that replaces a rectangle of the picture, shares of its sides, the same one in every frame."""
 
+    seed: int
+    """Seed of the noise."""
     left: float = 0.0
     top: float = 0.0
     width: float = 1.0
@@ -65,15 +67,7 @@ class ClipView(NamedTuple):
     augment: Augment | None = None
     """None: the picture as in the features."""
     is_mirrored: bool = False
-    erased: "ErasedPart | None" = None
-
-
-class ErasedPart(NamedTuple):
-    """Noise that replaces a rectangle of the picture, the same one in every frame."""
-
-    part: PartShown
-    seed: int
-    """Seed of the noise."""
+    erased: ErasedPart | None = None
 
 
 @dataclass(frozen=True)
@@ -90,11 +84,6 @@ class ClipStream:
     runtime: Runtime
     """Where videos are, and how many processes decode them."""
 
-    @property
-    def config(self) -> FeatureConfig:
-        """Settings of decoding and encoding."""
-        return self.encoder.config
-
     def of(self, rows: Sequence[int]) -> "ClipStream":
         """Return the stream of some of its clips, by their numbers."""
         videos = tuple(self.videos[row] for row in rows)
@@ -102,7 +91,7 @@ class ClipStream:
 
     def whole(self, row: int) -> ClipView:
         """Return the view of a clip that the features have."""
-        return ClipView(row, ahead=self.config.ahead_tubelets)
+        return ClipView(row, ahead=self.encoder.config.ahead_tubelets)
 
     def sampled(self, row: int, cfg: ProbeConfig, generator: torch.Generator) -> ClipView:
         """Return a view of a clip for training, with a sampled gap and augmentation."""
@@ -123,7 +112,7 @@ class ClipStream:
             view = view._replace(is_mirrored=True)
         if uniform((0.0, 1.0), generator) < cfg.erase_share:
             seed = int(torch.randint(2**31, (), generator=generator))
-            view = view._replace(erased=ErasedPart(some_part(ERASED_SCALE, ERASED_RATIO, generator), seed))
+            view = view._replace(erased=erased_part(seed, ERASED_SCALE, ERASED_RATIO, generator))
         return view
 
     def tokens(self, batches: Sequence[Sequence[ClipView]]) -> Iterator[Tensor]:
@@ -132,7 +121,7 @@ class ClipStream:
         Raises InputError: a clip cannot be decoded.
         """
         views = [view for batch in batches for view in batch]
-        cfg = self.config
+        cfg = self.encoder.config
         events = run_jobs(
             [self._job(view) for view in views],
             workers=self.runtime.workers,
@@ -146,7 +135,7 @@ class ClipStream:
 
     def _job(self, view: ClipView) -> dict[str, Any]:
         """Return the job of a decoder process for a clip."""
-        job = clip_job(self.videos[view.row], [(self.times_s[view.row] + view.later_s).tolist()], self.config)
+        job = clip_job(self.videos[view.row], [(self.times_s[view.row] + view.later_s).tolist()], self.encoder.config)
         return job if view.augment is None else {**job, "augment": view.augment._asdict()}
 
     def _encoded(self, clips: Sequence[NDArray[np.uint8]], views: Sequence[ClipView]) -> Tensor:
@@ -161,8 +150,8 @@ class ClipStream:
             ahead = [view.ahead for view in views[rows] if view.ahead is not None]
             return self.encoder.every_token(torch.stack(frames), torch.tensor(ahead) if ahead else None)
 
-        what = f"one clip of {self.config.n_frames} frames does not fit into the memory of {device}"
-        return torch.cat(in_parts(len(clips), self.config.batch, part, what, "choose a smaller features.model"))
+        what = f"one clip of {self.encoder.config.n_frames} frames does not fit into the memory of {device}"
+        return torch.cat(in_parts(len(clips), self.encoder.config.batch, part, what, "choose a smaller features.model"))
 
 
 def clip_job(video: str, times_s: list[list[float]], cfg: FeatureConfig) -> dict[str, Any]:
@@ -209,7 +198,9 @@ def uniform(bounds: tuple[float, float], generator: torch.Generator) -> float:
     return bounds[0] + (bounds[1] - bounds[0]) * float(torch.rand((), generator=generator))
 
 
-def some_part(scale: tuple[float, float], ratio: tuple[float, float], generator: torch.Generator) -> PartShown:
+def erased_part(
+    seed: int, scale: tuple[float, float], ratio: tuple[float, float], generator: torch.Generator
+) -> ErasedPart:
     """Return a sampled rectangle: its share of the area, the logarithm of its aspect ratio and its place are uniform.
 
     Args:
@@ -222,8 +213,8 @@ def some_part(scale: tuple[float, float], ratio: tuple[float, float], generator:
         width, height = math.sqrt(area * shape), math.sqrt(area / shape)
         if width <= 1 and height <= 1:
             left, top = (uniform((0.0, 1.0 - side), generator) for side in (width, height))
-            return PartShown(left, top, width, height)
-    return PartShown()
+            return ErasedPart(seed, left, top, width, height)
+    return ErasedPart(seed)
 
 
 def as_shown(frames_THWC: Tensor, view: ClipView) -> Tensor:
@@ -235,7 +226,7 @@ def as_shown(frames_THWC: Tensor, view: ClipView) -> Tensor:
     if view.erased is None:
         return frames
     height, width = frames.shape[1:3]
-    part, generator = view.erased.part, torch.Generator().manual_seed(view.erased.seed)
+    part, generator = view.erased, torch.Generator().manual_seed(view.erased.seed)
     rows, columns = max(1, round(part.height * height)), max(1, round(part.width * width))
     top, left = min(int(part.top * height), height - rows), min(int(part.left * width), width - columns)
     noise = torch.randn((len(frames), rows, columns, 3), generator=generator)

@@ -4,13 +4,14 @@ Shapes: N rows, V labels, E text width, H horizon. The tables of the report come
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.ranking import ranks_of
+from trajpilot_core.training.loop import Training, index_batches
 
 ROWS_PER_CALL = 2048
 MOST_SAMPLED = 2048
@@ -22,6 +23,43 @@ SplitRows = TypeVar("SplitRows")
 def measured(scored: Mapping[str, SplitRows], score: Callable[[SplitRows], Mapping[str, float]]) -> dict[str, float]:
     """Return what `Training.measure` does, `<split>/<quantity>` -> value, from the rows of each split."""
     return {f"{split}/{name}": value for split, rows in scored.items() for name, value in score(rows).items()}
+
+
+def row_measure(
+    splits: Mapping[str, Tensor], seed: int, score: Callable[[Tensor], Mapping[str, float]]
+) -> Callable[[], dict[str, float]]:
+    """Return `Training.measure`: the scores of rows (n, ...) on dev, and on as many fitted rows, sampled by `seed`.
+
+    Args:
+        splits: `train` and `dev` -> rows, in the order of the curve.
+    """
+    sample = sampled_fit({"train": splits["train"]}, {"train": splits["dev"]}, seed)
+    scored = {split: sample.get(split, rows) for split, rows in splits.items() if split == "dev" or split in sample}
+    return lambda: measured(scored, score)
+
+
+def row_training(
+    name: str,
+    seed: int,
+    model: nn.Module,
+    splits: Mapping[str, Tensor],
+    batch: int,
+    loss: Callable[[Tensor], Tensor],
+    score: Callable[[Tensor], Mapping[str, float]],
+    **more: Any,
+) -> Training:
+    """Return the training of a model on fitted rows, (n,) long, in random order; `splits` as in `row_measure`.
+
+    Args:
+        loss: rows (B,), long -> scalar; `score`: rows -> their scores.
+        more: further fields of the training.
+    """
+    fitted = splits["train"]
+
+    def batches(generator: torch.Generator) -> list[Tensor]:
+        return [fitted[rows] for rows in index_batches(len(fitted), batch, generator, fitted.device)]
+
+    return Training(name, seed, model, batches, loss, row_measure(splits, seed, score), **more)
 
 
 def recalls_at(predicted_NE: Tensor, bank_VE: Tensor, ids_N: Tensor, ks: Sequence[int]) -> dict[int, float]:

@@ -5,7 +5,7 @@ event, and no goal (D 28, D 30, D 43). Shapes: N events, B queries, K candidates
 V classes, T temperatures.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +15,11 @@ from torch import Tensor
 
 from schemas.events import CompletedActionToken, CompletedOutcome
 from schemas.training import ScorerConfig
+from trajpilot_core.arrays import Codes
 from trajpilot_core.data.events import BEFORE, DURING, ActionEvents, Events, Shots
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.memory import in_parts
+from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.events import CLASSES, MADE
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.retrieval.events import EventChain, FoundEvents, find_events, latents_of, vote
@@ -191,17 +193,19 @@ def fit_event_scorer(
     return train_scorer(collected, ranking, None, seed, scratch, device, progress, checkpoint_s)
 
 
-class Scored(NamedTuple):
-    """Answers of the scorer to n events."""
+class EventAnswers(NamedTuple):
+    """Answers of one row to n events."""
 
     prediction: Tensor
-    """(n, P) float32: under the candidate that it ranks first if its gate opens, else that of no_traj."""
-    gate: Tensor
+    """(n, ...) float32: the probability that a shot is made, (n,), or the token of an action, (n, E)."""
+    gate: Tensor | None = None
     """(n,) float32."""
-    opened: Tensor
+    opened: Tensor | None = None
     """(n,) bool."""
-    event: Tensor
+    event: Tensor | None = None
     """(n,) long: the event whose head motion was used; -1 for none."""
+    rankings: Mapping[ActionPart, Codes] = {}
+    """Part -> (n, K) ranked classes of a probe that has read the token."""
 
 
 @torch.no_grad()
@@ -213,8 +217,11 @@ def scored(
     rows: Tensor,
     target: Target,
     motion_of: Tensor | None = None,
-) -> Scored:
-    """Answer the events `rows` (n,), long, with the scorer; `motion_of` as in `event_queries`."""
+) -> EventAnswers:
+    """Answer the events `rows` (n,), long, with the scorer; `motion_of` as in `event_queries`.
+
+    The prediction (n, P) is that under the candidate that it ranks first if its gate opens, else that of no_traj.
+    """
     neighbours = find_events(chain, events, rows, target.ranking.candidates)
     queries = event_queries(chain, events, rows, neighbours, target, motion_of)
     gate_n, choice_n = decide(scorer, queries, target.ranking.train.batch)
@@ -223,4 +230,4 @@ def scored(
     each = torch.arange(len(rows), device=rows.device)
     chosen_nP = queries.plans[each, choice_n, 0]
     prediction_nP = torch.where(opened_n[:, None], chosen_nP, queries.fallback[:, 0]).float()
-    return Scored(prediction_nP, gate_n, opened_n, moved_nK[each, choice_n].where(opened_n, -1))
+    return EventAnswers(prediction_nP, gate_n, opened_n, moved_nK[each, choice_n].where(opened_n, -1))

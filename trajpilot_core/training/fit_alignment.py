@@ -3,55 +3,60 @@
 Shapes: S segments, V labels, E text width.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.chains import trajectory_latents
 from trajpilot_core.models.predictor import TrajectoryEncoder, channel_scale
-from trajpilot_core.training.dev_scores import measured, recalls_at, sampled_fit
-from trajpilot_core.training.jobs import TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.dev_scores import recalls_at, row_training
+from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
+from trajpilot_core.training.loop import EpochDone, fit, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
 
+@dataclass(frozen=True)
+class AlignmentTask(Task):
+    """The tensors of one chain, on the device."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("motions", "labels", "bank")
+
+    motions: Tensor
+    """(S, 16, 6) float32, raw."""
+    labels: Tensor
+    """(S,) long."""
+    bank: Tensor
+    """(V, E) unit norm."""
+    fit: Tensor
+    """(n,) long, segments of the fitted takes."""
+    dev: Tensor
+    """(m,) long."""
+
+
 def train_alignment(job: TrainingJob, epoch_done: EpochDone) -> None:
-    """Fit E_tau on the job's segments and leave it in the job's checkpoint."""
-    cfg = AlignmentConfig.model_validate_json(job.config)
-    data = job_tensors(job)
+    """Fit E_tau on the job's segments, with R@1 and R@5 of their labels in the whole bank after every epoch."""
+    cfg, task = AlignmentConfig.model_validate_json(job.config), AlignmentTask.unpacked(job_tensors(job))
     with seeded(job.seed):
-        model = TrajectoryEncoder(cfg, data["bank"].shape[1])
-    model.scale.copy_(channel_scale(data["motions"][data["fit"]]))
+        model = TrajectoryEncoder(cfg, task.bank.shape[1])
+    model.scale.copy_(channel_scale(task.motions[task.fit]))
     model = model.to(job.device)
-    n_fit = len(data["fit"])
-    training = Training(
-        name=job.name,
-        seed=job.seed,
-        model=model,
-        batches=lambda generator: index_batches(n_fit, cfg.train.batch, generator, job.device),
-        loss=lambda rows: segment_loss(model, data, data["fit"][rows]),
-        measure=measurer(model, data, job.seed),
-        selected="dev/R@5",
-    )
+
+    def recalls(rows: Tensor) -> dict[str, float]:
+        latents = trajectory_latents(model, task.motions[rows])
+        return {f"R@{k}": value for k, value in recalls_at(latents, task.bank, task.labels[rows], (1, 5)).items()}
+
+    def loss(rows: Tensor) -> Tensor:
+        return segment_loss(model, task, rows)
+
+    splits = {"train": task.fit, "dev": task.dev}
+    training = row_training(job.name, job.seed, model, splits, cfg.train.batch, loss, recalls, selected="dev/R@5")
     fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 
-def segment_loss(model: TrajectoryEncoder, data: dict[str, Tensor], rows: Tensor) -> Tensor:
+def segment_loss(model: TrajectoryEncoder, task: AlignmentTask, rows: Tensor) -> Tensor:
     """Return the alignment loss of the segments `rows` (B,) long."""
-    ids = data["labels"][rows]
-    z_BE = model(data["motions"][rows] / model.scale)
-    bank_VE, temperature = data["bank"], clamp_temperature(model.log_temperature)
-    return alignment_loss(z_BE, bank_VE[ids], ids, temperature, len(bank_VE))
-
-
-def measurer(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: R@1 and R@5 of the segments' labels in the whole bank, on dev and on as many
-    fitted segments, sampled by `seed`."""
-    scored = {**sampled_fit({"train": data["fit"]}, {"train": data["dev"]}, seed), "dev": data["dev"]}
-
-    def recalls(rows: Tensor) -> dict[str, float]:
-        latents, ids = trajectory_latents(model, data["motions"][rows]), data["labels"][rows]
-        return {f"R@{k}": value for k, value in recalls_at(latents, data["bank"], ids, (1, 5)).items()}
-
-    return lambda: measured(scored, recalls)
+    ids = task.labels[rows]
+    z_BE = model(task.motions[rows] / model.scale)
+    return alignment_loss(z_BE, task.bank[ids], ids, clamp_temperature(model.log_temperature), len(task.bank))

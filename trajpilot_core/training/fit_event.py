@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.events import CompletedActionToken, CompletedOutcome
-from schemas.training import PredictorConfig, TrainConfig
+from schemas.training import PredictorConfig
 from trajpilot_core.data.cross_fitting import twin_of
 from trajpilot_core.models.events import EVENT, MADE, ActionPredictor, OutcomePredictor, ShotProbe
 from trajpilot_core.models.predictor import PredictorShape
-from trajpilot_core.training.dev_scores import measured, sampled_fit
+from trajpilot_core.training.dev_scores import row_training
 from trajpilot_core.training.fit_predictor import kept, places_for, standardise, start_weights, variant_latents
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, Training, fit, seeded
 from trajpilot_core.training.losses import alignment_loss, clamp_temperature
 
 P = TypeVar("P", bound=ActionPredictor | OutcomePredictor)
@@ -77,43 +77,29 @@ def new_event_predictor(
     return model
 
 
-def fit_event(
+def event_training(
     job: TrainingJob,
     task: EventTask,
-    train: TrainConfig,
+    batch: int,
     model: nn.Module,
     loss: Callable[[Tensor], Tensor],
     right: Callable[[Tensor], Tensor],
     quantity: str,
-    epoch_done: EpochDone,
     keeps_last: bool = False,
-) -> None:
-    """Fit a model on batches of fitted events and leave it in the job's checkpoint.
+) -> Training:
+    """Return the training of a model on batches of fitted events.
 
     Args:
         loss: events (B,), long -> scalar.
-        right: events (B,), long -> (B,) bool, whether the model is right: its mean on dev, and on as many fitted
-            events, is measured after each epoch, and dev chooses the epoch.
+        right: events (B,), long -> (B,) bool, whether the model is right: its mean on dev chooses the epoch.
         keeps_last: the last epoch is kept, regardless of its score.
     """
-    scored = {"dev": task.dev, **sampled_fit({"train": task.fit}, {"train": task.dev}, job.seed)}
 
     def share(rows: Tensor) -> dict[str, float]:
         return {quantity: float(right(rows).double().mean()) if len(rows) else 0.0}
 
-    training = Training(
-        name=job.name,
-        seed=job.seed,
-        model=model,
-        batches=lambda generator: [
-            task.fit[rows] for rows in index_batches(len(task.fit), train.batch, generator, job.device)
-        ],
-        loss=loss,
-        measure=lambda: measured(scored, share),
-        selected=f"dev/{quantity}",
-        keeps_last=keeps_last,
-    )
-    fit(training, train, job.folder, job.device, epoch_done, job.checkpoint_s)
+    splits, kept = {"dev": task.dev, "train": task.fit}, {"selected": f"dev/{quantity}", "keeps_last": keeps_last}
+    return row_training(job.name, job.seed, model, splits, batch, loss, share, **kept)
 
 
 @dataclass(frozen=True)
@@ -152,7 +138,8 @@ def train_action(job: TrainingJob, epoch_done: EpochDone) -> None:
         total: Tensor = cfg.predictor.cosine_weights[1] * cosine + cfg.predictor.infonce_weight * pooled
         return total
 
-    fit_event(job, task, cfg.train, model, loss, right, "action", epoch_done)
+    training = event_training(job, task, cfg.train.batch, model, loss, right, "action")
+    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 
 @dataclass(frozen=True)
@@ -194,7 +181,8 @@ def train_shot_model(job: TrainingJob, epoch_done: EpochDone) -> None:
     def right(rows: Tensor) -> Tensor:
         return (logits(rows, is_step=False).argmax(1) == MADE) == task.made[rows]
 
-    fit_event(job, task, cfg.train, model, loss, right, "accuracy", epoch_done, keeps_last=True)
+    training = event_training(job, task, cfg.train.batch, model, loss, right, "accuracy", keeps_last=True)
+    fit(training, cfg.train, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 
 def new_shot_probe(task: OutcomeTask, cfg: CompletedOutcome) -> ShotProbe:

@@ -21,19 +21,20 @@ from schemas.results import CurvePoint
 from trajpilot_core.arrays import Codes
 from trajpilot_core.metrics.epic_kitchens import ACTION, PARTS, ActionPart, ranked
 from trajpilot_core.models.attentive_probe import probe_loss
+from trajpilot_core.training.checkpoint import TrainingProgress
 from trajpilot_core.training.clip_stream import ClipStream
-from trajpilot_core.training.dev_scores import measured, sampled_fit
+from trajpilot_core.training.dev_scores import row_measure
 from trajpilot_core.training.fit_probe import (
+    ORIGINAL,
     PROBE,
     SELECTED,
     ChosenProbe,
     ProbeTask,
     Trial,
-    cosine,
     original_training,
     shares_of,
 )
-from trajpilot_core.training.loop import EpochDone, FittedModel, TrainedPart, Training, fit, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, TrainedPart, Training, fit, index_batches, seeded
 
 BETWEEN = " of probe "
 """Separates a quantity from the number of its probe in the curve of the whole training."""
@@ -80,7 +81,7 @@ class FullFit:
 
     def begin(self, generator: torch.Generator) -> list[Tensor]:
         """Sample the batches and views of an epoch, and start to decode them."""
-        fitted = torch.nonzero(~self.task.is_dev)[:, 0].cpu()
+        fitted = self.task.splits()["train"].cpu()
         batches = [fitted[rows] for rows in index_batches(len(fitted), self.cfg.batch, generator)]
         views = [[self.stream.sampled(row, self.cfg, generator) for row in rows.tolist()] for rows in batches]
         self.pending, self.losses = self.stream.tokens(views), []
@@ -105,20 +106,17 @@ class FullFit:
     def measure(self) -> dict[str, float]:
         """Return every metric of every probe on dev and on as many fitted clips, and the best of dev."""
         self.pending = iter(())  # stops the decoders of the epoch
-        fitted, dev = (torch.nonzero(self.task.is_dev == is_dev)[:, 0].cpu() for is_dev in (False, True))
         losses = torch.stack(self.losses).mean(0).tolist() if self.losses else []
         scores = {f"train/loss{BETWEEN}{number}": float(loss) for number, loss in enumerate(losses)}
-        columns = {part: np.arange(len(self.task.classes[part])) for part in PARTS}
-        scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, self.seed)}
-        more = [member.more for member in self.members]
+        more, columns = [member.more for member in self.members], self.task.column_numbers()
 
         def shares(rows: Tensor) -> dict[str, float]:
-            true = self.task.columns[rows.to(self.task.columns.device)].cpu().numpy()
+            true = self.task.columns[rows].cpu().numpy()
             rankings = answers_of(list(self.grid.probes), self.stream, rows.tolist(), columns, self.cfg, more)
             of_probes = enumerate(shares_of(true, of_probe) for of_probe in rankings)
             return {f"{name}{BETWEEN}{number}": share for number, all_ in of_probes for name, share in all_.items()}
 
-        scores |= measured(scored, shares)
+        scores |= row_measure(self.task.splits(), self.seed, shares)()
         best = max(scores[f"dev/{ACTION.id}{BETWEEN}{number}"] for number in range(len(self.members)))
         return {SELECTED: best, **scores}
 
@@ -188,10 +186,8 @@ def fit_side_by_side(
         batches=own.begin,
         loss=own.loss,
         measure=own.measure,
-        selected=SELECTED,
         keeps_last=keeps_last,
-        rate=cosine,
-        decays_all=True,
+        **ORIGINAL,
         parts=[
             TrainedPart(probe, member.trial.rate / first.rate, member.trial.decay)
             for probe, member in zip(grid.probes, members, strict=True)
@@ -201,7 +197,7 @@ def fit_side_by_side(
     return {name: chosen_of(fitted, name, members) for name in names}
 
 
-def chosen_of(fitted: FittedModel, name: str, members: Sequence[GridProbe]) -> ChosenProbe:
+def chosen_of(fitted: TrainingProgress, name: str, members: Sequence[GridProbe]) -> ChosenProbe:
     """Return the probe of a name with the best score in the epoch that was kept, ties to the first, and all curves."""
     numbers = [number for number, member in enumerate(members) if member.name == name]
     curves = {number: list[CurvePoint]() for number in numbers}
@@ -221,5 +217,5 @@ def chosen_of(fitted: FittedModel, name: str, members: Sequence[GridProbe]) -> C
         if number != best:
             curve += [point.replace(model=f"{name}, {members[number].trial.name}") for point in curves[number]]
     prefix = f"probes.{best}."
-    weights = {key.removeprefix(prefix): value for key, value in fitted.state.items() if key.startswith(prefix)}
+    weights = {key.removeprefix(prefix): value for key, value in fitted.best.items() if key.startswith(prefix)}
     return ChosenProbe(members[best].trial, weights, curve)

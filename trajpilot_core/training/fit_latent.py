@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from schemas.latent import LatentConfig, LatentVariant
-from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.models.latent import (
@@ -26,10 +25,10 @@ from trajpilot_core.models.latent import (
     l1_between,
     targets_of,
 )
-from trajpilot_core.training.dev_scores import measured, sampled_fit
-from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches
+from trajpilot_core.training.dev_scores import measured, row_training, sampled_fit
+from trajpilot_core.training.fit_predictor import PredictorBatch, window_batches, windows_of_chain
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors
-from trajpilot_core.training.loop import EpochDone, Training, fit, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, Training, fit, seeded
 
 M = TypeVar("M", bound=nn.Module)
 NEXT = 2
@@ -72,10 +71,10 @@ class LatentTask(Task):
     dev: dict[int, Tensor]
     """As `fit`."""
 
-    def windows(self, part: str, variant: LatentVariant) -> dict[int, Tensor]:
-        """Return the windows of `fit` or `dev` that a variant reads: pairs, or plans."""
-        of_part = self.fit if part == "fit" else self.dev
-        return {h: rows for h, rows in of_part.items() if (h == NEXT) == variant.startswith("next")}
+    def windows(self, variant: LatentVariant) -> list[dict[int, Tensor]]:
+        """Return the windows of `fit` and of `dev` that a variant reads: pairs, or plans."""
+        is_next = variant.startswith("next")
+        return [{h: rows for h, rows in part.items() if (h == NEXT) == is_next} for part in (self.fit, self.dev)]
 
     def shape(self) -> LatentShape:
         """Return the sizes that follow from the data."""
@@ -92,9 +91,7 @@ def pairs_of(windows: Mapping[int, Tensor]) -> Tensor:
 
 def latent_task(data: PlanningData, chain: Chain) -> LatentTask:
     """Collect the inputs of trainings of a chain; a horizon without windows to fit on or in dev is left out."""
-    takes = fit_takes(data, chain)
-    parts = [{h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}]
-    parts.append({h: w.segments[w.split == SPLITS.index("dev")] for h, w in data.windows.items()})
+    fit_rows, *parts = windows_of_chain(data, chain)
     kept = [h for h in data.windows if all(len(part[h]) for part in parts)]
     fit_windows, dev_windows = ({NEXT: pairs_of(part)} | {h: part[h] for h in kept} for part in parts)
     dev_takes = (data.take_split == SPLITS.index("dev")).nonzero()[:, 0]
@@ -103,7 +100,7 @@ def latent_task(data: PlanningData, chain: Chain) -> LatentTask:
         motions=data.motions,
         labels=data.labels,
         bank=data.bank,
-        fit_rows=rows_of_takes(data.segment_take, takes),
+        fit_rows=fit_rows,
         dev_rows=rows_of_takes(data.segment_take, dev_takes),
         fit=fit_windows,
         dev=dev_windows,
@@ -147,7 +144,7 @@ def latent_loss(latent_fit: LatentFit, batch: PredictorBatch) -> Tensor:
     """Return the mean l1 of one batch, a scalar: all middle steps, and the goal step where the goal was hidden."""
     sums, counts = [], []
     for horizon, rows in batch:
-        segments_BH = latent_fit.task.windows("fit", latent_fit.variant)[horizon][rows]
+        segments_BH = latent_fit.task.fit[horizon][rows]
         seen_B = torch.rand(len(rows), device=rows.device) >= latent_fit.cfg.goal_dropout
         l1_BT = l1_between(latent_fit.predict(segments_BH, seen_B), latent_fit.latents(segments_BH[:, 1:]))
         weight_BT = torch.ones_like(l1_BT)
@@ -161,12 +158,6 @@ def latent_loss(latent_fit: LatentFit, batch: PredictorBatch) -> Tensor:
 def goal_weight(seen_B: Tensor) -> Tensor:
     """Return (B,) weights of the goal step: 0 where the goal is an input, which the model would copy."""
     return (~seen_B).float()
-
-
-def scored_rows(fitted: Mapping[int, Tensor], dev: Mapping[int, Tensor], seed: int) -> dict[str, dict[int, Tensor]]:
-    """Return split -> group -> rows, (n, ...), that are scored after every epoch: dev, and as many fitted ones."""
-    scored = {"dev": dict(dev), "train": sampled_fit(fitted, dev, seed)}
-    return {split: windows for split, windows in scored.items() if windows}
 
 
 def distances(latent_fit: LatentFit, windows: Mapping[int, Tensor]) -> dict[str, float]:
@@ -209,8 +200,8 @@ def predictor_training(
     with seeded(seed):
         model = standardising(LatentPredictor(cfg, task.shape()), task, cfg).to(device)
     controls = fit_controls(task.motions[task.fit_rows], cfg.search.variance)
-    latent_fit, windows = LatentFit(model, task, cfg, variant, controls), task.windows("fit", variant)
-    scored = scored_rows(windows, task.windows("dev", variant), seed)
+    latent_fit, windows, dev = LatentFit(model, task, cfg, variant, controls), *task.windows(variant)
+    scored = {split: rows for split, rows in (("dev", dev), ("train", sampled_fit(windows, dev, seed))) if rows}
     return Training(
         name=name,
         seed=seed,
@@ -232,25 +223,17 @@ def train_head(job: TrainingJob, task: LatentTask, cfg: LatentConfig, epoch_done
         return logits_RV
 
     common = task.labels[task.fit_rows].bincount(minlength=len(task.bank)).argmax()
-    scored = scored_rows({0: task.fit_rows}, {0: task.dev_rows}, job.seed)
 
-    def shares(groups: Mapping[int, Tensor]) -> dict[str, float]:
-        is_right = [logits(rows).argmax(-1) == task.labels[rows] for rows in torch.split(groups[0], AT_ONCE)]
-        floor = (task.labels[groups[0]] == common).double().mean()
+    def shares(all_N: Tensor) -> dict[str, float]:
+        is_right = [logits(rows).argmax(-1) == task.labels[rows] for rows in torch.split(all_N, AT_ONCE)]
+        floor = (task.labels[all_N] == common).double().mean()
         return {"right": float(torch.cat(is_right).double().mean()), "right of majority": float(floor)}
 
-    training = Training(
-        name=job.name,
-        seed=job.seed,
-        model=head,
-        batches=lambda generator: [
-            task.fit_rows[rows]
-            for rows in index_batches(len(task.fit_rows), cfg.head.batch, generator, task.fit_rows.device)
-        ],
-        loss=lambda rows: F.cross_entropy(logits(rows), task.labels[rows]),
-        measure=lambda: measured(scored, shares),
-        selected="dev/right",
-    )
+    def loss(rows: Tensor) -> Tensor:
+        return F.cross_entropy(logits(rows), task.labels[rows])
+
+    splits, batch = {"dev": task.dev_rows, "train": task.fit_rows}, cfg.head.batch
+    training = row_training(job.name, job.seed, head, splits, batch, loss, shares, selected="dev/right")
     fit(training, cfg.head, job.folder, job.device, epoch_done, job.checkpoint_s)
 
 

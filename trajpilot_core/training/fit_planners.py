@@ -5,8 +5,8 @@ windows of a batch. Source: docs/decisions/planners.md.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, cast
 
 import numpy as np
@@ -17,9 +17,8 @@ from torch import Tensor
 
 from schemas.planners import PlannerName, PlannersConfig
 from schemas.training import TrainConfig
-from trajpilot_core.data.chains import fit_takes
 from trajpilot_core.data.cross_fitting import Chain
-from trajpilot_core.data.planning import PlanningData, rows_of_takes
+from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.data.transitions import fitted_bigrams, masks_of
 from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, StoreError
@@ -27,8 +26,8 @@ from trajpilot_core.memory import in_parts
 from trajpilot_core.models.planners.decoding import PlannerShape, clamped_prior
 from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs, scores_of, sequence
 from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
-from trajpilot_core.training.dev_scores import measured, sampled_fit
-from trajpilot_core.training.fit_predictor import standardise
+from trajpilot_core.training.dev_scores import row_measure
+from trajpilot_core.training.fit_predictor import standardise, windows_of_chain
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors, run_trials
 from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
 
@@ -79,9 +78,7 @@ def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTas
 
     Raises InputError: there are no descriptions.
     """
-    takes = fit_takes(data, chain)
-    fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
-    dev = {h: w.segments[w.split == 1] for h, w in data.windows.items()}
+    fit_rows, fit, dev = windows_of_chain(data, chain)
     kept = [h for h in data.windows if len(fit[h]) and len(dev[h])]
     masks, n_labels = masks_of(inputs, data), len(data.label_ids)
     return PlannerTask(
@@ -90,7 +87,7 @@ def planner_task(inputs: Inputs, data: PlanningData, chain: Chain) -> PlannerTas
         tasks=masks.of_take[data.segment_take],
         descriptions=read_descriptions(inputs.table("descriptions"), data.label_ids),
         transition=fitted_bigrams(inputs.table("segments"), data, chain, data.codes, n_labels).to_dense(),
-        fit_rows=rows_of_takes(data.segment_take, takes),
+        fit_rows=fit_rows,
         fit={h: fit[h] for h in kept},
         dev={h: dev[h] for h in kept},
         n_tasks=len(masks.scenarios),
@@ -143,7 +140,8 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
     """Return the training at one learning rate; the models of all rates start with equal weights."""
     method, horizon = parts_of(job.variant)
     originals = {"schema": cfg.schema_net.train, "pdpp": cfg.pdpp.train, "viterbi_plan_net": cfg.viterbi_plan_net.train}
-    settings, windows = originals[method], task.fit[horizon]
+    settings, splits = originals[method], {"train": task.fit[horizon], "dev": task.dev[horizon]}
+    windows = splits["train"]
     with seeded(job.seed):
         model = MatchedPlanner(method, cfg, task.shape(), horizon)
     standardise(model, task.features[task.fit_rows][:, None])
@@ -187,7 +185,7 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
         model=model,
         batches=batches,
         loss=loss,
-        measure=measurer(model, task, horizon, job.seed),
+        measure=row_measure(splits, job.seed, partial(accuracy, model, task, horizon, job.seed)),
         selected=SELECTED,
         rate=scheduled,
         stepped=model.after_step,
@@ -195,20 +193,17 @@ def trial_of(job: TrainingJob, task: PlannerTask, cfg: PlannersConfig, rate: flo
     return training, train
 
 
-def measurer(model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: accuracy of the decoded middle steps on dev, and on as many fitted windows."""
+def accuracy(
+    model: MatchedPlanner, task: PlannerTask, horizon: int, seed: int, segments_NH: Tensor
+) -> dict[str, float]:
+    """Return the accuracy of the decoded middle steps of windows (N, H)."""
     prior = clamped_prior(task.transition, model.cfg.transition_floor)
-    fitted, dev = task.fit[horizon], task.dev[horizon]
-    scored = {**sampled_fit({"train": fitted}, {"train": dev}, seed), "dev": dev}
 
-    def accuracy(segments_NH: Tensor) -> dict[str, float]:
-        def part(rows: slice) -> Tensor:
-            numbers = torch.arange(len(segments_NH), device=segments_NH.device)[rows]
-            plan = model.plan(task.inputs(segments_NH[rows], numbers), seed)
-            return sequence(model.method, scores_of(model.method, plan), prior)
+    def part(rows: slice) -> Tensor:
+        numbers = torch.arange(len(segments_NH), device=segments_NH.device)[rows]
+        plan = model.plan(task.inputs(segments_NH[rows], numbers), seed)
+        return sequence(model.method, scores_of(model.method, plan), prior)
 
-        what = f"one window of {horizon} segments does not fit into the memory of {segments_NH.device}"
-        decoded = torch.cat(in_parts(len(segments_NH), AT_ONCE, part, what, "choose another device"))
-        return {"Mid mAcc": float((decoded[:, 1:-1] == task.labels[segments_NH][:, 1:-1]).double().mean())}
-
-    return lambda: measured(scored, accuracy)
+    what = f"one window of {horizon} segments does not fit into the memory of {segments_NH.device}"
+    decoded = torch.cat(in_parts(len(segments_NH), AT_ONCE, part, what, "choose another device"))
+    return {"Mid mAcc": float((decoded[:, 1:-1] == task.labels[segments_NH][:, 1:-1]).double().mean())}

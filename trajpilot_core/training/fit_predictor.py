@@ -19,7 +19,7 @@ from trajpilot_core.data.chains import fit_takes, load_e_tau, trajectory_latents
 from trajpilot_core.data.cross_fitting import Chain, is_twin, original_of
 from trajpilot_core.data.imported_fits import first_weights
 from trajpilot_core.data.other_runs import OtherOutput, open_other
-from trajpilot_core.data.planning import MANY_WINDOWS, PlanningData, rows_of_takes
+from trajpilot_core.data.planning import MANY_WINDOWS, SPLITS, PlanningData, rows_of_takes
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, feature_scales
 from trajpilot_core.store.tensors import Models, Tensors
@@ -73,10 +73,8 @@ def predictor_task(
             f"windows of {min(data.windows)} segments have no step to plan between Start and Goal; the minimum is "
             f"{SHORTEST_PLAN}"
         )
-    takes = fit_takes(data, chain)
-    fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
-    dev = {h: w.segments[w.split == 1] for h, w in data.windows.items()}
-    fit, dev = ({h: s for h, s in part.items() if len(s)} for part in (fit, dev))
+    rows, *both = windows_of_chain(data, chain)
+    fit, dev = ({h: s for h, s in part.items() if len(s)} for part in both)
     if not fit or not dev:
         raise TrainingError(
             f"chain {chain.name}: windows of {len(fit)} horizons to fit on and of {len(dev)} in dev, but both need at "
@@ -84,9 +82,17 @@ def predictor_task(
         )
     encoder = load_e_tau(e_tau, chain, seed, device)
     latents = trajectory_latents(encoder, data.motions.to(device)).cpu()
-    rows = rows_of_takes(data.segment_take, takes)
     places = places_for(max(data.windows), cfg)
     return PredictorTask(data.features, latents, data.labels, data.bank, rows, fit, dev, places)
+
+
+def windows_of_chain(data: PlanningData, chain: Chain) -> tuple[Tensor, dict[int, Tensor], dict[int, Tensor]]:
+    """Return (n,) long, the segments of the takes that a chain is fitted on, and horizon -> (N, H) long, their windows,
+    and those of dev."""
+    takes = fit_takes(data, chain)
+    fit = {h: w.segments[torch.isin(w.take, takes)] for h, w in data.windows.items()}
+    dev = {h: w.segments[w.split == SPLITS.index("dev")] for h, w in data.windows.items()}
+    return rows_of_takes(data.segment_take, takes), fit, dev
 
 
 def train_predictor(job: TrainingJob, epoch_done: EpochDone) -> None:

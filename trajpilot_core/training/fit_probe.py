@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import numpy as np
 import torch
@@ -35,10 +35,11 @@ from trajpilot_core.metrics.epic_kitchens import (
 )
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, probe_loss
 from trajpilot_core.models.events import TokenProbe
-from trajpilot_core.training.dev_scores import measured, sampled_fit
+from trajpilot_core.training.dev_scores import row_training
 from trajpilot_core.training.jobs import Task, TrainingJob, best_trial, job_tensors, run_trials
-from trajpilot_core.training.loop import EpochDone, Training, index_batches, seeded
+from trajpilot_core.training.loop import EpochDone, Training, seeded
 
+M = TypeVar("M", bound=nn.Module)
 AT_ONCE = 512
 """Clips that are predicted at once."""
 SELECTED = f"dev/{ACTION.id}"
@@ -66,6 +67,14 @@ class ProbeTask(Task):
         """Return the sizes of its probe."""
         counts = [len(self.classes[part]) for part in PARTS]
         return ProbeShape(self.tokens.shape[2], counts[0], counts[1], counts[2], heads=cfg.heads, blocks=cfg.blocks)
+
+    def splits(self) -> dict[str, Tensor]:
+        """Return `dev` and `train` -> (n,) long, the numbers of its clips."""
+        return {split: torch.nonzero(self.is_dev == (split == "dev"))[:, 0] for split in ("dev", "train")}
+
+    def column_numbers(self) -> dict[ActionPart, Codes]:
+        """Return part -> (C,): the columns themselves as classes, for scores without classes."""
+        return {part: np.arange(len(self.classes[part])) for part in PARTS}
 
 
 def probe_task(data: ClipData) -> ProbeTask:
@@ -130,7 +139,7 @@ def fit_grid(
     *more: Tensor,
 ) -> None:
     """Fit every trial of a grid, each with a new probe, which reads the tokens and `more` (N, ...) of each clip."""
-    trials, fitted = grid(cfg), torch.nonzero(~task.is_dev)[:, 0]
+    trials = grid(cfg)
 
     def trial(number: int) -> tuple[Training, TrainConfig]:
         with seeded(job.seed):
@@ -140,19 +149,12 @@ def fit_grid(
             inputs = (values[rows].float() for values in (task.tokens, *more))
             return probe_loss(model(*inputs), task.columns[rows])
 
-        training = Training(
-            name=f"{job.name}, {trials[number].name}",
-            seed=job.seed,
-            model=model,
-            batches=lambda generator: [
-                fitted[rows] for rows in index_batches(len(fitted), cfg.batch, generator, fitted.device)
-            ],
-            loss=loss,
-            measure=measurer(model, task, job.seed, *more),
-            selected=SELECTED,
-            rate=cosine,
-            decays_all=True,
-        )
+        def shares(rows: Tensor) -> dict[str, float]:
+            rankings = answers(model, task.tokens[rows], task.column_numbers(), *(values[rows] for values in more))
+            return shares_of(task.columns[rows].cpu().numpy(), rankings)
+
+        name = f"{job.name}, {trials[number].name}"
+        training = row_training(name, job.seed, model, task.splits(), cfg.batch, loss, shares, **ORIGINAL)
         return training, original_training(cfg, trials[number])
 
     run_trials(job, len(trials), trial, epoch_done)
@@ -163,17 +165,8 @@ def cosine(step: int, total: int, cfg: TrainConfig) -> float:
     return cfg.lr * 0.5 * (1 + math.cos(math.pi * (step + 1) / total))
 
 
-def measurer(model: nn.Module, task: ProbeTask, seed: int, *more: Tensor) -> Callable[[], dict[str, float]]:
-    """Return the measure of an epoch: every metric, as a share, on dev and on as many sampled fitted clips."""
-    fitted, dev = (torch.nonzero(task.is_dev == is_dev)[:, 0] for is_dev in (False, True))
-    scored = {"dev": dev, **sampled_fit({"train": fitted}, {"train": dev}, seed)}
-    columns = {part: np.arange(len(task.classes[part])) for part in PARTS}
-
-    def shares(rows: Tensor) -> dict[str, float]:
-        rankings = answers(model, task.tokens[rows], columns, *(values[rows] for values in more))
-        return shares_of(task.columns[rows].cpu().numpy(), rankings)
-
-    return lambda: measured(scored, shares)
+ORIGINAL: Mapping[str, Any] = {"selected": SELECTED, "rate": cosine, "decays_all": True}
+"""Fields of the training of a probe: the rate and the decay of the original."""
 
 
 def shares_of(columns_N3: Codes, rankings: Mapping[ActionPart, Codes]) -> dict[str, float]:
@@ -227,12 +220,12 @@ def choose_probe(job: TrainingJob, cfg: ProbeConfig) -> ChosenProbe:
     return ChosenProbe(grid(cfg)[number], weights, curve)
 
 
-def load_probe(chosen: ChosenProbe, task: ProbeTask, cfg: ProbeConfig, device: str) -> AttentiveProbe:
-    """Return the chosen probe in evaluation mode."""
-    with torch.device("meta"):
-        model = AttentiveProbe(task.shape(cfg))
-    model.load_state_dict(chosen.weights, assign=True)
-    return model.to(device).eval()
+def load_probe(build: Callable[[], M], chosen: ChosenProbe, device: str) -> M:
+    """Return the chosen probe in evaluation mode; `build` returns one from the global random state."""
+    with seeded(0):  # its weights are replaced
+        model = build()
+    model.load_state_dict(chosen.weights)
+    return model.to(device).eval().requires_grad_(False)
 
 
 def floor_rankings(task: ProbeTask, rows: int) -> dict[ActionPart, Codes]:
@@ -273,16 +266,6 @@ def train_token_probe(job: TrainingJob, epoch_done: EpochDone) -> None:
     cfg = CompletedActionToken.model_validate_json(job.config)
     task, row = TokenTask.unpacked(job_tensors(job)), cast(TokenRow, job.variant)
     fit_grid(job, task, cfg.tuned, lambda: new_token_probe(row, task, cfg), epoch_done, task.token)
-
-
-def load_token_probe(
-    row: TokenRow, chosen: ChosenProbe, task: TokenTask, cfg: CompletedActionToken, device: str
-) -> TokenProbe:
-    """Return the chosen model of a row in evaluation mode."""
-    with seeded(0):  # its weights are replaced
-        model = new_token_probe(row, task, cfg)
-    model.load_state_dict(chosen.weights)
-    return model.to(device).eval().requires_grad_(False)
 
 
 def name_of(row: TokenRow) -> str:

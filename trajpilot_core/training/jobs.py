@@ -177,21 +177,15 @@ class Task:
         return cls(**values)
 
 
-def put_tensors(folder: Path, name: str, tensors: Mapping[str, Tensor]) -> None:
-    """Write inputs of trainings for other processes."""
-    write_atomically(folder / name, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
-
-
 def put_task(shared: Path, own: Path, task: Task, *, is_first: bool = True) -> None:
     """Write a task for its jobs: what differs into `own`; into `shared`, with the first task, what all jobs share."""
     of_all, of_task = task.tensors()
-    if is_first:
-        put_tensors(shared, SHARED, of_all)
-    put_tensors(own, OWN, of_task)
+    for path, tensors in ((shared / SHARED, of_all), (own / OWN, of_task))[0 if is_first else 1 :]:
+        write_atomically(path, {key: value.cpu().contiguous() for key, value in tensors.items()}, {})
 
 
 def job_tensors(job: TrainingJob) -> dict[str, Tensor]:
-    """Read the inputs of a job onto its device: name -> tensor of the shape that `put_tensors` wrote."""
+    """Read the inputs of a job onto its device: name -> tensor of the shape that `put_task` wrote."""
     return read_tensors(job.shared / SHARED, job.device)[0] | read_tensors(job.own / OWN, job.device)[0]
 
 

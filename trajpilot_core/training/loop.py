@@ -11,7 +11,7 @@ training's own `batches` hands to its own `loss`, normally index tensors. Nothin
         measure=lambda: {"dev/M@1": dev_score(scorer), "train/M@1": ...},  # once per epoch, scorer in eval mode
     )
     fitted = fit(training, cfg.train, scratch / "final-s0-scorer", device)
-    fitted.state                                                           # best weights by `selected`, on the CPU
+    fitted.best                                                            # best weights by `selected`, on the CPU
     fitted.curve                                                           # rows for the stage's curves table
 
 Randomness: `seeded` and `fit` leave the global random state of the caller as it was. `fit` seeds the global state
@@ -80,17 +80,6 @@ class TrainedPart(NamedTuple):
     weight_decay: float
 
 
-@dataclass(frozen=True)
-class FittedModel:
-    """What a training leaves."""
-
-    state: dict[str, Tensor]
-    """Parameters and buffers of the best epoch, on the CPU."""
-    best_score: float
-    best_epoch: int
-    curve: list[CurvePoint]
-
-
 def fit(
     training: Training,
     cfg: TrainConfig,
@@ -98,8 +87,8 @@ def fit(
     device: str,
     epoch_done: EpochDone | None = None,
     checkpoint_s: float = 0.0,
-) -> FittedModel:
-    """Train until the epochs are over or dev stops improving, and return the best epoch's weights.
+) -> TrainingProgress:
+    """Train until the epochs are over or dev stops improving; return the progress, with the best epoch's weights.
 
     Args:
         cfg: its hyperparameters; `precision` is resolved to fp32 or bf16.
@@ -131,7 +120,7 @@ def fit(
                 if epoch_done is not None:
                     said = f"{training.name}: {training.selected.replace('/', ' ')} {state.scores[-1]:.3f}"
                     epoch_done(state.epoch, cfg.epochs, said)
-    return FittedModel(state.best, state.best_score, state.best_epoch, list(state.curve))
+    return state
 
 
 def tell_resumed(name: str, seed: int, epoch: int) -> None:

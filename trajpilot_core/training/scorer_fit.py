@@ -164,8 +164,8 @@ def train_scorer(
     kept = {p.quantity: p.value for p in fitted.curve if p.epoch == fitted.best_epoch and p.split == "dev"}
     share = float(opens.float().mean())
     decision = _decision(config, collected, len(train), share, kept)
-    choices = choices_of(scorer, fitted.state, dev, config, training.name, seed)
-    return FittedScorer(fitted.state, shape, decision, fitted.curve, choices)
+    choices = choices_of(scorer, fitted.best, dev, config, training.name, seed)
+    return FittedScorer(fitted.best, shape, decision, fitted.curve, choices)
 
 
 def measurer(

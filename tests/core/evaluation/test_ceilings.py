@@ -25,15 +25,18 @@ from trajpilot_core.evaluation.bootstrap import cluster_sums
 from trajpilot_core.evaluation.ceiling import (
     ERRORS,
     ExactCeilings,
+    calibration_check,
+    ceiling_checks,
     ceiling_scores,
     compare,
     known_of_predictions,
     known_values,
+    other_cells_check,
     paired,
     read_world,
+    row_check,
     row_scores,
 )
-from trajpilot_core.evaluation.ceiling_check import calibration_check, ceiling_checks, other_cells_check, row_check
 from trajpilot_core.evaluation.comparison import pair
 from trajpilot_core.evaluation.prediction_arrays import Predictions
 from trajpilot_core.methods import METHODS, method

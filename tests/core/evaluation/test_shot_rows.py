@@ -11,10 +11,9 @@ from shots_fixture import CFG, Shown, fitted, shares, some_shots, untrained, wit
 
 from trajpilot_core.data.events import TEST, TRAIN, Shots, refuse_late
 from trajpilot_core.errors import LeakError
-from trajpilot_core.evaluation.shot_rows import (
-    METHODS,
+from trajpilot_core.evaluation.event_rows import (
+    SHOT_ROWS,
     OutcomeModels,
-    SaidOfShots,
     ShotMethod,
     check_sight,
     not_run,
@@ -22,6 +21,7 @@ from trajpilot_core.evaluation.shot_rows import (
 )
 from trajpilot_core.models.events import OutcomePredictor
 from trajpilot_core.retrieval.events import find_events
+from trajpilot_core.training.event_scorer import EventAnswers
 
 SHOTS = some_shots(Shown(in_shot=1.0), n_takes=60)
 TESTED = SHOTS.rows(TEST)
@@ -31,10 +31,10 @@ QUICK = CFG.train.replace(epochs=5, batch=128, lr=1e-2)
 def leaking(read: Callable[[Shots, torch.Tensor], torch.Tensor]) -> ShotMethod:
     """A row that declares the head motion of the shot, and reads something else."""
 
-    def answer(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> SaidOfShots:
-        return SaidOfShots(read(shots, rows).float().view(len(rows), -1).mean(1))
+    def answer(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> EventAnswers:
+        return EventAnswers(read(shots, rows).float().view(len(rows), -1).mean(1))
 
-    return ShotMethod("oracle", "leaking", "what it must not", "shot_motion", answer)
+    return ShotMethod("oracle", "leaking", "what it must not", "event_motion", answer)
 
 
 LEAKS: dict[str, ShotMethod] = {
@@ -47,13 +47,13 @@ LEAKS: dict[str, ShotMethod] = {
 
 
 def test_a_row_that_reads_the_outcome_or_more_motion_than_it_declares_is_refused(subtests) -> None:
-    check_sight(METHODS, untrained(SHOTS), SHOTS, TESTED)
+    check_sight(SHOT_ROWS, untrained(SHOTS), SHOTS, TESTED)
     for name in LEAKS:
-        with subtests.test(name), pytest.raises(LeakError, match="sees 'shot_motion', but its answer changes"):
+        with subtests.test(name), pytest.raises(LeakError, match="sees 'event_motion', but its answer changes"):
             check_sight([LEAKS[name]], untrained(SHOTS), SHOTS, TESTED)
 
-    oracle = next(one for one in METHODS if one.id == "oracle")
-    for sees in ("context", "context_motion"):
+    oracle = next(one for one in SHOT_ROWS if one.id == "oracle")
+    for sees in ("pixels", "pixels_motion"):
         with subtests.test(sees), pytest.raises(LeakError, match=sees):
             check_sight([dataclasses.replace(oracle, sees=sees)], untrained(SHOTS), SHOTS, TESTED)
 
@@ -93,7 +93,7 @@ def test_context_that_reaches_past_the_release_is_refused() -> None:
         refuse_late(ids, torch.tensor([2.0, 4.1]), moment)
 
 
-ALL = tuple(one.id for one in METHODS)
+ALL = tuple(one.id for one in SHOT_ROWS)
 MARGIN = 0.09
 """Within which a share counts as chance: 360 test shots have a standard error of .026."""
 
@@ -118,17 +118,17 @@ def test_a_probe_uses_a_token_before_the_shot_and_sees_nothing_else(name: str, t
     shots = some_shots(TOKENS[name], n_takes=120)
     cfg = CFG.replace(train=QUICK.replace(epochs=10))
     models = with_probe(untrained(shots, cfg), shots, tmp_path)
-    probe = next(one for one in METHODS if one.id == "attentive_probe")
+    probe = next(one for one in SHOT_ROWS if one.id == "attentive_probe")
     share = shares(models, shots)[probe.id]
     assert share > 0.65 if TOKENS[name].in_look_before else abs(share - 0.5) < 0.1
     check_sight([probe], models, shots, shots.rows(TEST))
     with pytest.raises(LeakError, match="sees 'nothing'"):
         check_sight([dataclasses.replace(probe, sees="nothing")], models, shots, shots.rows(TEST))
 
-    def of_the_shot(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> SaidOfShots | None:
+    def of_the_shot(models: OutcomeModels, shots: Shots, rows: torch.Tensor) -> EventAnswers | None:
         return probe.answer(models, dataclasses.replace(shots, tokens=shots.shot), rows)
 
-    with pytest.raises(LeakError, match="sees 'context'"):
+    with pytest.raises(LeakError, match="sees 'pixels'"):
         check_sight([dataclasses.replace(probe, answer=of_the_shot)], models, shots, shots.rows(TEST))
 
 

@@ -10,18 +10,18 @@ from schemas.arrow import rows_of
 from schemas.config import EvaluationConfig
 from schemas.events import ProbeScore, ShotScore
 from schemas.results import CurvePoint, Judgement, Metric, ScorerChoice
-from trajpilot_core.evaluation import shot_rows
 from trajpilot_core.evaluation.action_scores import judge_actions
+from trajpilot_core.evaluation.event_rows import SHOT_FLOORS, SHOT_MODELS, SHOT_ROWS, TOKEN_MODELS, TOKEN_NAMES
 from trajpilot_core.evaluation.shot_scores import row_judgements
-from trajpilot_core.evaluation.token_rows import MODELS as TOKEN_MODELS
-from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
 from trajpilot_core.evaluation.trained_rows import (
     FLOORS,
     ROW,
     gate_quality,
     is_learned,
+    judge_row,
     judge_rows,
     judge_scorer,
+    judge_scores,
     ranking_quality,
     undertrained_rows,
 )
@@ -29,7 +29,6 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics.epic_kitchens import ACTION
 from trajpilot_core.report.tables.actions import result_tables
 from trajpilot_core.report.tables.groups import DAGGER, LEGEND
-from trajpilot_core.training.convergence import judge_row, judge_scores
 
 MODELS = {one.id: one.models for one in METHODS}
 
@@ -128,8 +127,8 @@ def test_a_trained_row_of_shots_is_above_the_larger_class_and_the_vote() -> None
     rows = [shot("no_traj", 60.0, 54.0), shot("oracle", 70.0, 56.0), shot("permuted_candidates", 40.0, 30.0)]
     found = {one.check.removeprefix(ROW): one.verdict for one in row_judgements([*floors, *rows])}
     assert found == {"no_traj": "undertrained", "oracle": "holds"}
-    every = {one.id for one in shot_rows.METHODS} - {"permuted_candidates"}
-    assert {*shot_rows.MODELS, *shot_rows.FLOORS} == every
+    every = {one.id for one in SHOT_ROWS} - {"permuted_candidates"}
+    assert {*SHOT_MODELS, *SHOT_FLOORS} == every
 
 
 def test_a_trained_probe_is_above_the_most_frequent_answers_with_every_seed() -> None:

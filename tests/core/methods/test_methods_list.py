@@ -14,11 +14,10 @@ from schemas.results import Prediction
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.evaluation.predictions import stored_predictions
-from trajpilot_core.methods import METHODS, in_order, method, with_role
+from trajpilot_core.methods import METHODS, in_order, method
 from trajpilot_core.methods.base import Answers, Method
 from trajpilot_core.methods.batch import WindowBatch
 from trajpilot_core.methods.plans import rank_plan
-from trajpilot_core.training.convergence import FLOORS
 
 
 def ends_only(batch: WindowBatch) -> Answers:
@@ -121,7 +120,3 @@ def test_predictions_of_another_stage_are_those_of_its_declared_row(quick):
             stored_predictions(Memory({name: own}), name)
         with pytest.raises(EvaluationError, match="has the columns window_id"):
             stored_predictions(Memory({name: own.select(["window_id"])}), name)
-
-
-def test_the_floors_that_a_training_must_beat_are_the_floors_of_the_tables() -> None:
-    assert set(FLOORS) == set(with_role("floor"))

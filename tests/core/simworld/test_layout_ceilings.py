@@ -20,8 +20,14 @@ from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import Labelling, Tables, cut_take, tables_of
 from trajpilot_core.corpora.registry import corpus_of_layout
 from trajpilot_core.errors import InputError
-from trajpilot_core.evaluation.ceiling import ExactCeilings, compare, known_values
-from trajpilot_core.evaluation.ceiling_check import NO_CEILING, calibration_check, ceiling_checks
+from trajpilot_core.evaluation.ceiling import (
+    NO_CEILING,
+    ExactCeilings,
+    calibration_check,
+    ceiling_checks,
+    compare,
+    known_values,
+)
 from trajpilot_core.simworld.faults import TakeContents
 from trajpilot_core.simworld.inference.visible import steps_of, take_steps, unshown
 from trajpilot_core.simworld.layouts.base import layout_of

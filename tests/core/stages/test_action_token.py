@@ -23,7 +23,6 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.data.events import BEFORE, DURING, TEST, TRAIN, ActionEvents, load_events
 from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, LeakError
-from trajpilot_core.evaluation import token_rows
 from trajpilot_core.evaluation.action_scores import (
     check_length,
     check_motion,
@@ -31,7 +30,7 @@ from trajpilot_core.evaluation.action_scores import (
     check_unseen,
     judge_tokens,
 )
-from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES, TokenMaker, check_sight
+from trajpilot_core.evaluation.event_rows import TOKEN_METHODS, TOKEN_NAMES, TokenMaker, TokenModels, check_sight
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape
 from trajpilot_core.models.events import ActionPredictor, TokenProbe
@@ -39,9 +38,10 @@ from trajpilot_core.models.predictor import PredictorShape
 from trajpilot_core.report.action_page import build_alone
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.stages import action_token
+from trajpilot_core.stages.event_run import EventRun
 from trajpilot_core.stages.report import TOKEN_STAGES
-from trajpilot_core.stages.token_parts import TokenRun
 from trajpilot_core.stages.trajectories import spans_of
+from trajpilot_core.training.event_scorer import EventAnswers
 from trajpilot_core.training.fit_probe import answers
 
 CLIPS = 12
@@ -152,7 +152,7 @@ def test_a_gain_over_the_visual_row_alone_is_no_verdict_for_a_token() -> None:
     assert too_few.verdict == "undecided"
 
 
-def some_models(events: ActionEvents) -> token_rows.TokenModels:
+def some_models(events: ActionEvents) -> TokenModels:
     """Untrained models, whose gate is always open."""
     from trajpilot_core.data.chains import load_e_tau
     from trajpilot_core.data.cross_fitting import FINAL
@@ -180,22 +180,22 @@ def some_models(events: ActionEvents) -> token_rows.TokenModels:
     ) -> list[dict[ActionPart, Codes]]:
         return [answers(one, events.tokens[rows], classes, token) for one, token in zip(models, tokens, strict=True)]
 
-    return token_rows.TokenModels(TokenMaker(chain, scorer, decision, CFG), probes, read)
+    return TokenModels(TokenMaker(chain, scorer, decision, CFG), probes, read)
 
 
 def test_no_row_sees_more_than_it_says_and_one_that_peeks_is_named(events: ActionEvents) -> None:
     """Planted: a token with the action, its text, its duration or its head motion in it, and the oracle's."""
     models, rows = some_models(events), events.rows(TEST)
-    check_sight(METHODS, models, events, rows)
-    honest, oracle = (next(one for one in METHODS if one.id == id_) for id_ in ("no_traj", "oracle"))
+    check_sight(TOKEN_METHODS, models, events, rows)
+    honest, oracle = (next(one for one in TOKEN_METHODS if one.id == id_) for id_ in ("no_traj", "oracle"))
     for field in ("labels", "classes", "seconds", "motions"):
 
-        def peeks(maker: TokenMaker, events: ActionEvents, rows: torch.Tensor, field: str = field) -> torch.Tensor:
+        def peeks(maker: TokenMaker, events: ActionEvents, rows: torch.Tensor, field: str = field) -> EventAnswers:
             seen = getattr(events, field)[rows].float().reshape(len(rows), -1)
-            return honest.token(maker, events, rows) + 1e-3 * seen[:, -1:]
+            return EventAnswers(honest.answer(maker, events, rows).prediction + 1e-3 * seen[:, -1:])
 
         with pytest.raises(LeakError, match="'No-Traj' declares that it sees 'pixels'"):
-            check_sight([replace(honest, token=peeks)], models, events, rows)
+            check_sight([replace(honest, answer=peeks)], models, events, rows)
     with pytest.raises(LeakError, match="'Oracle'"):
         check_sight([replace(oracle, sees="pixels_motion")], models, events, rows)
 
@@ -265,7 +265,7 @@ def test_a_predictor_that_saw_another_clip_than_its_chain_may_is_noticed(
     other: Kitchens, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Planted: every chain is fitted on all training clips; what trainings note of themselves shows it."""
-    monkeypatch.setattr(TokenRun, "fitted", lambda this, chain: this.events.rows(TRAIN))
+    monkeypatch.setattr(EventRun, "fitted", lambda this, chain: this.events.rows(TRAIN))
     run_stage(action_token.STAGE, SHORT.replace(epochs=1), other, tmp_path)
     assert judged(other)["leak: tokens are made by models that have not seen the video"] == "fails"
 

@@ -29,16 +29,16 @@ from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.stages import action_token, probe
 from trajpilot_core.stages.full_probe import stream_of
 from trajpilot_core.training import clip_stream, fit_full_probe
+from trajpilot_core.training.checkpoint import TrainingProgress
 from trajpilot_core.training.clip_stream import (
     Augment,
     ClipStream,
     ClipView,
     ErasedPart,
-    PartShown,
     as_shown,
+    erased_part,
     in_order,
     open_encoder,
-    some_part,
 )
 from trajpilot_core.training.fit_full_probe import GridProbe
 from trajpilot_core.training.fit_probe import ChosenProbe, ProbeTask, grid, probe_task
@@ -127,10 +127,10 @@ def test_a_trial_next_to_others_is_what_it_is_alone(
     assert not all(torch.equal(clipped.weights[name], value) for name, value in coupled.weights.items())
 
 
-def first_of_all(found: fit_full_probe.FittedModel, name: str, members: list[GridProbe]) -> ChosenProbe:
+def first_of_all(found: TrainingProgress, name: str, members: list[GridProbe]) -> ChosenProbe:
     """The first trial, whatever dev says."""
     begins = "probes.0."
-    weights = {key.removeprefix(begins): value for key, value in found.state.items() if key.startswith(begins)}
+    weights = {key.removeprefix(begins): value for key, value in found.best.items() if key.startswith(begins)}
     return ChosenProbe(members[0].trial, weights, [])
 
 
@@ -205,7 +205,7 @@ def test_training_views_have_random_gaps_and_parts_and_dev_has_the_clip_of_the_f
     }
     assert stream.whole(0) == ClipView(0, 0.0, 4)
     assert 0.35 < np.mean([view.is_mirrored for view in views]) < 0.65
-    erased = [view.erased.part for view in views if view.erased is not None]
+    erased = [view.erased for view in views if view.erased is not None]
     assert 0.12 < len(erased) / len(views) < 0.4
     assert {0.02 - 1e-9 <= part.width * part.height <= 1 / 3 + 1e-9 for part in erased} == {True}
     plain = FULL.replace(random_gap_s=None, rand_augment=None, crop_scale=None, mirror_share=0.0, erase_share=0.0)
@@ -217,7 +217,7 @@ def test_a_view_is_mirrored_and_noise_stands_in_one_rectangle_of_every_frame() -
     pictures[:, :, 24:] = 200
     left = as_shown(pictures, ClipView(0, is_mirrored=True))
     assert (int(left[:, :, :8].min()), int(left[:, :, 8:].max())) == (200, 0)
-    view = ClipView(0, erased=ErasedPart(PartShown(0.25, 0.5, 0.5, 0.25), 7))
+    view = ClipView(0, erased=ErasedPart(7, 0.25, 0.5, 0.5, 0.25))
     found = as_shown(pictures, view)
     assert torch.equal(found, as_shown(pictures, view))
     assert not torch.equal(found, as_shown(pictures, view._replace(erased=view.erased._replace(seed=8))))
@@ -241,7 +241,9 @@ def test_a_decoder_process_augments_what_it_decodes(stream: ClipStream) -> None:
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     assert not torch.equal(one, plain)
-    assert some_part((0.9, 1.0), (3.0, 4.0), torch.Generator()) == PartShown(), "no such rectangle fits: all of it"
+    assert erased_part(0, (0.9, 1.0), (3.0, 4.0), torch.Generator()) == ErasedPart(0), (
+        "no such rectangle fits: all of it"
+    )
 
 
 def test_clips_come_in_their_order_whatever_decoder_ends_first() -> None:

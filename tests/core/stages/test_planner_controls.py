@@ -20,8 +20,7 @@ from schemas.planners import PLANNERS, PlannerName, PlannersConfig, PlannerTrain
 from trajpilot_core.data.chains import chains_of
 from trajpilot_core.data.planning import PlanningData, load_planning_data
 from trajpilot_core.engine.stage import Inputs, Source, Stage
-from trajpilot_core.evaluation.ceiling import compare, known_of_predictions
-from trajpilot_core.evaluation.ceiling_check import row_check
+from trajpilot_core.evaluation.ceiling import compare, known_of_predictions, row_check
 from trajpilot_core.evaluation.predictions import prediction_table
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.planner_models import PlannerTables, open_planners, planned, planner_rows

@@ -24,6 +24,7 @@ from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.headroom import sampling_scores
 from trajpilot_core.evaluation.predictions import RowsResult, predict_all
+from trajpilot_core.evaluation.trained_rows import judge_planner
 from trajpilot_core.methods import method, planner_models
 from trajpilot_core.methods.base import Answers
 from trajpilot_core.methods.planner_models import open_planners, planner_rows
@@ -31,7 +32,6 @@ from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs
 from trajpilot_core.models.planners.temporal_unet import TemporalUnet
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.stages.evaluation import FURTHER, trained
-from trajpilot_core.training.convergence import judge_planner
 
 SIZE = WorldSize(tasks=2, steps=4, alternatives=2, train=24, dev=4, test=4, max_horizon=3, segments=6)
 TRAIN = TrainConfig(epochs=12, patience=None, lr=3e-3, batch=32, precision="fp32")

@@ -20,11 +20,11 @@ from trajpilot_core.data.chains import chains_of, load_chain_models, open_model_
 from trajpilot_core.data.cross_fitting import noted_fitted
 from trajpilot_core.data.planning import MANY_WINDOWS, load_planning_data
 from trajpilot_core.errors import TrainingError
+from trajpilot_core.evaluation.trained_rows import judge_trained
 from trajpilot_core.models.predictor import CausalPredictor
 from trajpilot_core.stages import alignment, predictor
 from trajpilot_core.store.tensors import Tensors
 from trajpilot_core.training import dev_scores, fit_predictor, jobs
-from trajpilot_core.training.convergence import judge_trained
 from trajpilot_core.training.fit_predictor import (
     PredictorTask,
     dev_arithmetic,

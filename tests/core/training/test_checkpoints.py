@@ -65,7 +65,7 @@ def test_a_write_that_the_training_overtakes_holds_the_epoch_that_it_was_made_fo
         fit(toy(), CFG, tmp_path, "cpu", stop_at(3), AT_ONCE)
     assert checkpoint_epoch(tmp_path) in (2, 3)
     resumed = fit(toy(), CFG, tmp_path, "cpu", None, AT_ONCE)
-    assert same(whole.state, resumed.state)
+    assert same(whole.best, resumed.best)
     assert whole.curve == resumed.curve
 
 
@@ -77,7 +77,7 @@ def test_best_weights_are_written_when_they_change_only(tmp_path: Path, monkeypa
     fitted = fit(toy(scores=scores), CFG, tmp_path, "cpu")
     assert [name == NAME for name in written] == [False, True, False, True, True, True, True, True]
     assert names(tmp_path) == sorted([written[2], NAME])
-    assert same(read_progress(tmp_path).best, fitted.state)
+    assert same(read_progress(tmp_path).best, fitted.best)
 
 
 def test_a_kill_before_any_of_the_files_ends_as_if_nothing_had_happened(
@@ -103,7 +103,7 @@ def test_a_kill_before_any_of_the_files_ends_as_if_nothing_had_happened(
         folder.mkdir(exist_ok=True)
         (folder / f".{NAME}.77").touch()
         resumed = fit(toy(scores=later), CFG, folder, "cpu")
-        assert same(whole.state, resumed.state), killed_at
+        assert same(whole.best, resumed.best), killed_at
         assert whole.curve == resumed.curve, killed_at
         assert len(names(folder)) == 2, f"what the kill {killed_at} left is removed"
 
@@ -116,11 +116,11 @@ def test_best_weights_that_are_gone_or_other_than_the_checkpoint_names_are_notic
         fit(toy(), CFG, tmp_path, "cpu", stop_at(3))
     (best,) = tmp_path.glob(BEST)
     save_file({name: value + 1 for name, value in read_progress(tmp_path).best.items()}, best)
-    assert same(whole.state, fit(toy(), CFG, tmp_path, "cpu").state)
+    assert same(whole.best, fit(toy(), CFG, tmp_path, "cpu").best)
     assert "do not match their digest" in caplog.text
     (best,) = tmp_path.glob(BEST)
     best.unlink()
-    assert same(whole.state, fit(toy(), CFG, tmp_path, "cpu").state)
+    assert same(whole.best, fit(toy(), CFG, tmp_path, "cpu").best)
     assert "are missing" in caplog.text
 
 

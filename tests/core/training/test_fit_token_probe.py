@@ -2,6 +2,7 @@
 
 Both in the same probe, on clips whose own tokens tell nothing."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,15 @@ from schemas.events import TOKEN_CONTROLS, TokenRow
 from trajpilot_core.data.action_clips import load_clips
 from trajpilot_core.evaluation import action_scores
 from trajpilot_core.evaluation.action_scores import AnsweredRow, contrasts_of, judge_tokens
-from trajpilot_core.evaluation.token_rows import TOKEN_NAMES
+from trajpilot_core.evaluation.event_rows import TOKEN_NAMES
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.training.fit_probe import (
     TokenTask,
     answers,
     choose_probe,
-    load_token_probe,
+    load_probe,
     name_of,
+    new_token_probe,
     probe_task,
     train_token_probe,
 )
@@ -54,7 +56,7 @@ def verdicts(folder: Path) -> dict[str, str]:
         job = TrainingJob(name_of(row), 0, row, folder / row / "fit", folder / row, folder / row, config, "cpu", 1e9)
         train_token_probe(job, lambda *_: None)
         chosen = choose_probe(job, TUNED.tuned)
-        model = load_token_probe(row, chosen, task, TUNED, "cpu")
+        model = load_probe(partial(new_token_probe, row, task, TUNED), chosen, "cpu")
         found = answers(model, torch.tensor(data.tokens[test]), classes, torch.from_numpy(tokens[test]))
         answered.append(AnsweredRow(row, 0, chosen.trial.name, found))
     takes = np.unique([data.take_ids[at] for at in test], return_inverse=True)[1]

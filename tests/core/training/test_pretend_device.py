@@ -18,8 +18,9 @@ from schemas.training import PredictorConfig
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models import predictor as predictor_model
 from trajpilot_core.training import fit_alignment, fit_predictor, scorer_fit
+from trajpilot_core.training.checkpoint import TrainingProgress
 from trajpilot_core.training.jobs import TrainingJob
-from trajpilot_core.training.loop import FittedModel, Training, fit
+from trajpilot_core.training.loop import Training, fit
 
 EPOCHS = TRAIN.replace(epochs=2, batch=32)
 ONE = TypeVar("ONE")
@@ -50,7 +51,7 @@ class Seen:
 
     def fit(
         self, training: Training, cfg: Any, folder: Any, device: str, epoch_done: Any = None, checkpoint_s: float = 0.0
-    ) -> FittedModel:
+    ) -> TrainingProgress:
         """Stand in for `loop.fit`: the same, without a checkpoint."""
 
         def loss(batch: Any) -> Tensor:

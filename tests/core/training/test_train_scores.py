@@ -36,12 +36,11 @@ from schemas.results import CurvePoint
 from schemas.training import TrainConfig
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.models.attentive_probe import AttentiveProbe
-from trajpilot_core.models.predictor import TrajectoryEncoder
 from trajpilot_core.models.scorer import GateThenRankScorer
 from trajpilot_core.stages import alignment
 from trajpilot_core.stages import predictor as predictor_stage
 from trajpilot_core.stages import scorer as scorer_stage
-from trajpilot_core.training import fit_alignment, fit_event, fit_latent, fit_probe, scorer_fit
+from trajpilot_core.training import dev_scores, fit_event, fit_latent, fit_probe, scorer_fit
 from trajpilot_core.training import fit_predictor as predictor_module
 from trajpilot_core.training.dev_scores import MOST_SAMPLED, mid_accuracy, sampled_fit
 from trajpilot_core.training.fit_predictor import measurer, new_predictor
@@ -174,13 +173,7 @@ TRAININGS: dict[str, Callable[[Path], Fitted]] = {
 
 def without_train_scores(patch: pytest.MonkeyPatch) -> None:
     """Measure dev alone."""
-    real = fit_alignment.measurer
-
-    def dev_alone(model: TrajectoryEncoder, data: dict[str, Tensor], seed: int) -> Callable[[], dict[str, float]]:
-        return lambda: {k: v for k, v in real(model, data | {"fit": data["dev"]}, seed)().items() if "dev" in k}
-
-    patch.setattr(fit_alignment, "measurer", dev_alone)
-    for module in (predictor_module, fit_latent, fit_event, fit_probe, scorer_fit):
+    for module in (predictor_module, fit_latent, dev_scores, scorer_fit):
         patch.setattr(module, "sampled_fit", lambda *_: {})
 
 

@@ -59,9 +59,9 @@ def same(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> bool:
 
 def test_equal_seeds_give_equal_weights_and_other_seeds_do_not() -> None:
     first, second, other = (fit(toy(seed=s), CFG, None, "cpu") for s in (0, 0, 1))
-    assert same(first.state, second.state)
+    assert same(first.best, second.best)
     assert first.curve == second.curve
-    assert not same(first.state, other.state)
+    assert not same(first.best, other.best)
 
 
 def test_the_callers_random_state_is_left_alone() -> None:
@@ -108,14 +108,14 @@ def test_a_resume_that_forgets_the_random_state_is_seen_by_that_comparison(
     with pytest.raises(StopError):
         fit(toy(), CFG, tmp_path, "cpu", stop_at(3))
     monkeypatch.setattr(torch, "set_rng_state", lambda state: None)
-    assert not same(whole.state, fit(toy(), CFG, tmp_path, "cpu").state)
+    assert not same(whole.best, fit(toy(), CFG, tmp_path, "cpu").best)
 
 
 def test_a_finished_training_is_not_trained_again(tmp_path: Path) -> None:
     first = fit(toy(), CFG, tmp_path, "cpu")
     again = toy()
     object.__setattr__(again, "loss", None)
-    assert same(first.state, fit(again, CFG, tmp_path, "cpu").state)
+    assert same(first.best, fit(again, CFG, tmp_path, "cpu").best)
 
 
 def test_a_flipped_bit_in_the_checkpoint_is_noticed_and_the_training_starts_over(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_flipped_bit_in_the_checkpoint_is_noticed_and_the_training_starts_over
     content = bytearray(path.read_bytes())
     content[-100] ^= 1
     path.write_bytes(content)
-    assert same(first.state, fit(toy(), CFG, tmp_path, "cpu").state)
+    assert same(first.best, fit(toy(), CFG, tmp_path, "cpu").best)
     assert (tmp_path / f"damaged-{NAME}").is_file()
 
 
@@ -174,7 +174,7 @@ def test_a_step_without_memory_is_not_halved_and_keeps_what_was_before(tmp_path:
     with pytest.raises(RuntimeError, match="CUBLAS_STATUS_ALLOC_FAILED"):
         fit(training, CFG, tmp_path, "cpu")
     assert checkpoint_epoch(tmp_path) == 2
-    assert same(whole.state, fit(toy(), CFG, tmp_path, "cpu").state), "the epochs before it are kept"
+    assert same(whole.best, fit(toy(), CFG, tmp_path, "cpu").best), "the epochs before it are kept"
 
 
 def test_a_killed_training_says_where_it_goes_on_and_ends_with_the_same_weights_bit_for_bit(
@@ -197,5 +197,5 @@ def test_a_killed_training_says_where_it_goes_on_and_ends_with_the_same_weights_
         resumed = fit(toy(), CFG, tmp_path, "cpu", lambda epoch, *_: epochs.append(epoch))
     assert caplog.messages == ["training toy seed 0 goes on after epoch 2"]
     assert epochs == [3, 4, 5, 6]
-    assert same(whole.state, resumed.state)
+    assert same(whole.best, resumed.best)
     assert whole.curve == resumed.curve

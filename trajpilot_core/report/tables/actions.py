@@ -18,8 +18,7 @@ from schemas.events import TOKEN_CONTROLS, ProbeScore, TokenContrast
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.evaluation.action_scores import judge_actions
-from trajpilot_core.evaluation.token_rows import METHODS, TOKEN_NAMES
-from trajpilot_core.evaluation.token_rows import MODELS as TOKEN_MODELS
+from trajpilot_core.evaluation.event_rows import TOKEN_METHODS, TOKEN_MODELS, TOKEN_NAMES
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, SPACES, SUBSETS, ActionPart, LabelSpace
 from trajpilot_core.report.tables.groups import LEGEND, marked
@@ -196,8 +195,8 @@ def token_tables(
         "Oracle sees the head motion of the action itself: a condition, not a prediction. Means over the seeds; "
         "intervals over test videos, for one seed only." + fixed_note(classes)
     ) + (f" {LEGEND}" if weak.intersection(TOKEN_NAMES) else "")
-    lines = [((marked(method.name, method.id, weak), method.given), "overall", method.id) for method in METHODS]
-    rules = (len(TOKEN_CONTROLS), len(METHODS) - 1)
+    lines = [((marked(method.name, method.id, weak), method.given), "overall", method.id) for method in TOKEN_METHODS]
+    rules = (len(TOKEN_CONTROLS), len(TOKEN_METHODS) - 1)
     tables = by_space("With TrajPilot’s token, {clips}", ("row", "the token"), lines, scores, classes, note, rules)
     of = {(contrast.row, contrast.against, contrast.metric): contrast for contrast in contrasts}
     differences: list[tuple[Cell, ...]] = []

@@ -9,7 +9,7 @@ from synthetic_results import Kept, Tables, built
 
 from schemas.arrow import rows_of, table_of
 from schemas.results import Ceiling, Judgement, Metric
-from trajpilot_core.evaluation.ceiling_check import NO_CEILING
+from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import method
 from trajpilot_core.report.figures.rows import horizon_charts
 from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
