@@ -1,17 +1,16 @@
 """The job script of a Slurm worker, without Slurm: what must go gives its run back and leaves no process behind."""
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from uuid import UUID, uuid4
 
 import pytest
 from checkout import CHECKOUT
 from compose_server import LOGIN, Served, told
+from stack_processes import processes_of, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 JOB = CHECKOUT / "deployments/slurm/worker.sbatch"
@@ -53,19 +52,7 @@ def begun(folder: Path, url: str, run: str = "", s: float = 600.0) -> tuple[subp
 
 def living(job: str) -> int:
     """Return how many processes carry the mark of a job's worker."""
-    wanted, found = f"TRAJPILOT_WORKER=slurm-{job}".encode(), 0
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            found += wanted in (place / "environ").read_bytes().split(b"\0")
-    return found
-
-
-def seen(job: str, wanted: int) -> bool:
-    """Return whether so many are there within 20 s: a process has its environment only once it runs its program."""
-    ends_s = time.monotonic() + 20
-    while living(job) != wanted and time.monotonic() < ends_s:
-        time.sleep(0.05)
-    return living(job) == wanted
+    return len(processes_of(Path(f"TRAJPILOT_WORKER=slurm-{job}")))
 
 
 def made(served: Served, state: str) -> str:
@@ -84,7 +71,7 @@ def test_what_is_told_to_go_gives_its_run_back_kills_it_and_is_requeued_when_its
     ):
         run = made(served, state)
         process, job = begun(tmp_path / state, served.url, run)
-        assert seen(job, 2)
+        wait_for(lambda job=job: living(job) == 2)  # a process has its environment only once it runs its program
         process.send_signal(number)
         said = process.communicate(timeout=60)[0]
         assert (living(job), process.returncode) == (0, 0)
@@ -106,8 +93,8 @@ def test_a_job_leaves_no_process_and_returns_to_the_queue_where_the_server_of_it
     run: str, s: float, ending: str, after: str, tmp_path: Path
 ) -> None:
     process, job = begun(tmp_path, "http://127.0.0.1:9", run, s)
-    assert seen(job, 2)
     if ending == "USR1":
+        wait_for(lambda: living(job) == 2)
         process.send_signal(signal.SIGUSR1)
     assert process.communicate(timeout=60)[0] == f"ended by {ending}; runs given back: none\n{after.format(job=job)}"
     assert living(job) == 0

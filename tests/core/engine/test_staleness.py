@@ -13,7 +13,6 @@ from toy_stages import INGEST, SUM, TOYS, VECTOR, features_config, options, run_
 from schemas.config import EvaluationConfig, FeatureConfig, PipelineConfig, RunOptions
 from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.engine.stage import Source
-from trajpilot_core.errors import InputError
 
 
 @pytest.fixture
@@ -198,13 +197,6 @@ def test_plan_of_some_stages_takes_the_others_as_they_are(run: RunOptions, corpu
     assert rows["toy_vectors"].state == "fresh"  # ingest is stale, and the run would not touch it
     rows = planned(run.replace(from_stage="toy_vectors"))
     assert [row.asked for row in rows.values()] == [False, True, True]
-
-
-def test_a_choice_that_contradicts_itself_is_refused(run: RunOptions) -> None:
-    with pytest.raises(InputError, match="only toy_sum and from toy_vectors exclude each other"):
-        planned(run.replace(only=("toy_sum",), from_stage="toy_vectors"))
-    with pytest.raises(InputError, match="force toy_ingest: this run includes only toy_vectors, toy_sum"):
-        planned(run.replace(from_stage="toy_vectors", force=("toy_ingest",)))
 
 
 def test_an_earlier_output_that_matches_again_costs_nothing(run: RunOptions) -> None:

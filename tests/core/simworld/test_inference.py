@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from brute_force import SMALL, WORLDS, brute_force, glimpses, summed
 
+from schemas.world import WorldConfig, tiny_world
 from trajpilot_core.simworld.inference import class_decoding, map_decoding
 from trajpilot_core.simworld.inference.bayes_optimal import Decisions, class_codes, decide
 from trajpilot_core.simworld.inference.class_decoding import largest_rests, search_classes, weight_of
@@ -27,6 +27,105 @@ from trajpilot_core.simworld.inference.evidence import (
 )
 from trajpilot_core.simworld.inference.map_decoding import DecodingProblem, problem_of
 from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.world.truth import TakeTruth, World
+
+SMALL = tiny_world().replace(
+    positions=3,
+    intents=3,
+    places=3,
+    segments=6,
+    kappa=1.0,
+    style=1.0,
+    task_appearance=1.0,
+    position_appearance=1.0,
+    label_appearance=0.7,
+    broken="none",
+    train_takes=1,
+    test_takes=1,
+    advance=(0.1, 0.5, 0.25, 0.15),
+)
+"""Small enough for brute force, and confusing: nothing is told apart for sure. Advancing by 3 of 3 is to stay."""
+WORLDS: dict[str, WorldConfig] = {
+    "plain": SMALL,
+    "always the preferred alternative": SMALL.replace(rho=1.0),
+    "motion without labels": SMALL.replace(kappa=0.0),
+    "motion without styles": SMALL.replace(style=0.0),
+    "motion tells nothing": SMALL.replace(kappa=0.0, style=0.0),
+    "no preference": SMALL.replace(rho=0.0),
+    "places are sure": SMALL.replace(place_fidelity=1.0),
+    "no noise in motion": SMALL.replace(motion_noise=0.0),
+}
+SHAPES = ((5, (1, 2, 3)), (5, (0, 2, 3, 4)), (4, (0, 1, 2)), (5, (0, 3, 4)), (4, (0, 1, 1, 3)))
+"""Steps of the chain, and which are the window's own: steps outside it, steps that the tables lack, one twice."""
+
+
+def glimpses(config: WorldConfig, n: int = 3) -> Iterator[tuple[World, TakeTruth, VisibleSteps]]:
+    """Yield worlds with one take each and a random part of its steps that is seen."""
+    for case, (n_steps, targets) in itertools.product(range(n), SHAPES):
+        world = sample_world(config.replace(seed=config.seed + case))
+        rng = np.random.default_rng([case, n_steps, len(targets)])
+        look, motion = rng.random((2, 1, n_steps)) < rng.uniform(0.2, 0.9)
+        yield world, world.takes[0], VisibleSteps(np.arange(n_steps)[None], look, motion, targets)
+
+
+def log_normal(value: np.ndarray, mean: np.ndarray, noise: float) -> float:
+    return float(-0.5 * ((value - mean) ** 2).sum() / max(noise, 1e-6) ** 2)
+
+
+def seen_of_step(world: World, take: TakeTruth, seen: VisibleSteps, step: int, label: int, intent: int) -> float:
+    """Log-likelihood of what is seen of one step, straight from the description of the world."""
+    config, segment, total = world.config, take.segments[step], 0.0
+    if seen.look[0, step]:
+        chance = (1 - config.place_fidelity) / config.places
+        chance += config.place_fidelity * (segment.place == world.labels[label].place)
+        total += log_normal(segment.look, world.look_means[label], config.appearance_noise)
+        total += math.log(chance) if chance > 0 else -math.inf
+    if seen.motion[0, step]:
+        operator = world.captures[take.capture].operator
+        mean = config.kappa * world.motion_labels[label] + config.style * world.motion_styles[operator, intent]
+        total += log_normal(segment.motion, mean, config.motion_noise)
+    return total
+
+
+def sequences(config: WorldConfig, n_steps: int) -> np.ndarray:
+    """Return every sequence of labels that stays in one task, (N, steps)."""
+    each = config.positions * config.alternatives
+    one = np.array(list(itertools.product(range(each), repeat=n_steps)))
+    return np.concatenate([task * each + one for task in range(config.tasks)])
+
+
+def brute_force(world: World, take: TakeTruth, seen: VisibleSteps) -> tuple[np.ndarray, np.ndarray]:
+    """Return every label sequence of all steps, (N, steps), and its posterior, (N,): the sum over intents."""
+    config, n_steps = world.config, seen.steps.shape[1]
+    advance = np.zeros(config.positions)
+    for by, probability in enumerate(config.advance):
+        advance[by % config.positions] += probability
+    labels = sequences(config, n_steps)
+    task, place = np.divmod(labels // config.alternatives, config.positions)
+    weight = np.zeros((config.intents, len(labels)))
+    for intent in range(config.intents):
+        liked = world.preferred[intent, task, place] == labels % config.alternatives
+        prior = np.prod(config.rho * liked + (1 - config.rho) / config.alternatives, axis=1)
+        prior = prior * np.prod(advance[np.diff(place, axis=1) % config.positions], axis=1)
+        said = [
+            [seen_of_step(world, take, seen, step, label, intent) for label in range(len(world.labels))]
+            for step in range(n_steps)
+        ]
+        with np.errstate(divide="ignore"):
+            weight[intent] = np.log(prior) + sum(np.array(said[step])[labels[:, step]] for step in range(n_steps))
+    weight = np.exp(weight - weight.max()).sum(axis=0)
+    return labels, weight / weight.sum()
+
+
+def summed(found: tuple[np.ndarray, np.ndarray], steps: tuple[int, ...]) -> dict[tuple[int, ...], float]:
+    """Posterior of the labels at `steps`."""
+    labels, probability = found
+    shape = (int(labels.max()) + 1,) * len(steps)
+    sums = np.bincount(np.ravel_multi_index(tuple(labels[:, steps].T), shape), probability)
+    (kept,) = sums.nonzero()
+    places = np.stack(np.unravel_index(kept, shape), axis=1)
+    return defaultdict(float, zip(map(tuple, places.tolist()), sums[kept].tolist(), strict=True))
+
 
 LABELS = SMALL.tasks * SMALL.positions * SMALL.alternatives
 Exact = dict[tuple[int, ...], float]

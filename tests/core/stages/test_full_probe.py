@@ -5,17 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 from action_token_fixture import CFG as TOKEN_CFG
 from action_token_fixture import with_motion
-from epic_probe_fixture import Kitchens
-from full_probe_fixture import ENCODER, FRAMES, FULL, SIZE_PX, STARTS_S, VIDEOS, filmed, fully_probed
+from epic_probe_fixture import Kitchens, clip_details, clip_features
 from planning_world import Memory, run_stage
-from video_fixture import in_process
+from trajectory_fixture import good_take
+from video_fixture import in_process, write_video
 
-from schemas.arrow import rows_of
-from schemas.config import PipelineConfig
+from schemas.annotation import SegmentDetails, Take
+from schemas.arrow import arrow_schema, rows_of, table_of
+from schemas.config import FeatureConfig, PipelineConfig
 from schemas.events import TOKEN_ROWS, ProbeAnswer, ProbeConfig, ProbeScore
 from schemas.features import PATCH_PX, TUBELET
 from schemas.results import CurvePoint, Judgement
@@ -45,9 +47,65 @@ from trajpilot_core.training.fit_probe import ChosenProbe, ProbeTask, grid, prob
 from trajpilot_core.training.loop import EpochDone
 from trajpilot_core.video.isolate import Event
 
+RATE_HZ, FRAMES, SIZE_PX = 8, 4, 32
+COLOURS = ((220, 30, 30), (30, 220, 30), (30, 30, 220))
+"""Of an action each."""
+VIDEOS = {"train": 6, "dev": 3, "test": 3}
+STARTS_S = (2.5, 3.0)
+"""Of the actions of a video."""
+ENCODER = FeatureConfig(
+    model="tiny", n_frames=FRAMES, size_px=SIZE_PX, tokens="temporal", ahead_tubelets=4, batch=4, precision="fp32"
+)
+FULL = ProbeConfig(
+    tokens="full",
+    heads=4,
+    blocks=1,
+    rates=(1e-3, 1e-5),
+    decays=(1e-3,),
+    epochs=2,
+    batch=6,
+    precision="fp32",
+    bootstrap=100,
+    encoder=ENCODER,
+)
+
+
+def filmed(folder: Path) -> Kitchens:
+    """Write the videos below a folder; return segments, details, features and takes."""
+    segments, details, times, takes = [], [], [], []
+    for split, n_videos in VIDEOS.items():
+        for number in range(n_videos):
+            action, take = number % len(COLOURS), f"epic:{split}_{number}"
+            video = f"{split}_{number}.mp4"
+            write_video(folder / video, 4 * RATE_HZ, width=48, height=48, fps=RATE_HZ, colour=COLOURS[action])
+            takes.append(a_take(take, video, split))
+            for position, at_s in enumerate(STARTS_S):
+                one = f"{take}:{position:04d}"
+                segments.append({"segment_id": one, "take_id": take, "split": split})
+                details.append(clip_details(one, take, (action, action), at_s, False))
+                times.append((at_s - 1.0 - np.arange(FRAMES)[::-1] / RATE_HZ).tolist())
+    memory = Kitchens()
+    memory.tables["segments"] = pa.Table.from_pylist(segments)
+    memory.tables["details"] = pa.Table.from_pylist(details, schema=arrow_schema(SegmentDetails))
+    memory.tables["features"] = clip_features(segments, times, np.zeros((len(times), FRAMES // 2 * 16)), FRAMES // 2)
+    memory.tables["takes"] = table_of(Take, takes)
+    return memory
+
+
+def a_take(take: str, video: str, split: str) -> Take:
+    clock = {"duration_s": 4.0, "fps": float(RATE_HZ), "n_frames": 4 * RATE_HZ}
+    return good_take(take_id=take, name=take, split=split, capture=take, video=video, **clock)
+
+
 NAME = "final/s0/probe"
 N_TEST = len(STARTS_S) * VIDEOS["test"]
 ONE = FULL.replace(epochs=1, rates=(1e-3,))
+
+
+@pytest.fixture
+def decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No decoder has a process of its own, which imports for a second."""
+    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +118,9 @@ def memory(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Kitchens:
     """The stage on tiny videos."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clip_stream, "run_jobs", in_process)
-        return fully_probed(filmed(data), data, tmp_path_factory.mktemp("probe"))
+        memory = filmed(data)
+        run_stage(STAGES["probe"], FULL, memory, tmp_path_factory.mktemp("probe"), 1, str(data))
+        return memory
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +169,10 @@ def fitted(
     ]
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_a_trial_next_to_others_is_what_it_is_alone(
     memory: Kitchens, stream: ClipStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
     alone = fitted(stream, memory, tmp_path / "alone", ONE)
     monkeypatch.setattr(fit_full_probe, "chosen_of", first_of_all)
     grid = ONE.replace(rates=(1e-3, 1e-2))
@@ -138,6 +198,7 @@ class Killed(Exception):
     """The process is gone."""
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_a_killed_training_goes_on_after_its_last_epoch_with_the_same_views(
     memory: Kitchens, stream: ClipStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +214,6 @@ def test_a_killed_training_goes_on_after_its_last_epoch_with_the_same_views(
             ended(folder, dies_after=1)
         return ended(folder)
 
-    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
     whole, resumed = ended(tmp_path / "whole"), killed(tmp_path / "killed")
     assert whole.curve == resumed.curve
     assert all(torch.equal(whole.weights[name], value) for name, value in resumed.weights.items())
@@ -164,6 +224,7 @@ def test_a_killed_training_goes_on_after_its_last_epoch_with_the_same_views(
     assert ended(tmp_path / "planted").curve != killed(tmp_path / "planted and killed").curve
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_clips_read_one_by_one_have_the_gradients_of_the_batch(memory: Kitchens, stream: ClipStream) -> None:
     task, found = probe_task(load_clips(memory, 256)), []
     for clips_at_once in (1, 6):
@@ -180,6 +241,7 @@ def test_clips_read_one_by_one_have_the_gradients_of_the_batch(memory: Kitchens,
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_the_tokens_are_all_patches_and_those_of_one_tubelet_ahead(stream: ClipStream) -> None:
     patches = (SIZE_PX // PATCH_PX) ** 2
     (tokens,) = stream.tokens([[stream.whole(0), stream.whole(1)]])
@@ -262,11 +324,11 @@ def test_a_clip_that_cannot_be_decoded_ends_the_training_with_its_name(stream: C
         list(stream.tokens([[stream.whole(0)._replace(later_s=9.0)]]))
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_rows_with_a_token_are_fine_tuned_on_every_patch_that_another_encoder_sees(
-    memory: Kitchens, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memory: Kitchens, data: Path, tmp_path: Path
 ) -> None:
     """The predictor reads features 16 wide, the probes patches 256 wide."""
-    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
     memory = with_motion(Kitchens(dict(memory.tables), dict(memory.entries)))
     short = TOKEN_CFG.train.replace(epochs=1)
     cfg = TOKEN_CFG.replace(probe=ONE, epochs=1, rates=(3e-3,), train=short)
