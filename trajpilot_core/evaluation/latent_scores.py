@@ -17,7 +17,7 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.evaluation.bootstrap import ends_of_means
 from trajpilot_core.evaluation.latent_plans import LatentModels, LatentWindows, latent_windows, random_entries
-from trajpilot_core.evaluation.trained_rows import TRAINED, judge_scores
+from trajpilot_core.evaluation.trained_rows import TRAINED, dev_rows, judge_scores
 from trajpilot_core.methods.plans import derangement
 from trajpilot_core.models.latent import StepInputs, l1_between, targets_of
 from trajpilot_core.retrieval.bank import NeighbourBank
@@ -181,11 +181,10 @@ def judge_latents(curve: Sequence[CurvePoint]) -> list[Judgement]:
     """
     judged = []
     for model, seed in sorted({(row.model, row.seed) for row in curve}):
-        mine = [row for row in curve if (row.model, row.seed, row.split) == (model, seed, "dev")]
         is_head = model.endswith("latent_head")
         quantity, floor = ("right", "right of majority") if is_head else ("-l1", "-l1 of copy")
-        scores = [row.value for row in mine if row.quantity == quantity]
-        floors = {floor.split(" of ")[1]: row.value for row in mine if row.quantity == floor}
+        scores = [row.value for row in dev_rows(curve, model, seed, quantity)]
+        floors = {floor.split(" of ")[1]: row.value for row in dev_rows(curve, model, seed, floor)}
         judged.append(judge_scores(f"{TRAINED}{model}, seed {seed}", scores, floors, quantity, is_share=is_head))
     return judged
 

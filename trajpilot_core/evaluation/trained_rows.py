@@ -46,9 +46,9 @@ def judge_trained(curve: Sequence[CurvePoint], model: str, seed: int) -> Judgeme
     Args:
         curve: rows of predictor_curves.
     """
-    scores = [row.value for row in _dev_rows(curve, model, seed) if row.epoch > 0]
+    scores = [row.value for row in dev_rows(curve, model, seed) if row.epoch > 0]
     chain = model.split("/")[0]
-    floors = {name: row.value for name in CURVE_FLOORS for row in _dev_rows(curve, f"{chain}/{name}", seed)}
+    floors = {name: row.value for name in CURVE_FLOORS for row in dev_rows(curve, f"{chain}/{name}", seed)}
     return judge_scores(f"{model} seed {seed} is trained", scores, complete(floors))
 
 
@@ -67,8 +67,8 @@ def judge_planner(curve: Sequence[CurvePoint], method: str, seed: int) -> Judgem
     names = {row.model for row in curve if row.seed == seed and row.model.startswith(begins) and "," not in row.model}
     judged = []
     for horizon, name in sorted((int(name.removeprefix(begins)), name) for name in names):
-        scores = [row.value for row in _dev_rows(curve, name, seed, "Mid mAcc")]
-        rows = [(floor, _dev_rows(curve, f"final/{floor}", seed, f"M@1 H={horizon}")) for floor in CURVE_FLOORS]
+        scores = [row.value for row in dev_rows(curve, name, seed, "Mid mAcc")]
+        rows = [(floor, dev_rows(curve, f"final/{floor}", seed, f"M@1 H={horizon}")) for floor in CURVE_FLOORS]
         judgement = judge_scores(check, scores, complete({floor: row.value for floor, at in rows for row in at[:1]}))
         judged.append(judgement.replace(detail=f"H={horizon}: {judgement.detail}"))
     failed = [judgement for judgement in judged if judgement.verdict != "holds"]
@@ -137,7 +137,7 @@ def judge_row(
     return Judgement(check=check, verdict="holds" if holds else "undertrained", detail=detail)
 
 
-def _dev_rows(curve: Sequence[CurvePoint], model: str, seed: int, quantity: str = "M@1") -> list[CurvePoint]:
+def dev_rows(curve: Sequence[CurvePoint], model: str, seed: int, quantity: str = "M@1") -> list[CurvePoint]:
     """Return the rows of a dev quantity of one model and seed, by epoch."""
     rows = [r for r in curve if (r.model, r.seed, r.split, r.quantity) == (model, seed, "dev", quantity)]
     return sorted(rows, key=lambda row: row.epoch)
@@ -147,14 +147,9 @@ def judge_models(
     curves: Sequence[CurvePoint], models: Collection[str], quantity: str, floors: Mapping[str, float]
 ) -> list[Judgement]:
     """Judge models of the final chain by their dev curves of a quantity, a share of right answers (D 51)."""
-    scores: dict[tuple[str, int], list[float]] = {}
-    for point in sorted(curves, key=lambda point: point.epoch):
-        if (point.split, point.quantity) == ("dev", quantity) and point.model in models:
-            scores.setdefault((point.model, point.seed), []).append(point.value)
-    return [
-        judge_scores(f"{TRAINED}{model}, seed {seed}", values, floors, "right")
-        for (model, seed), values in sorted(scores.items())
-    ]
+    known = {(p.model, p.seed) for p in curves if p.model in models and (p.split, p.quantity) == ("dev", quantity)}
+    scores = {of: [point.value for point in dev_rows(curves, *of, quantity)] for of in sorted(known)}
+    return [judge_scores(f"{TRAINED}{model}, seed {s}", scores[model, s], floors, "right") for model, s in scores]
 
 
 def is_learned(row: Method) -> bool:

@@ -122,7 +122,7 @@ def answer_seed(
     from trajpilot_core.data.chains import frozen
     from trajpilot_core.data.transitions import closed
     from trajpilot_core.evaluation.pose_rows import pose_rows, trained_on, window_scores
-    from trajpilot_core.evaluation.trained_rows import TRAINED, complete, judge_scores
+    from trajpilot_core.evaluation.trained_rows import TRAINED, complete, dev_rows, judge_scores
     from trajpilot_core.retrieval.bank import readout_of
     from trajpilot_core.training.dev_scores import floor_scores
     from trajpilot_core.training.fit_predictor import new_predictor
@@ -138,9 +138,9 @@ def answer_seed(
         key = model_key(FINAL, seed, name)
         models[name] = frozen(new_predictor(task, cfg), work.trained[key].models(ENTRY), key, device)
         curve = rows_of(CurvePoint, work.trained[key].table(CURVES))
-        on_dev = {row.epoch: row.value for row in curve if (row.split, row.quantity) == ("dev", "M@1") and row.epoch}
+        on_dev = [row.value for row in dev_rows(curve, f"{FINAL.name}/{name}", seed) if row.epoch]
         check = f"{TRAINED}{trained_on(sources)[name]}, seed {seed}"
-        trained.append(judge_scores(check, [on_dev[epoch] for epoch in sorted(on_dev)], floors))
+        trained.append(judge_scores(check, on_dev, floors))
     data = (closed(motions.data, work.inputs) if cfg.head == "classes" else motions.data).to(device)
     scores = {}
     for row in pose_rows(sources):
