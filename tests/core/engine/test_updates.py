@@ -2,14 +2,13 @@
 byte, what a run from scratch on the new data makes."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import updates_fixture as updates
 from updates_fixture import SHARDED, TRAININGS, counted_bytes, options, run_all, settings, shards_of
-from video_fixture import decoded_here
 
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.engine import key
@@ -52,12 +51,6 @@ CASES = [
 class Base(NamedTuple):
     corpus: Path
     root: Path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_decoder_processes() -> Iterator[None]:
-    with decoded_here():
-        yield
 
 
 @pytest.fixture(scope="module")
