@@ -1,28 +1,34 @@
-"""What a dead worker leaves: runs that it never started and tasks of crashed runs are marked, and nothing else."""
+"""What a dead worker leaves: runs that it never started and tasks of crashed runs are marked, and nothing else.
+
+Also what the kills of the stack take for a fault.
+"""
 
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from compose_server import LOGIN, Served, told
+from pool_fixture import artifact_bytes
 from prefect import flow, task
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed, Running
+from stack_kills import committed, faults
 from stack_processes import wait_for
 
 from deployments.deploy import TAKEN, crash_automation
 from tasks.group_runs import OURS, mark_left_tasks
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 WITHIN_S = 10
 """The least that Prefect allows."""
 LIMIT_S = 150.0
 PULLED = "prefect.flow-run.pull-step.executed"
 
 
+@pytest.mark.slow
 def test_a_run_whose_worker_died_after_the_pull_step_is_marked(served: Served) -> None:
     flow_id = told(served.url, "/flows/", {"name": "unstarted"})["id"]
     run_id = told(served.url, "/flow_runs/", {"flow_id": flow_id, "state": {"type": "SCHEDULED"}})["id"]
@@ -71,6 +77,7 @@ def started(client: SyncPrefectClient, *tags: str) -> tuple[object, object]:
     return run.id, client.create_task_run(stage, run.id, dynamic_key="0", state=Running()).id
 
 
+@pytest.mark.slow
 def test_tasks_of_crashed_runs_are_marked_and_those_of_a_living_run_are_not(served: Served) -> None:
     at = {PREFECT_API_URL: f"{served.url}/api", PREFECT_API_AUTH_STRING: LOGIN}
     with temporary_settings(at), get_client(sync_client=True) as client:
@@ -82,3 +89,26 @@ def test_tasks_of_crashed_runs_are_marked_and_those_of_a_living_run_are_not(serv
         assert mark_left_tasks() == 1
         names = [client.read_task_run(id_).state_name for id_ in (dead_task, living_task, foreign_task)]
     assert names == ["Crashed", "Running", "Running"]
+
+
+SHARD, STAGE = "artifacts/features/shards/a/record.json", "artifacts/ingest/k/manifest.json"
+
+
+def put(path: Path, text: str = "x") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").rename(path)
+
+
+def test_a_finished_shard_that_is_written_again_and_files_that_differ_are_faults(tmp_path: Path) -> None:
+    for name in (SHARD, STAGE):
+        put(tmp_path / name)
+    before, wanted = committed(tmp_path), artifact_bytes(tmp_path)
+    put(tmp_path / "artifacts/ingest/k/run_record.json", "another day")
+    assert faults(tmp_path, before, wanted) == []
+    put(tmp_path / SHARD)
+    assert faults(tmp_path, before, wanted) == [f"{SHARD} was finished and is written again"]
+    (tmp_path / STAGE).unlink()
+    put(tmp_path / "artifacts/more")
+    names = (STAGE, "artifacts/more")
+    assert faults(tmp_path, {}, wanted) == [f"{name} is not as it was to be" for name in sorted(names)]

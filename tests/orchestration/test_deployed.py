@@ -108,12 +108,9 @@ def test_a_form_that_was_filled_in_beforehand_changes_only_what_was_touched() ->
     assert whole == demo().replace(scorer=demo().scorer.replace(candidates=7, ablations=()))
 
 
-def test_nothing_stated_is_the_recipe_itself() -> None:
+def test_nothing_stated_is_the_recipe_itself_and_run_options_keep_the_place_of_the_deployment() -> None:
     assert over(demo(), PipelineConfig(), prefill=PipelineConfig()) == demo()
     assert over(keystep(), soak(), prefill=soak()) == keystep(), "as it is passed where nobody touched the form"
-
-
-def test_run_options_keep_the_place_of_the_deployment() -> None:
     place = RunOptions(root="/artifacts", data_root="/data", recipe="demo")
     assert over(place, RunOptions.model_validate({"only": ["features"]})) == place.replace(only=("features",))
 
@@ -179,7 +176,6 @@ def test_a_setting_that_is_not_written_at_its_default_can_be_stated_against_a_re
     assert base.features.ahead_tubelets == 4
     stated = PipelineConfig.model_validate({"features": {"ahead_tubelets": None}})
     assert over(base, stated, prefill=base).features == base.features.replace(ahead_tubelets=None)
-    assert over(base, PipelineConfig(), prefill=PipelineConfig()) == base
 
 
 def test_poses_texts_and_features_are_computed_where_their_source_and_encoder_can_be(declared: dict[str, Any]) -> None:

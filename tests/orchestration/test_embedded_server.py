@@ -1,4 +1,4 @@
-"""The server that a run starts for itself: it ends with its run, the run ends with it, and roots do not mix."""
+"""The server that a run starts for itself: it ends with its run, however that one ends, and the run ends with it."""
 
 import io
 import os
@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,19 @@ from stack_processes import processes_of, servers_over, wait_for
 from test_command import environment, start
 
 from deployments.recipes.simulated import soak
+from deployments.tethered import launch, stop
 from schemas.config import RunOptions
 from schemas.world import soak_world
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = pytest.mark.timeout(1800)
 STARTED_S, NEWS_S, ENDED_S = 600.0, 120.0, 20.0
 """A start on a machine with ten processes a core took 200 s; a run reports the end of its server in one second."""
 
 
+@pytest.mark.slow
 @pytest.mark.campaign  # a kill
 def test_a_run_whose_server_is_killed_ends_with_one_sentence_and_loses_nothing(
     worlds: Worlds, tmp_path: Path, empty_database: EmptyDatabase
@@ -110,3 +113,72 @@ def test_the_last_sentence_comes_after_the_progress_bars_gave_the_terminal_back(
     assert show in before.partition(hide)[2]
     assert sentence
     assert "the server ended" not in after
+
+
+SERVER = """
+import os, pathlib, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+pathlib.Path(sys.argv[1]).write_text(f"{os.getpid()} {child.pid}.")
+time.sleep(600)
+"""
+TETHERED = "from deployments.tethered import launch; launch(['stands_in', {note!r}], os.environ)"
+LOOSE = "import subprocess; subprocess.Popen([sys.executable, '-m', 'stands_in', {note!r}], stdin=subprocess.DEVNULL)"
+"""As a run started its server before."""
+
+
+@pytest.fixture
+def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the server, which ignores SIGTERM and has a child, writes the ids of both."""
+    (tmp_path / "stands_in.py").write_text(SERVER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "note"
+
+
+def living(note: Path) -> list[int]:
+    wait_for(lambda: note.exists() and note.read_text().endswith("."))
+    return [pid for pid in map(int, note.read_text().rstrip(".").split()) if lives(pid)]
+
+
+def lives(pid: int) -> bool:
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout
+    return bool(state.strip()) and not state.startswith("Z")
+
+
+def parent(program: str, note: Path) -> subprocess.Popen[bytes]:
+    """A run: starts the server and then works."""
+    lines = f"import os, sys, time; {program.format(note=str(note))}; time.sleep(600)"
+    return subprocess.Popen([sys.executable, "-c", lines])
+
+
+def test_a_server_and_its_children_end_with_a_run_that_is_killed(note: Path) -> None:
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        note.unlink(missing_ok=True)
+        run = parent(TETHERED, note)
+        assert len(living(note)) == 2
+        run.send_signal(number)
+        run.wait()
+        wait_for(lambda: living(note) == [])
+
+
+def test_a_server_without_the_pipe_would_outlive_the_run(note: Path) -> None:
+    run = parent(LOOSE, note)
+    assert len(living(note)) == 2
+    run.kill()
+    run.wait()
+    time.sleep(1.0)
+    left = living(note)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert len(left) == 2
+
+
+def test_a_server_that_does_not_end_when_it_is_told_to_is_killed_with_its_children(
+    note: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deployments.tethered.END_S", 0.2)
+    server = launch(["stands_in", str(note)], os.environ)
+    assert len(living(note)) == 2
+    stop(server)
+    wait_for(lambda: living(note) == [])
+    assert server.returncode == -signal.SIGKILL

@@ -17,9 +17,8 @@ from schemas.artifacts import ArtifactRef
 from schemas.config import PipelineConfig, RunOptions
 from schemas.predict import Plan, PlanQuery
 from tasks.stage import run_stage
-from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.outcome import units_lost
-from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
@@ -140,11 +139,6 @@ def test_changing_a_label_text_recomputes_no_feature_and_no_trajectory(made: Mad
     finally:
         path.write_bytes(kept)
         states_of(made, ("ingest", "text_bank"))
-
-
-def test_a_stage_whose_input_is_missing_says_which_stage_to_run(made: Made, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="run ingest first"):
-        execute(STAGES["trajectories"], made.config, made.run.replace(root=str(tmp_path / "empty")), STAGES)
 
 
 def test_weights_that_would_fail_later_stop_the_run_before_its_first_stage(made: Made, tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 from browser import browser
-from stack_client import RUN_S, Client
-from stack_kills import SERVICE, Killer
+from stack_kills import RUN_S, SERVICE, Client, Killer
 from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of
 
 from schemas.world import soak_world

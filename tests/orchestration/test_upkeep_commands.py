@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import sys
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import egoexo_fixture as egoexo
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
+from video_fixture import decoded_here
 
 from deployments.cli.main import app, main
 from deployments.cli.options import configure
@@ -55,6 +57,12 @@ def ingested(folder: Path) -> tuple[Path, Path]:
     remember_run(configuration(), options(corpus, root))
     execute(STAGES["ingest"], configuration(), options(corpus, root), STAGES)
     return corpus, root
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_decoder_processes() -> Iterator[None]:
+    with decoded_here():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -246,17 +254,6 @@ def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(m
     assert re.search(r"total: about .* of memory at most \(ingest\); .* of memory are free", forced)
     assert "│ first run: unknown │" in ask("plan", "--root", root).stdout
     assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
-
-
-def test_a_touched_and_a_gone_video_are_named(own: tuple[Path, Path]) -> None:
-    corpus, root = own
-    video = corpus / "takes/train_1/frame_aligned_videos/downscaled/448/aria02_214-1.mp4"
-    os.utime(video)
-    touched = cells(ask("status", "--root", root), "ingest")
-    assert touched[0] == "stale"
-    assert touched[-1] == f"1 file touched: {video.relative_to(corpus)}"
-    video.unlink()
-    assert cells(ask("status", "--root", root), "ingest")[-1] == f"1 file missing: {video.relative_to(corpus)}"
 
 
 def data_file(root: Path) -> Path:

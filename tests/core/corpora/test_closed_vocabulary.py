@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from egoexo_fixture import SMALL, annotate, describe, healthy, ingest, pretend_probe
+from egoexo_fixture import SMALL, annotate, describe, healthy, ingest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,10 +106,8 @@ def test_a_closed_corpus_keeps_every_label_as_a_class_of_its_own_and_counts_noth
     }
 
 
-def test_ingest_writes_classes_next_to_labels_and_counts_them_beside_the_papers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trajpilot_core.corpora.records.videos.probe_many", pretend_probe())
+@pytest.mark.usefixtures("no_decoder")
+def test_ingest_writes_classes_next_to_labels_and_counts_them_beside_the_papers(tmp_path: Path) -> None:
     corpus = healthy(tmp_path)
     texts = ["C cuts the carrot.", "C cuts the carrots with a knife.", "C washes the pan.", "C rinses the pan."]
     for annotations in (corpus.train, corpus.val):

@@ -214,6 +214,7 @@ def test_missing_videos_cost_their_segments_and_a_simulated_world_is_called_so(t
     assert "world.json" in spec_of("egoper").listing(open_corpus(str(root)), CFG).files
 
 
+@pytest.mark.usefixtures("no_decoder")
 def test_ingest_makes_one_answer_of_one_step_in_two_tasks(tmp_path: Path) -> None:
     more = "tea_u4_a1_normal_004"
     tasks = two_tasks()

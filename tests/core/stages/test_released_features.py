@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 from hostile import Marker
-from test_features import Shards, Tables, segment, take
+from test_features import Shards, tables_of, take
+from trajectory_fixture import segment
 
 from schemas.annotation import Segment, Take
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
@@ -36,8 +37,7 @@ def recorded() -> Take:
 
 
 def segments() -> list[Segment]:
-    own = {"take_id": "egoexo4d:a"}
-    return [segment("a", n, *span).replace(**own, segment_id=f"egoexo4d:a:{n}") for n, span in enumerate(SPANS)]
+    return [segment(recorded(), n, *span, segment_id=f"egoexo4d:a:{n}") for n, span in enumerate(SPANS)]
 
 
 def planted(duration_s: float = LENGTH_S, released: ReleasedFeatures = OMNIVORE_VIDEO) -> torch.Tensor:
@@ -59,7 +59,7 @@ def compute(
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)
-    inputs, shards = Tables([of()], segments()), Shards()
+    inputs, shards = tables_of([of()], segments()), Shards()
     assert STAGE.sources is not None
     pending = tuple(STAGE.sources(inputs, cfg, ""))  # type: ignore[arg-type]
     runtime = Runtime(str(folder), "cpu", 1, folder / "scratch")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checkout import DATA
-from egoexo_fixture import annotate, describe, take_record, write_json
+from egoexo_fixture import annotate, describe, write_json
 from numpy.testing import assert_allclose
 from scipy.spatial.transform import Rotation
 from trajectory_fixture import (
@@ -29,12 +29,13 @@ from trajectory_fixture import (
     run_stage,
     write_take,
 )
+from video_fixture import decoded_here
 
 from deployments.recipes.simulated import demo
 from schemas.annotation import Take
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import RunOptions
 from schemas.poses import TrajectoryConfig
-from trajpilot_core.engine.execution.execute import Outcome, execute
+from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.opened import open_run
 from trajpilot_core.poses import files
 from trajpilot_core.poses.sources import aria as aria_source
@@ -235,41 +236,31 @@ def test_a_30_hz_recording_is_refused_by_default_and_read_with_a_wider_limit(tmp
     assert done.table["quality"][0].as_py() == pytest.approx(0.8113, abs=1e-4)  # the lowest of the rows used
 
 
-def annotate_take(corpus: Path, uid: str, times_s: list[float]) -> None:
-    """Write one annotator's descriptions of one take, and put the take in the released validation split."""
-    descriptions = [describe(f"C takes step {n}.", t) for n, t in enumerate(times_s)]
-    write_json(corpus / "annotations/splits.json", {"take_uid_to_split": {uid: "val"}})
-    write_json(corpus / "annotations/atomic_descriptions_val.json", {"annotations": {uid: [annotate(descriptions)]}})
-
-
-def settings(**trajectories: object) -> PipelineConfig:
-    base = demo()
-    return base.replace(
-        ingest=base.ingest.replace(video="downscaled_448", paraphrase_table=None, min_segment_s=0.0),
-        trajectories=base.trajectories.replace(**trajectories),
-    )
-
-
-def through_features(corpus: Path, root: Path, config: PipelineConfig) -> dict[str, Outcome]:
-    run = RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1)
-    return {name: execute(STAGES[name], config, run, STAGES) for name in ("ingest", "trajectories", "features")}
-
-
 def test_a_real_aria_recording_goes_through_ingest_trajectories_and_features(tmp_path: Path) -> None:
     corpus, root = tmp_path / "corpus", tmp_path / "root"
     corpus.mkdir()
     for name in ("takes", "captures", "takes.json"):
         (corpus / name).symlink_to(MPS / name)
     uid = json.loads((MPS / "takes.json").read_text())[0]["take_uid"]
-    annotate_take(corpus, uid, [1.5, 3.5, 5.5, 7.5, 9.5])
+    given = annotate([describe(f"C takes step {n}.", 1.5 + 2 * n) for n in range(5)])
+    write_json(corpus / "annotations/splits.json", {"take_uid_to_split": {uid: "val"}})
+    write_json(corpus / "annotations/atomic_descriptions_val.json", {"annotations": {uid: [given]}})
 
-    done = through_features(corpus, root, settings())
-
+    base, run = demo(), RunOptions(root=str(root), data_root=str(corpus), device="cpu", workers=1)
+    ingest = base.ingest.replace(video="downscaled_448", paraphrase_table=None, min_segment_s=0.0)
+    config, names = base.replace(ingest=ingest), ("ingest", "trajectories", "features")
+    with decoded_here():
+        done = {name: execute(STAGES[name], config, run, STAGES) for name in names}
     assert {name: (o.n_in, o.n_out) for name, o in done.items()} == {
         "ingest": (5, 5),
         "trajectories": (5, 5),
         "features": (5, 5),
     }
+    (take,) = open_run(str(root)).table("takes").to_dicts()
+    assert (take["n_frames"], take["fps"], take["camera"]) == (340, 30.0, "aria01_214-1")
+    assert take["duration_s"] == pytest.approx(340 / 30)
+    assert (take["timesync_start"], take["timesync_end"]) == (4, 345)
+    assert None not in (take["trajectory"], take["timesync"], take["calibration"])
     segments = open_run(str(root)).table("segments")
     assert segments["start_s"].to_list() == [0.5, 2.5, 4.5, 6.5, 8.5]
     assert segments["split"].unique().to_list() == ["test"]
@@ -283,36 +274,3 @@ def test_a_real_aria_recording_goes_through_ingest_trajectories_and_features(tmp
     vectors = np.stack(features["vector"].to_list()).astype(np.float32)
     assert np.isfinite(vectors).all()
     assert np.linalg.norm(vectors[0] - vectors[-1]) > 0
-
-
-def test_three_real_frames_of_another_device_go_through_with_their_settings(tmp_path: Path) -> None:
-    corpus, root = tmp_path / "corpus", tmp_path / "root"
-    write_adt(corpus)
-    annotate_take(corpus, "adt", [0.03, 0.07])
-
-    wide = settings(frame="device", max_bracket_gap_s=0.05)
-    done = through_features(corpus, root, wide)
-
-    assert {name: o.n_out for name, o in done.items()} == {"ingest": 2, "trajectories": 2, "features": 2}
-    times = open_run(str(root)).table("features")["frame_times_s"].to_list()
-    assert {round(t, 3) for row in times for t in row} <= {0.0, 0.033, 0.067}
-    motion = np.stack(open_run(str(root)).table("motions")["motions"].to_list()).reshape(2, 16, 6)
-    assert 0 < np.abs(motion[..., :3]).max() < 0.001, "a standing wearer moves less than a millimetre in 3 ms"
-
-
-def write_adt(corpus: Path) -> None:
-    """Lay the frames and poses out as an Ego-Exo4D take."""
-    take, capture = corpus / "takes" / "adt_1", corpus / "captures" / "adt"
-    video = take / "frame_aligned_videos" / "downscaled" / "448" / "aria01_214-1.mp4"
-    for folder in (video.parent, take / "trajectory", capture):
-        folder.mkdir(parents=True)
-    video.symlink_to(ADT / "aria01_214-1.mp4")
-    (take / "trajectory" / "closed_loop_trajectory.csv").symlink_to(ADT / "aria_trajectory.csv")
-    stamps = [int(line.split(",")[1]) for line in (ADT / "frame_timestamps.csv").read_text().split()[1:]]
-    rows = [stamps[0] - 33_333_333, *stamps, stamps[-1] + 33_333_333]
-    (capture / "timesync.csv").write_text("aria01_214-1_capture_timestamp_ns\n" + "".join(f"{ns}\n" for ns in rows))
-    cameras = [{"cam_id": "aria01", "is_ego": True, "device_type": "aria"}]
-    rgb = {"stream_id": "214-1", "relative_path": "frame_aligned_videos/aria01_214-1.mp4"}
-    place = {"root_dir": "captures/adt", "capture_name": "adt", "cameras": cameras}
-    changes = {"timesync_start_idx": 0, "timesync_end_idx": 4, "frame_aligned_videos": {"aria01": {"rgb": rgb}}}
-    write_json(corpus / "takes.json", [take_record("adt", "adt_1", "adt", **changes) | {"capture": place}])

@@ -1,16 +1,21 @@
 """Object stores that fail, behind a proxy that plants the faults: every run is right, or ends with a sentence."""
 
+import http.client
 import socket
+import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from egoexo_fixture import SMALL, healthy
-from fault_proxy import BODIES_ONLY, ERRORS, FAULTS, FaultProxy
 from toy_stages import options, run_toys, tree_bytes, write_corpus
 
 from deployments.settings import hand_over_store_limit
@@ -29,6 +34,134 @@ from trajpilot_core.store.corpus_files import open_corpus
 from trajpilot_core.store.garbage import verify
 from trajpilot_core.video.isolate import local_copies
 from trajpilot_core.video.probe import probe_many
+
+ERRORS = {
+    "400": (400, "InvalidRequest"),
+    "403": (403, "AccessDenied"),
+    "500": (500, "InternalError"),
+    "503": (503, "ServiceUnavailable"),
+}
+PAGE = b"<html><head><title>Sign in</title></head><body><p>Please sign in to use this network.</p></body></html>"
+BODIES_ONLY = ("cut", "damaged", "drip")
+"""Faults of the content of an object; what else is asked passes."""
+FAULTS = (*ERRORS, "html", "reset", "silent", *BODIES_ONLY)
+HEADERS_OF_THE_CONNECTION = ("connection", "content-length", "transfer-encoding", "date", "server")
+
+
+class FaultProxy:
+    """Passes requests on; `fault` (one of FAULTS) meets the next `left` of them."""
+
+    def __init__(self, behind: str) -> None:
+        self.behind = urlsplit(behind).netloc
+        self.fault, self.left = "", 0
+        self.stopping = threading.Event()
+        self.lock = threading.Lock()
+        proxy = self
+
+        class Handler(_Handler):
+            owner = proxy
+
+        self.server = _Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    @contextmanager
+    def planted(self, fault: str, times: int | None = None) -> Iterator[None]:
+        """Answer the next `times` requests of the block with a fault; None: all."""
+        self.fault, self.left = fault, 10**9 if times is None else times
+        try:
+            yield
+        finally:
+            self.left = 0
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Let everything pass for the block."""
+        kept, self.left = self.left, 0
+        yield
+        self.left = kept
+
+    def strikes(self, method: str, path: str) -> str:
+        """Return the fault that meets a request, empty where none does."""
+        is_content = method == "GET" and "list-type" not in path
+        with self.lock:
+            if self.left <= 0 or (self.fault in BODIES_ONLY and not is_content):
+                return ""
+            self.left -= 1
+            return self.fault
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Print nothing: clients that give up are what is tested."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"  # clients wait for "100 Continue" before they send a body
+    owner: FaultProxy
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def do_any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.owner.strikes(self.command, self.path)
+        if fault in ERRORS:
+            status, code = ERRORS[fault]
+            self.send(status, {"Content-Type": "application/xml"}, f"<Error><Code>{code}</Code></Error>".encode())
+        elif fault == "html":
+            self.send(200, {"Content-Type": "text/html"}, PAGE)
+        elif fault == "reset":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+        elif fault == "silent":
+            self.owner.stopping.wait()
+            self.close_connection = True
+        else:
+            self.send(*self.asked(body), fault)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_any  # noqa: N815 (names of the base class)
+
+    def asked(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Return the answer of the server behind."""
+        there = http.client.HTTPConnection(self.owner.behind, timeout=30)
+        asked = {name: value for name, value in self.headers.items() if name.lower() != "expect"}
+        there.request(self.command, self.path, body, asked)
+        answer = there.getresponse()
+        headers = {name: value for name, value in answer.getheaders() if name.lower() not in HEADERS_OF_THE_CONNECTION}
+        if self.command == "HEAD":
+            headers["Content-Length"] = answer.getheader("Content-Length") or "0"
+        return answer.status, headers, answer.read()
+
+    def send(self, status: int, headers: dict[str, str], content: bytes, fault: str = "") -> None:
+        """Answer, with the content as the fault leaves it."""
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "HEAD":
+            return
+        middle = len(content) // 2
+        self.close_connection = fault in ("cut", "drip")
+        if fault == "damaged" and content:
+            content = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        self.wfile.write(content[:middle] if fault in ("cut", "drip") else content)
+        for k in range(middle, len(content)) if fault == "drip" else ():
+            self.wfile.flush()
+            if self.owner.stopping.wait(0.3):
+                return
+            self.wfile.write(content[k : k + 1])
+
 
 pytest.importorskip("s3fs", reason="the s3 extra is not installed")
 

@@ -4,12 +4,17 @@ import importlib
 import json
 import logging
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
-from chat_server import Said, chat_server
 from vlm_fixture import ask, settings, world
 
 from deployments.recipes import recipe
@@ -20,6 +25,90 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of, vlm
 from trajpilot_core.vlm.clients import VARIABLE, HttpClient, api_key, check_server, hold_api_key
 from trajpilot_core.vlm.payload import AnswerFolder
+
+
+@dataclass
+class Said:
+    """One answer of the server; `hangs_s`: so long it sends nothing, `drips`: the text comes letter by letter."""
+
+    status: int = 200
+    text: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    hangs_s: float = 0.0
+    drips_s: float = 0.0
+
+
+class ChatServer(ThreadingHTTPServer):
+    """Gives the answers of `script`, one each; then it completes every chat with `text`."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, script: list[Said], text: str, usage: dict[str, Any] | None) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.script, self.text, self.usage = list(script), text, usage
+        self.asked: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.logins: list[str | None] = []
+        self.under_way, self.most_under_way, self.counting = 0, 0, threading.Lock()
+
+    @property
+    def url(self) -> str:
+        """Address without the path of completions."""
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def completion(self, model: str) -> str:
+        """One answer as servers write it."""
+        own = {"model": model, "choices": [{"message": {"content": self.text}}]}
+        return json.dumps(own | ({} if self.usage is None else {"usage": self.usage}))
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: ChatServer
+
+    def do_POST(self) -> None:
+        server = self.server
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server.asked.append(asked)
+        server.paths.append(self.path)
+        server.logins.append(self.headers["Authorization"])
+        with server.counting:
+            said = server.script.pop(0) if server.script else Said(text=server.completion(asked["model"]))
+            server.under_way += 1
+            server.most_under_way = max(server.most_under_way, server.under_way)
+        time.sleep(said.hangs_s)
+        with server.counting:
+            server.under_way -= 1
+        try:
+            self.send_response(said.status)
+            content = said.text.encode()
+            for name, value in {"Content-Length": str(len(content)), **said.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            for at in range(0, len(content), 1 if said.drips_s else max(1, len(content))):
+                self.wfile.write(content[at : at + (1 if said.drips_s else len(content))])
+                time.sleep(said.drips_s)
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def chat_server(
+    *script: Said, text: str = '{"sequence": ["x"]}', usage: dict[str, Any] | None = None
+) -> Iterator[ChatServer]:
+    server = ChatServer(list(script), text, usage)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
 
 CORPUS = "egoexo4d_atomic"
 AWAY = "https://models.example/v1"
