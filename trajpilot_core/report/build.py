@@ -194,11 +194,13 @@ def _html(page: Page) -> bytes:
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
         flows=health.flows(loaded.outputs, loaded.rejects),
         problems=health.problems(loaded.rejects),
-        published=[
-            *published.comparisons(results, printed),
-            *published.comparisons(results, ahead),
-            *published.pool_comparisons(loaded.gate, loaded.headroom, cfg, is_recorded=is_recorded),
-        ],
+        published=published.published_table(
+            [
+                *published.comparisons(results, printed),
+                *published.comparisons(results, ahead),
+                *published.pool_comparisons(loaded.gate, loaded.headroom, cfg, is_recorded=is_recorded),
+            ]
+        ),
         published_source="; ".join(table.source for table in (printed, ahead) if table),
         diagnostics=diagnostics_tables(loaded.pair_distances, loaded.progress_shares, cfg, is_recorded=is_recorded),
         answers=answer_tables(loaded.vlm_counts, loaded.endpoint_cache),
