@@ -13,6 +13,7 @@ from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling_check import NO_CEILING
 from trajpilot_core.methods import examined, method
+from trajpilot_core.metrics import METRICS
 from trajpilot_core.report import health
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
@@ -46,7 +47,7 @@ from trajpilot_core.report.offline import FORMAT, dump, records, render_offline
 from trajpilot_core.report.tables import latex, published
 from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
 from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
-from trajpilot_core.report.tables.groups import LEGEND, descriptions
+from trajpilot_core.report.tables.groups import LEGEND
 from trajpilot_core.report.tables.results import (
     Results,
     absent_rows,
@@ -209,7 +210,7 @@ def _html(page: Page) -> bytes:
         groups=_groups(loaded.judgements),
         signs=SIGNS,
         rows=[method(variant) for variant in results.variants()],
-        descriptions=descriptions(),
+        metrics=METRICS,
         classes=CLASSES,
         gallery_row=method(page.drawn.row) if page.drawn.row else None,
         examined_name=examined().name,
