@@ -13,6 +13,7 @@ from trajpilot_core.engine.progress import CountedSteps
 from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import examined, method
+from trajpilot_core.metrics import METRICS
 from trajpilot_core.report import health
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
@@ -46,7 +47,7 @@ from trajpilot_core.report.offline import FORMAT, dump, records, render_offline
 from trajpilot_core.report.tables import latex, published
 from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
 from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
-from trajpilot_core.report.tables.groups import LEGEND, descriptions
+from trajpilot_core.report.tables.groups import LEGEND
 from trajpilot_core.report.tables.results import (
     Results,
     absent_rows,
@@ -194,11 +195,13 @@ def _html(page: Page) -> bytes:
         counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
         flows=health.flows(loaded.outputs, loaded.rejects),
         problems=health.problems(loaded.rejects),
-        published=[
-            *published.comparisons(results, printed),
-            *published.comparisons(results, ahead),
-            *published.pool_comparisons(loaded.gate, loaded.headroom, cfg, is_recorded=is_recorded),
-        ],
+        published=published.published_table(
+            [
+                *published.comparisons(results, printed),
+                *published.comparisons(results, ahead),
+                *published.pool_comparisons(loaded.gate, loaded.headroom, cfg, is_recorded=is_recorded),
+            ]
+        ),
         published_source="; ".join(table.source for table in (printed, ahead) if table),
         diagnostics=diagnostics_tables(loaded.pair_distances, loaded.progress_shares, cfg, is_recorded=is_recorded),
         answers=answer_tables(loaded.vlm_counts, loaded.endpoint_cache),
@@ -207,7 +210,7 @@ def _html(page: Page) -> bytes:
         groups=_groups(loaded.judgements),
         signs=SIGNS,
         rows=[method(variant) for variant in results.variants()],
-        descriptions=descriptions(),
+        metrics=METRICS,
         classes=CLASSES,
         gallery_row=method(page.drawn.row) if page.drawn.row else None,
         examined_name=examined().name,

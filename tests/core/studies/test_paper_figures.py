@@ -199,18 +199,18 @@ def test_full_accuracy_over_the_horizon_comes_from_the_runs_and_names_what_was_n
 
 def test_the_rule_of_the_paper_takes_exact_scorers_over_wrong_rivals_and_prints_its_share() -> None:
     table = outcomes({"scorer": [2, 2, 1, 2], "no_traj": [2, 1, 0, 0], "top1": [0, 0, 0, 2], "oracle": [0, 0, 0, 0]})
-    chosen = by_rule_of_paper(table, 0)
-    assert chosen.gallery.classes[HELPED] == ("w001", "w003")
-    assert "No-Traj, the strongest other row, in place of Qwen-SFT+LLM, has not" in chosen.said
-    assert "2 of 4 windows (50.0 %)" in chosen.said
-    assert "not run" in by_rule_of_paper(outcomes({"no_traj": [1]}), 0).said
+    gallery, said = by_rule_of_paper(table, 0)
+    assert gallery.classes[HELPED] == ("w001", "w003")
+    assert "No-Traj, the strongest other row, in place of Qwen-SFT+LLM, has not" in said
+    assert "2 of 4 windows (50.0 %)" in said
+    assert "not run" in by_rule_of_paper(outcomes({"no_traj": [1]}), 0)[1]
 
 
 def test_the_default_is_drawn_and_says_how_many_there_were() -> None:
     table = outcomes({"scorer": [2, 2, 1, 0, 0], "no_traj": [2, 1, 0, 1, 0]})
-    chosen = drawn_windows(table, ReportConfig())
-    assert {name: len(held) for name, held in chosen.gallery.classes.items()} == {HELPED: 1, HURT: 1, ALL_WRONG: 1}
-    assert "trajectory helped 2, trajectory hurt 1, all wrong 1" in chosen.said
+    gallery, said = drawn_windows(table, ReportConfig())
+    assert {name: len(held) for name, held in gallery.classes.items()} == {HELPED: 1, HURT: 1, ALL_WRONG: 1}
+    assert "trajectory helped 2, trajectory hurt 1, all wrong 1" in said
 
 
 def an_example() -> Example:

@@ -7,6 +7,7 @@ from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.methods import METHODS, charted, examined, with_role
 from trajpilot_core.methods.base import REFERENCE
+from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import (
     Axes,
@@ -25,7 +26,7 @@ from trajpilot_core.report.drawing.row_styles import style_of, told_apart
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.tables.ceilings import INFORMATION
-from trajpilot_core.report.tables.groups import descriptions, open_metrics, row_name
+from trajpilot_core.report.tables.groups import open_metrics, row_name
 from trajpilot_core.report.tables.results import Results, ablations, results_of
 from trajpilot_core.report.verdict import story_of
 
@@ -69,7 +70,7 @@ def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]
         for kind in INFORMATION:
             points = tuple(Point(float(c.horizon or 0), c.ceiling) for c in rising if c.variant == kind)
             bounds += [Series(f"ceiling of {row_name(kind)}", kind, points)] if points else []
-        charts.append(Chart(f"{metric}: {descriptions()[metric]}", line_chart(axes, series, bounds)))
+        charts.append(Chart(f"{metric}: {METRICS[metric].description}", line_chart(axes, series, bounds)))
     return charts
 
 

@@ -8,18 +8,13 @@ from typing import TypeVar
 
 from schemas.results import Ceiling, Metric
 from trajpilot_core.methods import METHODS
-from trajpilot_core.metrics import METRICS, of_table
+from trajpilot_core.metrics import of_table
 from trajpilot_core.report.tables.table import Cell, Group, Label, Table
 
 
 def open_metrics() -> tuple[str, ...]:
     """Return the columns of the paper's open-vocabulary table, and those that plugins add."""
     return of_table("open")
-
-
-def descriptions() -> dict[str, str]:
-    """Return the description of each metric."""
-    return {spec.id: spec.description for spec in METRICS.values()}
 
 
 DAGGER = "†"

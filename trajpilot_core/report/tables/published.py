@@ -5,7 +5,6 @@ Source: arXiv 2605.20388 (`trajpilot_core/paper/tables`); no intervals, one seed
 
 from collections.abc import Sequence
 from statistics import mean
-from typing import NamedTuple
 
 from schemas.config import CompletedReport
 from schemas.results import GateRow, Headroom
@@ -21,22 +20,7 @@ from trajpilot_core.paper.published import (
 )
 from trajpilot_core.report.tables.groups import POOLED, row_name
 from trajpilot_core.report.tables.results import Results
-from trajpilot_core.report.tables.table import interval, number
-
-
-class PublishedComparison(NamedTuple):
-    """One number of ours next to the published one."""
-
-    place: str
-    """The horizon, or which mean of them."""
-    name: str
-    metric: str
-    ours: str
-    interval: str
-    published: str
-    difference: str
-    is_outside: bool = False
-    """Our interval excludes the published value."""
+from trajpilot_core.report.tables.table import Cell, Table, Value, number
 
 
 def published_for(results: Results, cfg: CompletedReport) -> PublishedTable | None:
@@ -66,24 +50,28 @@ def _recorded(results: Results, cfg: CompletedReport) -> str | None:
     return cfg.corpus if {m.corpus for m in results.metrics} == {spec_of(cfg.corpus).ids} else None
 
 
-def comparisons(results: Results, published: PublishedTable | None) -> list[PublishedComparison]:
-    """Compare every published value with ours, where the run has one."""
+def comparisons(results: Results, published: PublishedTable | None) -> list[tuple[Cell, ...]]:
+    """Return a line for every published value that the run has, too; `outside`: our interval excludes it."""
     values = {} if published is None else published.values
     found = [(key, value, results.get(key[1], None, key[0], key[2])) for key, value in values.items()]
     return [
-        PublishedComparison(
+        (
             POOLED[place] if isinstance(place, str) else str(place),
             results.name(variant),
             metric,
-            number(ours.value),
-            interval(ours.low, ours.high),
+            Value(ours.value, ours.low, ours.high),
             f"{value:.2f}",
-            number(ours.value - value, is_signed=True),
-            not ours.low <= value <= ours.high,
+            number(ours.value - value, is_signed=True) + (" (outside)" if not ours.low <= value <= ours.high else ""),
         )
         for (place, variant, metric), value, ours in found
         if ours is not None
     ]
+
+
+def published_table(rows: Sequence[tuple[Cell, ...]]) -> Table | None:
+    """Return the table of all comparisons; None without any."""
+    header = ("H", "Method", "Metric", "ours", "published", "difference")
+    return Table("Published value next to ours", header, tuple(rows)) if rows else None
 
 
 QUANTITIES = {
@@ -98,7 +86,7 @@ ORACLE = {"M@1": "oracle_m1", "MSeq": "oracle_mseq"}
 
 def pool_comparisons(
     gate: Sequence[GateRow], headroom: Sequence[Headroom], cfg: CompletedReport, *, is_recorded: bool
-) -> list[PublishedComparison]:
+) -> list[tuple[Cell, ...]]:
     """Compare the published numbers of gate, pools and best candidate with the means over our seeds, if any."""
     if not is_recorded or cfg.corpus != ATOMIC_CORPUS or cfg.is_closed:
         return []
@@ -122,12 +110,11 @@ def pool_comparisons(
             values = of_pool(largest, row["horizon"], ORACLE[row["metric"]])
             compared.append((row, f"best of a pool of {largest}", row["metric"], values, 1))
     return [
-        PublishedComparison(
+        (
             row["horizon"],
             name,
             metric,
-            number(mean(ours), digits),
-            f"(no interval; seeds: {len(ours)})",
+            f"{number(mean(ours), digits)} (no interval; seeds: {len(ours)})",
             f"{float(row['value']):g}",
             number(mean(ours) - float(row["value"]), digits, is_signed=True),
         )

@@ -274,10 +274,10 @@ def key_of(m: Metric) -> str:
 def _head(name: str, is_right: bool, groups: Sequence[Group]) -> Markup:
     """Return a cell of the header; a metric has its description, and the page can sort by it."""
     kind = Markup(' class="num"') if is_right else Markup("")
-    if not groups or name not in METRICS:
-        return Markup("<th{}>{}</th>").format(kind, name)
-    about = METRICS[name].description
-    return Markup('<th scope="col" data-metric="{1}"{0}><abbr title="{2}">{1}</abbr></th>').format(kind, name, about)
+    if groups and name in METRICS:
+        kind += Markup(' data-metric="{}"').format(name)
+        return Markup('<th scope="col"{}><abbr title="{}">{}</abbr></th>').format(kind, METRICS[name].description, name)
+    return Markup('<th scope="col"{}>{}</th>').format(kind, name)
 
 
 def _html_row(cells: Sequence[Cell], right: Sequence[bool]) -> Markup:

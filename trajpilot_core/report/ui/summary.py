@@ -14,12 +14,13 @@ from trajpilot_core.evaluation.trained_rows import FLOORS, JUDGED, JUDGED_BY_HEA
 from trajpilot_core.incoming import literal
 from trajpilot_core.methods import method
 from trajpilot_core.methods.plugged import listed
+from trajpilot_core.metrics import METRICS
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
 from trajpilot_core.report import outcome_page, pose_page
 from trajpilot_core.report.action_page import DECIDES
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.tables.actions import ActionResults, action_results
-from trajpilot_core.report.tables.groups import DAGGER, LEGEND, descriptions
+from trajpilot_core.report.tables.groups import DAGGER, LEGEND
 from trajpilot_core.report.tables.results import Results, TableSpec, build_table, results_of
 from trajpilot_core.report.tables.table import NOTHING, SIGNS, Table
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
@@ -91,7 +92,7 @@ def _headline(results: Results, *, has_heads: bool) -> list[str]:
     if not opening:
         return ["No row was scored."]
     shown, rows = opening[0].header[1:], opening[0].rows
-    meaning = "; ".join(f"{name}: {descriptions()[name]}" for name in shown)
+    meaning = "; ".join(f"{name}: {METRICS[name].description}" for name in shown)
     table = Table("", ("row", *(f"{name}, %" for name in shown)), rows).markdown().strip()
     legend = [LEGEND] if DAGGER in table else []
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *legend]

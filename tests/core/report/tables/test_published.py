@@ -61,7 +61,7 @@ def test_the_published_table_is_whole_marks_values_outside_our_interval_and_is_a
     assert found.values[3, "no_traj", "M@1"] == found.values[3, "no_traj", "MSeq"] == 29.38
     rows = comparisons(ours, found)
     assert len(rows) == 6 * 3 * 6, "the rows that this run has"
-    assert {row.is_outside for row in rows} == {True, False}
+    assert {str(row[5]).endswith("(outside)") for row in rows} == {True, False}
 
 
 NAMES = {"no_traj": "anticipation_no_traj", "top1": "anticipation_oracle_no_dropout"}
@@ -84,7 +84,7 @@ def test_without_a_goal_the_papers_future_and_full_stand_next_to_ours_on_its_rec
     assert found.values["sample", "anticipation_oracle", "M@1"] == 33.9
     assert (3, "oracle", "M@1") not in found.values, "the table of planning prints it more exactly"
     rows = comparisons(recorded, found)
-    assert {row.name for row in rows} == {"No-Traj, no goal", "Oracle, no goal, no dropout", "Oracle"}
+    assert {row[1] for row in rows} == {"No-Traj, no goal", "Oracle, no goal, no dropout", "Oracle"}
     assert anticipation_for(ours, CFG) is None, "no row of it anticipates"
     assert anticipation_for(of(with_metrics(few, anticipating)), CFG) is None, "simulated takes"
     for other in ({"corpus": "egoper"}, {"corpus": None}, {"is_closed": True}):
@@ -107,7 +107,7 @@ def test_gate_and_pool_stand_next_to_the_papers_on_its_recorded_corpus_alone() -
     gates = [gate(seed, h) for seed in (0, 1) for h in (3, 4, None)]
     pools = [pool(seed, size, h) for seed in (0, 1) for size in (1, 64) for h in (4, 5)]
     rows = pool_comparisons(gates, pools, CFG, is_recorded=True)
-    found = {(row.place, row.name, row.metric): (row.ours, row.published, row.difference) for row in rows}
+    found = {row[:3]: (row[3].split(" ")[0], *row[4:]) for row in rows}
     assert found["3", "gate of the Scorer", "fallback, %"] == ("79.5", "81", "−1.5")
     assert found["5", "pool of 1", "mid same-step recall, %"] == ("5.0", "15.36", "−10.4")
     assert found["5", "pool of 64", "endpoint cosine, local"] == ("0.500", "0.715", "−0.215")
@@ -179,7 +179,7 @@ def test_a_recorded_benchmark_is_set_next_to_the_paper_and_a_simulated_one_never
     found = of(real(few))
     rows = comparisons(found, published_for(found, CLOSED))
     assert len(rows) == 3 * (6 * 4 + 3)  # three of the paper's six rows are in these made-up results
-    assert {row.place for row in rows} == {*map(str, HORIZONS), "mean of the horizons"}
+    assert {row[0] for row in rows} == {*map(str, HORIZONS), "mean of the horizons"}
     assert published_for(of(few), CLOSED) is None
     other = with_metrics(real(few), lambda m: m.replace(corpus="goalstep"))
     assert published_for(of(other), CLOSED) is None, "takes of GoalStep under the reader of Keystep"

@@ -8,7 +8,7 @@ import base64
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -75,11 +75,12 @@ def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
         return None
     cfg = ReportConfig() if run.last is None else run.last.config.report
     outcomes = run.inputs.table("outcomes")
-    chosen = by_rule_of_paper(outcomes, cfg.seed) if source.by_rule_of_paper else drawn_windows(outcomes, cfg)
-    if not chosen.gallery.window_ids():
+    by_rule = source.by_rule_of_paper
+    gallery, said = by_rule_of_paper(outcomes, cfg.seed) if by_rule else drawn_windows(outcomes, cfg)
+    if not gallery.window_ids():
         return None
-    shown = _shown(run, run.inputs, chosen.gallery, cfg)
-    caption = f"{chosen.said} {SIGNS}. Path of the head over the middle steps, from above."
+    shown = _shown(run, run.inputs, gallery, cfg)
+    caption = f"{said} {SIGNS}. Path of the head over the middle steps, from above."
     return _laid_out(shown, source.warning), f"{caption} {shown.no_frames}".strip()
 
 
@@ -188,18 +189,15 @@ def _path(axis: "Axes", example: Example) -> None:
         axis.legend(fontsize=5, loc="best")
 
 
-class ChosenWindows(NamedTuple):
-    """Windows with their class, and a sentence on how they were selected."""
-
-    gallery: GalleryWindows
-    said: str
+ChosenWindows = tuple[GalleryWindows, str]
+"""Windows with their class, and a sentence on how they were selected."""
 
 
 def drawn_windows(outcomes: pa.Table, cfg: ReportConfig) -> ChosenWindows:
     """Sample one window of each class of the report's gallery, by its rule and seed."""
     gallery = draw_gallery_of(outcomes, cfg.replace(examples=SHOWN))
     sizes = ", ".join(f"{name} {size:,}" for name, size in gallery.sizes.items())
-    return ChosenWindows(gallery, f"One window of each class, sampled at random (windows in all: {sizes}).")
+    return gallery, f"One window of each class, sampled at random (windows in all: {sizes})."
 
 
 def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
@@ -213,10 +211,10 @@ def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
     """
     exact = _exact(outcomes)
     if SCORER not in exact:
-        return ChosenWindows(_exactly(()), "The Scorer was not run.")
+        return _exactly(()), "The Scorer was not run."
     rivals = {row: members for row, members in exact.items() if row != SCORER and not method(row).uses_the_truth}
     if not rivals:
-        return ChosenWindows(_exactly(()), "No other row was run.")
+        return _exactly(()), "No other row was run."
     other = VISION_LANGUAGE if VISION_LANGUAGE in rivals else max(rivals, key=lambda row: sum(rivals[row].values()))
     instead = "" if other == VISION_LANGUAGE else f", the strongest other row, in place of {row_name(VISION_LANGUAGE)},"
     mine = exact[SCORER]
@@ -228,7 +226,7 @@ def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
         f"{row_name(other)}{instead} has not. This holds for {len(kept):,} of {len(mine):,} windows ({share:.1f} %); "
         "the others are not shown."
     )
-    return ChosenWindows(_exactly(tuple(kept[at] for at in sorted(order))), said)
+    return _exactly(tuple(kept[at] for at in sorted(order))), said
 
 
 def _exactly(windows: tuple[str, ...]) -> GalleryWindows:
