@@ -129,7 +129,7 @@ def test_a_command_with_a_wrong_login_says_so_in_one_message(served: Served, tmp
         status, said = typed(command, *places, **set_)
         assert status == (1 if command == "doctor" else 2), said
         assert "admin:wrong" not in said
-        how = "set PREFECT_API_AUTH_STRING to the server's PREFECT_SERVER_API" if why else ""
+        how = "set PREFECT_API_AUTH_STRING to its PREFECT_SERVER_API" if why else ""
         assert [words for words in (why, how) if words not in said] == [], said
 
 

@@ -24,7 +24,7 @@ from schemas.rejects import RejectCode
 from trajpilot_core.engine.order import upstream
 from trajpilot_core.incoming import literal
 from trajpilot_core.report.drawing.svg_grid import MOST_BYTES
-from trajpilot_core.report.figures import FIGURES
+from trajpilot_core.report.figures import PICTURES
 from trajpilot_core.stages import STAGES
 
 if not any(shutil.which(name) for name in PROGRAMS):
@@ -34,7 +34,7 @@ KEPT = CHECKOUT / "runs" / "ui"
 PIPELINE = "full-pipeline"
 LIMIT_S = 60.0
 AUTH, LOGIN = "PREFECT_SERVER_API_AUTH_STRING", "person:word-of-a-test"
-TITLES = {f"{stage}-{f.name}": f.title for f in FIGURES for stage in f.stages if stage in STAGES}
+TITLES = {f"{stage}-{f.name}": f.title for f in PICTURES for stage in f.stages if stage in STAGES}
 """Of the figures of the stages that a run of planning has."""
 EMPTY = ["planners-curves", "probe-curves"]
 """Pictures of stages that the recipe switches off."""
