@@ -12,16 +12,19 @@ import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from countdown import Armed, Countdown
+from countdown import Armed, Countdown, count_work
 from toy_stages import options, run_toys, tree_bytes, write_corpus
 
 from trajpilot_core.errors import StoreIOError
-from trajpilot_core.stages import STAGES
+from trajpilot_core.stages import STAGES, features
 from trajpilot_core.store.files import LocalFolder, advice, open_folder
 from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.manifest import current_manifest
+from trajpilot_core.training import loop
 
 SOAK = Path(__file__).with_name("soak.py")
 
@@ -38,6 +41,24 @@ def soak(work: Path, *options: str) -> tuple[int, str, list[dict]]:
     done = subprocess.run([sys.executable, str(SOAK), *places, *options], capture_output=True, text=True, check=False)
     rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
     return done.returncode, done.stdout + done.stderr, rows
+
+
+def test_every_epoch_and_every_encoded_clip_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the counting wraps exists under that name, which only campaigns would tell."""
+    noted: list[str] = []
+    for module, name in ((loop, "run_epoch"), (features, "_enter")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # put back after the test
+    monkeypatch.setattr(loop, "run_epoch", lambda *_: None)
+    count_work(SimpleNamespace(plan=SimpleNamespace(below="x"), note=lambda kind, path: noted.append(f"{kind} {path}")))
+    take = features.TakeClips("t", "v.mp4", [("s0", 0.0, 1.0), ("s1", 1.0, 2.0), ("s2", 2.0, 3.0)], waiting=3)
+    clips = [([(take, row)], lambda: np.ones((1, 4), np.float16)) for row in range(3)]
+    features._enter(clips, 1)
+    assert noted == ["clip x/t/0", "clip x/t/1"], "the last is still with the encoder"
+    features._enter(clips, 0)
+    assert (noted[2:], sorted(take.vectors), take.waiting) == (["clip x/t/2"], [0, 1, 2], 0)
+    training = SimpleNamespace(name="m", seed=0)
+    loop.run_epoch(training, None, None, None, SimpleNamespace(epoch=4), "cpu")
+    assert noted[3:] == ["epoch x/m/s0/5"]
 
 
 @pytest.mark.campaign
