@@ -23,7 +23,7 @@ from schemas.artifacts import ShardGroup
 from schemas.config import PipelineConfig, RunOptions
 from tasks.artifacts import artifact_key, is_away
 from tasks.group_runs import DeployedRuns, Seen, group_deployment, workers_online
-from trajpilot_core.engine.execution.compute import ComputeContext, Elsewhere
+from trajpilot_core.engine.execution.execute import ComputeContext, Elsewhere
 from trajpilot_core.engine.execution.groups import compute_group, gather, handed, made, share_out, unfinished
 from trajpilot_core.engine.key import KeyedStage
 from trajpilot_core.engine.progress import Progress

@@ -23,7 +23,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import ALLOWED_PROTOCOLS
-from trajpilot_core.store.reading import StageInputs, current_manifests, read_entry_table
+from trajpilot_core.store.reading import Inputs, current_manifests, read_entry_table
 from trajpilot_core.store.tensors import Models, Tensors
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class OpenRun:
 
     def _models(self, entry: str) -> Models:
         stage = self._entries("models")[entry]
-        return StageInputs(self.folder, READER, {entry: (stage, self.outputs[stage].entries[entry])}).models(entry)
+        return Inputs(self.folder, READER, {entry: (stage, self.outputs[stage].entries[entry])}).models(entry)
 
 
 @dataclass(frozen=True)

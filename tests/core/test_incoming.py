@@ -26,7 +26,7 @@ from trajpilot_core.store.locations import parse_location, resolved
 
 READS_ITS_OWN = {
     "trajpilot_core/corpora/formats/strict.py",  # a list record by record; what is wrong, `parse_json` states
-    "trajpilot_core/engine/execution/compute.py",
+    "trajpilot_core/engine/execution/execute.py",
     "trajpilot_core/engine/resolve.py",
     "trajpilot_core/report/committed.py",
     "trajpilot_core/report/gallery/windows.py",

@@ -92,9 +92,9 @@ def one_best() -> None:
 
 def no_reuse() -> None:
     """Finished shards are made again."""
-    from trajpilot_core.engine.execution import compute
+    from trajpilot_core.engine.execution import execute
 
-    compute.finished_shards = lambda work, folder: {}
+    execute.finished_shards = lambda work, folder: {}
 
 
 def orphans() -> None:

@@ -31,7 +31,7 @@ from trajpilot_core.store.manifest import (
     verified_file,
 )
 from trajpilot_core.store.parquet import read_table
-from trajpilot_core.store.reading import StageInputs, find_manifest, keys_of, read_entry_table, refuse_mixed, stages_of
+from trajpilot_core.store.reading import Inputs, find_manifest, keys_of, read_entry_table, refuse_mixed, stages_of
 from trajpilot_core.store.tensors import Models, Tensors
 
 R = TypeVar("R", bound=Record)
@@ -143,10 +143,10 @@ class OtherOutput:
     def _files(self, entry: str) -> dict[str, FileEntry]:
         return dict(zip(shards_of(self.manifest), self.manifest.entries[entry].files, strict=True))
 
-    def _inputs(self) -> StageInputs:
+    def _inputs(self) -> Inputs:
         stage = self.manifest.stage
         entries = {name: (stage, entry) for name, entry in self.manifest.entries.items()}
-        return StageInputs(self.folder, stage, entries, {stage: shards_of(self.manifest)})
+        return Inputs(self.folder, stage, entries, {stage: shards_of(self.manifest)})
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def outputs_that_count(place: str) -> dict[str, OtherRun]:
             )
         manifests[stage] = manifest
     entries = {name: (stage, entry) for stage, m in manifests.items() for name, entry in m.entries.items()}
-    refuse_mixed(StageInputs(folder, "predictor", entries), manifests, folder.url)
+    refuse_mixed(Inputs(folder, "predictor", entries), manifests, folder.url)
     digests = {stage: manifest_sha256(folder, stage, manifest.key) for stage, manifest in manifests.items()}
     return {stage: OtherRun(place=folder.url, sha256=sha256) for stage, sha256 in digests.items() if sha256}
 

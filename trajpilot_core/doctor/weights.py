@@ -22,7 +22,8 @@ from trajpilot_core.encoders.text.base import is_local, model_folder
 from trajpilot_core.encoders.text.registry import load_text_encoder, text_encoder_spec
 from trajpilot_core.encoders.video.base import INDEX, checkpoint_files
 from trajpilot_core.encoders.video.registry import load_video_encoder, video_encoder_spec
-from trajpilot_core.engine.resolve import resolve_config, resolve_device
+from trajpilot_core.engine.key import resolve_config
+from trajpilot_core.engine.resolve import resolve_device
 from trajpilot_core.errors import CheckpointError, InputError, StoreError, TrajPilotError
 from trajpilot_core.incoming import parse_json
 from trajpilot_core.poses.sources.pi3 import HUBS, INSTALL, WEIGHTS_FILE, local_weights

@@ -13,10 +13,14 @@ from pydantic import JsonValue
 from schemas.artifacts import Entry, Manifest, SourceNotes, UnitSources
 from schemas.base import Record, canonical_json, canonical_object, fingerprint, fingerprint_of_text
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.resolve import check_other_runs, resolve_config
-from trajpilot_core.engine.stage import AnyStage, Source
+from schemas.places import OtherRun
+from schemas.training import PredictorConfig
+from trajpilot_core.engine.resolve import resolve_device, resolve_precision
+from trajpilot_core.engine.stage import AnyStage, Config, Source, Stage
 from trajpilot_core.errors import InputError, StoreError
+from trajpilot_core.plugins import with_versions
 from trajpilot_core.store.files import Folder
+from trajpilot_core.store.locations import parse_location
 from trajpilot_core.store.manifest import (
     SOURCES,
     current_manifest,
@@ -26,7 +30,7 @@ from trajpilot_core.store.manifest import (
     stage_folder,
     unless_damaged,
 )
-from trajpilot_core.store.reading import StageInputs
+from trajpilot_core.store.reading import Inputs
 
 Currents = Callable[[Folder, str], Manifest | None]
 """(root, stage) -> its current output."""
@@ -41,7 +45,7 @@ class ResolvedStage:
     stage: AnyStage
     config: Record
     """Settings of the stage, nothing left to `auto`."""
-    inputs: StageInputs
+    inputs: Inputs
     sources: tuple[Source, ...]
     """Sorted by shard."""
 
@@ -85,7 +89,7 @@ def producers(stages: Mapping[str, AnyStage]) -> dict[str, str]:
 
 def resolve_inputs(
     folder: Folder, stage: AnyStage, stages: Mapping[str, AnyStage], currents: Currents = current_manifest
-) -> StageInputs:
+) -> Inputs:
     """Bind the declared entries of a stage to the current outputs.
 
     Args:
@@ -114,7 +118,7 @@ def resolve_inputs(
             )
         entries[name] = (producer, manifest.entries[name])
     shards = {name: shards_of(manifest) for name, manifest in manifests.items() if manifest is not None}
-    return StageInputs(folder, stage.name, entries, shards)
+    return Inputs(folder, stage.name, entries, shards)
 
 
 def resolve_stage(
@@ -141,6 +145,34 @@ def resolve_stage(
     sources = tuple(sorted(listed, key=lambda source: source.shard))
     _check_sources(stage, sources)
     return ResolvedStage(stage, settings, inputs, sources)
+
+
+def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
+    """Return the settings of a stage with everything `auto` resolved."""
+    settings = with_versions(stage.settings(config) if stage.completed is None else stage.completed(config))
+    return resolve_precision(settings, resolve_device(run.device))
+
+
+def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> None:
+    """Refuse settings that name another run under an address that may not be opened.
+
+    Args:
+        section: name of the settings, for the message.
+        config: the stage's own.
+        allowed: protocols that may be opened.
+
+    Raises:
+        InputError: there is such an address.
+    """
+    for name in type(config).model_fields:
+        other = getattr(config, name)
+        if isinstance(other, PredictorConfig):  # settings of another section that a stage works with
+            check_other_runs(name, other, allowed)
+        if isinstance(other, OtherRun):
+            try:
+                parse_location(other.place, allowed)
+            except StoreError as error:
+                raise InputError(f"{section}.{name}: {error}") from error
 
 
 def _check_sources(stage: AnyStage, sources: tuple[Source, ...]) -> None:

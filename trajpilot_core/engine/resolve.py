@@ -8,16 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from schemas.base import Record
-from schemas.config import FeatureConfig, PipelineConfig, RunOptions
+from schemas.config import FeatureConfig
 from schemas.events import CompletedActionToken, CompletedOutcome, ProbeConfig
-from schemas.places import OtherRun, device_fault
+from schemas.places import device_fault
 from schemas.poses import CompletedPoseSources, Pi3Config, TrajectoryConfig
-from schemas.training import PredictorConfig, TrainConfig
-from trajpilot_core.engine.stage import Config, Stage
-from trajpilot_core.errors import InputError, StoreError
-from trajpilot_core.plugins import with_versions
-from trajpilot_core.store.locations import parse_location
+from schemas.training import TrainConfig
+from trajpilot_core.engine.stage import Config
+from trajpilot_core.errors import InputError
 
 ASK_DRIVER = """
 import ctypes, json
@@ -163,31 +160,3 @@ def resolve_precision(config: Config, device: str) -> Config:
         return config.replace(precision="bf16" if gpu_has_bf16(device) else "fp32")
     fast = not isinstance(config, FeatureConfig | Pi3Config) and any(flag in cpu_flags() for flag in FAST_BF16)
     return config.replace(precision="bf16" if fast else "fp32")
-
-
-def resolve_config(stage: Stage[Config], config: PipelineConfig, run: RunOptions) -> Config:
-    """Return the settings of a stage with everything `auto` resolved."""
-    settings = with_versions(stage.settings(config) if stage.completed is None else stage.completed(config))
-    return resolve_precision(settings, resolve_device(run.device))
-
-
-def check_other_runs(section: str, config: Record, allowed: tuple[str, ...]) -> None:
-    """Refuse settings that name another run under an address that may not be opened.
-
-    Args:
-        section: name of the settings, for the message.
-        config: the stage's own.
-        allowed: protocols that may be opened.
-
-    Raises:
-        InputError: there is such an address.
-    """
-    for name in type(config).model_fields:
-        other = getattr(config, name)
-        if isinstance(other, PredictorConfig):  # settings of another section that a stage works with
-            check_other_runs(name, other, allowed)
-        if isinstance(other, OtherRun):
-            try:
-                parse_location(other.place, allowed)
-            except StoreError as error:
-                raise InputError(f"{section}.{name}: {error}") from error

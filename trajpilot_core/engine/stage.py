@@ -3,109 +3,22 @@
 `Config` is the record of settings of one stage, a field of PipelineConfig.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.base import Record, canonical_json
 from schemas.config import PipelineConfig
-from schemas.rejects import Reject
+from trajpilot_core.engine.sink import Sink as Sink
 from trajpilot_core.errors import StoreError
-from trajpilot_core.store.tensors import Models, Tensors
+from trajpilot_core.store.reading import Inputs as Inputs
 
 Config = TypeVar("Config", bound=Record)
-
-
-class Inputs(Protocol):
-    """The declared inputs of a stage; anything else raises StoreError."""
-
-    def table(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Read a table that the stage declared in `reads`, verified against its digests."""
-        ...
-
-    def vectors(self, name: str, column: str) -> NDArray[np.generic]:
-        """Read a fixed-size vector column of a declared table into one (N, D) array, rows as in `table`; verified."""
-        ...
-
-    def models(self, name: str) -> Models:
-        """Open the models of a declared entry; each model is read and verified on demand."""
-        ...
-
-    def document(self, name: str) -> bytes:
-        """Read a document that the stage declared."""
-        ...
-
-    def parts(self, name: str) -> Mapping[str, str]:
-        """Return the digests of the parts of a declared entry without reading it.
-
-        Returns:
-            For a table of a sharded stage, shard -> digest; for models, key -> digest; for any other entry,
-            "" -> fingerprint.
-        """
-        ...
-
-
-class Sink(Protocol):
-    """Where a stage writes its results. They become visible when the stage commits."""
-
-    def table(self, name: str, table: pa.Table) -> None:
-        """Write a table that the stage declared in `writes`."""
-        ...
-
-    def table_in_parts(self, name: str, parts: Iterable[pa.Table], schema: pa.Schema) -> None:
-        """Write a declared table from parts, each of which may be dropped before the next is made.
-
-        Args:
-            name: the entry.
-            parts: tables of `schema`; the bytes equal those of `table` with all of them joined.
-            schema: their columns.
-        """
-        ...
-
-    def model(self, name: str, key: str, tensors: Tensors) -> None:
-        """Write one model of a declared entry to its own file, so that no other model need be in memory.
-
-        Args:
-            name: the entry; `models` completes it.
-            key: of the model, e.g. `final/s0/traj`.
-            tensors: parameter name -> array of any shape.
-        """
-        ...
-
-    def models(self, name: str, about: Mapping[str, str]) -> None:
-        """Complete a declared entry of models; `about` applies to all models that `model` wrote."""
-        ...
-
-    def document(self, name: str, content: bytes) -> None:
-        """Write a document (HTML, LaTeX, JSON) that the stage declared, under its name."""
-        ...
-
-    def reject(self, rejects: Iterable[Reject]) -> None:
-        """Add rows to the stage's rejects table."""
-        ...
-
-    def count(self, n_in: int, n_out: int) -> None:
-        """Record rows in and out; the commit fails if n_in != n_out + units lost to rejects."""
-        ...
-
-    def shard(self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int) -> None:
-        """Commit one shard of a sharded stage immediately (its table may be empty); n_in = rows + units lost."""
-        ...
-
-    def training(self, shard: str) -> AbstractContextManager["Sink"]:
-        """Open the share of one training, for a stage whose shards are trainings.
-
-        What is written to it (`table`, `model`, `models`) is committed as a whole when the block succeeds.
-        """
-        ...
 
 
 def no_progress(done: int, total: int, what: str) -> None:

@@ -23,7 +23,7 @@ from trajpilot_core.methods import METHODS
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.reading import StageInputs, read_entry_table, refuse_mixed
+from trajpilot_core.store.reading import Inputs, read_entry_table, refuse_mixed
 
 TABLES = ("takes", "segments", "scenario_labels", "labels", "windows", "motions", "features", "text_bank", "folds")
 MODELS = ("e_tau", "predictors", "scorers")
@@ -43,7 +43,7 @@ class TrainedRoot:
     """The current outputs under a root."""
 
     folder: Folder
-    inputs: StageInputs
+    inputs: Inputs
     manifests: Mapping[str, Manifest]
     """Stage -> output, for every stage whose output a prediction reads."""
     takes: tuple[Take, ...]

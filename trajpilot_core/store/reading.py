@@ -91,7 +91,7 @@ def _shards(folder: Folder, base: str, entry: Entry) -> Iterator[pa.Table]:
 
 
 @dataclass(frozen=True)
-class StageInputs:
+class Inputs:
     """The declared inputs of one stage, the only ones that it can open."""
 
     folder: Folder
@@ -154,7 +154,7 @@ class StageInputs:
         return self.entries[name]
 
 
-def refuse_mixed(inputs: StageInputs, manifests: Mapping[str, Manifest], where: str) -> None:
+def refuse_mixed(inputs: Inputs, manifests: Mapping[str, Manifest], where: str) -> None:
     """Refuse outputs if one was made from another version of its inputs than the current one.
 
     Args:

@@ -18,8 +18,9 @@ from schemas.config import FeatureConfig, PipelineConfig, RunOptions
 from trajpilot_core.encoders.video.embed import Embedder, HostBuffers, load_embedder
 from trajpilot_core.encoders.video.frozen_vjepa import encoder_digest, normalised
 from trajpilot_core.encoders.video.vjepa import VjepaEncoder
-from trajpilot_core.engine.execution.compute import library_versions
-from trajpilot_core.engine.resolve import resolve_config, resolve_precision
+from trajpilot_core.engine.execution.execute import library_versions
+from trajpilot_core.engine.key import resolve_config
+from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.stages.features import STAGE
 

@@ -17,7 +17,7 @@ from schemas.config import IngestConfig, PipelineConfig, RunOptions
 from schemas.rejects import Reject
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.outcome import Outcome, check_ratio
-from trajpilot_core.engine.execution.sink import StageSink
+from trajpilot_core.engine.sink import Sink
 from trajpilot_core.engine.stage import AnyStage, Source, Work
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import open_folder
@@ -108,7 +108,7 @@ def test_an_input_that_was_never_made_or_that_nobody_writes_is_refused(run: RunO
         execute(replace(VECTOR, reads=("toy_talks",)), PipelineConfig(), run, TOYS)
 
 
-def after_its_work(write: Callable[[StageSink], None]) -> Callable[[Work], None]:
+def after_its_work(write: Callable[[Sink], None]) -> Callable[[Work], None]:
     return lambda work: (toy.read_takes(work), write(work.sink))[1]
 
 
@@ -237,9 +237,9 @@ def test_200_hostile_entry_names_are_refused_even_where_a_stage_declares_them(tm
     for name in hostile_names():
         for write, arguments in written.items():
             with pytest.raises(StoreError):
-                getattr(StageSink(folder, INGEST, "key"), write)(name, *arguments)
+                getattr(Sink(folder, INGEST.name, INGEST.writes, "key"), write)(name, *arguments)
         with pytest.raises(StoreError):
-            StageSink(folder, declaring, "key").document(name, b"evil")
+            Sink(folder, declaring.name, declaring.writes, "key").document(name, b"evil")
     assert not list(tmp_path.iterdir())
 
 

@@ -12,8 +12,7 @@ from toy_stages import TOYS, VECTOR, options, run_toys, toys_with, tree_bytes, w
 
 from schemas.artifacts import ShardGroup
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.execution.compute import ComputeContext
-from trajpilot_core.engine.execution.execute import Outcome, execute
+from trajpilot_core.engine.execution.execute import ComputeContext, Outcome, execute
 from trajpilot_core.engine.execution.groups import (
     balance,
     compute_group,

@@ -15,8 +15,7 @@ from toy_stages import INGEST, SUM, TOYS, VECTOR, run_toys, toys_with
 
 from schemas.config import EvaluationConfig, PipelineConfig, RunOptions
 from trajpilot_core.engine import needs
-from trajpilot_core.engine.execution.compute import compute_shards
-from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.execution.execute import compute_shards, execute
 from trajpilot_core.engine.execution.outcome import anonymous_bytes, release_heap, scratch_bytes, watched
 from trajpilot_core.engine.execution.reuse import scratch_folder
 from trajpilot_core.engine.needs import expected, last_note

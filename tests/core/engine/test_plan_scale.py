@@ -28,7 +28,7 @@ from schemas.rejects import RejectCode, reject
 from schemas.results import Outcome
 from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.data.cross_fitting import draw_folds
-from trajpilot_core.engine.execution import sink
+from trajpilot_core.engine import sink
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import AnyStage, Work
 from trajpilot_core.stages import STAGES

@@ -14,8 +14,8 @@ from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.engine import key
 from trajpilot_core.engine.execution import reuse
 from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.engine.execution.sink import StageSink
 from trajpilot_core.engine.planning.plan import PlanRow, plan
+from trajpilot_core.engine.sink import Sink
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.garbage import verify
 
@@ -65,13 +65,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Base:
 def delivered(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Stage -> takes whose shard was computed, as they are handed over."""
     found: dict[str, list[str]] = {stage: [] for stage in SHARDED}
-    kept = StageSink.shard
+    kept = Sink.shard
 
-    def noting(sink: StageSink, shard: str, *rest, **named) -> None:
-        found[sink.stage.name].append(shard)
+    def noting(sink: Sink, shard: str, *rest, **named) -> None:
+        found[sink.stage].append(shard)
         kept(sink, shard, *rest, **named)
 
-    monkeypatch.setattr(StageSink, "shard", noting)
+    monkeypatch.setattr(Sink, "shard", noting)
     return found
 
 

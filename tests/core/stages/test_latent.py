@@ -11,7 +11,7 @@ from schemas.config import PipelineConfig, RunOptions
 from schemas.results import CurvePoint
 from trajpilot_core.data.chains import chains_of, fit_takes
 from trajpilot_core.data.planning import SPLITS, load_planning_data, rows_of_takes
-from trajpilot_core.engine.resolve import resolve_config
+from trajpilot_core.engine.key import resolve_config
 from trajpilot_core.errors import InputError, LeakError
 from trajpilot_core.evaluation import latent_plans
 from trajpilot_core.evaluation.latent_plans import LatentWindows, check_latent_sight, load_latents

@@ -40,7 +40,7 @@ from trajpilot_core.doctor.weights import check_weights
 from trajpilot_core.encoders.text.base import TextEncoderSpec
 from trajpilot_core.encoders.text.registry import text_encoder_spec
 from trajpilot_core.engine.execution.execute import Outcome, execute
-from trajpilot_core.engine.resolve import resolve_config
+from trajpilot_core.engine.key import resolve_config
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.comparison import pair
 from trajpilot_core.methods import METHODS

@@ -36,7 +36,7 @@ from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES, pretrained
 from trajpilot_core.store.files import LocalFolder
-from trajpilot_core.store.reading import StageInputs
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models
 
 N_E_TAU, N_PREDICTORS = 3, 7
@@ -65,7 +65,7 @@ def root(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(shutil.copytree(ready_root(tmp_path_factory), tmp_path / "root"))
 
 
-def opened(root: Path, name: str) -> StageInputs:
+def opened(root: Path, name: str) -> Inputs:
     """An entry of a run."""
     return resolve_inputs(LocalFolder(str(root)), replace(STAGES["report"], reads=(name,)), STAGES)
 

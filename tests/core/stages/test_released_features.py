@@ -20,7 +20,7 @@ from schemas.rejects import RejectCode
 from schemas.world import tiny_world
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO, RELEASED, ReleasedFeatures, RowClock
-from trajpilot_core.engine.resolve import resolve_config
+from trajpilot_core.engine.key import resolve_config
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.stages.features import STAGE
 

@@ -16,13 +16,12 @@ from stored_world import SETTINGS, TRAIN, TRAININGS, counts, options, run_world,
 
 from schemas.config import PipelineConfig
 from trajpilot_core.data.cross_fitting import Contributions
-from trajpilot_core.engine.execution.compute import ComputeContext
-from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.execution.execute import ComputeContext, execute
 from trajpilot_core.engine.execution.groups import compute_group, gather, handed, share_out
 from trajpilot_core.engine.execution.reuse import leased
-from trajpilot_core.engine.execution.sink import StageSink, joined
 from trajpilot_core.engine.key import KeyedStage
 from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.engine.sink import Sink, joined
 from trajpilot_core.engine.stage import Source
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder
@@ -178,15 +177,15 @@ class Killed(BaseException):
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, calls: int) -> None:
     """Let the process die in the given call of a method of the sink."""
-    real, seen = getattr(StageSink, name), [0]
+    real, seen = getattr(Sink, name), [0]
 
-    def dying(self: StageSink, *given: object) -> object:
+    def dying(self: Sink, *given: object) -> object:
         seen[0] += 1
         if seen[0] == calls:
             raise Killed
         return real(self, *given)
 
-    monkeypatch.setattr(StageSink, name, dying)
+    monkeypatch.setattr(Sink, name, dying)
 
 
 @pytest.mark.parametrize("name", ["table", "models"])

@@ -8,21 +8,21 @@ import pytest
 from toy_stages import INGEST
 
 from schemas.artifacts import Entry
-from trajpilot_core.engine.execution.sink import StageSink
+from trajpilot_core.engine.sink import Sink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store import manifest
 from trajpilot_core.store.files import LocalFolder
 from trajpilot_core.store.manifest import entry_of
 from trajpilot_core.store.objects import SINGLE_PUT_BYTES
-from trajpilot_core.store.reading import StageInputs
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models
 
 KEYS = ("final/s0/traj", "fold0/s0/traj", "final/s0/no_traj")
 ENTRY, READER = "toy_model", "toy_sum"
 
 
-def sink_in(root: Path) -> StageSink:
-    return StageSink(LocalFolder(str(root)), INGEST, "key")
+def sink_in(root: Path) -> Sink:
+    return Sink(LocalFolder(str(root)), INGEST.name, INGEST.writes, "key")
 
 
 def number_of(key: str) -> int:
@@ -40,7 +40,7 @@ def written(root: Path, keys: tuple[str, ...] = KEYS, size: int = 6) -> Entry:
 
 
 def opened(root: Path, entry: Entry) -> Models:
-    return StageInputs(LocalFolder(str(root)), READER, {ENTRY: (INGEST.name, entry)}).models(ENTRY)
+    return Inputs(LocalFolder(str(root)), READER, {ENTRY: (INGEST.name, entry)}).models(ENTRY)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from toy_stages import INGEST, hostile_names
 
 from schemas.artifacts import RunRecord
-from trajpilot_core.engine.execution.sink import StageSink
+from trajpilot_core.engine.sink import Sink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder, open_folder, sweep_temporaries
 from trajpilot_core.store.inventory import ABSENT, UNREADABLE, digests, load_inventory, save_inventory
@@ -105,7 +105,7 @@ def test_a_table_that_becomes_too_large_for_a_file_is_refused_before_the_rest_is
 
 def test_a_table_in_parts_is_the_table_as_a_whole(tmp_path: Path) -> None:
     stage = replace(INGEST, writes=("whole", "parts", "none"))
-    sink, table = StageSink(LocalFolder(str(tmp_path)), stage, "key"), some_table(3 * ROW_GROUP // 2)
+    sink, table = Sink(LocalFolder(str(tmp_path)), stage.name, stage.writes, "key"), some_table(3 * ROW_GROUP // 2)
     sink.table("whole", table)
     sink.table_in_parts("parts", (table.slice(at, 1000) for at in range(0, table.num_rows, 1000)), SCHEMA)
     sink.table_in_parts("none", iter(()), SCHEMA)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from schemas.artifacts import ShardGroup, UnitSources
 from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.execution.compute import ComputeContext, compute_shards
+from trajpilot_core.engine.execution.execute import ComputeContext, compute_shards
 from trajpilot_core.engine.execution.outcome import units_lost
 from trajpilot_core.engine.execution.reuse import finished_shards, scratch_folder
 from trajpilot_core.engine.key import (

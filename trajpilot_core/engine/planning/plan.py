@@ -15,13 +15,13 @@ from trajpilot_core.engine.key import (
     paths_of,
     producers,
     read_notes,
+    resolve_config,
     resolve_stage,
     unit_sources,
 )
 from trajpilot_core.engine.needs import Needs, expected, rows_read
 from trajpilot_core.engine.order import selected_of
 from trajpilot_core.engine.planning.staleness import UNREAD, Units, WantedOutput, diff, flat
-from trajpilot_core.engine.resolve import resolve_config
 from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder, open_folder

@@ -24,7 +24,7 @@ from trajpilot_core.stages import EVERY_STAGE as STAGES
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.reading import StageInputs
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.studies.paper_tables.base import CellAddress, PaperCell, PaperRun
 from trajpilot_core.studies.paper_tables.labels import LABELS
 
@@ -61,9 +61,7 @@ def read_run(root: str) -> PaperRun:
         settings,
         SIMULATED in corpora_of(side),
         table,
-        StageInputs(
-            side.folder, "paper", {n: (s, e) for s, made in side.outputs.items() for n, e in made.entries.items()}
-        ),
+        Inputs(side.folder, "paper", {n: (s, e) for s, made in side.outputs.items() for n, e in made.entries.items()}),
         recall_run(side.folder.url),
         None if EVALUATION not in side.outputs else CompletedEvaluation.model_validate(side.outputs[EVALUATION].config),
         is_last="@" not in root,

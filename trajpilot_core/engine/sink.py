@@ -11,7 +11,6 @@ from schemas.arrow import table_of
 from schemas.artifacts import Entry, FileEntry, ShardRecord
 from schemas.base import canonical_json
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.store.files import Folder
 from trajpilot_core.store.locations import check_name
@@ -24,15 +23,17 @@ ABOUT = "about.json"
 
 
 @dataclass
-class StageSink:
-    """Collects the results of one stage.
+class Sink:
+    """Where a stage writes its results; they become visible when the executor commits.
 
     A stage sharded by take uses only `shard`, one whose shards are trainings only `training`. All other methods are for
     stages without shards, for the share of a training, and for the conclusion of a stage.
     """
 
     folder: Folder
-    stage: AnyStage
+    stage: str
+    writes: tuple[str, ...]
+    """Entries that the stage declares."""
     below: str
     """Folder of its files below the stage's folder: the key of the stage or of a shard."""
     shard_keys: Mapping[str, str] = field(default_factory=dict)
@@ -72,16 +73,16 @@ class StageSink:
         self._claim(name)
         files = self.written.setdefault(name, {})
         if not key:
-            raise StoreError(f"stage {self.stage.name} writes a model of {name!r} without a key")
+            raise StoreError(f"stage {self.stage} writes a model of {name!r} without a key")
         if key in files:
-            raise StoreError(f"stage {self.stage.name} writes the model {key!r} of {name!r} twice; keys must be unique")
+            raise StoreError(f"stage {self.stage} writes the model {key!r} of {name!r} twice; keys must be unique")
         files[key] = self._write("safetensors", tensors_bytes(tensors), 0).replace(key=key)
 
     def models(self, name: str, about: Mapping[str, str]) -> None:
         """Complete a declared entry of models; its files are sorted by key, in whatever order they were written."""
         self._claim(name)
         files = self.written.pop(name, {})
-        facts = joined(self.stage.name, [self.about.pop(name, {}), about])
+        facts = joined(self.stage, [self.about.pop(name, {}), about])
         first = self._write(ABOUT, canonical_json({**facts}).encode(), 0)
         self.entries[name] = entry_of("models", [first, *(files[key] for key in sorted(files))])
 
@@ -107,14 +108,14 @@ class StageSink:
         if changed:
             detail = f"{', '.join(changed)} changed while the stage read it"
             table = table.slice(0, 0)
-            rejects = [reject(self.stage.name, RejectCode.INPUT_UNSTABLE, shard, detail, n_units=n_in)]
+            rejects = [reject(self.stage, RejectCode.INPUT_UNSTABLE, shard, detail, n_units=n_in)]
             self.changed += changed
-        check_balance(f"{self.stage.name}, shard {shard}", n_in, table.num_rows, rejects)
+        check_balance(f"{self.stage}, shard {shard}", n_in, table.num_rows, rejects)
         self.shards[shard] = self._commit_shard(shard, table, rejects, n_in, visible=not changed)
         self.delivered(len(self.shards))
 
     @contextmanager
-    def training(self, shard: str) -> Iterator["StageSink"]:
+    def training(self, shard: str) -> Iterator["Sink"]:
         """Open the share of one training; its record is written last, when the block succeeds.
 
         Raises:
@@ -122,17 +123,17 @@ class StageSink:
         """
         self._asked_for(shard)
         key = self.shard_keys[shard]
-        share = StageSink(self.folder, self.stage, f"{SHARDS}/{key}")
+        share = Sink(self.folder, self.stage, self.writes, f"{SHARDS}/{key}")
         yield share
         changed = self.unstable(shard)
         if changed:
             shown = ", ".join(changed[:5])
-            raise InputError(f"{shown} changed while {self.stage.name} read it; run again when nothing writes there")
-        first = self.stage.writes[0]
+            raise InputError(f"{shown} changed while {self.stage} read it; run again when nothing writes there")
+        first = self.writes[0]
         if first not in share.entries:
-            raise StoreError(f"stage {self.stage.name}, training {shard!r}: ended without {first}")
+            raise StoreError(f"stage {self.stage}, training {shard!r}: ended without {first}")
         record = ShardRecord(
-            stage=self.stage.name,
+            stage=self.stage,
             key=key,
             shard=shard,
             entry=share.entries[first],
@@ -142,53 +143,48 @@ class StageSink:
             rejected={},
             further={name: entry for name, entry in share.entries.items() if name != first},
         )
-        self.folder.replace(shard_path(self.stage.name, key), seal(record))
+        self.folder.replace(shard_path(self.stage, key), seal(record))
         self.shards[shard] = record
         self.delivered(len(self.shards))
 
     def _asked_for(self, shard: str) -> None:
         if shard not in self.shard_keys:
-            raise StoreError(f"stage {self.stage.name} delivers the shard {shard!r}, which is not pending")
+            raise StoreError(f"stage {self.stage} delivers the shard {shard!r}, which is not pending")
 
     def _commit_shard(
         self, shard: str, table: pa.Table, rejects: Sequence[Reject], n_in: int, *, visible: bool
     ) -> ShardRecord:
         key = self.shard_keys[shard]
         below = f"{SHARDS}/{key}"
-        data = write_data(self.folder, self.stage.name, below, "parquet", table_bytes(table), table.num_rows)
+        data = write_data(self.folder, self.stage, below, "parquet", table_bytes(table), table.num_rows)
         record = ShardRecord(
-            stage=self.stage.name,
+            stage=self.stage,
             key=key,
             shard=shard,
             entry=entry_of("table", [data]),
-            rejects=entry_of("table", [write_rejects(self.folder, self.stage.name, below, rejects)] if rejects else []),
+            rejects=entry_of("table", [write_rejects(self.folder, self.stage, below, rejects)] if rejects else []),
             n_in=n_in,
             n_out=table.num_rows,
             rejected=count_codes(rejects),
         )
         if visible:
-            self.folder.replace(shard_path(self.stage.name, key), seal(record))
+            self.folder.replace(shard_path(self.stage, key), seal(record))
         return record
 
     def _write(self, suffix: str, content: bytes, rows: int) -> FileEntry:
-        return write_data(self.folder, self.stage.name, self.below, suffix, content, rows)
+        return write_data(self.folder, self.stage, self.below, suffix, content, rows)
 
     def _claim(self, name: str) -> None:
         self._not_sharded(name)
-        if name not in self.stage.writes:
-            declared = ", ".join(self.stage.writes) or "nothing"
-            raise StoreError(
-                f"stage {self.stage.name} writes {name[:80]!r} but declares only {declared}; see Stage.writes"
-            )
+        if name not in self.writes:
+            declared = ", ".join(self.writes) or "nothing"
+            raise StoreError(f"stage {self.stage} writes {name[:80]!r} but declares only {declared}; see Stage.writes")
         if name in self.entries:
-            raise StoreError(f"stage {self.stage.name} writes {name!r} twice")
+            raise StoreError(f"stage {self.stage} writes {name!r} twice")
 
     def _not_sharded(self, what: str) -> None:
         if not self.whole:
-            raise StoreError(
-                f"stage {self.stage.name} is sharded by {self.stage.shard_by}; write {what!r} with Sink.shard "
-                "or Sink.training"
-            )
+            raise StoreError(f"stage {self.stage} is sharded; write {what!r} with Sink.shard or Sink.training")
 
 
 def joined(stage: str, facts: Iterable[Mapping[str, str]]) -> dict[str, str]:
