@@ -18,14 +18,11 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from deployments.embedded import embedded_server, require_server
 from deployments.recipes import recipe
 from deployments.settings import PrefectPlace, server_login
-from flows.pipeline import demo, full_pipeline
 from schemas.config import PipelineConfig, RunOptions
-from schemas.world import WorldConfig
 from tasks.artifacts import headline
 from trajpilot_core.engine.planning.staleness import changed_settings
 from trajpilot_core.errors import StoreError, command, shown
 from trajpilot_core.store.files import sweep_temporaries
-from trajpilot_core.store.locations import resolved
 from trajpilot_core.store.lock import root_lock
 
 LOG = logging.getLogger("trajpilot")
@@ -106,15 +103,13 @@ def end_without_server(message: str) -> NoReturn:
     os._exit(NO_SERVER)
 
 
-def run_session(
-    config: PipelineConfig, options: RunOptions, what: str, world: WorldConfig | None, place: PrefectPlace
-) -> None:
-    """Lock the root, open the log, start the embedded server and run the pipeline.
+@contextmanager
+def session(config: PipelineConfig, options: RunOptions, what: str, place: PrefectPlace) -> Iterator[None]:
+    """Lock the root, open the log and start the embedded server; the pipeline runs inside the block.
 
     Ctrl-C and SIGTERM end the run and its processes at once, and finished work is kept.
     """
-    root = resolved(options.root)
-    options = options.replace(root=str(root))
+    root = Path(options.root)
     changes = changed_settings(recipe(options.recipe).model_dump(mode="json"), config.model_dump(mode="json"))
     summary = headline(options.recipe, changes, config)
     server = f"Prefect server {place.server} (your PREFECT_API_URL)" if place.server else "Prefect embedded"
@@ -133,10 +128,7 @@ def run_session(
                 stack.enter_context(embedded_server(place.home, end_without_server))
             else:
                 require_server(place.server, server_login())
-            if world is None:
-                full_pipeline(config, options)
-            else:
-                demo(world, config, options)
+            yield
             LOG.info("stages, fresh or stale: %s", command("status", "--root", shown(root)))
             LOG.info("UI of this run: %s", command("ui", "--root", shown(root)))
         LOG.info("finished in %.0f s", time.monotonic() - started)

@@ -32,6 +32,7 @@ from trajpilot_core.data.other_runs import starting_from
 from trajpilot_core.engine.settings import remember_run
 from trajpilot_core.simworld.sample import PRESETS
 from trajpilot_core.stages import selected
+from trajpilot_core.store.locations import resolved
 
 Pretrained = Annotated[
     str | None,
@@ -195,6 +196,12 @@ def start(config: PipelineConfig, options: RunOptions, what: str, world: WorldCo
     hand_over_api_key()
     place = prepare_prefect(Path(options.root))
     remember_run(config, options)
-    from deployments.session import run_session
+    from deployments.session import session
+    from flows import pipeline
 
-    run_session(config, options, what, world, place)
+    options = options.replace(root=str(resolved(options.root)))
+    with session(config, options, what, place):
+        if world is None:
+            pipeline.full_pipeline(config, options)
+        else:
+            pipeline.demo(world, config, options)

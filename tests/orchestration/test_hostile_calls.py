@@ -179,7 +179,7 @@ def without_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise SystemExit(0)
 
     monkeypatch.setattr(command_line, "app", COMMAND)
-    monkeypatch.setattr(session, "run_session", ended)
+    monkeypatch.setattr(session, "session", ended)
     monkeypatch.setattr(subprocess, "call", ended)
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     monkeypatch.chdir(folder)
