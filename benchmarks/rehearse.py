@@ -53,9 +53,9 @@ from schemas.base import Record
 from schemas.config import FeatureConfig, IngestConfig, PipelineConfig, RunOptions
 from schemas.poses import TrajectoryConfig
 from schemas.training import TrainConfig
+from trajpilot_core.corpora.records.annotations import label_rows
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.corpora.records.contents import contents_of
-from trajpilot_core.corpora.records.labels import label_rows
 from trajpilot_core.corpora.records.tables import window_rows
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.needs import last_note

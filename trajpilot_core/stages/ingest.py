@@ -13,8 +13,8 @@ from schemas.base import fingerprint
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import Candidate, CorpusReading, Fault, Released
+from trajpilot_core.corpora.records.annotations import read_paraphrases
 from trajpilot_core.corpora.records.contents import contents_of
-from trajpilot_core.corpora.records.labels import read_paraphrases
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import (
     CutTake,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from schemas.features import TextConfig
-from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.encoders.text.base import TextEncoder
 from trajpilot_core.encoders.text.registry import load_text_encoder
 from trajpilot_core.engine.stage import Inputs

@@ -14,7 +14,7 @@ from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, Fault, Publis
 from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, download_of, list_release, read_release
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.strict import as_bool, as_id, as_object, as_seconds, as_text, shown
-from trajpilot_core.corpora.records.labels import is_tagged_unsure
+from trajpilot_core.corpora.records.annotations import is_tagged_unsure
 from trajpilot_core.corpora.records.tables import (
     LABELS,
     SCENARIOS,

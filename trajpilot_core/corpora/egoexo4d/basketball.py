@@ -21,7 +21,7 @@ from trajpilot_core.corpora.egoexo4d.release import Annotated, AnnotationKind, d
 from trajpilot_core.corpora.egoexo4d.shots import DescribedShot, attempt_of, outcome_of
 from trajpilot_core.corpora.egoexo4d.takes import CORPUS
 from trajpilot_core.corpora.formats.strict import as_id, as_object, as_text
-from trajpilot_core.corpora.records.segments import midpoint_intervals
+from trajpilot_core.corpora.records.annotations import midpoint_intervals
 from trajpilot_core.corpora.records.splits import Counts, draw_test, surplus
 from trajpilot_core.corpora.records.tables import TEST_TAKES, TRAIN_TAKES, subject_phrases
 from trajpilot_core.corpora.spec import CorpusSpec

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from schemas.corpora import BasketballConfig
-from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.records.annotations import normalise
 
 ShotVerdict = Literal["made", "missed", "ambiguous"]
 ARTICLES = frozenset({"the", "a", "an", "his", "her", "their"})

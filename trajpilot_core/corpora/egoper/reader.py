@@ -31,8 +31,8 @@ from trajpilot_core.corpora.egoper.files import (
 )
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
 from trajpilot_core.corpora.formats.strict import shown
+from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, listed_by
-from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TEST_TAKES, TRAIN_SEGMENTS, TRAIN_TAKES
 from trajpilot_core.corpora.released import EGOPER_I3D
 from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind

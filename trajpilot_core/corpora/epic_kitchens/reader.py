@@ -24,8 +24,8 @@ from trajpilot_core.corpora.epic_kitchens.files import (
 )
 from trajpilot_core.corpora.formats.folders import Folders, needed, read_document
 from trajpilot_core.corpora.formats.strict import shown
+from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
-from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.corpora.released import EPIC_SLOWFAST
 from trajpilot_core.corpora.spec import CorpusSpec, Download, FileKind, places
 from trajpilot_core.errors import InputError

@@ -31,8 +31,8 @@ from trajpilot_core.corpora.goalstep.files import (
     parse_goalstep,
     parse_groups,
 )
+from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.corpora.records.candidates import OVERLAPS, ReaderState, claimed_twice, kept_labels, listed_by
-from trajpilot_core.corpora.records.labels import normalise
 from trajpilot_core.corpora.records.tables import LABELS, TEST_SEGMENTS, TRAIN_SEGMENTS
 from trajpilot_core.corpora.released import OMNIVORE_VIDEO_SWINL
 from trajpilot_core.corpora.spec import EGO4D_KEYS, CorpusSpec, Download, FileKind, places

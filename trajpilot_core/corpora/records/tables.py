@@ -25,10 +25,12 @@ from schemas.arrow import arrow_schema, table_of
 from schemas.config import IngestConfig
 from schemas.rejects import Reject, RejectCode
 from trajpilot_core.corpora.base import AnnotatedPoint, Candidate, CorpusReading, Fault, Published, count
-from trajpilot_core.corpora.records.labels import SUBJECT_PHRASES, label_rows, normalise
-from trajpilot_core.corpora.records.segments import (
+from trajpilot_core.corpora.records.annotations import (
+    SUBJECT_PHRASES,
     fit_to_video,
+    label_rows,
     midpoint_intervals,
+    normalise,
     run_numbers,
     span_intervals,
 )

@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 from pydantic import JsonValue
 
 from schemas.annotation import Take
 from schemas.poses import PoseSourceName, TrajectoryConfig
 from schemas.rejects import Reject
+from trajpilot_core.arrays import Array
 from trajpilot_core.errors import MixedSourcesError
 
 if TYPE_CHECKING:
@@ -36,6 +38,14 @@ class Done(NamedTuple):
     n_in: int
 
 
+class SegmentIntervals(NamedTuple):
+    """The S segments of a take."""
+
+    ids: list[str]
+    start_s: Array
+    end_s: Array
+
+
 class PoseSource(Protocol):
     """A source of poses: a module with these functions. Files and facts decide its results and enter the keys."""
 
@@ -52,6 +62,13 @@ class PoseSource(Protocol):
             InputError: the source as a whole cannot work here (a package or weights are missing).
             WorkerError: a process crashed.
         """
+
+
+def intervals(segments: JsonValue) -> SegmentIntervals:
+    """Read the [segment_id, start_s, end_s] lists of a source's facts."""
+    assert isinstance(segments, list)
+    ids, start_s, end_s = zip(*segments, strict=True) if segments else ((), (), ())
+    return SegmentIntervals(list(ids), np.array(start_s, dtype=float), np.array(end_s, dtype=float))
 
 
 def pose_source(name: PoseSourceName) -> PoseSource:

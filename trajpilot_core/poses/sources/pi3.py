@@ -17,7 +17,7 @@ from trajpilot_core.poses.sources.base import Done, TakeJob
 
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime
-    from trajpilot_core.poses.sources.take import SegmentIntervals
+    from trajpilot_core.poses.sources.base import SegmentIntervals
     from trajpilot_core.poses.sources.video import EstimatedPoses, SegmentFault
 
 log = logging.getLogger("trajpilot")

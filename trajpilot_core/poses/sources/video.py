@@ -21,8 +21,7 @@ from trajpilot_core.arrays import Array
 from trajpilot_core.poses import geometry
 from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Poses
 from trajpilot_core.poses.motions import Rows, motions_table, relative_motions, scaled
-from trajpilot_core.poses.sources.base import STAGE_NAME, Done, TakeJob
-from trajpilot_core.poses.sources.take import SegmentIntervals, intervals
+from trajpilot_core.poses.sources.base import STAGE_NAME, Done, SegmentIntervals, TakeJob, intervals
 
 if TYPE_CHECKING:
     from trajpilot_core.engine.stage import Runtime

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from schemas.rejects import RejectCode as Code
 from trajpilot_core.corpora.egoper.reader import take_id
-from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.simworld.faults import Faults, Json, TakeContents
 from trajpilot_core.simworld.layouts.annotate import SHARED_NAME, step_name
 from trajpilot_core.simworld.layouts.base import (

@@ -12,7 +12,7 @@ import numpy as np
 
 from schemas.rejects import RejectCode as Code
 from trajpilot_core.corpora.goalstep.reader import take_id
-from trajpilot_core.corpora.records.labels import normalise
+from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.simworld.faults import Faults, Json, TakeContents
 from trajpilot_core.simworld.layouts.annotate import is_shared, step_description, step_name, thing_of
 from trajpilot_core.simworld.layouts.base import (
