@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compose_file import as_started
-from stack_processes import PATIENCE, end, free_port
+from stack_processes import PATIENCE, as_started, end, free_port
 
 LOGIN = "admin:c4nary-login-5d1e"
 GIVEN = {"TRAJPILOT_LOGIN": LOGIN, "TRAJPILOT_DATABASE_PASSWORD": "none", "TRAJPILOT_DATA_FOLDER": "/srv/data"}

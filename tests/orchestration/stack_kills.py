@@ -17,8 +17,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pool_fixture import artifact_bytes
-from stack_processes import CHECKOUT, PATIENCE, Stack
+from stack_processes import CHECKOUT, PATIENCE, Stack, artifact_bytes
 
 RUN_S = 600.0 * PATIENCE
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")

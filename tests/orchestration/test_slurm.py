@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from checkout import CHECKOUT
 from compose_server import LOGIN, Served, told
-from pool_fixture import artifact_bytes
-from stack_processes import free_port, wait_for
+from stack_processes import artifact_bytes, free_port, wait_for
 
 from schemas.world import soak_world
 from trajpilot_core.simworld.write import write_world
