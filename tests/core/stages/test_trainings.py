@@ -22,7 +22,7 @@ from trajpilot_core.engine.execution.groups import compute_group, gather, handed
 from trajpilot_core.engine.execution.reuse import leased
 from trajpilot_core.engine.execution.sink import StageSink, joined
 from trajpilot_core.engine.key import KeyedStage
-from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.stage import Source
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import LocalFolder
@@ -151,22 +151,21 @@ def test_a_new_test_take_retrains_nothing_and_a_new_training_take_everything_tha
     assert counts(run_world(tmp_path, more, until="alignment"))["alignment"][1] > 0
 
 
-def test_a_learning_rate_of_the_predictor_retrains_what_rests_on_it(root: Path, memory: Memory) -> None:
-    faster_rate = SETTINGS.predictor.replace(train=TRAIN.replace(lr=1e-3))
-    config = SETTINGS.replace(predictor=faster_rate)
-    rows = {row.stage: row for row in plan(stages_on(memory), config, options(root))}
-    assert (rows["predictor"].state, rows["predictor"].compute, rows["predictor"].bound) == ("stale", 7, "exactly")
-    assert rows["predictor"].why == "train.lr 0.003 -> 0.001"
-    assert counts(run_world(root, memory, config)) == {**ALL, "alignment": (N_E_TAU, 0)}
+def planned(root: Path, memory: Memory, config: PipelineConfig, stage: str) -> PlanRow:
+    return next(row for row in plan(stages_on(memory), config, options(root)) if row.stage == stage)
 
 
 def test_the_plan_says_how_many_trainings_and_why(root: Path, memory: Memory) -> None:
-    rows = {row.stage: row for row in plan(stages_on(memory), with_seeds(0, 5), options(root))}
-    assert (rows["alignment"].compute, rows["alignment"].reused, rows["alignment"].bound) == (3, 3, "exactly")
-    assert "3 trainings new: final/s5/e_tau" in rows["alignment"].why
+    row = planned(root, memory, with_seeds(0, 5), "alignment")
+    assert (row.compute, row.reused, row.bound) == (3, 3, "exactly")
+    assert "3 trainings new: final/s5/e_tau" in row.why
+    slower = SETTINGS.replace(predictor=SETTINGS.predictor.replace(train=TRAIN.replace(lr=1e-3)))
+    row = planned(root, memory, slower, "predictor")
+    assert (row.state, row.compute, row.bound, row.why) == ("stale", 7, "exactly", "train.lr 0.003 -> 0.001")
+    assert counts(run_world(root, memory, slower)) == {**ALL, "alignment": (N_E_TAU, 0)}
     other = changed(memory, "features", takes(memory, "train")[0], brighter)
     run_world(root, other, until="text_bank")
-    row = {row.stage: row for row in plan(stages_on(other), SETTINGS, options(root))}["predictor"]
+    row = planned(root, other, slower, "predictor")
     assert (row.compute, row.reused) == (5, 2)
     assert "5 trainings changed" in row.why
     assert "training takes" in row.why
