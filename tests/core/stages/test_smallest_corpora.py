@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from egoexo_fixture import SMALL, healthy, ingest
-from planning_fixture import ALIGNMENT, PREDICTOR, SCORER
+from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.arrow import rows_of
@@ -15,10 +15,11 @@ from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.stages import alignment, evaluation, predictor, scorer
 
+SHORT = TRAIN.replace(epochs=1)
 STAGES = {
-    alignment.STAGE: ALIGNMENT,
-    predictor.STAGE: PREDICTOR,
-    scorer.STAGE: SCORER,
+    alignment.STAGE: ALIGNMENT.replace(train=SHORT),
+    predictor.STAGE: PREDICTOR.replace(train=SHORT),
+    scorer.STAGE: SCORER.replace(train=SHORT),
     evaluation.STAGE: CompletedEvaluation(bootstrap=100, shuffles=2),
 }
 
