@@ -53,10 +53,6 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """Pids are tracked by their group and nothing is accounted: neither systemd nor a database is needed."""
 
 
-def missing() -> list[str]:
-    return [program for program in PROGRAMS if shutil.which(program) is None]
-
-
 class SlurmNode:
     """Controller, node and authentication, below one folder."""
 
@@ -103,7 +99,7 @@ class SlurmNode:
                 process.wait()
 
 
-if lacking := missing():
+if lacking := [program for program in PROGRAMS if shutil.which(program) is None]:
     pytest.skip(
         f"no Slurm on this machine: {', '.join(lacking)} (Debian: apt-get install slurmctld slurmd slurm-client munge)",
         allow_module_level=True,
