@@ -33,10 +33,6 @@ def with_twins(dropout: float | None = GOAL_DROPOUT, base: PipelineConfig = SETT
     return base.replace(predictor=base.predictor.replace(twin_goal_dropout=dropout))
 
 
-def models(root: Path) -> dict[str, str]:
-    return model_digests(root, "predictor", "predictors")
-
-
 @pytest.fixture(scope="module")
 def memory() -> Memory:
     return world(SIZE)
@@ -66,7 +62,7 @@ def planned(root: Path, stages: dict[str, AnyStage], config: PipelineConfig) -> 
 def test_switched_on_they_are_trained_and_nothing_else_is_and_so_for_another_probability(
     root: Path, twins: Path, memory: Memory
 ) -> None:
-    before, after = models(root), models(twins)
+    before, after = (model_digests(one, "predictor", "predictors") for one in (root, twins))
     assert before.items() < after.items()
     assert after.keys() - before.keys() == TWINS
     assert len(set(after.values())) == len(after)
@@ -80,7 +76,8 @@ def test_switched_off_again_they_go_and_nothing_is_trained(root: Path, twins: Pa
     copy = Path(shutil.copytree(twins, twins.parent / "off"))
     done = run_world(copy, memory)
     assert {name: computed for name, (_, computed) in counts(done).items()} == dict.fromkeys(counts(done), 0)
-    assert models(copy) == models(root)
+    copied, first = (model_digests(one, "predictor", "predictors") for one in (copy, root))
+    assert copied == first
 
 
 def test_twins_that_anticipate_are_trained_in_every_chain_and_nothing_else_again(
