@@ -188,36 +188,30 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, calls: int) -> None:
     monkeypatch.setattr(StageSink, name, dying)
 
 
-@pytest.mark.parametrize("name", ["table", "models"])
-def test_a_kill_between_the_files_of_a_training_costs_that_training_at_most(
-    memory: Memory, tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(("name", "calls", "reused"), [("table", 3, 2), ("models", 3, 2), ("model", 1, 0)])
+def test_a_kill_between_the_files_of_a_training_costs_that_training_at_most_and_it_goes_on_from_its_checkpoint(
+    memory: Memory,
+    tmp_path: Path,
+    base: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    calls: int,
+    reused: int,
 ) -> None:
     run_world(tmp_path, memory, until="alignment")
     with monkeypatch.context() as patched:
-        killed_at(patched, name, 3)
+        killed_at(patched, name, calls)
         with pytest.raises(Killed):
             run_world(tmp_path, memory)
-    done = run_world(tmp_path, memory, until="predictor")
-    assert (done["predictor"].reused, done["predictor"].computed) == (2, 5)
-    assert model_digests(tmp_path, "predictor", "predictors") == model_digests(base, "predictor", "predictors")
-    assert list((tmp_path / "scratch").glob("*/*")) == []
-
-
-def test_a_training_that_was_killed_goes_on_from_its_checkpoint(
-    memory: Memory, tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    run_world(tmp_path, memory, until="alignment")
-    with monkeypatch.context() as patched:
-        killed_at(patched, "model", 1)  # the first training has ended, nothing of it is committed
-        with pytest.raises(Killed):
-            run_world(tmp_path, memory)
-    assert list((tmp_path / "scratch").glob("predictor-*/*.safetensors"))
+    assert list((tmp_path / "scratch").glob("predictor-*/**/*.safetensors"))
     caplog.clear()
     with caplog.at_level("INFO", "trajpilot"):
         done = run_world(tmp_path, memory, until="predictor")
-    assert done["predictor"].computed == N_PREDICTORS
+    assert (done["predictor"].reused, done["predictor"].computed) == (reused, N_PREDICTORS - reused)
     assert "goes on" in caplog.text
     assert model_digests(tmp_path, "predictor", "predictors") == model_digests(base, "predictor", "predictors")
+    assert list((tmp_path / "scratch").glob("*/*")) == []
 
 
 def test_a_folder_in_use_is_not_shared_and_is_free_when_its_holder_has_gone(tmp_path: Path) -> None:
