@@ -78,16 +78,14 @@ def messy(folder: Path, conftest: str, orders: Sequence[Sequence[str]] = ORDERS)
     return f"{last}{len(set(note.read_text().splitlines()))} kinds of numbers"
 
 
-def test_a_test_starts_from_the_same_state_whatever_ran_before(tmp_path: Path) -> None:
+def test_a_test_starts_from_the_same_state_whatever_ran_before_and_without_it_the_mess_of_others_is_seen(
+    tmp_path: Path,
+) -> None:
     """The test that is told alone imports torch itself."""
     told = messy(tmp_path / "with", ORDERED)
     assert "8 passed" in told
     assert "1 passed" in told
     assert told.endswith("; 1 kinds of numbers"), told
-
-
-def test_without_it_the_mess_of_others_is_seen(tmp_path: Path) -> None:
-    """The planted fault."""
     told = messy(tmp_path / "without", "", ORDERS[:1])
     assert "failed" in told
     assert not told.endswith("; 1 kinds of numbers"), told

@@ -34,7 +34,7 @@ def test_a_hundredth_of_the_paper_runs_to_the_report_and_its_figures_are_written
     assert "| narrow | evaluation |" in capsys.readouterr().out
 
 
-def test_every_stage_runs_in_a_way_and_the_candidates_are_the_recipe_s() -> None:
+def test_every_stage_runs_in_a_way_and_the_whole_has_the_recipe_s_own_settings() -> None:
     ways = ways_of(atomic())
     assert {stage for _, stages in ways.values() for stage in stages} == set(STAGES)
     assert ways["store"][1] == list(SAMPLED)
@@ -44,9 +44,6 @@ def test_every_stage_runs_in_a_way_and_the_candidates_are_the_recipe_s() -> None
     trains = (config.alignment.train, config.predictor.train, config.scorer.train)
     assert [(train.epochs, train.patience) for train in trains] == [(1, None)] * 3
     assert len(config.alignment.seeds) == config.alignment.folds == 1
-
-
-def test_the_whole_has_the_recipe_s_own_settings_and_every_stage_once() -> None:
     config = laptop()
     ways = ways_of(config, whole=True)
     stages = [stage for _, part in ways.values() for stage in part]

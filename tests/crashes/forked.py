@@ -88,7 +88,6 @@ def run(
     def work() -> int:
         for name in ("deployments.recipes", "trajpilot_core.engine.execution.execute"):
             import_module(name)  # before `first`: somebody else may not be able to read the packages
-
         with report.open("w", encoding="utf-8") as out:
             first()
             return run_stages(place, until, out)

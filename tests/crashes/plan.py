@@ -7,11 +7,7 @@ from countdown import KINDS
 
 from trajpilot_core.stages import STAGES
 
-MOMENTS = {
-    "write": ("before", "torn", "after"),
-    "checkpoint": ("before", "torn", "after"),
-    "best": ("before", "torn", "after"),
-}
+MOMENTS = dict.fromkeys(("write", "checkpoint", "best"), ("before", "torn", "after"))
 EITHER = ("before", "after")
 WIDE_EVERY = 4
 """Every so many rounds work is done by several processes side by side."""

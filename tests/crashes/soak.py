@@ -40,6 +40,7 @@ WARM = (
     "trajpilot_core.encoders.video.embed",
     "trajpilot_core.report.build",
 )
+"""What takes long to import, once for all runs, and nothing that starts threads of its own (polars does)."""
 
 
 def main() -> None:
@@ -49,7 +50,8 @@ def main() -> None:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     asked.work.mkdir(parents=True, exist_ok=True)
     asked.log.parent.mkdir(parents=True, exist_ok=True)
-    warm_up()
+    for name in WARM:
+        import_module(name)
     import kills
 
     from schemas.world import soak_world
@@ -89,12 +91,6 @@ def arguments() -> argparse.Namespace:
     return asked
 
 
-def warm_up() -> None:
-    """Import once for all runs what takes long, and nothing that starts threads of its own (polars does)."""
-    for name in WARM:
-        import_module(name)
-
-
 def count_down(asked: argparse.Namespace, known: Any, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Do the rounds that the log does not have yet."""
     import kills
@@ -123,7 +119,7 @@ def fail(asked: argparse.Namespace, known: Any) -> int:
 
 def prove(asked: argparse.Namespace, known: Any) -> int:
     import checks
-    from proofs import needs, prove_one
+    from kills import needs, prove_one
 
     missed = []
     for name in [name for name in asked.prove if needs(name) in known.operations]:

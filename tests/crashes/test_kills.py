@@ -17,8 +17,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from countdown import Armed, Countdown, count_work
+from once import EmptyDatabase, Shelf, Worlds
 from toy_stages import options, run_toys, tree_bytes, write_corpus
 
+from schemas.world import soak_world
 from trajpilot_core.errors import StoreIOError
 from trajpilot_core.stages import STAGES, features
 from trajpilot_core.store.files import LocalFolder, advice, open_folder
@@ -27,6 +29,24 @@ from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.training import loop
 
 SOAK = Path(__file__).with_name("soak.py")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(shelf: Shelf, worlds: Worlds, empty_database: EmptyDatabase) -> Callable[[Path], Path]:
+    """Copy the world, the undisturbed run and an empty Prefect database to a folder; made for the first who asks."""
+
+    def copy(folder: Path) -> Path:
+        with shelf.held("undisturbed") as made:
+            if not (made / "reference.json").exists():
+                shutil.rmtree(made, ignore_errors=True)
+                worlds.copy(soak_world(), made / "world")
+                empty_database.copy(made / "prefect")
+                places = ("--narrow", "--work", str(made), "--log", str(made / "log.jsonl"))
+                subprocess.run([sys.executable, str(SOAK), *places, "--kills", "0"], check=True)
+                (made / "log.jsonl").unlink(missing_ok=True)
+        return Path(shutil.copytree(made, folder, dirs_exist_ok=True))
+
+    return copy
 
 
 @pytest.fixture(scope="module")

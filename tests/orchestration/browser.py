@@ -13,7 +13,7 @@ from urllib.parse import urlparse
 from urllib.request import urlopen
 
 import pytest
-from stack_processes import PATIENCE, end
+from stack_processes import PATIENCE, end, wait_for
 from websockets.sync.client import ClientConnection, connect
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
@@ -60,11 +60,11 @@ class Page:
     def open(self, url: str, wanted: str, limit_s: float = 60.0) -> str:
         """Open an address, wait until it has been read to its end and its text holds `wanted`; return the text."""
         self("Page.navigate", url=url)
-        return self.wait(lambda text: wanted in text and self.is_whole(), f"{url} shows no {wanted!r}", limit_s)
 
-    def is_whole(self) -> bool:
-        """Return whether the page has been read to its end: before that, what a script does to it misses the rest."""
-        return bool(self.run("document.readyState === 'complete'"))
+        def is_whole() -> bool:  # before that, what a script does to the page misses the rest
+            return bool(self.run("document.readyState === 'complete'"))
+
+        return self.wait(lambda text: wanted in text and is_whole(), f"{url} shows no {wanted!r}", limit_s)
 
     def wait(self, enough: Callable[[str], bool], complaint: str, limit_s: float) -> str:
         limit = time.monotonic() + limit_s * PATIENCE
@@ -94,18 +94,11 @@ def browser(folder: Path) -> Iterator[Page]:
     with (folder / "chromium.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
     try:
-        with connect(page_address(folder / "profile" / "DevToolsActivePort"), max_size=None) as socket:
+        note = folder / "profile" / "DevToolsActivePort"
+        wait_for(lambda: note.exists() and bool(note.read_text().strip()), START_S)
+        tabs = json.load(urlopen(f"http://127.0.0.1:{note.read_text().split()[0]}/json/list", timeout=30))
+        address = next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page")
+        with connect(address, max_size=None) as socket:
             yield Page(socket)
     finally:
         end(process)
-
-
-def page_address(note: Path) -> str:
-    """Return the address of the first tab, when Chromium has said its port."""
-    limit = time.monotonic() + START_S
-    while not note.exists() or not note.read_text().strip():
-        assert time.monotonic() < limit, f"Chromium did not start within {START_S} s"
-        time.sleep(0.2)
-    port = note.read_text().split()[0]
-    tabs = json.load(urlopen(f"http://127.0.0.1:{port}/json/list", timeout=30))
-    return str(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))

@@ -1,13 +1,11 @@
-"""Prefect for tests: its settings before its first import, and the servers of a process."""
+"""Prefect for tests: its settings before its first import, and the server of a process."""
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from checkout import CHECKOUT
 from once import EmptyDatabase, Shelf, Worlds
 
 if TYPE_CHECKING:
@@ -28,47 +26,41 @@ os.environ.update(
 os.environ.pop("PREFECT_API_URL", None)
 
 
-RUNNING: dict[str, tuple[Any, Iterator[Any]]] = {}
-"""Name of a server -> what its tests are given, and what ends it."""
-
-
-def running(name: str, start: Callable[[], Iterator[Any]]) -> Any:
-    """Return a server of this process; the first file of tests that needs it starts it."""
-    if name not in RUNNING:
-        server = start()
-        RUNNING[name] = (next(server), server)
-    return RUNNING[name][0]
+RUNNING: list[tuple["Served", Iterator["Served"]]] = []
+"""The server of this process, and what ends it."""
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End the servers when this process goes on to other folders: an idle one takes a fiftieth of a core."""
+    """End the server when this process goes on to other folders: an idle one takes a fiftieth of a core."""
     if nextitem is None or nextitem.path.parent != item.path.parent:
         while RUNNING:
-            next(RUNNING.popitem()[1][1], None)
-
-
-@pytest.fixture(scope="module")
-def prefect_server(empty_database: EmptyDatabase) -> str:
-    def embedded() -> Iterator[str]:
-        from prefect.server.api.server import SubprocessASGIServer
-
-        empty_database.copy(Path(os.environ["PREFECT_HOME"]))
-        server = SubprocessASGIServer()
-        server.start(timeout=120)
-        yield server.api_url
-        server.stop()
-
-    return str(running("embedded", embedded))
+            next(RUNNING.pop()[1], None)
 
 
 @pytest.fixture(scope="module")
 def served(empty_database: EmptyDatabase, tmp_path_factory: pytest.TempPathFactory) -> "Served":
-    from compose_server import Served, server_of_compose
+    """The server of this process; the first file of tests that needs it starts it."""
+    from compose_server import server_of_compose
 
-    started = running("compose", lambda: server_of_compose(empty_database.copy(tmp_path_factory.mktemp("server"))))
-    assert isinstance(started, Served)
-    return started
+    if not RUNNING:
+        server = server_of_compose(empty_database.copy(tmp_path_factory.mktemp("server")))
+        RUNNING.append((next(server), server))
+    return RUNNING[0][0]
+
+
+@pytest.fixture(scope="module")
+def prefect_server(served: "Served") -> Iterator[str]:
+    """The address of its API, which flows of this process and of those that it starts report to."""
+    from compose_server import LOGIN
+    from prefect.context import refresh_global_settings_context
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PREFECT_API_URL", f"{served.url}/api")
+        patch.setenv("PREFECT_API_AUTH_STRING", LOGIN)
+        refresh_global_settings_context()
+        yield f"{served.url}/api"
+    refresh_global_settings_context()
 
 
 @pytest.fixture
@@ -85,8 +77,3 @@ def ran(shelf: Shelf, worlds: Worlds, empty_database: EmptyDatabase) -> "Ran":
     from whole_run import whole_run
 
     return whole_run(shelf, worlds, empty_database)
-
-
-@pytest.fixture
-def checkout() -> Path:
-    return CHECKOUT

@@ -5,20 +5,16 @@ it; where the run crashed, the deployment is run again. Then nothing may be lost
 artifact must have the bytes of an undisturbed run.
 """
 
-import base64
 import json
 import random
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Callable
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pool_fixture import artifact_bytes
-from stack_processes import CHECKOUT, PATIENCE, Stack
+from compose_server import ask, told
+from stack_processes import CHECKOUT, PATIENCE, Stack, artifact_bytes
 
 RUN_S = 600.0 * PATIENCE
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
@@ -32,17 +28,8 @@ class Client:
         worker = stack.environment("deployer")
         self.environment = {k: v for k, v in worker.items() if k != "PREFECT_PLUGINS_ENABLED"}
 
-    def api(self, path: str, body: object = None, method: str | None = None) -> Any:
-        token = base64.b64encode(self.ground.login.encode()).decode()
-        request = urllib.request.Request(
-            f"{self.ground.url}/api{path}",
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Authorization": f"Basic {token}"},
-            method=method,
-        )
-        with urllib.request.urlopen(request, timeout=60 * PATIENCE) as answer:
-            text = answer.read()
-        return json.loads(text) if text else None
+    def api(self, path: str, body: object = None, method: str = "") -> Any:
+        return told(self.ground.url, path, body, self.ground.login, method)
 
     def prefect(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [str(Path(sys.executable).parent / "prefect"), *arguments]
@@ -55,14 +42,11 @@ class Client:
         body = {"flows": {"name": {"any_": [flow]}}, "sort": "EXPECTED_START_TIME_DESC"}
         return list(self.api("/flow_runs/filter", body))
 
-    def finished(self, run_id: str, limit_s: float = RUN_S) -> dict[str, Any]:
-        return self.until(lambda run: run["state"]["type"] in FINAL, run_id, limit_s)
-
-    def until(self, enough: Callable[[dict[str, Any]], bool], run_id: str, limit_s: float) -> dict[str, Any]:
-        limit = time.monotonic() + limit_s
+    def finished(self, run_id: str) -> dict[str, Any]:
+        limit = time.monotonic() + RUN_S
         while True:
             run = dict(self.api(f"/flow_runs/{run_id}"))
-            if enough(run):
+            if run["state"]["type"] in FINAL:
                 return run
             assert time.monotonic() < limit, f"{run['name']}: {run['state']}\n{self.stack.tail('worker-no-gpu')}"
             time.sleep(1.0)
@@ -82,8 +66,6 @@ CONFIG = {"alignment": {"train": {"epochs": 10}}, "predictor": {"train": {"epoch
 """Longer trainings than `soak` has, so that kills meet them."""
 POOL = "trajpilot-gpu"
 CRASHED_S = 300.0 * PATIENCE
-AWAY = (OSError, HTTPException)
-"""How a server that is away shows."""
 
 
 class Kill(NamedTuple):
@@ -144,10 +126,11 @@ class Killer:
         limit = time.monotonic() + CRASHED_S
         while True:
             self.stack.revive()
-            run = answered(lambda: self.client.api(f"/flow_runs/{run_id}"))
-            if run is not None and run["state"]["type"] in FINAL:
+            ground = self.stack.ground
+            answer = ask(ground.url, "GET", f"/api/flow_runs/{run_id}", ground.login)  # the server may be away
+            if answer.status == 200 and (run := json.loads(answer.body))["state"]["type"] in FINAL:
                 return dict(run)
-            assert time.monotonic() < limit, f"neither ended nor marked within {CRASHED_S:.0f} s: {run}"
+            assert time.monotonic() < limit, f"neither ended nor marked within {CRASHED_S:.0f} s: {answer}"
             time.sleep(1.0)
 
     def again(self, root: Path, before: str) -> None:
@@ -173,10 +156,3 @@ class Killer:
         mine = [run for parameters, run in stated if parameters.get("root") == str(root)]
         completed = sum(run["state"]["type"] == "COMPLETED" for run in mine)
         return found + ([f"{completed} runs completed"] if completed != 1 else [])
-
-
-def answered(ask: Callable[[], Any]) -> Any:
-    try:
-        return ask()
-    except AWAY:
-        return None

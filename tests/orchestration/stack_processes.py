@@ -1,10 +1,12 @@
 """The services of docker-compose.yml as plain processes: the same commands, the same environment, the same order.
 
-Nothing of them is repeated here. What a container would change is said in `Ground`: names of hosts, ports, folders.
+Nothing of them is repeated here: the file is read as Compose reads it. What a container would change is said in
+`Ground`: names of hosts, ports, folders.
 """
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -12,19 +14,71 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compose_file import FILE, as_started
+import yaml
+from checkout import CHECKOUT
 
-CHECKOUT = FILE.parent
+from trajpilot_core.store.manifest import PACKS
+
+FILE = CHECKOUT / "docker-compose.yml"
+VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?:(?P<kind>:-|:\?)(?P<rest>[^}]*))?\}")
 STARTED = ("database", "server", "deployer", "worker-cpu", "worker-no-gpu")
 PATIENCE = float(os.environ.get("TRAJPILOT_STACK_PATIENCE", "1"))
 """Multiplies every limit; for machines that are busy with something else."""
 HEALTHY_S = 300.0 * PATIENCE
 END_S = 30.0
+
+
+class MissingVariable(Exception):
+    """A variable that the file requires is empty; the message is the file's own."""
+
+
+def filled_in(text: str, variables: Mapping[str, str]) -> str:
+    """Replace `${NAME}`, `${NAME:-default}` and `${NAME:?message}` as Compose does."""
+
+    def value(found: re.Match[str]) -> str:
+        if found["name"] is None:
+            return "$"
+        given = variables.get(found["name"], "")
+        if given or found["kind"] is None:
+            return given
+        if found["kind"] == ":?":
+            raise MissingVariable(f"required variable {found['name']} is missing a value: {found['rest']}")
+        return found["rest"]
+
+    return VARIABLE.sub(value, text)
+
+
+def fill(value: Any, variables: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return filled_in(value, variables)
+    if isinstance(value, dict):
+        return {key: fill(below, variables) for key, below in value.items()}
+    return [fill(below, variables) for below in value] if isinstance(value, list) else value
+
+
+def as_written() -> dict[str, Any]:
+    """Return the file with anchors merged and variables as they are written."""
+    return dict(yaml.safe_load(FILE.read_text()))
+
+
+def as_started(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Return the file as Compose starts it.
+
+    Raises:
+        MissingVariable: a required variable is empty.
+    """
+    return dict(fill(as_written(), variables))
+
+
+def artifact_bytes(root: Path) -> dict[str, bytes]:
+    """Every artifact's bytes by its path; run records are left out, and packs, which are made by readers."""
+    files = [path for path in (root / "artifacts").rglob("*") if path.is_file() and path.parent.name != PACKS]
+    return {str(path.relative_to(root)): path.read_bytes() for path in files if path.name != "run_record.json"}
 
 
 def free_port() -> int:
@@ -78,13 +132,13 @@ def processes_of(mark: Path) -> dict[int, str]:
 
 def kill_all_of(mark: Path) -> None:
     """Kill, by id, what a service started outside its own group; the folder is this test's own."""
-    for pid in processes_of(mark):
-        kill_one(pid)
+    kill(processes_of(mark))
 
 
-def kill_one(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def kill(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def descendants(pid: int) -> list[int]:
@@ -264,27 +318,24 @@ class Stack:
     def kill(self, name: str) -> None:
         """Kill a service with all that it started, at once and without notice, as a crash of its container would."""
         process = self.processes[name]
-        for pid in (process.pid, *descendants(process.pid)):
-            kill_one(pid)
+        kill([process.pid, *descendants(process.pid)])
         kill_all_of(self.ground.folder / "home" / name)
         process.wait(timeout=END_S)
 
-    def revive(self) -> list[str]:
-        """Start again what has ended, as `restart: unless-stopped` would; return its names."""
-        ended = [name for name, process in self.processes.items() if process.poll() is not None]
-        restarted = [name for name in ended if self.services[name]["restart"] == "unless-stopped"]
-        for name in restarted:
-            self.start(name)
-        return restarted
+    def revive(self) -> None:
+        """Start again what has ended, as `restart: unless-stopped` would."""
+        for name in [name for name, process in self.processes.items() if process.poll() is not None]:
+            if self.services[name]["restart"] == "unless-stopped":
+                self.start(name)
 
-    def until_healthy(self) -> list[str]:
-        """Start again what ends until every service is healthy by its own check; return what was started."""
-        limit, started = time.monotonic() + HEALTHY_S, []
+    def until_healthy(self) -> None:
+        """Start again what ends until every service is healthy by its own check."""
+        limit = time.monotonic() + HEALTHY_S
+        checked = [name for name in self.processes if "healthcheck" in self.services[name]]
         while True:
-            started += self.revive()
-            checked = [name for name in self.processes if "healthcheck" in self.services[name]]
+            self.revive()
             if all(self.is_healthy(name) for name in checked):
-                return started
+                return
             assert time.monotonic() < limit, "\n".join(f"{name}:\n{self.tail(name)}" for name in checked)
             time.sleep(1.0)
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 from checkout import CHECKOUT
+from compose_server import LOGIN
 from hostile import FILES_OF_HOME
 from once import EmptyDatabase, Worlds
 from plugins_fixture import pip_install
 from stack_processes import servers_over, wait_for
-from typed import typed
-from whole_run import ELSEWHERE, Ran
+from whole_run import ELSEWHERE, Ran, typed
 
 from schemas.world import soak_world
 
@@ -74,10 +74,9 @@ def test_of_two_runs_on_one_root_and_the_user_s_server_the_second_waits_and_reco
     corpus: Path, tmp_path: Path, prefect_server: str
 ) -> None:
     arguments = (*INGEST, "--workers", "1", "--data", str(corpus), "--root", str(tmp_path / "root"))
-    homes = [environment(tmp_path / f"home{n}", PREFECT_API_URL=prefect_server) for n in range(2)]
-    outputs = sorted(
-        map(finish, [start(arguments, tmp_path, home) for home in homes]), key=lambda text: "waiting" in text
-    )
+    server = {"PREFECT_API_URL": prefect_server, "PREFECT_API_AUTH_STRING": LOGIN}
+    started = [start(arguments, tmp_path, environment(tmp_path / f"home{n}", **server)) for n in range(2)]
+    outputs = sorted(map(finish, started), key=lambda text: "waiting" in text)
     assert "waiting: " not in outputs[0]
     assert "is in use by process" in outputs[1]
     assert "ingest        reused, " in outputs[1]
@@ -87,19 +86,13 @@ def test_of_two_runs_on_one_root_and_the_user_s_server_the_second_waits_and_reco
 
 def test_a_mistake_is_answered_with_one_message_and_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file where a folder should be")
-    places = ("--root", str(tmp_path / "root"), "--data", str(tmp_path))
-    for arguments, said in (
-        ((*places, "--data", "nowhere"), "nowhere is not a folder"),
-        ((*places, "--only", "cooking"), "no stage is called cooking"),
-        ((*places, "--set", "features.size=3"), "no such setting"),
-        ((*places, "--set", "features.size_px=3"), "features.size_px is 3"),
-        ((*places, "--recipe", "soup"), "no recipe is called 'soup'"),
-        ((*places, "--root", str(tmp_path / "taken" / "root")), "choose another --root"),
+    for mistake, said in (
+        ("--set=features.size_px=3", "features.size_px is 3"),
+        ("--recipe=soup", "no recipe is called 'soup'"),
+        (f"--root={tmp_path}/taken/root", "choose another --root"),
     ):
-        status, told = typed("run", *arguments)
-        assert status == 2
-        assert told.startswith("error: ")
-        assert said in told
+        status, told = typed("run", "--root", str(tmp_path / "root"), "--data", str(tmp_path), mistake)
+        assert (status, told.startswith("error: "), said in told) == (2, True, True), told
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.campaign)])
@@ -145,10 +138,9 @@ NAME, METRIC = "Most frequent (plugin)", "First"
 
 def documented() -> list[str]:
     """Return the settings of the page's command; its folders and its recipe are those of the finished run."""
-    (typed,) = re.findall(
-        r"^trajpilot run (?:.*\\\n)*.*$", (CHECKOUT / "docs" / "plugins.md").read_text(), re.MULTILINE
-    )
-    words = shlex.split(typed.replace("\\\n", " "))
+    page = (CHECKOUT / "docs" / "plugins.md").read_text()
+    (command,) = re.findall(r"^trajpilot run (?:.*\\\n)*.*$", page, re.MULTILINE)
+    words = shlex.split(command.replace("\\\n", " "))
     assert words[2::2][:3] == ["--recipe", "--data", "--root"]
     return words[8:]
 

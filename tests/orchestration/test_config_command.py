@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from other_run import other_root
 from typer.testing import CliRunner
 
@@ -13,7 +12,7 @@ from deployments.cli import run as commands
 from deployments.cli.main import app, main
 from deployments.cli.options import configure
 from deployments.recipes import RECIPES, recipe
-from schemas.config import PipelineConfig, RunOptions
+from schemas.config import PipelineConfig
 from trajpilot_core.data.other_runs import outputs_that_count
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import STAGES
@@ -42,13 +41,9 @@ def test_diff_names_what_differs_and_nothing_between_a_recipe_and_itself() -> No
     assert "4 settings differ; stale: text_bank, " in text
     assert "0 settings differ; no difference." in said("config", "diff", "--recipe", "demo", "--against", "demo")
     assert "1 settings differ" in said("config", "diff", "--recipe", "atomic", "--set", "scorer.candidates=32")
-
-
-def test_a_group_that_one_recipe_lacks_is_shown() -> None:
     other = f'alignment.pretrained={{"place": "/other", "sha256": "{"0" * 64}"}}'
     text = said("config", "diff", "--recipe", "atomic", "--set", other)
-    assert "alignment.pretrained.place " in text
-    assert "absent" in text
+    assert ("alignment.pretrained.place " in text, "absent" in text) == (True, True), "a group that one of them lacks"
 
 
 def test_a_file_of_settings_changes_what_it_states_and_set_comes_after_it(tmp_path: Path) -> None:
@@ -94,30 +89,27 @@ def test_a_terminal_that_lacks_a_sign_shows_another_and_nothing_fails(monkeypatc
     assert "no setting starts with cooking?; the groups are" in terminal.read()
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[PipelineConfig]:
-    found: list[PipelineConfig] = []
-
-    def start(config: PipelineConfig, options: RunOptions, what: str, world: object) -> None:
-        found.append(config)
-
-    monkeypatch.setattr(commands, "start", start)
-    return found
-
-
-def invoked(root: Path, *more: str) -> Result:
-    return CliRunner().invoke(app, ["run", "--data", str(root), "--root", str(root / "new"), *more])
-
-
-def test_all_three_settings_come_from_the_outputs_that_count(
-    tmp_path_factory: pytest.TempPathFactory,
-    tmp_path: Path,
-    asked: list[PipelineConfig],
-    monkeypatch: pytest.MonkeyPatch,
+def test_all_three_settings_come_from_the_outputs_that_count_and_a_root_without_predictors_starts_nothing(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked: list[PipelineConfig] = []
+    monkeypatch.setattr(commands, "start", lambda config, *_: asked.append(config))
+    line = [
+        "run",
+        "--data",
+        str(tmp_path),
+        "--root",
+        str(tmp_path / "new"),
+        "--set",
+        "alignment.folds=2",
+        "--pretrained",
+    ]
+    refused = CliRunner().invoke(app, [*line, str(tmp_path)])
+    assert isinstance(refused.exception, InputError)
+    assert "contains no output of the stage ingest" in str(refused.exception)
     root = other_root(tmp_path_factory)
     monkeypatch.chdir(root.parent)
-    result = invoked(tmp_path, "--pretrained", root.name, "--set", "alignment.folds=2")
+    result = CliRunner().invoke(app, [*line, root.name])
     assert result.exit_code == 0, result.output
     (config,) = asked
     named = (config.ingest.splits_of, config.alignment.pretrained, config.predictor.pretrained)
@@ -128,10 +120,3 @@ def test_all_three_settings_come_from_the_outputs_that_count(
     assert config.alignment.folds == 2
     report = completed(config)
     assert (report.alignment_from, report.predictor_from) == named[1:]
-
-
-def test_a_root_without_predictors_starts_nothing(tmp_path: Path, asked: list[PipelineConfig]) -> None:
-    result = invoked(tmp_path, "--pretrained", str(tmp_path))
-    assert isinstance(result.exception, InputError)
-    assert "contains no output of the stage ingest" in str(result.exception)
-    assert not asked

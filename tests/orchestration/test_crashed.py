@@ -9,15 +9,13 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from compose_server import LOGIN, Served, told
-from pool_fixture import artifact_bytes
+from compose_server import Served, told
 from prefect import flow, task
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.server.events.schemas.automations import EventTrigger
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from prefect.states import Crashed, Running
 from stack_kills import committed, faults
-from stack_processes import wait_for
+from stack_processes import artifact_bytes, wait_for
 
 from deployments.deploy import TAKEN, crash_automation
 from tasks.group_runs import OURS, mark_left_tasks
@@ -51,7 +49,7 @@ def test_a_run_whose_worker_died_after_the_pull_step_is_marked(served: Served) -
 
 
 def test_an_automation_that_does_not_know_the_pull_step_takes_it_for_a_sign_of_life() -> None:
-    """Prefect counts an expected event as life unless the trigger starts anew after it."""
+    """Prefect counts an expected event as life unless the trigger starts again after it."""
 
     def ends_the_wait(after: set[str]) -> bool:
         body = crash_automation("unstarted", after, WITHIN_S, "never started").trigger.model_dump(mode="json")
@@ -62,25 +60,19 @@ def test_an_automation_that_does_not_know_the_pull_step_takes_it_for_a_sign_of_l
     assert not ends_the_wait(TAKEN)
 
 
-@flow(name="left")
-def left() -> None:
-    """Never run."""
-
-
-@task(name="stage")
-def stage() -> None:
-    """Never run."""
+def never() -> None:
+    """Run by nobody."""
 
 
 def started(client: SyncPrefectClient, *tags: str) -> tuple[object, object]:
-    run = client.create_flow_run(left, state=Running(), tags=tags)
-    return run.id, client.create_task_run(stage, run.id, dynamic_key="0", state=Running()).id
+    run = client.create_flow_run(flow(name="left")(never), state=Running(), tags=tags)
+    return run.id, client.create_task_run(task(name="stage")(never), run.id, dynamic_key="0", state=Running()).id
 
 
 @pytest.mark.slow
-def test_tasks_of_crashed_runs_are_marked_and_those_of_a_living_run_are_not(served: Served) -> None:
-    at = {PREFECT_API_URL: f"{served.url}/api", PREFECT_API_AUTH_STRING: LOGIN}
-    with temporary_settings(at), get_client(sync_client=True) as client:
+@pytest.mark.usefixtures("prefect_server")
+def test_tasks_of_crashed_runs_are_marked_and_those_of_a_living_run_are_not() -> None:
+    with get_client(sync_client=True) as client:
         (dead, dead_task), (_, living_task) = started(client, OURS), started(client, OURS)
         foreign, foreign_task = started(client)
         assert mark_left_tasks() == 0

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from pool_fixture import artifact_bytes
+from stack_processes import artifact_bytes
 
 from schemas.artifacts import ArtifactRef
 from schemas.base import Record

@@ -1,4 +1,8 @@
-"""The worlds that `trajpilot demo` offers: each can be planned on, or is refused before anything is written."""
+"""Simulated worlds as `trajpilot demo` and users take them.
+
+Each world that is offered can be planned on, or is refused before anything is written; runs on released features, the
+whole pipeline on a SIMULATED world that has them, and what a laptop takes.
+"""
 
 import json
 from collections.abc import Iterator
@@ -7,22 +11,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from once import Worlds
 
 from deployments.cli import run as command
 from deployments.cli.options import configure
-from schemas.config import RunOptions
+from deployments.recipes.paper import laptop
+from deployments.recipes.simulated import soak
+from schemas.config import PipelineConfig, RunOptions
+from schemas.features import RELEASED_NOTE, released_note
+from schemas.world import laptop_world
+from trajpilot_core.corpora.records.videos import NO_VIDEO
 from trajpilot_core.corpora.registry import spec_of
+from trajpilot_core.doctor.weights import preflight, require_outside
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import no_progress
 from trajpilot_core.errors import InputError, WorldError
-from trajpilot_core.simworld.sample import PRESETS
+from trajpilot_core.opened import open_run
+from trajpilot_core.simworld.sample import PRESETS, sample_world
 from trajpilot_core.simworld.world.motion import HeadMotion
 from trajpilot_core.simworld.world.truth import TakeTruth, World
 from trajpilot_core.simworld.write import world_digest, write_world
-from trajpilot_core.stages import STAGES
-from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.reading import read_entry_table
+from trajpilot_core.stages import EVERY_STAGE, STAGES, stages_of
 
 LEAST = 5
 """Windows of a split, of which poses from video may lose some."""
@@ -54,11 +63,8 @@ def in_splits(name: str, folder: Path) -> dict[str, int]:
     config = configure(command.WORLDS[name], command.read_as(world))
     run = RunOptions(root=str(folder), data_root=str(folder / "world"), max_reject_ratio=command.DELIBERATE, workers=1)
     execute(STAGES["ingest"], config, run, STAGES)
-    root = open_folder(run.root, run.protocols)
-    manifest = current_manifest(root, "ingest")
-    assert manifest is not None
     scored = "windows" if spec_of(config.ingest.corpus).has_plans else "segments"
-    splits = read_entry_table(root, manifest, scored, ["split"])[0].to_pylist()
+    splits = open_run(run.root).table(scored)["split"].to_list()
     return {split: splits.count(split) for split in ("train", "dev", "test")}
 
 
@@ -78,3 +84,89 @@ def test_a_demo_on_a_root_of_another_world_names_it_and_leaves_the_root_as_it_wa
     with pytest.raises(WorldError, match="holds another world, 'tiny'; go on with it by --world tiny"):
         command.demo(root=str(root), world="demo", set_=[], only=[], from_=None, force=[], workers=1)
     assert sorted(root.rglob("*")) == before
+
+
+def documents(folder: Path) -> list[str]:
+    """The page and the LaTeX of the report of the only run."""
+    report = folder / "runs" / "artifacts" / "report"
+    return [next(report.rglob(f"*.{name}")).read_text() for name in ("report.html", "metrics.tex")]
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_a_run_without_any_video_ends_in_a_report_that_says_so_everywhere(worlds: Worlds, tmp_path: Path) -> None:
+    data, config = worlds.copy(laptop_world(), tmp_path / "world"), soak()
+    config = config.replace(ingest=config.ingest.replace(dev_min=1))
+    assert not list(data.rglob("*.mp4"))
+    released = config.features.replace(source="released")
+    config = config.replace(ingest=config.ingest.replace(video="none"), features=released)
+    good = next(take for take in sample_world(laptop_world()).takes if take.fault is None and take.split == "train")
+    next((data / "features" / "omnivore_video").glob(f"{good.uid}_*")).unlink()
+    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(data), device="cpu", workers=1, max_reject_ratio=0.6)
+    for name in STAGES:
+        execute(STAGES[name], config, run, STAGES)
+    page, numbers = documents(tmp_path)
+    assert "Released features." in page
+    assert "Simulated world" in page
+    assert page.count(RELEASED_NOTE) >= 2
+    assert "No video was read: the lengths of takes come from the metadata" in page
+    assert NO_VIDEO in page
+    assert RELEASED_NOTE in numbers
+    opened = open_run(str(tmp_path / "runs"))
+    assert RELEASED_NOTE in opened.warning
+    features = opened.table("features")
+    assert set(features["encoder"].to_list()) == {"released:omnivore_video"}
+    lost = [row for row in opened.table("features.rejects").to_dicts() if row["code"] == "FEATURES_MISSING"]
+    assert [row["take"] for row in lost] == [f"egoexo4d:{good.uid}"]
+
+
+def kitchen(worlds: Worlds, folder: Path) -> tuple[PipelineConfig, RunOptions]:
+    """The demo of EPIC-KITCHENS-100 on released features and without any video, and where it runs."""
+    world = PRESETS["tiny_epic_released"]()
+    config = configure(command.WORLDS[world.name], command.read_as(world))
+    data = worlds.copy(world, folder / "world")
+    assert not list(data.rglob("*.MP4"))
+    short = config.probe.replace(rates=(3e-3,), decays=(1e-3,), epochs=1, heads=2, bootstrap=100)
+    run = RunOptions(root=str(folder / "runs"), data_root=str(data), device="cpu", workers=1, max_reject_ratio=0.6)
+    return config.replace(probe=short), run
+
+
+def test_clips_before_actions_are_rows_of_archives_that_end_before_the_gap(worlds: Worlds, tmp_path: Path) -> None:
+    config, run = kitchen(worlds, tmp_path)
+    assert {one.verdict for one in preflight(config, run, list(stages_of(config)))} == {"ok"}
+    assert list(stages_of(config)) == ["ingest", "features", "probe", "report"]
+    for name in ("ingest", "features"):
+        execute(EVERY_STAGE[name], config, run, EVERY_STAGE)
+    opened = open_run(run.root)
+    assert "trained on the action labels that are predicted here: to be reported apart" in opened.warning
+    clips = opened.table("features").join(opened.table("details"), on="segment_id")
+    assert len(clips) > 0
+    assert not (clips["frame_times_s"].list.last() > clips["annotated_start_s"] - 1.0 + 1e-6).any()
+    assert {"FEATURES_OUTSIDE"} <= set(opened.table("features.rejects")["code"])
+
+
+@pytest.mark.slow
+@pytest.mark.campaign
+@pytest.mark.timeout(900)
+def test_actions_are_anticipated_from_these_rows_to_the_report(worlds: Worlds, tmp_path: Path) -> None:
+    config, run = kitchen(worlds, tmp_path)
+    for name in stages_of(config):
+        execute(EVERY_STAGE[name], config, run, EVERY_STAGE)
+    (page, numbers), note = documents(tmp_path), released_note("epic_slowfast")
+    assert note in page
+    assert "released features epic_slowfast" in page
+    assert note in numbers
+
+
+def test_nothing_begins_without_files_of_features_or_on_a_corpus_without_a_reader(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    run = RunOptions(root=str(tmp_path / "runs"), data_root=str(tmp_path / "data"), device="cpu", workers=1)
+    with pytest.raises(InputError, match=r"released features: 0, expected files \.\.\._rgb\.pt"):
+        require_outside(laptop(), run, ["features"])
+    (tmp_path / "data" / "features").mkdir()
+    (tmp_path / "data" / "features" / "x_aria01_rgb.pt").touch()
+    assert {one.verdict for one in preflight(laptop(), run, ["features"])} == {"ok"}
+    other = laptop().replace(ingest=laptop().ingest.replace(corpus="goalstep"))
+    with pytest.raises(InputError, match="omnivore_video, expected read of Ego4D GoalStep: omnivore_video_swinl"):
+        require_outside(other, run, ["features"])

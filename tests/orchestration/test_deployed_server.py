@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from compose_server import LOGIN, Served, ask, told
 from hostile import SECRET
-from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
-from typed import typed
+from whole_run import typed
 
 from deployments import deploy as deploying
 from deployments.declared import prefect_file
@@ -21,23 +20,18 @@ from schemas.config import RunOptions
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 FULL = "full-pipeline"
 DEPLOYED = (FULL, "features", "text-bank", "report")
-
-
-def environment(served: Served, home: Path, **more: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    return {**kept, "HOME": str(home), "PREFECT_API_URL": f"{served.url}/api", "PREFECT_API_AUTH_STRING": LOGIN, **more}
+SERVER = ("PREFECT_API_URL", "PREFECT_API_AUTH_STRING")
 
 
 @pytest.fixture(scope="module")
-def home(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home from which the pipeline and some of its stages were deployed."""
     home, whole = tmp_path_factory.mktemp("home"), prefect_file()
     mine = [item for item in whole["deployments"] if item["name"] in DEPLOYED]
-    at = {PREFECT_API_URL: f"{served.url}/api", PREFECT_API_AUTH_STRING: LOGIN}
-    with pytest.MonkeyPatch.context() as patch, temporary_settings(at):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deploying, "prefect_file", lambda: {**whole, "deployments": mine})
         places = ("--data", str(home), "--root", f"{home}/runs")
-        status, said = typed("deploy", *places, "--recipe", "soak", **environment(served, home))
+        status, said = typed("deploy", *places, "--recipe", "soak", HOME=str(home))
     assert status == 0, said
     return home
 
@@ -59,7 +53,8 @@ def test_the_literal_command_makes_a_run_with_its_parameters_where_plugins_are_o
     """The checkout turns them on, too: test_plugin.py."""
     stated = {"config": {"scorer": {"candidates": 32}, "features": {"size_px": 64}}, "run": {"from_stage": "scorer"}}
     command = [str(Path(sys.executable).parent / "prefect"), "deployment", "run", FULL, "--params", json.dumps(stated)]
-    env = environment(served, home, PREFECT_PLUGINS_ENABLED="1")
+    env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", *SERVER) if name in os.environ}
+    env |= {"HOME": str(home), "PREFECT_PLUGINS_ENABLED": "1"}
     done = subprocess.run(command, cwd=home, env=env, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     made = runs(served)[0]

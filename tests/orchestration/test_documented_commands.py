@@ -1,26 +1,40 @@
-"""Every `trajpilot` command on a page is valid, and no help text loses a word to markup."""
+"""The commands of the pages: each is valid, no help text loses a word to markup, and the README's blocks run.
 
+The blocks run word for word in a shell that knows no path and no variable of ours. A block is a fence of `sh`, known by
+its first command. Blocks of `RUN` run after a small run; those of `NOT_RUN` are listed with the reason. A block in
+neither list fails. The checkout is a folder of links, so that `.venv` and `runs/demo` belong to the test.
+"""
+
+import os
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import click
+import pytest
 import typer
 from checkout import CHECKOUT
 from pydantic import BaseModel
 from rich.errors import MarkupError
 from rich.markup import render
+from whole_run import Ran
 
 from deployments.cli.main import app
 from deployments.recipes import RECIPES
 from schemas.config import PipelineConfig
-from trajpilot_core.simworld.sample import PRESETS
+from schemas.world import demo_world
+from trajpilot_core.simworld.sample import PRESETS, sample_world
 
+pytestmark = pytest.mark.timeout(1200)
 PAGES = sorted([CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *(CHECKOUT / "docs").rglob("*.md")])
 SHOWN = re.compile(r"(?:^ {4}|^)(?:\.venv/bin/)?trajpilot (?P<rest>(?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 INLINE = re.compile(r"`(?:\.venv/bin/)?trajpilot (?P<rest>[a-z][^`]*)`", re.DOTALL)
-FENCE = re.compile(r"^```sh\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:^ {4}[^\n]*\n)+", re.MULTILINE)
 CHOICES = {"--recipe": set(RECIPES), "--against": set(RECIPES), "--world": set(PRESETS)}
 ELLIPSIS = {"...", "|", "NAME", "N"}
@@ -28,7 +42,7 @@ ELLIPSIS = {"...", "|", "NAME", "N"}
 
 def commands_of(text: str) -> Iterator[str]:
     """Yield the arguments of `trajpilot` in the code blocks and code spans of a page."""
-    blocks = [fence["text"] for fence in FENCE.finditer(text)] + [block[0] for block in INDENTED.finditer(text)]
+    blocks = FENCE.findall(text) + INDENTED.findall(text)
     for command in (command for block in blocks for command in SHOWN.finditer(block)):
         yield command["rest"].replace("\\\n", " ").partition(" #")[0]
     for span in INLINE.finditer(text):
@@ -71,13 +85,10 @@ def is_setting(path: str) -> bool:
     return True
 
 
-def test_the_commands_of_the_pages_are_valid() -> None:
+def test_the_commands_of_the_pages_are_valid_and_planted_mistakes_are_seen() -> None:
     shown = {(page.name, rest) for page in PAGES for rest in commands_of(page.read_text())}
     assert len(shown) > 80
     assert {command: faults for command in shown if (faults := faults_of(command[1]))} == {}
-
-
-def test_planted_mistakes_are_seen() -> None:
     block = "```sh\n.venv/bin/trajpilot run --datta a \\\n    --recipe atomc\n```\n"
     page = f"    trajpilot rum --root a\n\n{block}`trajpilot demo --world tinny`"
     assert [faults_of(rest) for rest in commands_of(page)] == [
@@ -110,7 +121,83 @@ def test_no_help_text_loses_a_word_to_markup() -> None:
     helps = dict(texts(typer.main.get_command(app)))
     assert len(helps) > 150
     assert [place for place, text in helps.items() if lost(text)] == []
-
-
-def test_brackets_that_markup_would_swallow_are_seen() -> None:
     assert all(lost(text) for text in ("pip install '.[viz]'", "a [bold]b", "ends in [/x]"))
+
+
+README = (CHECKOUT / "README.md").read_text()
+RUN = (".venv/bin/trajpilot status", ".venv/bin/trajpilot predict")
+NOT_RUN = {
+    "make demo": "sets up the environment that the other blocks use",
+    "egoexo -o": "needs licensed data and weights",
+    "cp .env.example": "needs Docker",
+}
+DEMO_VIDEO = re.compile(r"runs/demo/world/\S+\.mp4")
+OWN = (".venv", "runs", ".git")
+
+
+def blocks_to_run(text: str) -> list[str]:
+    """Return the blocks of commands that run after the demo; a block in neither list is a ValueError."""
+    blocks = FENCE.findall(text)
+    for commands in blocks:
+        if not commands.startswith((*RUN, *NOT_RUN)):
+            raise ValueError(f"add this block of the README to RUN or to NOT_RUN, with the reason:\n{commands}")
+    return [commands for commands in blocks if commands.startswith(RUN)]
+
+
+def run_block(commands: str, folder: Path) -> str:
+    """Run commands in a fresh shell in a folder; return their output, or fail with it."""
+    bare = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+    bare |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    shell = ["/bin/sh", "-e", "-c", commands]
+    done = subprocess.run(shell, cwd=folder, env=bare, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def demo_checkout(ran: Ran, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout with a finished run, one of whose videos has the name of the README's example."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for entry in CHECKOUT.iterdir():
+        if entry.name not in OWN:
+            (folder / entry.name).symlink_to(entry)
+    (folder / ".venv").mkdir()
+    (folder / ".venv/bin").symlink_to(Path(sys.executable).parent)
+    shutil.copytree(ran.root, folder / "runs/demo", ignore=shutil.ignore_patterns("prefect"))
+    video = folder / DEMO_VIDEO.findall(README)[0]
+    video.parent.mkdir(parents=True)
+    video.symlink_to(next(ran.world.glob("takes/*/frame_aligned_videos/**/*.mp4")))
+    return folder
+
+
+DEMO_BLOCKS = blocks_to_run(README)
+
+
+def test_the_readme_has_every_listed_block_and_one_in_neither_list_is_refused() -> None:
+    blocks = FENCE.findall(README)
+    assert [name for name in (*RUN, *NOT_RUN) if sum(block.startswith(name) for block in blocks) != 1] == []
+    with pytest.raises(ValueError, match="add this block"):
+        blocks_to_run(README.replace("cp .env.example", "cp .env.sample", 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("commands", DEMO_BLOCKS, ids=lambda commands: commands.split()[1])
+def test_a_block_of_the_readme_works_word_for_word(commands: str, demo_checkout: Path) -> None:
+    assert run_block(commands, demo_checkout).strip()
+
+
+@pytest.mark.slow
+def test_a_wrong_command_of_the_readme_is_seen(demo_checkout: Path) -> None:
+    commands = DEMO_BLOCKS[0].replace(".venv/bin/trajpilot status", "trajpilot status", 1)
+    assert commands != DEMO_BLOCKS[0]
+    with pytest.raises(AssertionError, match="not found"):
+        run_block(commands, demo_checkout)
+
+
+def test_the_video_of_the_example_is_a_test_take_of_the_demo() -> None:
+    world = sample_world(demo_world())
+    (named,) = DEMO_VIDEO.findall(README)
+    take = next(take for take in world.takes if f"/{take.name}/" in named)
+    camera = world.captures[take.capture].camera
+    assert named == f"runs/demo/world/takes/{take.name}/frame_aligned_videos/{camera}_214-1.mp4"
+    assert (take.split, take.fault) == ("val", None)

@@ -64,14 +64,14 @@ def test_the_end_of_a_server_is_reported_while_its_run_goes_on_and_not_after(tmp
     from deployments.embedded import watch
 
     server, said, is_over = subprocess.Popen(["sleep", "600"]), list[str](), threading.Event()
-    watcher = threading.Thread(target=watch, args=(server, is_over, tmp_path / "server.log", said.append))
+    given = (server, is_over, tmp_path / "server.log", said.append)
+    watcher = threading.Thread(target=watch, args=given)
     watcher.start()
     server.kill()
     watcher.join(ENDED_S)
-    assert "ended with status -9" in said[0]
-    assert str(tmp_path / "server.log") in said[0]
+    assert ("ended with status -9" in said[0], str(tmp_path / "server.log") in said[0]) == (True, True)
     is_over.set()
-    watch(server, is_over, tmp_path / "server.log", said.append)
+    watch(*given)
     assert len(said) == 1
 
 
@@ -151,21 +151,17 @@ def parent(program: str, note: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", lines])
 
 
-def test_a_server_and_its_children_end_with_a_run_that_is_killed(note: Path) -> None:
-    for number in (signal.SIGKILL, signal.SIGTERM):
+def test_a_server_and_its_children_end_with_a_run_that_is_killed_and_without_the_pipe_would_outlive_it(
+    note: Path,
+) -> None:
+    for program, number in ((TETHERED, signal.SIGKILL), (TETHERED, signal.SIGTERM), (LOOSE, signal.SIGKILL)):
         note.unlink(missing_ok=True)
-        run = parent(TETHERED, note)
+        run = parent(program, note)
         assert len(living(note)) == 2
         run.send_signal(number)
         run.wait()
-        wait_for(lambda: living(note) == [])
-
-
-def test_a_server_without_the_pipe_would_outlive_the_run(note: Path) -> None:
-    run = parent(LOOSE, note)
-    assert len(living(note)) == 2
-    run.kill()
-    run.wait()
+        if program is TETHERED:
+            wait_for(lambda: living(note) == [])
     time.sleep(1.0)
     left = living(note)
     for pid in left:

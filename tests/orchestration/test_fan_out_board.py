@@ -73,26 +73,24 @@ class Pool:
         self.made.add(group.number)
 
 
-def board(pool: Pool, **changes: Any) -> tuple[Board, list[Any], list[Any]]:
-    """A board over the pool, what its progress was told, and the tables that it showed."""
-    told: list[Any] = []
-    tables: list[Any] = []
+def board(pool: Pool, **changes: Any) -> Board:
+    """A board over the pool."""
     stated: dict[str, Any] = {
         "runs": pool,
         "rows": [Row(group(number, len(pool.script))) for number in pool.script],
         "compute": pool.compute,
         "unfinished": lambda group: int(group.number not in pool.made),
         "made": lambda group: int(group.number in pool.made),
-        "progress": lambda *said: told.append(said),
-        "table": tables.append,
+        "progress": lambda *said: None,
+        "table": lambda rows: None,
     }
-    return Board(**{**stated, **changes}), told, tables
+    return Board(**{**stated, **changes})
 
 
 def followed(pool: Pool, **changes: Any) -> list[dict[str, Any]]:
     """Follow to the end; return the rows of the last table."""
-    followed, _, tables = board(pool, **changes)
-    followed.follow()
+    tables: list[Any] = []
+    board(pool, table=tables.append, **changes).follow()
     return list(tables[-1])
 
 
@@ -103,29 +101,19 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_with_workers_at_every_group_the_run_only_waits() -> None:
-    pool = Pool({1: ["done"], 2: ["done"]})
-    watched, told, tables = board(pool)
-    watched.follow()
+    pool, told = Pool({1: ["done"], 2: ["done"]}), list[Any]()
+    rows = followed(pool, progress=lambda *said: told.append(said))
     assert (pool.here, pool.cancelled) == ([], [])
-    assert [(row["state"], row["where"]) for row in tables[-1]] == [("done", "far:1")] * 2
+    assert [(row["state"], row["where"]) for row in rows] == [("done", "far:1")] * 2
     assert told[-1] == (120, 120, "s of video, 2 of 2 groups done")
 
 
-def test_without_a_worker_the_run_computes_every_group_the_last_first() -> None:
-    pool = Pool({1: ["waits"], 2: ["waits"], 3: ["waits"]})
-    assert {row["where"] for row in followed(pool)} == {"this run"}
-    assert pool.here == [3, 2, 1]
-
-
-def test_a_lost_group_is_started_again_and_says_why_it_was_lost() -> None:
+def test_a_lost_group_is_started_again_and_says_why_and_is_given_up_after_three_times() -> None:
     pool = Pool({1: ["killed", "killed", "done"], 2: ["done"]})
     lost, _ = followed(pool)
     assert pool.started == [(1, 1), (2, 1), (1, 2), (1, 3)]
     assert (lost["state"], lost["attempts"]) == ("done", 3)
     assert lost["why it failed"].count("Crashed: it was killed") == 2
-
-
-def test_a_group_that_is_lost_three_times_is_given_up_and_the_others_are_finished() -> None:
     lost, other = followed(Pool({1: ["killed"] * 3, 2: ["done"]}))
     assert (lost["state"], lost["attempts"], other["state"]) == ("failed", 3, "done")
 
@@ -138,7 +126,7 @@ def test_a_run_that_completes_without_its_shards_is_not_believed() -> None:
 
 def test_a_run_that_somebody_deleted_is_started_again() -> None:
     pool = Pool({1: ["done", "done"], 2: ["done"]})
-    watched, _, _ = board(pool)
+    watched = board(pool)
     watched.poll()
     del pool.live[next(run_id for run_id, run in pool.live.items() if run[0] == 1)]
     watched.follow()
@@ -154,11 +142,10 @@ def test_what_fails_in_this_process_counts_like_what_fails_elsewhere() -> None:
     assert failed["why it failed"].count("StoreError: the disk is full") == 3
 
 
-def test_a_server_that_is_silent_for_a_moment_costs_nothing() -> None:
+def test_a_server_that_is_silent_for_a_moment_costs_nothing_and_one_that_stays_silent_ends_the_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert [row["attempts"] for row in followed(Pool({1: ["done"], 2: ["done"]}, outages=4))] == [1, 1]
-
-
-def test_a_server_that_stays_silent_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fan_out, "DEAF_S", -1.0)
     with pytest.raises(httpx.ConnectError):
         followed(Pool({1: ["done"], 2: ["done"]}, outages=10**6))
@@ -174,20 +161,16 @@ def test_runs_that_nobody_has_begun_are_cancelled_when_the_run_breaks_off() -> N
     assert pool.cancelled == [2, 1]
 
 
-def test_the_amount_of_a_group_is_said_in_takes_and_video() -> None:
-    many = group(3, 12).replace(shards={f"t{n}": "k" for n in range(25)}, video_s=2460.0)
-    assert many.label() == "features group 3 of 12 · 25 takes, 41 min of video"
-
-
 @pytest.mark.parametrize("ahead", [4, 12])
-def test_only_a_few_runs_wait_at_a_time_so_that_this_run_begins_at_once(ahead: int) -> None:
-    pool = Pool({number: ["waits"] for number in range(1, 13)})
-    started: list[int] = []
+def test_without_a_worker_the_run_computes_every_group_the_last_first_and_only_a_few_wait_before_it(
+    ahead: int,
+) -> None:
+    pool, started = Pool({number: ["waits"] for number in range(1, 13)}), list[int]()
 
     def noting(group: ShardGroup, told: Callable[[int, int, str], None]) -> None:
         started.append(len(pool.started))
         pool.compute(group, told)
 
-    followed(pool, compute=noting, ahead=ahead)
+    assert {row["where"] for row in followed(pool, compute=noting, ahead=ahead)} == {"this run"}
     assert started[0] == ahead
     assert pool.here == list(range(12, 0, -1))

@@ -83,10 +83,9 @@ print(json.dumps({
 """
 
 
-@pytest.fixture(scope="module")
-def answer(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def looked(copy: Path, data: Path) -> dict[str, Any]:
     """What a process finds in a copy of the packages that has one stage more."""
-    copy, data = tmp_path_factory.mktemp("checkout"), tmp_path_factory.mktemp("data")
+    data.mkdir()
     for name in PACKAGES:
         shutil.copytree(CHECKOUT / name, copy / name)  # with what Python compiled: it takes ten seconds
     (copy / LIST.parent / "toy_census.py").write_text(STAGE)
@@ -95,15 +94,17 @@ def answer(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> dic
     text = text.replace("    features.STAGE,\n", "    features.STAGE,\n    toy_census.STAGE,\n", 1)
     (copy / LIST).write_text(text)
     (data / "census.txt").write_text("ann bob eve")
-    environment = {**os.environ, "PYTHONPATH": str(copy), "PREFECT_API_URL": prefect_server}
-    command = [sys.executable, "-c", LOOK, str(data / "root"), str(data)]
-    done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=240)
+    env, command = {**os.environ, "PYTHONPATH": str(copy)}, [sys.executable, "-c", LOOK, str(data / "root"), str(data)]
+    done = subprocess.run(command, cwd=copy, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_a_new_stage_is_planned_runs_tells_what_it_does_and_is_fresh_afterwards(answer: dict[str, Any]) -> None:
+@pytest.mark.usefixtures("prefect_server")
+def test_a_new_stage_is_planned_and_runs_and_is_in_forms_and_report_and_has_a_flow_and_a_deployment(
+    tmp_path: Path,
+) -> None:
+    answer = looked(tmp_path / "checkout", tmp_path / "data")
     assert answer["stages"].index("toy_census") == answer["stages"].index("features") + 1
     assert answer["before"]["toy_census"] == "missing"
     assert (answer["entry"], answer["cached"], answer["rows"]) == ("toy_census", True, 3)
@@ -112,9 +113,6 @@ def test_a_new_stage_is_planned_runs_tells_what_it_does_and_is_fresh_afterwards(
     own = [line for line in answer["lines"] if line.startswith("toy_census")]
     assert own[0].endswith("started"), "Prefect attaches its handler to our logger and sets no level: the import does"
     assert "computed, 3 rows in, 3 out" in own[-1]
-
-
-def test_a_new_stage_is_in_the_forms_and_the_report_and_has_a_flow_and_a_deployment(answer: dict[str, Any]) -> None:
     assert answer["form"] == [answer["stages"], answer["stages"]]
     assert answer["flow"] == "toy-census"
     job = yaml.safe_load((CHECKOUT / "deployments" / "prefect.yaml").read_text())["definitions"]["job"]

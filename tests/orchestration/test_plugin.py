@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from checkout import CHECKOUT
 from fake_server import HEADER, Fake
 
 from deployments.prefect_plugin import missing_server, needs_server, with_full_name
@@ -41,14 +42,9 @@ def test_other_commands_are_left_alone() -> None:
 
 def test_only_a_deployment_of_ours_needs_a_server_that_is_named() -> None:
     ours = "prefect deployment run full-pipeline/full-pipeline"
-    others = (
-        f"{ours} --help",
-        "prefect deployment run other/nightly",
-        "prefect deployment run",
-        "prefect server start",
-    )
+    others = ["prefect deployment run other/nightly", "prefect deployment run", "prefect server start"]
     assert needs_server(f"{ours} --watch".split())
-    assert [line for line in others if needs_server(line.split())] == []
+    assert [line for line in (f"{ours} --help", *others) if needs_server(line.split())] == []
 
 
 def test_a_login_that_the_server_refuses_is_said_and_not_repeated(fake: type[Fake]) -> None:
@@ -59,13 +55,11 @@ def test_a_login_that_the_server_refuses_is_said_and_not_repeated(fake: type[Fak
     assert "secret-word" not in refused
 
 
-def test_the_literal_command_without_a_server_ends_in_one_sentence(checkout: Path, tmp_path: Path) -> None:
+def test_the_literal_command_without_a_server_ends_in_one_sentence(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
-    environment = {**kept, "HOME": str(tmp_path), "DO_NOT_TRACK": "1"}
+    env = {**kept, "HOME": str(tmp_path), "DO_NOT_TRACK": "1"}
     command = [str(Path(sys.executable).parent / "prefect"), "deployment", "run", "full-pipeline"]
-    done = subprocess.run(
-        command, cwd=checkout, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run(command, cwd=CHECKOUT, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert "export PREFECT_API_URL=http" in done.stderr
     assert len((done.stdout + done.stderr).strip().splitlines()) == 1
@@ -98,7 +92,7 @@ for told in (False, True):
 """
 
 
-def test_watching_ends_with_the_reason_of_a_failure_alone(checkout: Path) -> None:
+def test_watching_ends_with_the_reason_of_a_failure_alone() -> None:
     command = [sys.executable, "-c", WATCHED]
-    done = subprocess.run(command, cwd=checkout, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.splitlines() == ["False", "True", "Failed: StagesFailedError: scorer failed: [planted] in two"]

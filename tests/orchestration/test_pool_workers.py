@@ -13,7 +13,7 @@ from stack_processes import processes_of, wait_for
 
 import deployments.workers as workers
 from deployments.embedded import check_server, require_server
-from deployments.settings import POOLS, authorization, server_login
+from deployments.settings import POOLS, authorization, named_gpus, server_login, worker_environment
 from deployments.workers import Keeper, WorkerPlan, planned, refuse_unready
 from trajpilot_core.errors import InputError
 
@@ -36,15 +36,12 @@ def test_each_gpu_gets_a_worker_of_its_own_with_one_run_at_a_time() -> None:
 
 def test_without_a_gpu_one_worker_of_the_gpu_pool_runs_on_the_cpu_and_more_workers_than_gpus_are_refused() -> None:
     plan, _ = planned([], None, 1, 2)
-    assert plan.gpu is None
-    assert plan.describe().endswith("pool trajpilot-gpu, 1 run at a time, on the CPU")
+    assert (plan.pool, plan.limit, plan.gpu) == ("trajpilot-gpu", 1, None)
     with pytest.raises(InputError, match="3 GPU workers are requested, but 2 GPUs are visible"):
         planned(["0", "1"], 3, 1, 2)
 
 
 def test_a_worker_sees_its_gpu_alone_and_no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    from deployments.settings import named_gpus, worker_environment
-
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 6")
     monkeypatch.setenv("PREFECT_PLUGINS_ENABLED", "1")
     assert named_gpus(2) == ["4", "6"]
@@ -69,21 +66,18 @@ def test_a_server_is_refused_with_what_it_lacks_and_one_with_both_pools_is_not(f
         require_server(fake.url, authorization("admin:wrong", None))
 
 
-# `trajpilot doctor` over HTTP: verdicts of server and login, and no password is ever shown.
-
-
 def verdicts(url: str | None, login: str | None = LOGIN, key: str | None = None) -> dict[str, str]:
+    """What `trajpilot doctor` finds of a server over HTTP; no password is ever shown."""
     found = check_server(url, authorization(login, key))
     assert "canary" not in str(found)
     return {row.what: row.verdict for row in found}
 
 
-def test_a_server_with_login_pool_and_worker_is_ok_and_a_pool_without_worker_is_noted(fake: type[Fake]) -> None:
+def test_a_server_with_login_pool_and_worker_is_ok_and_one_without_or_with_another_login_is_not(
+    fake: type[Fake],
+) -> None:
     others = dict.fromkeys(("login", "server", "pool trajpilot-cpu", "deployments"), "ok")
     assert verdicts(fake.url) == {**others, "pool trajpilot-gpu": "note"}
-
-
-def test_a_wrong_or_missing_login_is_bad_and_a_server_without_login_is_noted(fake: type[Fake]) -> None:
     assert [verdicts(fake.url, login) for login in (None, "admin:canary-wrong")] == [{"login": "bad"}] * 2
     fake.header = None
     assert verdicts(fake.url)["login"] == "note"
@@ -105,22 +99,17 @@ def test_the_key_of_a_cloud_that_tells_no_version_is_sent_and_a_login_beside_it_
         server_login()
 
 
-def test_another_version_no_pools_and_no_deployments_are_noted(fake: type[Fake]) -> None:
+def test_another_version_no_pools_and_no_deployments_are_noted_and_a_server_that_answers_otherwise_is_bad(
+    fake: type[Fake],
+) -> None:
     fake.version, fake.workers, fake.deployments = "3.0.0", {}, []
     others = dict.fromkeys(("server", "pool trajpilot-cpu", "pool trajpilot-gpu", "deployments"), "note")
     assert verdicts(fake.url) == {**others, "login": "ok"}
-
-
-def test_a_server_that_does_not_answer_and_an_address_that_is_none_are_bad_and_none_is_needed() -> None:
-    assert verdicts(None) == {"server": "ok"}
-    assert verdicts("http://127.0.0.1:9/api") == {"server": "bad"}
-    assert verdicts("file:///etc/passwd") == {"server": "bad"}
-
-
-def test_a_server_that_sends_the_login_elsewhere_is_not_followed(fake: type[Fake]) -> None:
+    assert verdicts(None) == {"server": "ok"}, "none is needed"
+    assert verdicts("http://127.0.0.1:9/api") == verdicts("file:///etc/passwd") == {"server": "bad"}
     fake.moved_to = fake.url.replace("/api", "/elsewhere")
     (found,) = check_server(fake.url, HEADER)
-    assert (found.verdict, found.found) == ("bad", "HTTP 302")
+    assert (found.verdict, found.found) == ("bad", "HTTP 302"), "a login is not sent elsewhere"
 
 
 CHILD = "import time; time.sleep(600)"
@@ -144,19 +133,17 @@ class Enough(Exception):
 
 
 def test_ending_takes_workers_and_all_that_they_started(tmp_path: Path) -> None:
-    mark = str(tmp_path / "mark")
-    said: list[str] = []
+    mark, said = tmp_path / "mark", list[str]()
 
     def say(line: str) -> None:
         said.append(line)
         if len(said) == 2:
-            wait_for(lambda: len(processes_of(Path(mark))) >= 4)
+            wait_for(lambda: len(processes_of(mark)) >= 4)
             raise Enough
 
-    keeper = Keeper([Idle("one", "trajpilot-cpu", 1, mark), Idle("two", "trajpilot-cpu", 1, mark)], tmp_path, say)
     with pytest.raises(Enough):
-        keeper.keep()
-    assert processes_of(Path(mark)) == {}
+        Keeper([Idle(name, "trajpilot-cpu", 1, str(mark)) for name in ("one", "two")], tmp_path, say).keep()
+    assert processes_of(mark) == {}
 
 
 def test_a_worker_that_dies_is_said_and_started_again_after_a_growing_pause(

@@ -14,27 +14,21 @@ import pytest
 from browser import browser
 from hostile import SECRET, TEXTS, Marker, hits, payload
 from prefect.serializers import PickleSerializer
-from typed import typed
-from whole_run import Ran
+from whole_run import Ran, typed
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 TRAININGS = {"alignment": (".",), "predictor": (".",), "scorer": ("scorer",)}
 """Where a training of a stage keeps its checkpoints, below its folder in scratch."""
 
 
-def test_no_secret_of_the_user_stands_in_anything_that_a_run_writes(ran: Ran) -> None:
+def test_no_secret_of_the_user_and_no_login_of_its_own_server_stands_in_anything_that_a_run_writes(ran: Ran) -> None:
     assert "finished in" in ran.output
     assert (ran.root / "prefect" / "prefect.db").stat().st_size > 100_000
     assert SECRET not in ran.output
-    assert hits(ran.root, SECRET) == []
-    assert hits(ran.root, str(ran.root)) != []
-
-
-def test_the_run_s_own_server_asks_for_a_login_that_is_the_user_s_nowhere_and_written_nowhere(ran: Ran) -> None:
     name, _, password = ran.server_login.partition(":")
-    assert name == "run"
-    assert len(password) >= 32
-    assert hits(ran.root, password) == []
+    assert (name, len(password) >= 32) == ("run", True)
+    assert hits(ran.root, SECRET) == hits(ran.root, password) == []
+    assert hits(ran.root, str(ran.root)) != []
 
 
 @pytest.mark.campaign
@@ -78,6 +72,7 @@ def test_prefect_kept_no_result(ran: Ran) -> None:
 def test_hostile_texts_are_text_in_the_report_in_latex_and_in_the_tables(ran: Ran, tmp_path: Path) -> None:
     page_file = ran.root / "reports" / "report.html"
     assert sum(text in json.dumps(known_texts(ran)) or text in known_texts(ran) for text in TEXTS) >= 30
+    active = 'iframe, object, embed, form, link, img[src^="http"], video'
     with browser(tmp_path) as page:
         page("Page.addScriptToEvaluateOnNewDocument", source="window.alerts = []; window.alert = x => alerts.push(x);")
         page.open(page_file.as_uri(), "TrajPilot")
@@ -87,12 +82,10 @@ def test_hostile_texts_are_text_in_the_report_in_latex_and_in_the_tables(ran: Ra
         assert page.run("window.alerts.length") == 0
         assert [u for u in page.requested if not u.startswith("data:") and u != page_file.as_uri()] == []
         assert page.run("document.scripts.length") == 2
-        active = "document.querySelectorAll('iframe, object, embed, form, link, img[src^=\"http\"], video').length"
-        assert page.run(active) == 0
+        assert page.run(f"document.querySelectorAll('{active}').length") == 0
     assert "<img src=x onerror=alert(3)>" in text, "the name of a take that was refused"
-    for latex in (ran.root / "reports").glob("*.tex"):
-        assert "\\input{" not in latex.read_text()
-        assert "\\write18" not in latex.read_text()
+    latex = "".join(path.read_text() for path in (ran.root / "reports").glob("*.tex"))
+    assert ("\\input{" in latex, "\\write18" in latex) == (False, False)
 
 
 def known_texts(ran: Ran) -> str:

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from checkout import CHECKOUT
 from compose_server import LOGIN, Served, told
-from pool_fixture import artifact_bytes
-from stack_processes import free_port, wait_for
+from stack_processes import artifact_bytes, free_port, wait_for
 
 from schemas.world import soak_world
 from trajpilot_core.simworld.write import write_world
@@ -52,10 +51,6 @@ NodeName={host} NodeAddr=127.0.0.1 CPUs=8 SocketsPerBoard=8 CoresPerSocket=1 Thr
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
 """Pids are tracked by their group and nothing is accounted: neither systemd nor a database is needed."""
-
-
-def missing() -> list[str]:
-    return [program for program in PROGRAMS if shutil.which(program) is None]
 
 
 class SlurmNode:
@@ -104,7 +99,7 @@ class SlurmNode:
                 process.wait()
 
 
-if lacking := missing():
+if lacking := [program for program in PROGRAMS if shutil.which(program) is None]:
     pytest.skip(
         f"no Slurm on this machine: {', '.join(lacking)} (Debian: apt-get install slurmctld slurmd slurm-client munge)",
         allow_module_level=True,

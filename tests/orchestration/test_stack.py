@@ -17,7 +17,7 @@ import pytest
 import yaml
 from browser import browser
 from stack_kills import RUN_S, SERVICE, Client, Killer
-from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of
+from stack_processes import CHECKOUT, PATIENCE, Ground, Stack, postgres_programs, processes_of, wait_for
 
 from schemas.world import soak_world
 from trajpilot_core.simworld.write import write_world
@@ -59,7 +59,7 @@ def stack(say: Say) -> Iterator[Stack]:
         yield running
     finally:
         running.end_all()
-        keep_logs(running.logs)
+        shutil.copytree(running.logs, KEPT / "logs", dirs_exist_ok=True)
         left = processes_of(folder)
         shutil.rmtree(folder, ignore_errors=True)
     assert left == {}, "a process outlived the stack"
@@ -68,11 +68,6 @@ def stack(say: Say) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def client(stack: Stack) -> Client:
     return Client(stack)
-
-
-def keep_logs(logs: Path) -> None:
-    shutil.rmtree(KEPT / "logs", ignore_errors=True)
-    shutil.copytree(logs, KEPT / "logs")
 
 
 def test_everything_is_deployed_once_and_deploying_again_changes_nothing(client: Client, stack: Stack) -> None:
@@ -125,23 +120,16 @@ def test_the_event_of_a_changed_data_root_runs_the_pipeline_once_its_trigger_is_
     client.api(f"/automations/{trigger['id']}", {"enabled": True}, method="PATCH")
     try:
         time.sleep(5.0)
-        look_until_told(client)
-        limit = time.monotonic() + RUN_S
-        while not (new := [r for r in client.runs("full-pipeline") if r["id"] not in before]):
-            assert time.monotonic() < limit, "the event started no run"
-            time.sleep(2.0)
+        path = client.ground.folder / "data" / "annotations" / "atomic_descriptions_train.json"
+        path.write_text(path.read_text() + "\n")
+        for _ in range(2):
+            assert client.finished(client.run_deployment("watch"))["state"]["type"] == "COMPLETED"
+        wait_for(lambda: not before >= {run["id"] for run in client.runs("full-pipeline")}, RUN_S)
     finally:
         client.api(f"/automations/{trigger['id']}", {"enabled": False}, method="PATCH")
-    assert client.finished(new[0]["id"])["state"]["type"] == "COMPLETED"
+    new = next(run["id"] for run in client.runs("full-pipeline") if run["id"] not in before)
+    assert client.finished(new)["state"]["type"] == "COMPLETED"
     say("a changed download was noticed at the second look and the pipeline ran")
-
-
-def look_until_told(client: Client) -> None:
-    """Change an annotation, then look twice."""
-    path = next((client.ground.folder / "data" / "annotations").glob("atomic_descriptions_train.json"))
-    path.write_text(path.read_text() + "\n")
-    for _ in range(2):
-        assert client.finished(client.run_deployment("watch"))["state"]["type"] == "COMPLETED"
 
 
 def test_one_stage_is_run_on_its_own_pool_with_a_change_and_the_run_says_which(client: Client) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import re
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,36 +19,38 @@ from tasks.group_runs import workers_online
 from trajpilot_core.incoming import literal
 
 
-class Shelf:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seen: list[tuple[float, str]] = []
-        monkeypatch.setattr(artifacts, "create_progress_artifact", self.create)
-        monkeypatch.setattr(artifacts, "update_progress_artifact", self.update)
-        monkeypatch.setattr(artifacts, "UPDATE_EVERY_S", 0.0)
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
+    """Percent and text of the progress artifact, as it was created and updated."""
+    seen: list[tuple[float, str]] = []
 
-    def create(self, progress: float, key: str, description: str) -> str:
-        assert not self.seen
-        self.seen.append((progress, description))
-        return key
+    def update(artifact: Any, progress: float, description: str) -> None:
+        seen.append((progress, description))
 
-    def update(self, artifact: Any, progress: float, description: str) -> None:
-        self.seen.append((progress, description))
+    monkeypatch.setattr(artifacts, "create_progress_artifact", lambda key, **shown: update(key, **shown))
+    monkeypatch.setattr(artifacts, "update_progress_artifact", update)
+    monkeypatch.setattr(artifacts, "UPDATE_EVERY_S", 0.0)
+    return seen
 
 
-def test_progress_moves_from_nothing_to_a_hundred_and_says_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = Shelf(monkeypatch)
+def test_progress_moves_from_nothing_to_a_hundred_and_is_not_sent_more_often_than_it_is_looked_at(
+    seen: list[tuple[float, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with StageProgress("features") as progress:
         for done in (3, 6, 9, 12):
             progress(done, 12, "takes")
         progress.ended = "reused 0, computed 12"
-    assert [percent for percent, _ in shelf.seen] == [0, 25, 50, 75, 100, 100]
-    assert shelf.seen[2][1] == "**features**: 6 of 12 takes"
-    assert shelf.seen[-1][1] == "**features**: reused 0, computed 12"
+    assert [percent for percent, _ in seen] == [0, 25, 50, 75, 100, 100]
+    assert (seen[2][1], seen[-1][1]) == ("**features**: 6 of 12 takes", "**features**: reused 0, computed 12")
+    seen.clear()
+    monkeypatch.setattr(artifacts, "UPDATE_EVERY_S", 60.0)
+    with StageProgress("ingest") as progress:
+        for done in range(1000):
+            progress(done, 1000, "videos probed")
+    assert len(seen) == 2
 
 
-def test_a_stage_that_fails_keeps_its_place_and_says_why_without_markup(monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = Shelf(monkeypatch)
-
+def test_a_stage_that_fails_keeps_its_place_and_says_why_without_markup(seen: list[tuple[float, str]]) -> None:
     def stage() -> None:
         with StageProgress("ingest") as progress:
             progress(1, 4, "videos probed")
@@ -55,19 +58,8 @@ def test_a_stage_that_fails_keeps_its_place_and_says_why_without_markup(monkeypa
 
     with pytest.raises(ValueError, match="label"):
         stage()
-    percent, said = shelf.seen[-1]
-    assert percent == 25
-    assert said.startswith("**ingest**: failed: ValueError: label ")
-    assert "![x](" not in said
-
-
-def test_progress_is_not_sent_more_often_than_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    shelf = Shelf(monkeypatch)
-    monkeypatch.setattr(artifacts, "UPDATE_EVERY_S", 60.0)
-    with StageProgress("ingest") as progress:
-        for done in range(1000):
-            progress(done, 1000, "videos probed")
-    assert len(shelf.seen) == 2
+    percent, said = seen[-1]
+    assert (percent, said.startswith("**ingest**: failed: ValueError: label "), "![x](" in said) == (25, True, False)
 
 
 def answer(status: int) -> httpx.HTTPStatusError:
@@ -75,40 +67,38 @@ def answer(status: int) -> httpx.HTTPStatusError:
     return httpx.HTTPStatusError("no", request=request, response=httpx.Response(status, request=request))
 
 
-def test_what_cannot_be_shown_is_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
-    """What comes again in seconds, like progress, is left out without one."""
-
-    def raising(error: httpx.HTTPError) -> int:
-        raise error
-
-    for error in (httpx.ConnectError("refused"), httpx.ReadTimeout("late"), answer(500), answer(503)):
-        caplog.clear()
-        with caplog.at_level(logging.WARNING, "trajpilot"):
-            assert shown("progress of features", lambda: raising(error)) is None  # noqa: B023
-            assert caplog.messages == []
-            assert shown("table of features", lambda: raising(error), patience_s=0.01) is None  # noqa: B023
-        assert "table of features is not shown in the UI: the Prefect server is unreachable" in caplog.text
-
-
-def test_what_the_server_refuses_is_an_error_of_ours() -> None:
-    def publish() -> int:
-        raise answer(422)
-
-    with pytest.raises(httpx.HTTPStatusError):
-        shown("table of features", publish)
-
-
-def test_a_server_that_comes_back_in_time_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers: list[object] = [httpx.ConnectError("refused"), answer(500), 7]
-    monkeypatch.setattr(artifacts, "POLL_S", 0.01)
+def publishing(*answers: object) -> Callable[[], object]:
+    """Return what the server answers to one attempt after the other, the last one for good."""
+    left = list(answers)
 
     def publish() -> object:
-        now = answers.pop(0)
+        now = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(now, Exception):
             raise now
         return now
 
-    assert shown("table of features", publish, patience_s=60.0) == 7
+    return publish
+
+
+def test_what_cannot_be_shown_is_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    """What comes again in seconds, like progress, is left out without one."""
+    for error in (httpx.ConnectError("refused"), httpx.ReadTimeout("late"), answer(500), answer(503)):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "trajpilot"):
+            assert shown("progress of features", publishing(error)) is None
+            assert caplog.messages == []
+            assert shown("table of features", publishing(error), patience_s=0.01) is None
+        assert "table of features is not shown in the UI: the Prefect server is unreachable" in caplog.text
+
+
+def test_a_server_that_comes_back_in_time_is_told_and_what_it_refuses_is_an_error_of_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(artifacts, "POLL_S", 0.01)
+    late = publishing(httpx.ConnectError("refused"), answer(500), 7)
+    assert shown("table of features", late, patience_s=60.0) == 7
+    with pytest.raises(httpx.HTTPStatusError):
+        shown("table of features", publishing(answer(422)))
 
 
 class Server:
@@ -132,11 +122,8 @@ def online(server: Server) -> int:
     return workers_online(cast(SyncPrefectClient, server), "predictor-group")
 
 
-def test_workers_that_went_silent_do_not_count() -> None:
+def test_workers_that_went_silent_do_not_count_and_a_pool_of_which_nothing_is_known_has_this_worker() -> None:
     assert online(Server(WorkerStatus.ONLINE, WorkerStatus.OFFLINE, WorkerStatus.ONLINE)) == 2
-
-
-def test_a_pool_of_which_nothing_is_known_has_this_worker() -> None:
     unknown = (Server(), Server(WorkerStatus.OFFLINE), Server(pool=None))
     silent = (Server(fault=ObjectNotFound(Exception("gone"))), Server(fault=httpx.ConnectError("refused")))
     assert [online(server) for server in (*unknown, *silent)] == [1] * 5
@@ -154,10 +141,7 @@ SHOWN = {
 }
 
 
-def test_nothing_of_a_hostile_text_is_left_that_markdown_reads() -> None:
+def test_nothing_of_a_hostile_text_is_left_that_markdown_reads_and_plain_texts_stay_as_they_are() -> None:
     assert [text for text in TEXTS if re.search(r"(?<!\\)[<&\[`*]", literal(text).removeprefix("&#"))] == []
     assert [text for text in TEXTS if "\n" in literal(f"a\n\n{text}\r\n# b")] == []
-
-
-def test_plain_texts_stay_as_they_are_and_marks_are_escaped() -> None:
     assert {text: literal(text) for text in SHOWN} == SHOWN

@@ -103,15 +103,12 @@ def test_the_picture_of_the_run_has_an_arrow_from_every_stage_that_is_read(shown
     assert drawn["place report"] == {"report"}
 
 
-def test_the_states_of_the_tasks_carry_the_counts(shown: Shown) -> None:
+def test_a_stage_ends_at_a_hundred_percent_and_its_state_and_table_have_every_figure(shown: Shown) -> None:
+    """One that makes shards and one that makes none; what the tables of the others hold is the same code."""
     tasks = {t["name"]: t["state"] for t in shown.api("/task_runs/filter", {})}
     counts = "reused 0, computed 11, removed 0, rejected 0"
     assert (tasks["features"]["name"], tasks["features"]["message"]) == ("Completed", counts)
     assert tasks["ingest"]["message"].startswith("computed, 109 rows in")
-
-
-def test_a_stage_ends_at_a_hundred_percent_and_its_table_has_every_figure(shown: Shown) -> None:
-    """One that makes shards and one that makes none; what the tables of the others hold is the same code."""
     for stage in ("ingest", "features"):
         assert "100%" in shown.open(f"{stage}-progress", "Progress")
         text = shown.open(stage, "seconds")
@@ -134,12 +131,6 @@ def test_every_picture_is_there_to_be_seen(shown: Shown) -> None:
         shown.page.photograph(KEPT / f"{key}.png")
         ((kind, size, width),) = json.loads(shown.page.run(look))
         assert (kind, size <= MOST_BYTES, width > 300) == ("data:", True, True)
-
-
-def test_the_summary_has_the_main_figures_and_where_the_report_lies(shown: Shown) -> None:
-    text = shown.open("report-summary", "MSeq, %")
-    assert f"{shown.root}/reports/report.html" in text
-    assert [row for row in ("No-Traj", "Endpoint-Traj", "Scorer", "Oracle", "MSeq, %") if row not in text] == []
 
 
 def test_the_log_is_short_in_order_and_in_our_words(shown: Shown) -> None:
@@ -194,8 +185,10 @@ def deploy(shown: Shown) -> str:
     return str(shown.api("/deployments/", {**stated, "enforce_parameter_schema": True})["id"])
 
 
-def test_the_report_is_opened_from_the_run(shown: Shown) -> None:
-    shown.open("report-summary", "Open the page")
+def test_the_summary_has_the_main_figures_and_the_report_is_opened_from_there(shown: Shown) -> None:
+    text = shown.open("report-summary", "Open the page")
+    wanted = ("No-Traj", "Endpoint-Traj", "Scorer", "Oracle", "MSeq, %", f"{shown.root}/reports/report.html")
+    assert [words for words in wanted if words not in text] == []
     link = shown.page.run("document.querySelector('a[href$=\"/report.html\"]').getAttribute('href')")
     shown.page.wait(lambda _: opens(f"{shown.url}{link}"), "the UI does not serve the report", LIMIT_S)
     shown.page.open(f"{shown.url}{link}", "The main rows, mean of the horizons", LIMIT_S)

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import socket
-import sys
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
@@ -15,12 +14,16 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 from video_fixture import decoded_here
+from whole_run import typed
 
-from deployments.cli.main import app, main
+from deployments.cli.inspect import numbers_of
+from deployments.cli.main import app
 from deployments.cli.options import configure
 from deployments.recipes.paper import atomic
 from schemas.config import PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
+from trajpilot_core.engine.needs import Needs
+from trajpilot_core.engine.planning.plan import PlanRow
 from trajpilot_core.engine.settings import remember_run, values_of
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.stages import STAGES
@@ -90,14 +93,11 @@ def test_status_says_fresh_missing_and_why_with_and_without_saying_the_run_again
         assert ("nothing changed" in said, "never ran" in said) == (False, True)
 
 
-def test_status_of_a_root_that_nobody_ran_in_asks_for_the_data(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="or --data and --recipe"):
-        ask("status", "--root", tmp_path)
-
-
-def test_who_gives_no_root_is_told_which_there_are(made: tuple[Path, Path]) -> None:
+def test_who_gives_no_root_is_told_which_there_are(made: tuple[Path, Path], tmp_path: Path) -> None:
     """`demo` writes to runs/demo and others to runs, so a command without --root may look one folder too high."""
     _, root = made
+    with pytest.raises(InputError, match="or --data and --recipe"):
+        ask("status", "--root", tmp_path)
     for command in (("status",), ("plan",), ("verify",), ("ui",)):
         with pytest.raises(InputError, match=rf"give the --root of a run \(--root {root}\)"):
             ask(*command, "--root", root.parent)
@@ -125,30 +125,23 @@ def test_the_root_of_an_object_store_is_opened_as_such(monkeypatch: pytest.Monke
         opened.append(url)
         raise StoreError("no bucket here")
 
-    monkeypatch.setattr("deployments.cli.upkeep.open_folder", noting)
-    monkeypatch.setattr("trajpilot_core.engine.settings.open_folder", noting)
-    monkeypatch.setattr("trajpilot_core.doctor.checks.open_folder", noting)
+    for module in ("deployments.cli.upkeep", "trajpilot_core.engine.settings", "trajpilot_core.doctor.checks"):
+        monkeypatch.setattr(f"{module}.open_folder", noting)
     for command in ("verify", "status", "plan", "doctor"):
         with contextlib.suppress(StoreError, InputError):
             ask(command, "--root", "s3://bucket/prefix")
     assert opened == ["s3://bucket/prefix"] * 4
 
 
-@pytest.fixture
-def no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where the client of an object store looks, there are none."""
+def test_an_object_store_without_credentials_is_refused_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("s3fs", reason="the s3 extra is not installed")
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
         monkeypatch.setenv(name, str(tmp_path / "nowhere"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-@pytest.mark.usefixtures("no_credentials")
-def test_an_object_store_without_credentials_is_refused_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     lines = [f"{name} --root ADDRESS" for name in ("status", "plan", "verify", "gc")]
@@ -181,13 +174,11 @@ def test_the_ui_names_no_address_and_no_login_where_it_cannot_listen(own: tuple[
         assert "http://" not in wrong.output
 
 
-def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(
-    made: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["trajpilot", "plan", "--root", str(made[1]), "--set", "[/x]=3"])
-    with pytest.raises(SystemExit):
-        main()
-    assert "error: InputError: --set [/x]=3: no such setting" in capsys.readouterr().err
+def test_an_error_whose_text_looks_like_markup_is_printed_as_it_is(made: tuple[Path, Path]) -> None:
+    assert (
+        "error: InputError: --set [/x]=3: no such setting"
+        in typed("plan", "--root", str(made[1]), "--set", "[/x]=3")[1]
+    )
 
 
 def test_a_wrong_setting_is_refused_with_the_nearest_and_a_missing_value_is_named() -> None:
@@ -225,15 +216,6 @@ def test_tables_lose_no_word_at_any_width(own: tuple[Path, Path], monkeypatch: p
     assert "│trajectories│" in plan.replace(" ", "")
 
 
-def test_work_that_is_to_be_done_is_never_said_to_take_no_time() -> None:
-    from deployments.cli.inspect import numbers_of
-    from trajpilot_core.engine.needs import Needs
-    from trajpilot_core.engine.planning.plan import PlanRow
-
-    row = PlanRow("ingest", "stale", "", 1, "at most", 0, reused=0, rejected=0, needs=Needs(0.04, 10, 0, 10))
-    assert numbers_of(row)[-1] == "up to 1 s, memory 10 B, disk 10 B"
-
-
 def test_plan_counts_what_is_asked_for_only(made: tuple[Path, Path]) -> None:
     _, root = made
     result = ask("plan", "--root", root, "--only", "trajectories")
@@ -254,6 +236,8 @@ def test_plan_and_doctor_show_what_stages_took_and_that_a_first_run_is_unknown(m
     assert re.search(r"total: about .* of memory at most \(ingest\); .* of memory are free", forced)
     assert "│ first run: unknown │" in ask("plan", "--root", root).stdout
     assert "by its last run; first run: unknown for " in ask("doctor", "--root", root).stdout
+    row = PlanRow("ingest", "stale", "", 1, "at most", 0, reused=0, rejected=0, needs=Needs(0.04, 10, 0, 10))
+    assert numbers_of(row)[-1] == "up to 1 s, memory 10 B, disk 10 B", "what is to be done never takes no time"
 
 
 def data_file(root: Path) -> Path:
@@ -268,27 +252,24 @@ def test_verify_names_a_damaged_and_a_missing_file_and_ends_with_status_1(own: t
     kept = file.read_bytes()
     file.write_bytes(bytes([kept[0] ^ 1]) + kept[1:])
     damaged = ask("verify", "--root", root)
-    assert damaged.exit_code == 1
     assert f"{file.relative_to(root)}: damaged or missing, needed by artifacts/ingest/" in damaged.stdout
     file.unlink()
     missing = ask("verify", "--root", root)
-    assert missing.exit_code == 1
-    assert file.name in missing.stdout
+    assert (damaged.exit_code, missing.exit_code, file.name in missing.stdout) == (1, 1, True)
     status = cells(ask("status", "--root", root), "ingest")
     assert (status[0], status[-1]) == ("stale", f"1 output file missing: {file.parent.name}/{file.name}")
     assert ask("verify", "--root", root, "--repair").exit_code == 1
     assert ask("verify", "--root", root).exit_code == 1  # the pointer leads nowhere until a run fixes it
 
 
-def test_verify_of_nothing_is_an_error_and_repair_waits_for_no_run(tmp_path: Path, own: tuple[Path, Path]) -> None:
+def test_verify_of_the_inputs_sees_damage_that_no_look_can_see_and_repair_waits_for_no_run(
+    tmp_path: Path, own: tuple[Path, Path]
+) -> None:
+    corpus, root = own
     with pytest.raises(InputError, match="contains no artifact"):
         ask("verify", "--root", tmp_path / "nowhere")
-    with root_lock(str(own[1]), 0.0), pytest.raises(StoreError, match="in use by"):
-        ask("verify", "--root", own[1], "--repair")
-
-
-def test_verify_of_the_inputs_sees_damage_that_no_look_can_see(own: tuple[Path, Path]) -> None:
-    corpus, root = own
+    with root_lock(str(root), 0.0), pytest.raises(StoreError, match="in use by"):
+        ask("verify", "--root", root, "--repair")
     assert ask("verify", "--root", root, "--inputs").exit_code == 0
     path = corpus / "annotations/atomic_descriptions_train.json"
     kept = path.stat()
@@ -296,8 +277,7 @@ def test_verify_of_the_inputs_sees_damage_that_no_look_can_see(own: tuple[Path, 
     os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
     assert cells(ask("status", "--root", root), "ingest")[0] == "fresh"
     found = ask("verify", "--root", root, "--inputs")
-    assert found.exit_code == 1
-    assert f"{path}: DAMAGED" in found.stdout
+    assert (found.exit_code, f"{path}: DAMAGED" in found.stdout) == (1, True)
 
 
 def test_gc_shows_first_and_removes_with_yes(own: tuple[Path, Path]) -> None:
@@ -305,16 +285,12 @@ def test_gc_shows_first_and_removes_with_yes(own: tuple[Path, Path]) -> None:
     other = configuration().replace(ingest=configuration().ingest.replace(max_horizon=4))
     before = {path for path in root.rglob("*") if path.is_file()}
     execute(STAGES["ingest"], other, options(corpus, root), STAGES)
-    young = ask("gc", "--root", root)
-    assert "dry run: 0 files" in young.stdout
-    assert "with files below 24 h" in young.stdout
+    assert "dry run: 0 files" in ask("gc", "--root", root).stdout
     dry = ask("gc", "--root", root, "--keep-h", "0", "--paths")
     assert int(cells(dry, "ingest")[0]) > 3
     assert "artifacts/ingest/" in dry.stdout
-    assert "nothing was changed, --yes deletes them" in dry.stdout
     assert before <= {path for path in root.rglob("*") if path.is_file()}
-    done = ask("gc", "--root", root, "--keep-h", "0", "--yes")
-    assert "deleted " in done.stdout
+    assert "deleted " in ask("gc", "--root", root, "--keep-h", "0", "--yes").stdout
     assert data_file(root) not in before
     assert ask("verify", "--root", root).exit_code == 0
     with pytest.raises(InputError, match="is not a folder"):
@@ -328,9 +304,7 @@ def test_doctor_ends_with_status_1_where_something_stops_a_run(made: tuple[Path,
     assert well.exit_code == 0, well.stdout
     assert cells(well, "videos")[:3] == ["4", "4", "ok"]
     ill = ask("doctor", "--root", root, "--data", root / "nowhere")
-    assert ill.exit_code == 1
-    assert cells(ill, "data root")[2] == "bad"
-    assert "checks would stop a run" in ill.stdout
+    assert (ill.exit_code, cells(ill, "data root")[2], "checks would stop a run" in ill.stdout) == (1, "bad", True)
 
 
 def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_run(tmp_path: Path) -> None:
@@ -351,8 +325,11 @@ def test_doctor_of_a_corpus_says_what_is_missing_and_how_it_is_got_without_any_r
         ask("doctor", "--corpus", "kitchens")
 
 
-def test_compare_says_what_it_needs(made: tuple[Path, Path]) -> None:
-    with pytest.raises(InputError, match="has no evaluation"):
-        ask("compare", made[1], made[1])
-    with pytest.raises(InputError, match="no such metric"):
-        ask("compare", made[1], made[1], "--metric", "accuracy")
+def test_commands_that_read_a_finished_run_say_what_they_need(made: tuple[Path, Path], tmp_path: Path) -> None:
+    for command, message in (
+        (("compare", made[1], made[1]), "has no evaluation"),
+        (("compare", made[1], made[1], "--metric", "accuracy"), "no such metric"),
+        (("poses", "step", "--root", tmp_path), "stage ingest has not run"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ask(*command)

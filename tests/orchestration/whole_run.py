@@ -2,7 +2,9 @@
 one and a hostile text in every free text. Made once for all test processes; nobody changes it."""
 
 import contextlib
+import io
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -16,6 +18,7 @@ from hostile import home_with_secrets, hostile_corpus
 from once import EmptyDatabase, Shelf, Worlds
 from stack_processes import PATIENCE, servers_over
 
+from deployments.cli import main as command_line
 from schemas.world import soak_world
 
 EXAMPLES = 6
@@ -26,6 +29,26 @@ RUN = ("run", "--recipe", "soak", "--workers", "1", "--max-rejects", "0.6", "--s
 
 def command(*arguments: str) -> list[str]:
     return [str(Path(sys.executable).parent / "trajpilot"), *arguments]
+
+
+def typed(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Call the command in this process: an import of all of it takes seconds. Anything but an exit is raised.
+
+    Return its status and what it printed, without line breaks.
+    """
+    said, status = io.StringIO(), 0
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+    ):
+        patch.setattr(sys, "argv", ["trajpilot", *arguments])
+        patch.setattr(os, "environ", {**os.environ, **environment})  # commands prepare it for Prefect
+        try:
+            command_line.main()
+        except SystemExit as ended:
+            status = ended.code if isinstance(ended.code, int) else 0
+    return status, " ".join(said.getvalue().replace("│", " ").split())
 
 
 class Ran(NamedTuple):

@@ -121,15 +121,13 @@ def test_too_little_head_motion_and_predictors_below_the_commonest_label_are_not
     motion[:2, DURING] = False
     assert check_motion(motion, 3).verdict == "undecided"
     point = {"model": "final/traj", "seed": 0, "split": "dev", "quantity": "action"}
-    curves = ([0.4] * 4, [0.6] * 4, [0.6, 0.6, 0.6, 0.51])
-    said = [
-        check_trained(
-            [CurvePoint.model_validate({**point, "epoch": n, "value": v}) for n, v in enumerate(values)],
-            np.array([0, 0, 1, 2]),
-        )[0].verdict
-        for values in curves
-    ]
-    assert said == ["undertrained", "holds", "undertrained"]
+    for values, verdict in (
+        ([0.4] * 4, "undertrained"),
+        ([0.6] * 4, "holds"),
+        ([0.6, 0.6, 0.6, 0.51], "undertrained"),
+    ):
+        curve = [CurvePoint.model_validate({**point, "epoch": n, "value": v}) for n, v in enumerate(values)]
+        assert check_trained(curve, np.array([0, 0, 1, 2]))[0].verdict == verdict
 
 
 def contrast(row: str, against: str, low: float, high: float) -> TokenContrast:
@@ -200,13 +198,6 @@ def test_no_row_sees_more_than_it_says_and_one_that_peeks_is_named(events: Actio
         check_sight([replace(oracle, sees="pixels_motion")], models, events, rows)
 
 
-def test_a_clip_without_head_motion_is_kept_and_given_none(events: ActionEvents) -> None:
-    assert not events.has_motion[0, BEFORE]
-    assert events.has_motion[0, DURING]
-    assert not events.motions[0, BEFORE].any()
-    assert events.has_motion[1:].all()
-
-
 def test_actions_of_a_single_video_with_head_motion_leave_nothing_to_retrieve_and_go_through(
     other: Kitchens, tmp_path: Path
 ) -> None:
@@ -214,15 +205,18 @@ def test_actions_of_a_single_video_with_head_motion_leave_nothing_to_retrieve_an
     assert with_tokens(other, tmp_path, SHORT.replace(epochs=1)).counts == (372, 372)
 
 
-def test_the_predictor_sees_the_last_second_and_no_predicted_token() -> None:
-    """Two frames, 0.5 s apart, are one tubelet; the two tokens after it are left out."""
-    memory = token_kitchens(look=2.0)
-    events, data = load_events(memory, seen_s=1.0)
-    assert torch.equal(events.context[:, 0], torch.tensor(data.tokens[:, 0]))
+def test_the_predictor_sees_the_last_second_and_no_predicted_token_and_motion_that_reaches_into_the_gap_is_refused(
+    events: ActionEvents,
+) -> None:
+    """Two frames, 0.5 s apart, are one tubelet; the two tokens after it are left out. Planted: 0.2 s too much.
 
-
-def test_head_motion_that_reaches_into_the_gap_is_refused() -> None:
-    """Planted: an interval that ends 0.2 s too late."""
+    A clip without head motion is kept and given none.
+    """
+    looked, data = load_events(token_kitchens(look=2.0), seen_s=1.0)
+    assert torch.equal(looked.context[:, 0], torch.tensor(data.tokens[:, 0]))
+    assert events.has_motion[0].tolist() == [part != BEFORE for part in range(2)]
+    assert not events.motions[0, BEFORE].any()
+    assert events.has_motion[1:].all()
     with pytest.raises(LeakError, match="head motion before 372 of 372 actions ends later than 1 s"):
         load_events(token_kitchens(late_s=0.2), seen_s=1.0, gap_s=1.0)
 

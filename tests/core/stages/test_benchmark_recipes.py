@@ -45,6 +45,8 @@ LIKE_ANOTHER = ("goalstep", "egoper", "epic_kitchens_patches", "atomic_closed", 
 """Run the stages of keystep, EPIC-KITCHENS or the demo; their readers, rows and patches have tests of their own."""
 ANTICIPATION = {"anticipation", "goal-dropout-fullgoal", "goal-dropout-anticipation"}
 """Tables of the report."""
+KEPT = ("goal_dropout", "head", "bridge_weight", "twin_goal_dropout", "anticipates")
+"""Settings of the recipe's predictor that its small one keeps."""
 FEW = 0.9
 """Share that a stage may lose: in pictures of 64 px odometry finds few corners."""
 
@@ -77,23 +79,12 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
         features=tiny.replace(tokens=own.tokens, ahead_tubelets=own.ahead_tubelets),
         text_bank=small.text_bank.replace(descriptions=config.text_bank.descriptions),
         alignment=small.alignment,
-        predictor=small.predictor.replace(
-            goal_dropout=config.predictor.goal_dropout,
-            head=config.predictor.head,
-            bridge_weight=config.predictor.bridge_weight,
-            twin_goal_dropout=config.predictor.twin_goal_dropout,
-            anticipates=config.predictor.anticipates,
-        ),
+        predictor=small.predictor.replace(**{name: getattr(config.predictor, name) for name in KEPT}),
         scorer=small.scorer.replace(decoding=config.scorer.decoding, anticipates=config.scorer.anticipates),
         planners=planners_in_small(config.planners),
         probe=config.probe.replace(
-            heads=4,
-            blocks=1,
-            rates=(1e-3,),
-            decays=(1e-3,),
-            epochs=1,
-            precision="fp32",
             encoder=encoder and tiny.replace(tokens=encoder.tokens, ahead_tubelets=encoder.ahead_tubelets),
+            **{"heads": 4, "blocks": 1, "rates": (1e-3,), "decays": (1e-3,), "epochs": 1, "precision": "fp32"},
         ),
         evaluation=small.evaluation.replace(vocabulary=config.evaluation.vocabulary),
         report=small.report,
@@ -106,24 +97,22 @@ def in_small(config: PipelineConfig, root: Path) -> PipelineConfig:
 
 def planners_in_small(config: PlannersConfig) -> PlannersConfig:
     """Planners of a few steps."""
-    few = {"batch": 32, "epochs": 1}
-    return config.replace(
-        seeds=(0,),
-        rates=(1.0,),
-        has_ddpm_row=False,
-        samplings=1,
-        schema_net=config.schema_net.replace(width=16, heads=2, layers=1, train=config.schema_net.train.replace(**few)),
-        pdpp=config.pdpp.replace(
-            width=32,
-            multiples=(1, 2),
-            times=4,
-            sampling_steps=2,
-            epoch_steps=2,
-            average_start=1,
-            train=config.pdpp.train.replace(**few),
-        ),
-        viterbi_plan_net=config.viterbi_plan_net.replace(width=16, train=config.viterbi_plan_net.train.replace(**few)),
-    )
+    sizes = {
+        "schema_net": {"width": 16, "heads": 2, "layers": 1},
+        "pdpp": {
+            "width": 32,
+            "multiples": (1, 2),
+            "times": 4,
+            "sampling_steps": 2,
+            "epoch_steps": 2,
+            "average_start": 1,
+        },
+        "viterbi_plan_net": {"width": 16},
+    }
+    planners = {name: getattr(config, name) for name in sizes}
+    short = {name: one.train.replace(batch=32, epochs=1) for name, one in planners.items()}
+    made = {name: one.replace(train=short[name], **sizes[name]) for name, one in planners.items()}
+    return config.replace(seeds=(0,), rates=(1.0,), has_ddpm_row=False, samplings=1, **made)
 
 
 Place = tuple[Path, Path]
@@ -162,16 +151,12 @@ def test_a_benchmark_runs_through_every_stage_that_is_built(
     assert {"ingest", "trajectories", "features", "text_bank"} <= set(done)
     assert done["features"].n_out == done["ingest"].n_out
     assert done["ingest"].counts
-    assert not any(count.paper for count in done["ingest"].counts), (
-        "a simulated corpus stands beside no figure of the paper"
-    )
+    assert not any(count.paper for count in done["ingest"].counts), "a simulated corpus has no figure of the paper"
     if name.startswith("epic_kitchens"):
         assert {"probe", "action_token", "report"} <= set(done)
         assert done["probe"].n_out == done["action_token"].n_out == done["features"].n_out
-        cells = cells_of([read_run(str(root))])
-        assert {(cell.table, cell.row) for cell in cells} == {
-            ("ek100", f"{s}{row}") for row in EK100 for s in ("", CHALLENGE)
-        }
+        cells = {(cell.table, cell.row) for cell in cells_of([read_run(str(root))])}
+        assert cells == {("ek100", f"{s}{row}") for row in EK100 for s in ("", CHALLENGE)}
     elif name == "atomic_anticipation":
         side = open_side(str(root), EVERY_STAGE)
         metrics, judgements = (side.table("evaluation", name) for name in ("metrics", "judgements"))

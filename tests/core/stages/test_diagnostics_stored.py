@@ -58,7 +58,9 @@ def test_it_is_computed_once_and_again_where_a_feature_changed(tmp_path: Path) -
     assert not run_until_diagnostics(tmp_path, with_another_feature(memory)).cached
 
 
-def test_a_root_without_an_evaluation_fills_what_its_stages_left(tmp_path: Path) -> None:
+def test_a_root_without_an_evaluation_fills_what_its_stages_left_and_not_from_other_features_than_those_that_count(
+    tmp_path: Path,
+) -> None:
     memory = recordings()
     run_until_diagnostics(tmp_path / "root", memory)
     run = read_run(str(tmp_path / "root"))
@@ -67,15 +69,10 @@ def test_a_root_without_an_evaluation_fills_what_its_stages_left(tmp_path: Path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="has no evaluation"):
         read_run(str(tmp_path / "empty"))
-
-
-def test_diagnostics_of_other_features_than_those_that_count_are_not_read(tmp_path: Path) -> None:
-    memory = recordings()
-    run_until_diagnostics(tmp_path, memory)
     other = stages_on(with_another_feature(memory))
-    execute(other["features"], CONFIG, options(tmp_path), other)
+    execute(other["features"], CONFIG, options(tmp_path / "root"), other)
     with pytest.raises(InputError, match="fills no table of the paper"):
-        cells_of([read_run(str(tmp_path))])
+        cells_of([read_run(str(tmp_path / "root"))])
 
 
 def write_something(work: Work[Any], stage: AnyStage) -> None:

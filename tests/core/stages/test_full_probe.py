@@ -1,7 +1,8 @@
 """The attentive probe on every patch: clips are decoded and encoded in every epoch, all trials of a grid at once."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -44,13 +45,13 @@ from trajpilot_core.training.clip_stream import (
 )
 from trajpilot_core.training.fit_full_probe import GridProbe
 from trajpilot_core.training.fit_probe import ChosenProbe, ProbeTask, grid, probe_task
-from trajpilot_core.training.loop import EpochDone
+from trajpilot_core.training.loop import EpochDone, TrainedPart, build_optimizer
 from trajpilot_core.video.isolate import Event
 
 RATE_HZ, FRAMES, SIZE_PX = 8, 4, 32
 COLOURS = ((220, 30, 30), (30, 220, 30), (30, 30, 220))
 """Of an action each."""
-VIDEOS = {"train": 6, "dev": 3, "test": 3}
+VIDEOS = {"train": 4, "dev": 2, "test": 2}
 STARTS_S = (2.5, 3.0)
 """Of the actions of a video."""
 ENCODER = FeatureConfig(
@@ -63,7 +64,7 @@ FULL = ProbeConfig(
     rates=(1e-3, 1e-5),
     decays=(1e-3,),
     epochs=2,
-    batch=6,
+    batch=4,
     precision="fp32",
     bootstrap=100,
     encoder=ENCODER,
@@ -144,70 +145,70 @@ def test_every_trial_has_a_curve_on_dev_and_training_and_dev_chooses_one(memory:
     assert set(memory.entries["probe_models"].weights) == {NAME}
 
 
-def test_two_decoders_give_the_tokens_of_one(stream: ClipStream) -> None:
+def test_two_decoders_give_the_tokens_of_one(stream: ClipStream, monkeypatch: pytest.MonkeyPatch) -> None:
     views = [[stream.whole(row) for row in rows] for rows in ((0, 5, 2), (1, 4))]
     many = dataclasses.replace(stream, runtime=dataclasses.replace(stream.runtime, workers=2))
-    for one, other in zip(stream.tokens(views), many.tokens(views), strict=True):
-        assert torch.equal(one, other)
+    found = list(many.tokens(views))
+    monkeypatch.setattr(clip_stream, "run_jobs", in_process)
+    assert all(torch.equal(one, other) for one, other in zip(stream.tokens(views), found, strict=True))
 
 
 def visual(task: ProbeTask, cfg: ProbeConfig) -> list[GridProbe]:
     return [GridProbe("final/probe", trial, lambda: AttentiveProbe(task.shape(cfg))) for trial in grid(cfg)]
 
 
-def fitted(
-    stream: ClipStream,
-    memory: Memory,
-    folder: Path,
-    cfg: ProbeConfig,
-    told: EpochDone = lambda *_: None,
-    checkpoint_s: float = 1e9,
-) -> ChosenProbe:
-    task = probe_task(load_clips(memory, 256))
-    return fit_full_probe.fit_side_by_side(visual(task, cfg), 0, task, cfg, stream, folder, "cpu", told, checkpoint_s)[
-        "final/probe"
-    ]
+@pytest.fixture
+def fitted(stream: ClipStream, memory: Memory, decoded_here: None) -> Callable[..., ChosenProbe]:
+    """Fit in a folder under settings; optionally with what is told of epochs and the seconds between checkpoints."""
+
+    def fitted(
+        folder: Path, cfg: ProbeConfig, told: EpochDone = lambda *_: None, checkpoint_s: float = 1e9
+    ) -> ChosenProbe:
+        task = probe_task(load_clips(memory, 256))
+        grid = visual(task, cfg)
+        found = fit_full_probe.fit_side_by_side(grid, 0, task, cfg, stream, folder, "cpu", told, checkpoint_s)
+        return found["final/probe"]
+
+    return fitted
 
 
-@pytest.mark.usefixtures("decoded_here")
+def are_equal(one: ChosenProbe, other: ChosenProbe) -> bool:
+    return all(torch.equal(one.weights[name], value) for name, value in other.weights.items())
+
+
 def test_a_trial_next_to_others_is_what_it_is_alone(
-    memory: Kitchens, stream: ClipStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fitted: Callable[..., ChosenProbe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = fitted(stream, memory, tmp_path / "alone", ONE)
+    def first_of_all(found: TrainingProgress, name: str, members: list[GridProbe]) -> ChosenProbe:
+        """The first trial, whatever dev says."""
+        begins = "probes.0."
+        weights = {key.removeprefix(begins): value for key, value in found.best.items() if key.startswith(begins)}
+        return ChosenProbe(members[0].trial, weights, [])
+
+    alone = fitted(tmp_path / "alone", ONE)
     monkeypatch.setattr(fit_full_probe, "chosen_of", first_of_all)
     grid = ONE.replace(rates=(1e-3, 1e-2))
-    both = fitted(stream, memory, tmp_path / "both", grid)
-    assert all(torch.equal(alone.weights[name], value) for name, value in both.weights.items())
+    assert are_equal(alone, fitted(tmp_path / "both", grid))
     real = fit_full_probe.original_training
     monkeypatch.setattr(  # planted: gradients are clipped over all trials together
         fit_full_probe, "original_training", lambda cfg, trial: real(cfg, trial).replace(clip=1e-3)
     )
-    coupled = fitted(stream, memory, tmp_path / "coupled", grid)
-    clipped = fitted(stream, memory, tmp_path / "clipped", ONE)
-    assert not all(torch.equal(clipped.weights[name], value) for name, value in coupled.weights.items())
-
-
-def first_of_all(found: TrainingProgress, name: str, members: list[GridProbe]) -> ChosenProbe:
-    """The first trial, whatever dev says."""
-    begins = "probes.0."
-    weights = {key.removeprefix(begins): value for key, value in found.best.items() if key.startswith(begins)}
-    return ChosenProbe(members[0].trial, weights, [])
+    assert not are_equal(fitted(tmp_path / "clipped", ONE), fitted(tmp_path / "coupled", grid))
 
 
 class Killed(Exception):
     """The process is gone."""
 
 
-@pytest.mark.usefixtures("decoded_here")
 def test_a_killed_training_goes_on_after_its_last_epoch_with_the_same_views(
-    memory: Kitchens, stream: ClipStream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fitted: Callable[..., ChosenProbe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ended(folder: Path, dies_after: int = 0) -> ChosenProbe:
         def told(epoch: int, epochs: int, line: str) -> None:
             if epoch == dies_after:
                 raise Killed
 
-        return fitted(stream, memory, folder, ONE.replace(epochs=2), told, 0.0)
+        return fitted(folder, ONE.replace(epochs=2), told, 0.0)
 
     def killed(folder: Path) -> ChosenProbe:
         with pytest.raises(Killed):
@@ -216,7 +217,7 @@ def test_a_killed_training_goes_on_after_its_last_epoch_with_the_same_views(
 
     whole, resumed = ended(tmp_path / "whole"), killed(tmp_path / "killed")
     assert whole.curve == resumed.curve
-    assert all(torch.equal(whole.weights[name], value) for name, value in resumed.weights.items())
+    assert are_equal(whole, resumed)
     other = np.random.default_rng(0)
     monkeypatch.setattr(  # planted: views that no checkpoint knows
         clip_stream, "uniform", lambda bounds, generator: float(other.uniform(*bounds))
@@ -227,7 +228,7 @@ def test_a_killed_training_goes_on_after_its_last_epoch_with_the_same_views(
 @pytest.mark.usefixtures("decoded_here")
 def test_clips_read_one_by_one_have_the_gradients_of_the_batch(memory: Kitchens, stream: ClipStream) -> None:
     task, found = probe_task(load_clips(memory, 256)), []
-    for clips_at_once in (1, 6):
+    for clips_at_once in (1, 4):
         cfg = ONE.replace(clips_at_once=clips_at_once)
         members = visual(task, cfg)
         own = fit_full_probe.FullFit(fit_full_probe.ProbeGrid(members, 0), members, task, cfg, stream, 0)
@@ -293,8 +294,10 @@ def test_a_view_is_mirrored_and_noise_stands_in_one_rectangle_of_every_frame() -
     assert int(pictures.max()) == 200, "the decoded clip stays as it is"
 
 
-def test_a_decoder_process_augments_what_it_decodes(stream: ClipStream) -> None:
-    """The tokens of an augmented clip depend on its seed alone."""
+def test_a_decoder_process_augments_what_it_decodes_and_ends_the_training_with_the_name_of_a_clip_that_it_cannot_read(
+    stream: ClipStream,
+) -> None:
+    """The tokens of an augmented clip depend on its seed alone. Planted: a view behind the end of the video."""
     whole, view = stream.whole(0), stream.sampled(0, FULL, torch.Generator().manual_seed(0))
     assert view.augment is not None
     seeds = [view.augment.seed, view.augment.seed, view.augment.seed + 1]
@@ -303,9 +306,10 @@ def test_a_decoder_process_augments_what_it_decodes(stream: ClipStream) -> None:
     assert torch.equal(one, again)
     assert not torch.equal(one, other)
     assert not torch.equal(one, plain)
-    assert erased_part(0, (0.9, 1.0), (3.0, 4.0), torch.Generator()) == ErasedPart(0), (
-        "no such rectangle fits: all of it"
-    )
+    nothing_fits = erased_part(0, (0.9, 1.0), (3.0, 4.0), torch.Generator())
+    assert nothing_fits == ErasedPart(0), "all of it"
+    with pytest.raises(InputError, match=r"a clip of train_0.mp4, shifted by \+9.000 s"):
+        list(stream.tokens([[whole._replace(later_s=9.0)]]))
 
 
 def test_clips_come_in_their_order_whatever_decoder_ends_first() -> None:
@@ -318,12 +322,6 @@ def test_clips_come_in_their_order_whatever_decoder_ends_first() -> None:
     assert [int(clip[0, 0, 0, 0]) for clip in in_order(events((2, 0, 1)), views, "abc")] == [0, 1, 2]
 
 
-def test_a_clip_that_cannot_be_decoded_ends_the_training_with_its_name(stream: ClipStream) -> None:
-    """Planted: a view behind the end of the video."""
-    with pytest.raises(InputError, match=r"a clip of train_0.mp4, shifted by \+9.000 s"):
-        list(stream.tokens([[stream.whole(0)._replace(later_s=9.0)]]))
-
-
 @pytest.mark.usefixtures("decoded_here")
 def test_rows_with_a_token_are_fine_tuned_on_every_patch_that_another_encoder_sees(
     memory: Kitchens, data: Path, tmp_path: Path
@@ -333,14 +331,11 @@ def test_rows_with_a_token_are_fine_tuned_on_every_patch_that_another_encoder_se
     short = TOKEN_CFG.train.replace(epochs=1)
     cfg = TOKEN_CFG.replace(probe=ONE, epochs=1, rates=(3e-3,), train=short)
     run_stage(action_token.STAGE, cfg, memory, tmp_path, 1, str(data))
-    checks = {row.check: row.verdict for row in rows_of(Judgement, memory.tables["token_checks"])}
-    assert {verdict for check, verdict in checks.items() if check.split(":")[0] in ("sight", "leak", "length")} == {
-        "holds"
-    }
-    answers = rows_of(ProbeAnswer, memory.tables["token_answers"])
-    assert {row: len([one for one in answers if one.row == row]) for row in TOKEN_ROWS} == dict.fromkeys(
-        TOKEN_ROWS, N_TEST
-    )
+    guards = ("sight", "leak", "length")
+    checks = rows_of(Judgement, memory.tables["token_checks"])
+    assert {row.verdict for row in checks if row.check.split(":")[0] in guards} == {"holds"}
+    answered = Counter(one.row for one in rows_of(ProbeAnswer, memory.tables["token_answers"]))
+    assert answered == dict.fromkeys(TOKEN_ROWS, N_TEST)
     curve = [p for p in rows_of(CurvePoint, memory.tables["token_tuned_curves"]) if p.quantity == "Action"]
     assert {p.model.split(",")[0] for p in curve} == {f"probe/{row}" for row in TOKEN_ROWS}
     assert len(curve) == len(TOKEN_ROWS) * len(cfg.rates) * 2 * cfg.epochs, "trials, splits, epochs"
@@ -384,13 +379,7 @@ def test_videos_and_weights_are_read_under_full_alone(memory: Kitchens) -> None:
 
 
 def test_a_rate_of_a_part_is_a_multiple_of_that_of_the_training() -> None:
-    from trajpilot_core.training.loop import TrainedPart, build_optimizer
-
     parts = [TrainedPart(torch.nn.Linear(2, 2), times, decay) for times, decay in ((1.0, 0.1), (0.5, 0.2))]
     groups = build_optimizer(torch.nn.ModuleList(p.module for p in parts), TrainConfig(), "cpu", parts).param_groups
-    assert [(group["times"], group["weight_decay"]) for group in groups] == [
-        (1.0, 0.1),
-        (1.0, 0.0),
-        (0.5, 0.2),
-        (0.5, 0.0),
-    ]
+    found = [(group["times"], group["weight_decay"]) for group in groups]
+    assert found == [(1.0, 0.1), (1.0, 0.0), (0.5, 0.2), (0.5, 0.0)]

@@ -33,10 +33,6 @@ def with_twins(dropout: float | None = GOAL_DROPOUT, base: PipelineConfig = SETT
     return base.replace(predictor=base.predictor.replace(twin_goal_dropout=dropout))
 
 
-def models(root: Path) -> dict[str, str]:
-    return model_digests(root, "predictor", "predictors")
-
-
 @pytest.fixture(scope="module")
 def memory() -> Memory:
     return world(SIZE)
@@ -66,7 +62,7 @@ def planned(root: Path, stages: dict[str, AnyStage], config: PipelineConfig) -> 
 def test_switched_on_they_are_trained_and_nothing_else_is_and_so_for_another_probability(
     root: Path, twins: Path, memory: Memory
 ) -> None:
-    before, after = models(root), models(twins)
+    before, after = (model_digests(one, "predictor", "predictors") for one in (root, twins))
     assert before.items() < after.items()
     assert after.keys() - before.keys() == TWINS
     assert len(set(after.values())) == len(after)
@@ -80,31 +76,32 @@ def test_switched_off_again_they_go_and_nothing_is_trained(root: Path, twins: Pa
     copy = Path(shutil.copytree(twins, twins.parent / "off"))
     done = run_world(copy, memory)
     assert {name: computed for name, (_, computed) in counts(done).items()} == dict.fromkeys(counts(done), 0)
-    assert models(copy) == models(root)
+    copied, first = (model_digests(one, "predictor", "predictors") for one in (copy, root))
+    assert copied == first
 
 
 def test_twins_that_anticipate_are_trained_in_every_chain_and_nothing_else_again(
     root: Path, twins: Path, memory: Memory
 ) -> None:
-    """What was trained before stays, but for twins that were selected with the goal."""
-    base = with_twins()
+    """What was trained before stays, but for twins that were selected with the goal.
+
+    The planted fault, a setting that enters all keys: no training is reused.
+    """
+    stages, base = stages_on(memory), with_twins()
+    keyed = {**stages, "predictor": replace(stages["predictor"], outside_shards=("pretrained",))}
     ahead = base.replace(
         predictor=base.predictor.replace(anticipates=True), scorer=base.scorer.replace(anticipates=True)
     )
-    for before in (root, twins):
-        found = planned(before, stages_on(memory), ahead)
-        assert (found["predictor"].reused, found["predictor"].compute) == (7, 7), "two a chain, and one of the ends"
     kept = base.replace(predictor=base.predictor.replace(masked_goal_target="kept"))
-    row = planned(twins, stages_on(memory), kept)["predictor"]
-    assert (row.reused, row.compute) == (7, 2)
-
-
-def test_a_setting_that_enters_all_keys_is_seen(root: Path, memory: Memory) -> None:
-    """The planted fault: no training is reused."""
-    stages = stages_on(memory)
-    keyed = {**stages, "predictor": replace(stages["predictor"], outside_shards=("pretrained",))}
-    found = [planned(root, each, with_twins())["predictor"] for each in (stages, keyed)]
-    assert [(row.reused, row.compute) for row in found] == [(7, 2), (0, 9)]
+    for before, those, config, counted in (
+        (root, stages, ahead, (7, 7)),  # two a chain, and one of the ends
+        (twins, stages, ahead, (7, 7)),
+        (twins, stages, kept, (7, 2)),
+        (root, stages, base, (7, 2)),
+        (root, keyed, base, (0, 9)),
+    ):
+        row = planned(before, those, config)["predictor"]
+        assert (row.reused, row.compute) == counted
 
 
 def test_a_scorer_rests_on_no_twin_and_one_that_did_would_be_seen(
@@ -144,12 +141,9 @@ def test_a_twin_is_given_and_asked_what_its_original_with_goal_dropout_would_be(
             assert loss(cfg.replace(twin_goal_dropout=0.5), twin_of(variant)) == loss(cfg, variant)
 
 
-def test_twins_of_predictors_that_have_goal_dropout_are_refused() -> None:
+def test_recipes_of_closed_vocabularies_and_of_anticipation_have_twins_and_no_other_has() -> None:
     with pytest.raises(ValidationError, match="set goal_dropout to 0 or twin_goal_dropout to null"):
         PredictorConfig(goal_dropout=0.5, twin_goal_dropout=0.5)
-
-
-def test_recipes_of_closed_vocabularies_and_of_anticipation_have_twins_and_no_other_has() -> None:
     found = {name: build().predictor for name, build in RECIPES.items()}
     heads = {name for name, cfg in found.items() if cfg.head == "classes"}
     anticipate = {name for name, cfg in found.items() if cfg.anticipates}

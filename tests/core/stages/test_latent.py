@@ -40,22 +40,18 @@ def test_every_row_answers_every_test_window_and_brings_what_the_evaluation_read
     assert all(0 <= score <= 1 for scores in table["top_scores"].to_pylist() for score in scores)
 
 
-def test_conditions_have_a_copy_and_shuffles_of_one_checkpoint(made: Memory) -> None:
+def test_conditions_have_a_copy_and_shuffles_of_one_checkpoint_and_energies_are_compared_with_other_motion(
+    made: Memory,
+) -> None:
     rows = made.table("latent_conditions").to_pylist()
     named = {(row["condition"], row["split"], row["seed"]) for row in rows}
-    conditions = {
-        "copy", "none", "text", "trajectory", "text_and_trajectory", "shuffled_text", "shuffled_trajectory"
-    }  # fmt: skip
+    conditions = ["copy", "none", "text", "trajectory", "text_and_trajectory", "shuffled_text", "shuffled_trajectory"]
     assert named == {(one, split, seed) for one in conditions for split in ("dev", "test") for seed in (None, 0)}
     assert all(row["gain"] == 0.0 for row in rows if row["condition"] == "none")
     models = [key for entry, key in made.opened if entry == "latent_models"]
     assert models.count("final/s0/next_both") == models.count("final/s0/next_none"), "shuffles have no training"
-
-
-def test_energies_are_compared_on_training_windows_with_own_and_other_motion(made: Memory) -> None:
     rows = made.table("energy_correlations").to_pylist()
-    kinds = {(row["energy"], row["distance"], row["motion"]) for row in rows}
-    assert len(kinds) == 8
+    assert len({(row["energy"], row["distance"], row["motion"]) for row in rows}) == 8
     assert {row["horizon"] for row in rows} == set(range(3, SIZE.max_horizon + 1))
     assert all(row["pearson"] is None or abs(row["pearson"]) <= 1 for row in rows)
 
@@ -78,12 +74,9 @@ def test_settings_that_do_not_fit_are_refused() -> None:
     asked = recipe("atomic_latent")
     closed = asked.replace(evaluation=asked.evaluation.replace(vocabulary="classes"))
     tokens = asked.replace(latent=asked.latent.replace(target="temporal"))
-    complete = EVERY_STAGE["latent"].completed
-    assert complete is not None
-    with pytest.raises(InputError, match="vocabulary=labels"):
-        complete(closed)
-    with pytest.raises(InputError, match=r"features\.tokens=temporal"):
-        complete(tokens)
+    for config, message in ((closed, "vocabulary=labels"), (tokens, r"features\.tokens=temporal")):
+        with pytest.raises(InputError, match=message):
+            EVERY_STAGE["latent"].completed(config)  # type: ignore[misc]
 
 
 def looked_at(made: Memory) -> tuple[object, ...]:

@@ -1,10 +1,8 @@
 """Plugins are loaded by name: one of each kind runs, enters keys with its version, and is missed by name when gone."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +20,6 @@ from synthetic_results import Tables as Memory
 from synthetic_results import built, report_inputs
 from test_features import decoded_here, features, plain, root, vectors, whole
 from test_smallest_corpora import run_all, world
-from video_fixture import write_video
 
 from schemas.arrow import rows_of
 from schemas.config import (
@@ -68,18 +65,6 @@ LINES = [
     for take in TAKES
     for i, label in enumerate("xyz")
 ]
-WORKER = """
-import json, sys
-from schemas.config import PipelineConfig, RunOptions
-from trajpilot_core.engine.execution.execute import execute
-from trajpilot_core.stages import EVERY_STAGE
-
-if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    config, run = PipelineConfig.model_validate(asked["config"]), RunOptions.model_validate(asked["run"])
-    for name in ("ingest", "text_bank"):
-        print(execute(EVERY_STAGE[name], config, run, EVERY_STAGE).n_out)
-"""
 
 
 class Held(NamedTuple):
@@ -139,9 +124,11 @@ def of_a_later_version(site: Path, folder: Path) -> Path:
 def test_a_corpus_and_a_text_encoder_run_and_enter_keys_with_distribution_and_version(
     site: Path, run: RunOptions, tmp_path: Path
 ) -> None:
+    """The second time the settings arrive as JSON, as the worker of a deployed run has them."""
     with installed(site):
         assert [outcome.cached for outcome in executed(run)] == [False, False]
-        assert [outcome.cached for outcome in executed(run)] == [True, True]
+        sent = PipelineConfig.model_validate_json(CONFIG.model_dump_json())
+        assert [outcome.cached for outcome in executed(run, sent)] == [True, True]
     ingest, text_bank = (current_manifest(open_folder(run.root), name) for name in ("ingest", "text_bank"))
     assert ingest is not None
     assert text_bank is not None
@@ -174,20 +161,6 @@ def test_a_video_encoder_runs(toys: None, root: Path, tmp_path: Path) -> None:
     assert vectors(table).shape == (15, 3)
     assert vectors(table).argmax(axis=1).tolist() == [0] * 5 + [1] * 5 + [2] * 5, "red, green and blue takes"
     assert check_weights(CONFIG.replace(features=looking)) == []
-
-
-def test_a_stage_of_plugins_runs_in_another_process_as_the_worker_of_a_deployed_run_starts_it(
-    site: Path, run: RunOptions, tmp_path: Path
-) -> None:
-    """Settings arrive as JSON."""
-    for take in TAKES:
-        write_video(tmp_path / "data" / "videos" / f"{take}.mp4", 90, width=64, height=64)
-    asked = {"config": CONFIG.model_dump(mode="json"), "run": run.model_dump(mode="json")}
-    command = [sys.executable, "-c", WORKER, json.dumps(asked)]
-    there = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT), str(site)])}
-    done = subprocess.run(command, env=there, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.split() == [str(3 * len(TAKES)), "3"]
 
 
 def test_a_row_and_a_metric_are_scored_and_leave_the_lists_again(toys: None, tmp_path: Path) -> None:
@@ -249,16 +222,13 @@ def test_the_report_shows_the_row_and_the_metric_of_plugins(toys: None) -> None:
     assert any(key.startswith("most_frequent|") and "First" in key.split("|") for key in keys)
 
 
-def test_the_report_is_given_the_plugins_of_the_evaluation() -> None:
-    completed = report.completed(PipelineConfig(evaluation=ROWS))
-    assert (completed.plugin_rows, completed.plugin_metrics) == (ROWS.plugin_rows, ROWS.plugin_metrics)
-    assert evaluation.completed(PipelineConfig(evaluation=ROWS)).plugin_rows == ROWS.plugin_rows
-
-
-def test_a_name_that_is_none_is_refused_by_the_settings() -> None:
+def test_a_name_that_is_none_is_refused_by_the_settings_and_the_report_has_the_plugins_of_the_evaluation() -> None:
     for name in ("toys", "plugin:", "plugin:../x", "plugin:A", "plugin:a@b", "plugin:a@b==", "plugin:a.b"):
         with pytest.raises(ValueError, match="corpus"):
             IngestConfig(corpus=name)
+    for stage in (report, evaluation):
+        completed = stage.completed(PipelineConfig(evaluation=ROWS))
+        assert (completed.plugin_rows, completed.plugin_metrics) == (ROWS.plugin_rows, ROWS.plugin_metrics)
 
 
 def test_nothing_of_a_package_is_imported_before_a_setting_names_it(toys: None, run: RunOptions) -> None:
@@ -292,20 +262,17 @@ def test_a_faulty_plugin_is_refused_with_its_distribution_and_version(tmp_path: 
 def test_two_distributions_of_one_name_and_a_plugin_of_another_kind_are_told_apart(tmp_path: Path) -> None:
     one = made_up(tmp_path / "1", "first", "1.0", f"{TEXT_ENCODERS}: words", SPEC.format("words"))
     two = made_up(tmp_path / "2", "second", "2.0", f"{TEXT_ENCODERS}: words", SPEC.format("words"))
-    with installed(one), pytest.raises(InputError, match=r"words .*is in trajpilot\.encoders\.text, another kind"):
-        spec_of("plugin:words")
     with installed(one):
         assert find("plugin:words", TEXT_ENCODERS).pinned == "plugin:words@first==1.0"
+        with pytest.raises(InputError, match=r"words .*is in trajpilot\.encoders\.text, another kind"):
+            spec_of("plugin:words")
     with installed(one, two), pytest.raises(InputError, match=r"provided by first 1\.0, second 2\.0; keep only one"):
         find("plugin:words", TEXT_ENCODERS)
 
 
-PAGE = Path(__file__).parents[3] / "docs" / "plugins.md"
-BLOCK = re.compile(r"`(?P<path>[\w./]+)`:\n\n```\w+\n(?P<text>.*?)```\n", re.DOTALL)
-
-
 def test_the_example_of_the_page_is_the_package_that_runs_here() -> None:
-    shown = {block["path"]: block["text"] for block in BLOCK.finditer(PAGE.read_text())}
+    page = (CHECKOUT / "docs" / "plugins.md").read_text()
+    shown = dict(re.findall(r"`([\w./]+)`:\n\n```\w+\n(.*?)```\n", page, re.DOTALL))
     assert {"pyproject.toml", "trajpilot_toys/row.py", "trajpilot_toys/metric.py"} <= set(shown)
     for path, text in shown.items():
         assert text == (PACKAGE / path).read_text(), path

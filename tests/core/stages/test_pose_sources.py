@@ -6,13 +6,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from numpy.testing import assert_allclose
 from planning_world import Memory, WorldSize, planning_world, run_stage
 from pose_errors import clip_error, joined, sim3_residual_m
 from poses_fixture import head
 from scipy.spatial.transform import Rotation
 
-from deployments.cli import export
 from schemas.annotation import SIMULATED, motions_schema
 from schemas.arrow import rows_of
 from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, VideoMotionsConfig
@@ -169,29 +167,21 @@ def test_the_papers_column_stands_next_to_recorded_takes_alone_and_to_its_own_so
     assert "published Mid" not in main_table(dataclasses.replace(shown, is_simulated=True)).header
 
 
-def test_rows_use_the_segments_that_both_sources_have(world: Memory) -> None:
-    own = world.table("motions")
-    kept = common(own, from_video(world, lambda m: m).slice(5))
-    assert [len(t) for t in kept] == [len(own) - 5] * 2
-    with pytest.raises(InputError, match="no segment has motions from both"):
-        common(own.slice(0, 3), own.slice(3))
-
-
-def test_sources_that_share_no_test_window_are_refused_before_anything_is_trained(
+def test_rows_use_the_segments_that_both_sources_have_and_without_any_nothing_is_trained(
     world: Memory, tmp_path: Path
 ) -> None:
+    own, whole = world.table("motions"), from_video(world, lambda motions: motions)
+    assert [len(kept) for kept in common(own, whole.slice(5))] == [len(own) - 5] * 2
+    with pytest.raises(InputError, match="no segment has motions from both"):
+        common(own.slice(0, 3), own.slice(3))
+    with pytest.raises(InputError, match="those are the pose files; use pi3 or odometry"):
+        trajectories.second_sources(world, VideoMotionsConfig(source="aria"), "")
     split = {row["take_id"]: row["split"] for row in world.table("takes").to_pylist()}
-    whole = from_video(world, lambda motions: motions)
     untested = [split[take] != "test" for take in whole["take_id"].to_pylist()]
     memory = Memory({**world.tables, "video_motions": whole.filter(pa.array(untested))}, world.entries)
     with pytest.raises(InputError, match="no test window has motions from both sources"):
         run_stage(EVERY_STAGE["pose_sources"], CFG, memory, tmp_path)
     assert memory.trained == []
-
-
-def test_the_second_source_is_not_that_of_the_pose_files(world: Memory) -> None:
-    with pytest.raises(InputError, match="those are the pose files; use pi3 or odometry"):
-        trajectories.second_sources(world, VideoMotionsConfig(source="aria"), "")
 
 
 def test_errors_of_a_clip_are_what_was_planted() -> None:
@@ -208,19 +198,9 @@ def test_errors_of_a_clip_are_what_was_planted() -> None:
     assert 1.9 < bent.rotation_deg < 2.1
     assert bent.position_m > 0.0005
     assert exact.turned_deg > 10
-
-
-def test_a_path_that_says_nothing_leaves_the_whole_spread() -> None:
-    true_m = np.random.default_rng(0).normal(size=(17, 3))
-    spread = float(np.sqrt(np.sum((true_m - true_m.mean(axis=0)) ** 2, axis=1).mean()))
-    assert_allclose(sim3_residual_m(np.zeros((17, 3)), true_m), spread)
+    assert sim3_residual_m(np.zeros((17, 3)), path.t_m) == pytest.approx(exact.spread_m), "a path that says nothing"
     rotation = Rotation.from_rotvec([0.3, -0.2, 1.0]).as_matrix()
-    assert sim3_residual_m(0.01 * true_m @ rotation.T + 5, true_m) == pytest.approx(0.0, abs=1e-12)
-
-
-def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="stage ingest has not run"):
-        export.step(root=str(tmp_path))
+    assert sim3_residual_m(0.01 * path.t_m @ rotation.T + 5, path.t_m) == pytest.approx(0.0, abs=1e-12)
 
 
 def pose_bytes(memory: Memory) -> dict[str, object]:

@@ -65,12 +65,11 @@ def best(memory: Memory, variant: str) -> float:
     return float(max(r["value"] for r in rows if (r["model"], r["split"], r["quantity"]) == wanted))
 
 
-def test_true_trajectories_help_on_dev(trained: Memory) -> None:
+def test_true_trajectories_help_on_dev_and_the_stage_counts_windows_and_writes_three_checkpoints(
+    trained: Memory,
+) -> None:
     assert best(trained, "traj") > best(trained, "no_traj") + 0.2
     assert best(trained, "no_traj") > best(trained, "majority")
-
-
-def test_the_stage_counts_windows_and_writes_three_checkpoints(trained: Memory) -> None:
     windows = sum(row["split"] != "test" for row in trained.tables["windows"].to_pylist())
     assert trained.counts == (windows, windows)
     models = trained.models("predictors")
@@ -87,9 +86,7 @@ def test_lost_windows_are_rejected_once_and_test_ones_left_to_evaluation(trained
     memory = trained_again(Memory({**trained.tables, "features": kept}, trained.entries), tmp_path)
     n_in, n_out = memory.counts
     assert n_in == trained.counts[0]
-    assert n_in - n_out == sum(row.n_units for row in memory.rejects) == 2 * 3, (
-        "one window of each horizon starts there"
-    )
+    assert n_in - n_out == sum(row.n_units for row in memory.rejects) == 2 * 3, "one window of each horizon"
     assert {row.take for row in memory.rejects} == {"egoexo4d:0000", "egoexo4d:0016"}
 
 
@@ -112,11 +109,8 @@ class WatchedSink(Memory):
         super().model(name, key, {name: value.copy() for name, value in tensors.items()})
 
 
-def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch, kept: list[object] | None = None) -> int:
-    """The most models that the stage still has in memory when it reads the next one, as tensors or arrays.
-
-    `kept` is the planted fault: a list that keeps the weights of every model.
-    """
+def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch, kept: list[object] | None) -> int:
+    """The most models that the stage still has in memory when it reads the next one; `kept` keeps all: planted."""
     memory = WatchedSink(dict(trained.tables), dict(trained.entries))
     most, real = [0], jobs.job_result
     memory.given.clear()
@@ -138,9 +132,9 @@ def most_held(trained: Memory, scratch: Path, monkeypatch: pytest.MonkeyPatch, k
 def test_the_weights_of_one_model_are_held_at_a_time_and_a_stage_that_keeps_all_is_seen(
     trained: Memory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number, (given, most) in enumerate(((None, 0), ([], 2))):
+    for given, most in ((None, 0), ([], 2)):
         with monkeypatch.context() as patch:
-            assert most_held(trained, tmp_path / str(number), patch, given) == most
+            assert most_held(trained, tmp_path / str(most), patch, given) == most
 
 
 def test_the_models_read_back_score_what_the_curves_say(trained: Memory) -> None:
@@ -198,20 +192,14 @@ def test_a_masked_goal_is_neither_input_nor_target_of_the_loss() -> None:
         assert loss(task, seen) != loss(other, seen), name
 
 
-def test_a_variant_sees_exactly_its_trajectories() -> None:
+def test_a_variant_sees_exactly_its_trajectories_and_dropout_drops_whole_samples_at_its_rate() -> None:
     latents = torch.randn(2, 5, 4)
     ends = variant_latents(latents, "endpoint_traj")
     assert torch.equal(variant_latents(latents, "traj"), latents)
     assert not variant_latents(latents, "no_traj").any()
     assert torch.equal(ends[:, [0, -1]], latents[:, [0, -1]])
     assert not ends[:, 1:-1].any()
-
-
-def test_trajectory_dropout_drops_whole_samples_at_its_rate() -> None:
-    torch.manual_seed(0)
-    mask = kept(20_000, 0.1, torch.device("cpu"))
-    assert mask.dtype == torch.bool
-    assert abs(mask.double().mean().item() - 0.9) < 0.01
+    assert abs(kept(20_000, 0.1, torch.device("cpu")).double().mean().item() - 0.9) < 0.01
     assert kept(100, 0.0, torch.device("cpu")).all()
 
 
@@ -283,7 +271,7 @@ def test_memory_that_runs_out_in_the_dev_measure_changes_no_score(monkeypatch: p
         assert 3 in sizes
 
 
-def test_dev_is_measured_in_bf16_on_a_gpu_with_many_windows_only() -> None:
+def test_dev_is_measured_in_bf16_on_a_gpu_with_many_windows_only_and_agrees_on_nearly_all_mids() -> None:
     for device, precision, n_dev, in_bf16 in (
         ("cpu", "bf16", MANY_WINDOWS, False),
         ("cuda", "fp32", MANY_WINDOWS, False),
@@ -295,9 +283,6 @@ def test_dev_is_measured_in_bf16_on_a_gpu_with_many_windows_only() -> None:
             found = dev_arithmetic(small_task(n_dev), TRAIN.replace(precision=precision), device)
         asked = isinstance(found, torch.autocast) and found.device == "cuda" and precision == "bf16"
         assert asked == in_bf16, (device, precision, n_dev)
-
-
-def test_a_model_in_bf16_answers_in_fp32_and_agrees_on_nearly_all_mids() -> None:
     task = small_task(4000)
     with seeded(0):
         model = new_predictor(task, CFG).eval()

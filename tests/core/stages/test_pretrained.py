@@ -119,10 +119,8 @@ def test_class_heads_begin_on_the_backbone_of_an_open_run(other: Path, root: Pat
     The head begins as the open readout under the factor that was learned there: its rows are labels of norm 1, times
     that factor. The planted fault, the factor that a new model has, is another number.
     """
-    base = SETTINGS.replace(
-        predictor=SETTINGS.predictor.replace(head="classes", bridge_weight=0.15),
-    )
-    run_world(root, whole(), started(other, base), until="scorer")
+    base = SETTINGS.replace(predictor=SETTINGS.predictor.replace(head="classes", bridge_weight=0.15))
+    run_world(root, whole(), started(other, base), until="predictor")
     closed, there = entry(root, "predictors"), entry(other, "predictors")
     for key in there.keys:
         begun, own = there.read(key), closed.read(key)
@@ -240,25 +238,22 @@ def test_models_that_have_seen_what_is_held_out_here_are_refused_by_name(other: 
         assert "--pretrained" in words
 
 
-def test_a_fold_whose_models_have_seen_its_takes_is_refused(
+def test_a_fold_whose_models_have_seen_its_takes_is_refused_as_are_folds_that_are_not_inherited(
     other: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: a run whose fold0 was fitted as its final."""
-    real = pretrained.fits_of
-    monkeypatch.setattr(pretrained, "fits_of", lambda *a: {**(found := real(*a)), "fold0": found["final"]})
-    words = fails(root, whole(), started(other))
-    left_out = [name for name, fold in folds_of(other).items() if fold == 0]
-    assert "the chain fold0" in words
-    assert all(f"{name} (fold 0 here)" in words for name in left_out)
-
-
-def test_folds_that_are_not_inherited_are_refused(other: Path, root: Path) -> None:
     there = folds_of(other)
     settings = [THERE.alignment.replace(fold_seed=seed) for seed in range(1, 50)]
     drawn = next(cfg for cfg in settings if draw_folds(list(there), cfg) != there)
     words = fails(root, there_world(), started(other).replace(alignment=drawn))
     assert words.startswith("predictor.pretrained: the chain fold")
     assert "(fold " in words
+    real = pretrained.fits_of
+    monkeypatch.setattr(pretrained, "fits_of", lambda *a: {**(found := real(*a)), "fold0": found["final"]})
+    words = fails(root, whole(), started(other))
+    left_out = [name for name, fold in there.items() if fold == 0]
+    assert "the chain fold0" in words
+    assert all(f"{name} (fold 0 here)" in words for name in left_out)
 
 
 def test_what_a_run_before_the_other_one_has_seen_is_refused_too(other: Path, root: Path, tmp_path: Path) -> None:
@@ -277,25 +272,25 @@ def test_what_a_run_before_the_other_one_has_seen_is_refused_too(other: Path, ro
     assert folds_of(other).items() < folds_of(root).items(), "those that were in folds before keep them"
 
 
-def test_models_that_the_other_run_lacks_are_refused(other: Path, root: Path) -> None:
-    config = started(other)
-    for change, words in (
-        ({"seeds": (0, 5)}, ("lacks final/s5/e_tau", "it has the seeds 0", "alignment.seeds")),
-        ({"folds": 3}, ("has 2 folds and alignment.folds is 3", "set alignment.folds=2, or 1")),
-    ):
-        said = fails(root, whole(), config.replace(alignment=config.alignment.replace(**change)))
-        assert all(part in said for part in words)
-
-
-def test_another_text_space_is_refused(other: Path, root: Path) -> None:
-    words = fails(root, world(replace(SIZE, text_width=24)), started(other))
-    assert "the text bank here is 24 wide" in words
-    assert "to one of 32" in words
+def test_models_that_the_other_run_lacks_another_text_space_and_a_place_that_may_not_be_opened_are_refused(
+    other: Path, root: Path
+) -> None:
     bank = whole().tables["text_bank"]
     at = bank.schema.get_field_index("encoder")
     renamed = bank.set_column(at, bank.schema.field(at), pa.array(["another"] * bank.num_rows))
-    words = fails(root, Memory({**whole().tables, "text_bank": renamed}), started(other))
-    assert "embedded by another, those of" in words
+    config = started(other)
+    for memory, change, words in (
+        (whole(), {"seeds": (0, 5)}, ("lacks final/s5/e_tau", "it has the seeds 0", "alignment.seeds")),
+        (whole(), {"folds": 3}, ("has 2 folds and alignment.folds is 3", "set alignment.folds=2, or 1")),
+        (world(replace(SIZE, text_width=24)), {}, ("the text bank here is 24 wide", "to one of 32")),
+        (Memory({**whole().tables, "text_bank": renamed}), {}, ("embedded by another, those of",)),
+    ):
+        said = fails(root, memory, config.replace(alignment=config.alignment.replace(**change)))
+        assert [part for part in words if part not in said] == []
+    away = config.alignment.pretrained.replace(place="s3://bucket/run")
+    away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
+    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3'; allowed are file"):
+        run_world(root, whole(), away_too, until="alignment", protocols=("file",))
 
 
 def test_a_longer_horizon_is_refused_and_a_shorter_one_keeps_the_places(other: Path, root: Path) -> None:
@@ -318,11 +313,3 @@ def test_a_flipped_byte_in_a_model_of_the_other_run_is_an_error(
     assert f"initial weights from {there}" in caplog.text
     assert words.startswith("predictor.pretrained: ")
     assert "is damaged: sha256" in words
-
-
-def test_a_protocol_that_may_not_be_opened_is_refused_before_anything_is(other: Path, root: Path) -> None:
-    config = started(other)
-    away = config.alignment.pretrained.replace(place="s3://bucket/run")
-    away_too = config.replace(alignment=config.alignment.replace(pretrained=away))
-    with pytest.raises(InputError, match=r"alignment\.pretrained: .* has the protocol 's3'; allowed are file"):
-        run_world(root, whole(), away_too, until="alignment", protocols=("file",))

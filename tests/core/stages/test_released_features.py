@@ -15,7 +15,6 @@ from trajectory_fixture import segment
 
 from schemas.annotation import Segment, Take
 from schemas.config import FeatureConfig, PipelineConfig, RunOptions
-from schemas.features import ReleasedName
 from schemas.rejects import RejectCode
 from schemas.world import tiny_world
 from trajpilot_core.corpora.registry import CORPORA
@@ -28,7 +27,7 @@ CONFIG = FeatureConfig(source="released", precision="fp32")
 LENGTH_S = 8.0
 SPANS = ((0.0, 3.0), (2.1, 4.7), (5.0, 5.4), (6.5, 8.0))
 """The third is shorter than a window."""
-PATH = "features/omnivore_video/a_aria01_rgb.pt"
+PATH, SHORT_PATH = "features/omnivore_video/a_aria01_rgb.pt", "features/a_aria01_rgb.pt"
 ONE_ROW_S = 16 / 30
 
 
@@ -100,21 +99,13 @@ def test_a_segment_is_the_mean_of_the_rows_inside_it_else_the_nearest_row_with_i
     assert is_in_place(times_of(shards))
 
 
-def test_a_file_that_is_shifted_by_one_row_is_seen_by_the_planted_signal(tmp_path: Path) -> None:
-    shifted = torch.roll(planted(), 1, dims=0)
-    assert not is_in_place(times_of(compute(tmp_path, {PATH: saved(shifted)})))
-
-
-def test_shape_and_dtype_of_a_file_change_no_vector(tmp_path: Path) -> None:
+def test_path_shape_and_dtype_of_a_file_change_no_vector_and_a_shift_by_one_row_is_seen(tmp_path: Path) -> None:
     rows = planted()
-    expected = times_of(compute(tmp_path, {PATH: saved(rows)}))
-    for as_released in (rows[:, None], rows.half(), rows.double(), rows.bfloat16(), rows.T.contiguous().T):
+    expected = times_of(compute(tmp_path, {SHORT_PATH: saved(rows)}))
+    assert is_in_place(expected)
+    for as_released in (rows, rows[:, None], rows.half(), rows.double(), rows.bfloat16(), rows.T.contiguous().T):
         np.testing.assert_allclose(times_of(compute(tmp_path, {PATH: saved(as_released)})), expected, atol=0.02)
-
-
-def test_both_paths_are_read(tmp_path: Path) -> None:
-    short = PATH.replace("omnivore_video/", "")
-    assert is_in_place(times_of(compute(tmp_path, {short: saved(planted())})))
+    assert not is_in_place(times_of(compute(tmp_path, {PATH: saved(torch.roll(rows, 1, dims=0))})))
 
 
 BROKEN: dict[str, tuple[Callable[[Path], bytes], RejectCode]] = {
@@ -145,27 +136,17 @@ def test_a_broken_file_costs_its_take_with_a_reason_and_no_code_of_it_runs(tmp_p
         assert (tmp_path / "executed").exists()
 
 
-def test_a_missing_file_is_a_reject_that_names_both_places(tmp_path: Path) -> None:
-    shards = compute(tmp_path, {})
-    assert shards.codes("egoexo4d:a") == [RejectCode.FEATURES_MISSING]
-    detail = shards.rejects["egoexo4d:a"][0].detail
-    assert PATH in detail
-    assert PATH.replace("omnivore_video/", "") in detail
-
-
-def test_a_number_that_float16_cannot_hold_costs_the_segment_alone(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_reject_that_names_both_places_and_a_number_too_large_costs_its_segment_alone(
+    tmp_path: Path,
+) -> None:
+    (lost,) = compute(tmp_path, {}).rejects["egoexo4d:a"]
+    assert (lost.code, PATH in lost.detail, SHORT_PATH in lost.detail) == (RejectCode.FEATURES_MISSING, True, True)
     rows = planted()
     rows[0, 3] = float("nan")
     rows[-1, 3] = 1e6
     shards = compute(tmp_path, {PATH: saved(rows)})
     assert shards.codes("egoexo4d:a") == [RejectCode.FEATURE_NOT_FINITE] * 2
     assert shards.tables["egoexo4d:a"].num_rows == len(SPANS) - 2
-
-
-def test_settings_of_released_features_are_the_same_on_every_machine() -> None:
-    base = PipelineConfig()
-    config = base.replace(features=base.features.replace(source="released"))
-    assert resolve_config(STAGE, config, RunOptions(device="cpu")).precision == "fp32"
 
 
 SWINL, I3D, SLOWFAST = (RELEASED[name] for name in ("omnivore_video_swinl", "egoper_i3d", "epic_slowfast"))
@@ -181,20 +162,22 @@ def clip_take() -> Take:
     return take("a").replace(**known)
 
 
-def of_set(folder: Path, name: ReleasedName, content: bytes | None, **changes: object) -> Shards:
-    """Run the stage on the same segments with the rows of one set."""
-    cfg = FeatureConfig(source="released", released=name, precision="fp32").replace(**changes)
-    return compute(folder, {} if content is None else {PATHS[name]: content}, cfg, clip_take)
-
-
-def planted_in(released: ReleasedFeatures) -> np.ndarray:
-    return planted(LENGTH_S, released).numpy()
+def of_set(folder: Path, of: ReleasedFeatures, content: bytes | np.ndarray | None, **changes: object) -> Shards:
+    """Run the stage on the same segments with the rows of one set, or with a file in their place."""
+    cfg = FeatureConfig(source="released", released=of.name, precision="fp32").replace(**changes)
+    if isinstance(content, np.ndarray):
+        content = written(of, content)
+    return compute(folder, {} if content is None else {PATHS[of.name]: content}, cfg, clip_take)
 
 
 def written(released: ReleasedFeatures, rows: np.ndarray) -> bytes:
     if released.suffix == ".pt":
         return saved(torch.from_numpy(rows.copy()))
     return zipped(feats=rows) if released.suffix == ".npz" else array_bytes(rows)
+
+
+def planted_in(released: ReleasedFeatures) -> np.ndarray:
+    return planted(LENGTH_S, released).numpy()
 
 
 def array_bytes(rows: np.ndarray) -> bytes:
@@ -211,48 +194,33 @@ def zipped(**arrays: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-SETS = (SWINL, I3D, SLOWFAST)
-
-
 def test_each_segment_gets_the_rows_of_its_own_time_and_a_shift_by_one_row_is_seen(tmp_path: Path) -> None:
-    for released in SETS:
+    """Numbers of any size and order of bytes are read as what they say."""
+    for released in (SWINL, I3D, SLOWFAST):
         rows, row_s = planted_in(released), released.clock.stride / released.clock.rate_hz
-        right = of_set(tmp_path, released.name, written(released, rows))
+        right = of_set(tmp_path, released, rows)
         assert right.rejects["egoexo4d:a"] == []
-        shifted = of_set(tmp_path, released.name, written(released, np.roll(rows, 1, axis=0)))
-        found, moved = times_of(right)[1], times_of(shifted)[1]  # centres of EgoPER's rows end 3.2 s before the video
+        moved = times_of(of_set(tmp_path, released, np.roll(rows, 1, axis=0)))[1]
+        found = times_of(right)[1]  # centres of EgoPER's rows end 3.2 s before the video
         assert abs(found - sum(SPANS[1]) / 2) < row_s / 2 + 0.02
         assert found - moved == pytest.approx(row_s, abs=0.02)
-        for change in (rows[:, None], rows.astype(np.float16), rows.astype(np.float64)):
-            same = times_of(of_set(tmp_path, released.name, written(released, change)))
-            np.testing.assert_allclose(same, times_of(right), atol=0.02)
-
-
-def test_big_endian_numbers_are_read_as_what_they_say(tmp_path: Path) -> None:
-    found = times_of(of_set(tmp_path / "a", I3D.name, written(I3D, planted_in(I3D).astype(">f4"))))
-    assert found.tolist() == times_of(of_set(tmp_path / "b", I3D.name, written(I3D, planted_in(I3D)))).tolist()
+        kinds = ["f2", "f8"] if released is SWINL else ["f2", "f8", ">f4"]
+        for change in (rows[:, None], *map(rows.astype, kinds)):
+            np.testing.assert_allclose(times_of(of_set(tmp_path, released, change)), times_of(right), atol=0.02)
 
 
 def test_a_missing_a_hostile_a_strange_and_a_short_file_cost_their_take_and_run_no_code(tmp_path: Path) -> None:
-    for released in SETS:
-        folder = tmp_path / released.name
-        folder.mkdir()
-        target, rows = folder / "executed", planted_in(released)
-        hostile = np.array([Marker(target)], object)
-        malicious = saved(Marker(target)) if released is SWINL else written(released, hostile)
-        planted_faults = {
-            RejectCode.FEATURES_MISSING: [None],
-            RejectCode.FEATURES_MALFORMED: [
-                malicious,
-                written(released, rows)[:300],
-                written(released, rows[:, :-1]),
-                written(released, rows.astype(np.int64)),
-            ],
-            RejectCode.FEATURES_LENGTH: [written(released, rows[: len(rows) // 2])],
-        }
-        for code, contents in planted_faults.items():
+    target = tmp_path / "executed"
+    for released in (I3D, SLOWFAST):
+        rows = planted_in(released)
+        for code, *contents in (
+            (RejectCode.FEATURES_MISSING, None),
+            (RejectCode.FEATURES_MALFORMED, np.array([Marker(target)], object), written(released, rows)[:300]),
+            (RejectCode.FEATURES_MALFORMED, rows[:, :-1], rows.astype(np.int64)),
+            (RejectCode.FEATURES_LENGTH, rows[: len(rows) // 2]),
+        ):
             for content in contents:
-                assert of_set(folder, released.name, content).codes("egoexo4d:a") == [code]
+                assert of_set(tmp_path, released, content).codes("egoexo4d:a") == [code]
         assert not target.exists()
 
 
@@ -260,20 +228,20 @@ def test_an_archive_without_its_array_or_that_would_fill_the_memory_costs_its_ta
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = planted_in(SLOWFAST)
-    assert not of_set(tmp_path, SLOWFAST.name, zipped(other=rows, feats=rows)).rejects["egoexo4d:a"]
-    found = of_set(tmp_path, SLOWFAST.name, zipped(features=rows)).rejects["egoexo4d:a"]
-    assert "contains features.npy of None bytes, expected feats.npy" in found[0].detail
-    bad_sum = bytearray(written(SLOWFAST, rows))
+    assert not of_set(tmp_path, SLOWFAST, zipped(other=rows, feats=rows)).rejects["egoexo4d:a"]
+    (found,) = of_set(tmp_path, SLOWFAST, zipped(features=rows)).rejects["egoexo4d:a"]
+    assert "contains features.npy of None bytes, expected feats.npy" in found.detail
+    bad_sum = bytearray(zipped(feats=rows))
     bad_sum[len(bad_sum) // 2] ^= 0xFF
-    assert of_set(tmp_path, SLOWFAST.name, bytes(bad_sum)).codes("egoexo4d:a") == [RejectCode.FEATURES_MALFORMED]
-    assert of_set(tmp_path, SLOWFAST.name, array_bytes(rows)).codes("egoexo4d:a") == [RejectCode.FEATURES_MALFORMED]
+    for content in (bytes(bad_sum), array_bytes(rows)):
+        assert of_set(tmp_path, SLOWFAST, content).codes("egoexo4d:a") == [RejectCode.FEATURES_MALFORMED]
     monkeypatch.setattr("trajpilot_core.encoders.released.LARGEST", rows.nbytes)  # with its header it is more
-    found = of_set(tmp_path, SLOWFAST.name, zipped(feats=rows)).rejects["egoexo4d:a"]
-    assert f"of at most {rows.nbytes:,}" in found[0].detail
+    (found,) = of_set(tmp_path, SLOWFAST, rows).rejects["egoexo4d:a"]
+    assert f"of at most {rows.nbytes:,}" in found.detail
 
 
 def test_tokens_are_rows_inside_the_segment_in_the_order_of_time_and_none_sees_what_comes_after(tmp_path: Path) -> None:
-    shards = of_set(tmp_path, SLOWFAST.name, written(SLOWFAST, planted_in(SLOWFAST)), tokens="temporal", n_frames=8)
+    shards = of_set(tmp_path, SLOWFAST, planted_in(SLOWFAST), tokens="temporal", n_frames=8)
     table = shards.tables["egoexo4d:a"]
     assert (table.schema.metadata or {})[b"tokens"] == b"4"
     assert shards.codes("egoexo4d:a") == [RejectCode.FEATURES_OUTSIDE]  # the segment that is shorter than a row
@@ -287,25 +255,24 @@ def test_tokens_are_rows_inside_the_segment_in_the_order_of_time_and_none_sees_w
         assert spans_s.max() <= end_s
 
 
-def test_rows_of_actionformers_files_never_move_back_to_the_end_of_the_video() -> None:
+def test_rows_of_actionformers_files_never_move_back_to_the_end_and_those_of_egoper_see_less_at_the_start() -> None:
     clock = SLOWFAST.clock
     assert [clock.n_rows(n) for n in (20, 32, 39, 48)] == [1, 1, 1, 2]
     spans_s = clock.spans_s(4, 70)  # a file with one more than the three of 70 frames keeps the stride
     assert (spans_s[:, 0] * 30).tolist() == [0, 16, 32, 48]
     index = (spans_s.mean(axis=1) * 30 - 0.5 * 32) / 16  # how ActionFormer asks for a time
     assert index.tolist() == [0, 1, 2, 3]
-
-
-def test_a_row_of_egoper_looks_back_and_sees_less_at_the_start() -> None:
     spans_s = I3D.clock.spans_s(80, 80)
     assert (I3D.clock.n_rows(80), spans_s[0].tolist(), spans_s[-1].tolist()) == (80, [0.0, 0.1], [1.6, 8.0])
     assert spans_s[70].tolist() == pytest.approx([0.7, 7.1])
 
 
 def test_the_sets_are_of_the_corpora_that_publish_them_and_no_world_pretends_to_have_them() -> None:
+    """Their settings are the same on every machine."""
+    config = PipelineConfig().replace(features=PipelineConfig().features.replace(source="released"))
+    assert resolve_config(STAGE, config, RunOptions(device="cpu")).precision == "fp32"
     known = {name: [one.name for one in spec.released] for name, spec in CORPORA.items() if spec.released}
-    assert known["goalstep"] == ["omnivore_video_swinl"]
-    assert known["egoper"] == ["egoper_i3d"]
-    assert known["epic_kitchens"] == ["epic_slowfast"]
+    published = {"goalstep": ["omnivore_video_swinl"], "egoper": ["egoper_i3d"], "epic_kitchens": ["epic_slowfast"]}
+    assert known.items() >= published.items()
     with pytest.raises(ValueError, match="no simulated world has features called egoper_i3d"):
         tiny_world().replace(released="egoper_i3d")

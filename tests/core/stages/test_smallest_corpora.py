@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from egoexo_fixture import SMALL, healthy, ingest
-from planning_fixture import ALIGNMENT, PREDICTOR, SCORER
+from planning_fixture import ALIGNMENT, PREDICTOR, SCORER, TRAIN
 from planning_world import Memory, WorldSize, planning_world, run_stage
 
 from schemas.arrow import rows_of
@@ -15,10 +15,11 @@ from schemas.results import Metric
 from trajpilot_core.errors import InputError, TrajPilotError
 from trajpilot_core.stages import alignment, evaluation, predictor, scorer
 
+SHORT = TRAIN.replace(epochs=1)
 STAGES = {
-    alignment.STAGE: ALIGNMENT,
-    predictor.STAGE: PREDICTOR,
-    scorer.STAGE: SCORER,
+    alignment.STAGE: ALIGNMENT.replace(train=SHORT),
+    predictor.STAGE: PREDICTOR.replace(train=SHORT),
+    scorer.STAGE: SCORER.replace(train=SHORT),
     evaluation.STAGE: CompletedEvaluation(bootstrap=100, shuffles=2),
 }
 
@@ -49,36 +50,29 @@ def without(memory: Memory, split: str, *horizons: int) -> Memory:
     return memory
 
 
-def test_ingest_refuses_a_single_training_take(tmp_path: Path) -> None:
+def test_ingest_refuses_a_single_training_take_and_names_the_setting_where_all_went_to_dev(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"train is empty: the only usable training capture .* two are needed"):
-        ingest(healthy(tmp_path, n_train=1).write(), SMALL.replace(dev_min=3))
-
-
-def test_ingest_names_the_setting_where_more_takes_all_went_to_dev(tmp_path: Path) -> None:
+        ingest(healthy(tmp_path / "one", n_train=1).write(), SMALL.replace(dev_min=3))
+    two = healthy(tmp_path / "two", n_train=2).write()
     with pytest.raises(InputError, match=r"all 2 usable training captures .* at least 2; .* --set ingest\.dev_min"):
-        ingest(healthy(tmp_path, n_train=2).write(), SMALL.replace(dev_min=2))
-    assert {row["split"] for row in ingest(tmp_path).rows("takes")} == {"train", "dev", "test"}
+        ingest(two, SMALL.replace(dev_min=2))
+    assert {row["split"] for row in ingest(two).rows("takes")} == {"train", "dev", "test"}
 
 
-def test_a_stage_refuses_too_few_takes_by_name(tmp_path: Path) -> None:
-    for number, (takes, folds, refusing, message) in enumerate(
+def test_a_stage_refuses_too_few_takes_or_takes_without_windows_by_name(tmp_path: Path) -> None:
+    for number, (memory, folds, refusing, message) in enumerate(
         (
-            ((0, 0, 1), 1, "alignment", "0 training takes cannot be divided into 2 parts"),
-            ((2, 1, 1), 3, "alignment", "2 training takes cannot be divided into 3 parts"),
-            ((2, 0, 1), 1, "alignment", "6 segments with a trajectory to fit on and 0 in dev, but both need"),
-            ((2, 1, 0), 1, "evaluation", "no prediction to score"),
+            (world(0, 0, 1), 1, "alignment", "0 training takes cannot be divided into 2 parts"),
+            (world(2, 1, 1), 3, "alignment", "2 training takes cannot be divided into 3 parts"),
+            (world(2, 0, 1), 1, "alignment", "6 segments with a trajectory to fit on and 0 in dev, but both need"),
+            (without(world(3, 1, 1), "dev", 3, 4, 5), 1, "predictor", "of 3 horizons to fit on and of 0 in dev"),
+            (without(world(3, 1, 1), "train", 3, 4, 5), 1, "predictor", "of 0 horizons to fit on"),
+            (world(2, 1, 0), 1, "evaluation", "no prediction to score"),
         )
     ):
         with pytest.raises(TrajPilotError, match=message) as refused:
-            run_all(world(*takes), tmp_path / str(number), folds)
+            run_all(memory, tmp_path / str(number), folds)
         assert refused.value.__notes__ == [refusing]
-
-
-def test_the_predictor_refuses_takes_without_windows(tmp_path: Path) -> None:
-    for split, message in (("dev", "of 3 horizons to fit on and of 0 in dev"), ("train", "of 0 horizons to fit on")):
-        with pytest.raises(TrajPilotError, match=message) as refused:
-            run_all(without(world(3, 1, 1), split, 3, 4, 5), tmp_path / split)
-        assert refused.value.__notes__ == ["predictor"]
 
 
 def test_two_training_takes_and_one_of_dev_and_test_go_through_in_as_many_folds(tmp_path: Path) -> None:

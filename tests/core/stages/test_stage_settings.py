@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
 import yaml
 from checkout import CHECKOUT
 
+from deployments.settings import CPU_POOL, GPU_POOL
 from schemas.base import Record
 from schemas.config import FeatureConfig, PipelineConfig, TextConfig
 from schemas.training import TrainConfig
@@ -36,13 +36,11 @@ def agrees(stage: AnyStage) -> bool:
     return issubclass(given, stage.config) and issubclass(given, taken_settings(stage))
 
 
-def test_the_functions_of_a_stage_take_the_settings_that_it_names() -> None:
+def test_the_functions_of_a_stage_take_the_settings_that_it_names_and_one_that_does_not_is_seen() -> None:
     for name, stage in EVERY_STAGE.items():
         assert agrees(stage), name
         assert type(getattr(PipelineConfig(), stage.section)) is stage.config, name
 
-
-def test_a_stage_whose_functions_take_other_settings_is_seen() -> None:
     def run(work: Work[FeatureConfig]) -> None: ...
 
     assert not agrees(replace(text_bank.STAGE, run=run))
@@ -64,12 +62,11 @@ def check_names(registry: Mapping[str, object], record: type[Record], field: str
     assert sorted(registry) == names, f"{record.__name__}.{field} names {names}, the list holds {sorted(registry)}"
 
 
-def test_the_lists_hold_what_the_settings_name() -> None:
+def test_the_lists_hold_what_the_settings_name_and_a_word_that_only_one_has_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     check_names(VIDEO_ENCODERS, FeatureConfig, "model")
     check_names(TEXT_ENCODERS, TextConfig, "encoder")
-
-
-def test_a_word_that_only_the_list_or_only_the_settings_have_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setitem(TEXT_ENCODERS, "unnamed", TEXT_ENCODERS["bag_of_words"])
         with pytest.raises(AssertionError, match=r"the list holds .*unnamed"):
@@ -80,7 +77,6 @@ def test_a_word_that_only_the_list_or_only_the_settings_have_is_found(monkeypatc
 
 
 ARCHITECTURE, OPERATIONS = CHECKOUT / "docs" / "architecture.md", CHECKOUT / "docs" / "operations.md"
-PREFECT_FILE = CHECKOUT / "deployments" / "prefect.yaml"
 
 
 def table_rows(text: str) -> list[str]:
@@ -91,33 +87,21 @@ def table_rows(text: str) -> list[str]:
 
 def pools_of_page(text: str) -> dict[str, set[str]]:
     """Pool -> deployments, as the first paragraphs state them."""
-    words = " ".join(text.split())
-    gpu = re.search(r"`trajpilot-gpu` for stages that need a GPU \(([^)]*)\)", words)
-    cpu = re.search(r"`trajpilot-cpu` for the rest \(([^)]*)\)", words)
-    assert gpu is not None
-    assert cpu is not None
-    return {
-        pool: set(re.findall(r"`([\w-]+)`", found[1]))
-        for pool, found in (("trajpilot-gpu", gpu), ("trajpilot-cpu", cpu))
-    }
+    pools = re.compile(r"`(trajpilot-[cg]pu)` for (?:stages that need a GPU|the rest) \(([^)]*)\)")
+    return {pool: set(re.findall(r"`([\w-]+)`", names)) for pool, names in pools.findall(" ".join(text.split()))}
 
 
-def pools_declared(path: Path) -> dict[str, set[str]]:
+def pools_declared() -> dict[str, set[str]]:
     """The same as the Prefect file has it; a pool that depends on the recipe counts as CPU."""
-    pools: dict[str, set[str]] = {"trajpilot-gpu": set(), "trajpilot-cpu": set()}
-    for item in yaml.safe_load(path.read_text())["deployments"]:
+    pools: dict[str, set[str]] = {GPU_POOL: set(), CPU_POOL: set()}
+    for item in yaml.safe_load((CHECKOUT / "deployments" / "prefect.yaml").read_text())["deployments"]:
         if "group" not in item["tags"]:
-            pools["trajpilot-gpu" if item["work_pool"]["name"] == "trajpilot-gpu" else "trajpilot-cpu"].add(
-                item["name"]
-            )
+            pools[GPU_POOL if item["work_pool"]["name"] == GPU_POOL else CPU_POOL].add(item["name"])
     return pools
 
 
-def test_the_table_of_stages_has_every_stage_in_order() -> None:
+def test_the_table_of_stages_has_every_stage_in_order_and_a_row_that_is_missing_or_elsewhere_is_seen() -> None:
     assert table_rows(ARCHITECTURE.read_text()) == list(EVERY_STAGE)
-
-
-def test_a_row_that_is_missing_misnamed_or_out_of_order_is_seen() -> None:
     for before, after in (
         (r"\| `scorer` .*\n", ""),
         ("`features` \\|", "`feature` |"),
@@ -129,7 +113,7 @@ def test_a_row_that_is_missing_misnamed_or_out_of_order_is_seen() -> None:
 
 
 def test_the_page_for_operators_lists_the_deployments_of_each_pool() -> None:
-    assert pools_of_page(OPERATIONS.read_text()) == pools_declared(PREFECT_FILE)
+    assert pools_of_page(OPERATIONS.read_text()) == pools_declared()
     moved, n_changed = re.subn(r"`scorer`,\s", "", OPERATIONS.read_text(), count=1)
     assert n_changed == 1
-    assert pools_of_page(moved) != pools_declared(PREFECT_FILE)
+    assert pools_of_page(moved) != pools_declared()

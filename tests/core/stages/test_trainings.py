@@ -20,7 +20,7 @@ from trajpilot_core.engine.execution.execute import ComputeContext, execute
 from trajpilot_core.engine.execution.groups import compute_group, gather, handed, share_out
 from trajpilot_core.engine.execution.reuse import leased
 from trajpilot_core.engine.key import KeyedStage
-from trajpilot_core.engine.planning.plan import plan
+from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.sink import Sink, joined
 from trajpilot_core.engine.stage import Source
 from trajpilot_core.errors import StoreError
@@ -150,22 +150,21 @@ def test_a_new_test_take_retrains_nothing_and_a_new_training_take_everything_tha
     assert counts(run_world(tmp_path, more, until="alignment"))["alignment"][1] > 0
 
 
-def test_a_learning_rate_of_the_predictor_retrains_what_rests_on_it(root: Path, memory: Memory) -> None:
-    faster_rate = SETTINGS.predictor.replace(train=TRAIN.replace(lr=1e-3))
-    config = SETTINGS.replace(predictor=faster_rate)
-    rows = {row.stage: row for row in plan(stages_on(memory), config, options(root))}
-    assert (rows["predictor"].state, rows["predictor"].compute, rows["predictor"].bound) == ("stale", 7, "exactly")
-    assert rows["predictor"].why == "train.lr 0.003 -> 0.001"
-    assert counts(run_world(root, memory, config)) == {**ALL, "alignment": (N_E_TAU, 0)}
+def planned(root: Path, memory: Memory, config: PipelineConfig, stage: str) -> PlanRow:
+    return next(row for row in plan(stages_on(memory), config, options(root)) if row.stage == stage)
 
 
 def test_the_plan_says_how_many_trainings_and_why(root: Path, memory: Memory) -> None:
-    rows = {row.stage: row for row in plan(stages_on(memory), with_seeds(0, 5), options(root))}
-    assert (rows["alignment"].compute, rows["alignment"].reused, rows["alignment"].bound) == (3, 3, "exactly")
-    assert "3 trainings new: final/s5/e_tau" in rows["alignment"].why
+    row = planned(root, memory, with_seeds(0, 5), "alignment")
+    assert (row.compute, row.reused, row.bound) == (3, 3, "exactly")
+    assert "3 trainings new: final/s5/e_tau" in row.why
+    slower = SETTINGS.replace(predictor=SETTINGS.predictor.replace(train=TRAIN.replace(lr=1e-3)))
+    row = planned(root, memory, slower, "predictor")
+    assert (row.state, row.compute, row.bound, row.why) == ("stale", 7, "exactly", "train.lr 0.003 -> 0.001")
+    assert counts(run_world(root, memory, slower)) == {**ALL, "alignment": (N_E_TAU, 0)}
     other = changed(memory, "features", takes(memory, "train")[0], brighter)
     run_world(root, other, until="text_bank")
-    row = {row.stage: row for row in plan(stages_on(other), SETTINGS, options(root))}["predictor"]
+    row = planned(root, other, slower, "predictor")
     assert (row.compute, row.reused) == (5, 2)
     assert "5 trainings changed" in row.why
     assert "training takes" in row.why
@@ -188,36 +187,30 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, name: str, calls: int) -> None:
     monkeypatch.setattr(Sink, name, dying)
 
 
-@pytest.mark.parametrize("name", ["table", "models"])
-def test_a_kill_between_the_files_of_a_training_costs_that_training_at_most(
-    memory: Memory, tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, name: str
+@pytest.mark.parametrize(("name", "calls", "reused"), [("table", 3, 2), ("models", 3, 2), ("model", 1, 0)])
+def test_a_kill_between_the_files_of_a_training_costs_that_training_at_most_and_it_goes_on_from_its_checkpoint(
+    memory: Memory,
+    tmp_path: Path,
+    base: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    calls: int,
+    reused: int,
 ) -> None:
     run_world(tmp_path, memory, until="alignment")
     with monkeypatch.context() as patched:
-        killed_at(patched, name, 3)
+        killed_at(patched, name, calls)
         with pytest.raises(Killed):
             run_world(tmp_path, memory)
-    done = run_world(tmp_path, memory, until="predictor")
-    assert (done["predictor"].reused, done["predictor"].computed) == (2, 5)
-    assert model_digests(tmp_path, "predictor", "predictors") == model_digests(base, "predictor", "predictors")
-    assert list((tmp_path / "scratch").glob("*/*")) == []
-
-
-def test_a_training_that_was_killed_goes_on_from_its_checkpoint(
-    memory: Memory, tmp_path: Path, base: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    run_world(tmp_path, memory, until="alignment")
-    with monkeypatch.context() as patched:
-        killed_at(patched, "model", 1)  # the first training has ended, nothing of it is committed
-        with pytest.raises(Killed):
-            run_world(tmp_path, memory)
-    assert list((tmp_path / "scratch").glob("predictor-*/*.safetensors"))
+    assert list((tmp_path / "scratch").glob("predictor-*/**/*.safetensors"))
     caplog.clear()
     with caplog.at_level("INFO", "trajpilot"):
         done = run_world(tmp_path, memory, until="predictor")
-    assert done["predictor"].computed == N_PREDICTORS
+    assert (done["predictor"].reused, done["predictor"].computed) == (reused, N_PREDICTORS - reused)
     assert "goes on" in caplog.text
     assert model_digests(tmp_path, "predictor", "predictors") == model_digests(base, "predictor", "predictors")
+    assert list((tmp_path / "scratch").glob("*/*")) == []
 
 
 def test_a_folder_in_use_is_not_shared_and_is_free_when_its_holder_has_gone(tmp_path: Path) -> None:

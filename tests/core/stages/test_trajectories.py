@@ -56,25 +56,17 @@ def test_sources_hold_what_decides_the_motions_and_nothing_else(tmp_path: Path) 
     json.dumps(dict(source.facts))
 
 
-def test_one_bad_take_costs_one_take(tmp_path: Path) -> None:
+def test_one_bad_take_costs_one_take_and_one_without_segments_gets_an_empty_shard(tmp_path: Path) -> None:
     write_take(tmp_path)
     (tmp_path / "page.csv").write_text("<html>404</html>")
-    takes = [good_take(take_id=f"egoexo4d:{k}", trajectory="page.csv" if k == 1 else POSES) for k in range(3)]
-    kept = run_stage(tmp_path, corpus(takes), TrajectoryConfig())
-    assert {shard: table.num_rows for shard, (table, _, _) in kept.shards.items()} == {
-        "egoexo4d:0": 6,
-        "egoexo4d:1": 0,
-        "egoexo4d:2": 6,
-    }
+    takes = [good_take(take_id=f"egoexo4d:{k}", trajectory="page.csv" if k == 1 else POSES) for k in range(4)]
+    kept = corpus(takes)
+    kept.tables["segments"] = kept.tables["segments"].slice(0, 3 * len(SEGMENTS))
+    run_stage(tmp_path, kept, TrajectoryConfig())
+    rows = {shard: table.num_rows for shard, (table, _, _) in kept.shards.items()}
+    assert rows == {"egoexo4d:0": 6, "egoexo4d:1": 0, "egoexo4d:2": 6, "egoexo4d:3": 0}
     (lost,) = kept.shards["egoexo4d:1"][1]
     assert (lost.code, lost.n_units, lost.source_file) == ("TRAJ_MALFORMED", 6, "page.csv")
-
-
-def test_a_take_without_segments_gets_an_empty_shard(tmp_path: Path) -> None:
-    kept = corpus([write_take(tmp_path)])
-    kept.tables["segments"] = kept.tables["segments"].slice(0, 0)
-    run_stage(tmp_path, kept, TrajectoryConfig())
-    assert kept.shards["egoexo4d:u"][0].num_rows == 0
 
 
 def test_processes_give_the_same_shards_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,18 +156,14 @@ def test_a_real_recording_gives_motions_that_agree_with_its_own_velocities() -> 
         assert np.abs(found[at] / step_s - mean).mean() < 0.04
 
 
-def test_both_readers_give_equal_bytes_on_a_real_recording() -> None:
-    configs = [TrajectoryConfig.model_validate({"reader": reader}) for reader in ("sparse", "whole")]
-    tables = [compute(MPS, real_take(), cfg, real_segments()).table for cfg in configs]
-    assert tables[0].equals(tables[1])
-    assert tables[0].num_rows == 11
-
-
-def test_the_camera_frame_turns_the_device_motions_by_the_rig() -> None:
-    camera, device = (
-        motions(compute(MPS, real_take(), TrajectoryConfig.model_validate({"frame": f}), real_segments()))
-        for f in ("camera", "device")
+def test_both_readers_give_equal_bytes_and_the_camera_frame_turns_the_device_motions_by_the_rig() -> None:
+    settings = ({"frame": "camera", "reader": "sparse"}, {"frame": "camera", "reader": "whole"}, {"frame": "device"})
+    sparse, whole, of_device = (
+        compute(MPS, real_take(), TrajectoryConfig.model_validate(one), real_segments()) for one in settings
     )
+    assert sparse.table.equals(whole.table)
+    assert sparse.table.num_rows == 11
+    camera, device = motions(sparse), motions(of_device)
     w, (x, y, z) = 0.941575995616059, (0.332483969508643, 0.03396860324855, 0.041655593774964)
     turned = Rotation.from_quat([x, y, z, w]).inv().apply(device[..., 3:].reshape(-1, 3))
     assert_allclose(camera[..., 3:].reshape(-1, 3), turned, atol=1e-6)
