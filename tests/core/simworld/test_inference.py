@@ -20,10 +20,8 @@ from trajpilot_core.simworld.inference.evidence import (
     evidence_of,
     graph_of,
     leave,
-    look_likelihood,
     marginal,
     messages_of,
-    motion_likelihood,
 )
 from trajpilot_core.simworld.inference.map_decoding import DecodingProblem, problem_of
 from trajpilot_core.simworld.sample import sample_world
@@ -327,40 +325,3 @@ def test_a_narrow_search_says_that_it_proved_nothing_and_a_wide_one_settles_it(m
         assert not (narrow.is_proven[:, 1] & ~is_best).any()
         wrong += int((~is_best).sum())
     assert wrong > 0, "the narrow search never erred: this test shows nothing"
-
-
-def test_a_world_that_says_nothing_in_motion_gives_equal_decisions_with_and_without_it() -> None:
-    world = sample_world(WORLDS["motion tells nothing"])
-    graph = graph_of(world)
-    evidence = evidence_of(world, graph, world.takes)
-    look = np.array([[True, False, False, False, True]])
-    without = decide(graph, evidence, VisibleSteps(np.arange(5)[None], look, look & False, (0, 1, 2, 3, 4)))
-    with_motion = decide(graph, evidence, VisibleSteps(np.arange(5)[None], look, look | True, (0, 1, 2, 3, 4)))
-    for one, other in zip(without, with_motion, strict=True):
-        assert np.array_equal(one, other)
-
-
-def test_the_likelihoods_know_the_labels_of_a_world_without_noise() -> None:
-    world = sample_world(SMALL.replace(motion_noise=0.0, appearance_noise=0.0, place_fidelity=1.0, segments=8))
-    take = world.takes[0]
-    labels = [segment.label for segment in take.segments]
-    assert look_likelihood(world, take).argmax(axis=1).tolist() == labels
-    best = motion_likelihood(world, take)[:, :, take.intent]
-    assert best[np.arange(len(labels)), labels] == pytest.approx(0.0, abs=1e-6)
-
-
-def test_the_ceiling_does_not_depend_on_the_numbers_of_alternatives() -> None:
-    world = sample_world(SMALL)
-    swapped = replace(
-        world,
-        preferred=1 - world.preferred,
-        labels=tuple(world.labels[i ^ 1] for i in range(len(world.labels))),
-        motion_labels=world.motion_labels[np.arange(len(world.labels)) ^ 1],
-        look_means=world.look_means[np.arange(len(world.labels)) ^ 1],
-    )
-    seen = VisibleSteps(np.arange(5)[None], *(np.random.default_rng(0).random((2, 1, 5)) < 0.5), (0, 1, 2, 3, 4))
-    one, other = (decide(graph_of(w), evidence_of(w, graph_of(w), [world.takes[0]]), seen) for w in (world, swapped))
-    assert np.array_equal(one.ranking, other.ranking ^ 1)
-    assert np.array_equal(one.full, other.full ^ 1)
-    assert np.array_equal(one.mid, other.mid ^ 1)
-    assert one.full_chance == pytest.approx(other.full_chance)
