@@ -128,10 +128,8 @@ def test_poses_that_are_none_or_explain_little_are_refused() -> None:
     ):
         poses = EstimatedPoses(good.pts_s[: len(damaged)], damaged, 1.0)
         found = to_motions("pi3", poses, 2.0, TrajectoryConfig(source="pi3"))
-        assert isinstance(found, SegmentFault)
         assert found.code == code
     weak = to_motions("odometry", good._replace(quality=0.3), 2.0, ODOMETRY)
-    assert isinstance(weak, SegmentFault)
     assert weak.code == "TRAJ_LOW_QUALITY"
 
 

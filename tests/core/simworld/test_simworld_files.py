@@ -111,7 +111,6 @@ def test_a_killed_run_is_finished_by_two_processes_with_the_bytes_of_one(tmp_pat
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(CHECKOUT)}
     )
-    assert process.stdout is not None
     for line in process.stdout:
         if int(line) >= 2:
             break
