@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from drawn_tables import by_take, describe_world, middle_world, motions_table, world_tables
+from drawn_tables import by_take, describe_world, middle_world, tables_of_world
 from numpy.typing import NDArray
 from planning_world import Memory, ModelsEntry, bank_of_words, features_table, run_stage
 
@@ -23,7 +23,6 @@ from schemas.training import GOAL_DROPOUT, AlignmentConfig, PredictorConfig, Sco
 from schemas.world import WorldConfig
 from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
-from trajpilot_core.corpora.records.tables import scenario_labels_of
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.methods import method
@@ -58,17 +57,12 @@ def small_world(**changes: Any) -> WorldConfig:
     return middle_world().replace(**{**plain, "tasks": 2, "positions": 6, "alternatives": 2, **changes})
 
 
-def corpus(config: WorldConfig, max_horizon: int = 4) -> tuple[World, Memory]:
+def corpus(config: WorldConfig) -> tuple[World, Memory]:
     """Return a world and its tables, features included."""
     world = sample_world(config)
-    drawn = world_tables(world, IngestConfig(max_horizon=max_horizon, central_share=0.6))
-    memory = Memory()
-    for name, table in drawn._asdict().items():
-        memory.table(name, table)
-    memory.table("scenario_labels", scenario_labels_of(drawn, None))
-    memory.table("motions", motions_table(world, drawn.segments))
-    memory.table("features", features_table(*features_of(world, drawn.segments)))
-    labels, texts = (drawn.labels[name].to_pylist() for name in ("label_id", "label"))
+    memory = tables_of_world(world, IngestConfig(max_horizon=4, central_share=0.6))
+    memory.table("features", features_table(*features_of(world, memory.tables["segments"])))
+    labels, texts = (memory.tables["labels"][name].to_pylist() for name in ("label_id", "label"))
     memory.table("text_bank", bank_of_words(labels, texts, TEXT))
     return world, memory
 

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 import torch
 from planning_world import Memory
-from rows_fixture import predicted
-from toy_method import listed
+from rows_fixture import listed, predicted
 
 from schemas.arrow import arrow_schema
 from schemas.results import Prediction
