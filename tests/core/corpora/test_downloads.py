@@ -12,8 +12,9 @@ from segment_corpora_fixture import action, egoper, egoper_task, egoper_video, e
 
 from deployments.recipes import RECIPES
 from schemas.config import CorpusName, IngestConfig
-from trajpilot_core.corpora.registry import CORPORA
+from trajpilot_core.corpora.registry import CORPORA, spec_of
 from trajpilot_core.doctor import checks
+from trajpilot_core.errors import NotBuiltError
 
 TEA = "tea_u1_a1_normal_001"
 OTHERS = ("goalstep", "egoper", "epic_kitchens")
@@ -45,6 +46,8 @@ def test_every_corpus_that_a_setting_names_has_a_spec_and_a_way_to_get_it() -> N
     (command,) = CORPORA["egoexo4d_atomic"].download.commands_for("/data/my; rm -rf x")
     assert command.startswith("egoexo -o '/data/my; rm -rf x' --parts"), "quoted for a shell"
     assert {recipe().ingest.corpus for recipe in RECIPES.values()} == set(CORPORA)
+    with pytest.raises(NotBuiltError, match="no reader of elsewhere"):
+        spec_of("elsewhere")
 
 
 def test_a_corpus_without_poses_or_goals_says_so_and_what_stands_in() -> None:

@@ -2,11 +2,8 @@
 
 from pathlib import Path
 
-import hypothesis
 import pytest
 from egoexo_fixture import ingest, write
-from hypothesis import given
-from hypothesis import strategies as st
 from segment_corpora_fixture import Json, codes, counted, egoper, egoper_task, egoper_video, of, read, settings, take
 
 from schemas.annotation import SIMULATED
@@ -71,19 +68,6 @@ def test_error_types_and_what_was_wrong_reach_the_details(tmp_path: Path) -> Non
     without = read(root, settings("egoper", leave_out=("Error_Slip",)))
     assert codes(without)[RejectCode.ERROR_LEFT_OUT] == 1
     assert len(take(without, f"egoper:{OTHER}").points) == 1
-
-
-@hypothesis.settings(derandomize=True, deadline=None, max_examples=30)
-@given(indices=st.lists(st.integers(0, 2), min_size=1, max_size=12), as_text=st.booleans())
-def test_indices_are_numbers_or_strings(
-    tmp_path_factory: pytest.TempPathFactory, indices: list[int], as_text: bool
-) -> None:
-    root = tmp_path_factory.mktemp("egoper")
-    written: list[object] = [str(i) if as_text else i for i in indices]
-    tasks = {"tea": egoper_task([egoper_video(TEA, written)], "Boil water", "Stir")}
-    reading = read(egoper(root, tasks, OFFICIAL), settings("egoper", keep_background=True))
-    names = ["BG", "Boil water", "Stir"]
-    assert [p.text for c in reading.candidates for p in c.points] == [names[i] for i in indices]
 
 
 def test_what_is_no_index_is_not_made_one() -> None:
@@ -196,13 +180,6 @@ def test_a_broken_annotation_file_or_a_task_whose_videos_cannot_be_counted_is_an
         path.write_text(whole.replace("{", f'{{"oatmeal": {task}, ', 1))
         with pytest.raises(InputError, match=r"annotation\.json cannot be read: `segments` of task oatmeal"):
             read(tmp_path, CFG)
-
-
-def test_no_annotation_or_no_list_is_an_error_that_says_how_to_get_them(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="e-mail"):
-        read(tmp_path, CFG)
-    with pytest.raises(InputError, match=r"coffee/training\.txt.*e-mail"):
-        read(egoper(tmp_path, two_tasks(), {}), CFG)
 
 
 def test_missing_videos_cost_their_segments_and_a_simulated_world_is_called_so(tmp_path: Path) -> None:

@@ -238,7 +238,6 @@ def test_the_context_of_frames_is_as_long_as_32_frames_of_the_video_and_a_cap_th
     info, head = tmp_path / "EPIC_100_video_info.csv", "video_id,duration,fps,resolution\nP01_11,60.0"
     info.write_text(f"{head},59.9400599400599,1x1\n")
     (start, end), _ = windows(tmp_path, context="vjepa2_frames")
-    assert start is not None
     assert (round(9.0 - start, 2), end) == (3.74, 9.0)
     assert [round(frames_s(rate), 2) for rate in (59.94, 29.97, 50.0, 47.95, 5.0)] == [3.74, 3.2, 3.84, 3.34, 6.4]
     info.write_text(f"{head},5.0,1x1\n")
@@ -270,7 +269,6 @@ def test_without_videos_lengths_are_those_of_the_table_and_no_video_is_named(tmp
     found = take(read(tmp_path, config), "epic:P01_11").take
     assert (found.video, found.stated_s, found.stated_fps) == ("", 60.5, 50.0)
     listing = read_epic(open_corpus(str(tmp_path)), config).listing
-    assert listing is not None
     assert info.name in {Path(path).name for path in listing.files}
     assert not [path for path in listing.files if path.endswith(".MP4")]
     for length in ("long", "-1", "nan", ""):

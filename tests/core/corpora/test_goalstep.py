@@ -55,7 +55,6 @@ def test_a_step_of_a_group_is_never_longer_and_never_leaves_its_file(
     last = f"v{len(lengths) - 1}"
     for candidate in read(goalstep(root, [], [entry("grp-v0", steps)], files, videos=False), ALL).candidates:
         for point in candidate.points:
-            assert point.span_s is not None
             start_s, end_s = point.span_s
             assert start_s >= 0
             assert candidate.take.uid == last or end_s <= files[candidate.take.uid] + 1e-6
@@ -171,7 +170,6 @@ def test_absent_fields_hold_their_defaults_and_are_told(tmp_path: Path) -> None:
     (told,) = of(reading, RejectCode.FIELD_MISSING)
     assert (told.severity, told.n_units, told.source_offset) == ("repair", 0, 0)
     details = reading.candidates[0].points[0].details
-    assert details is not None
     assert (details.relevance, details.is_continued) == ("essential", False)
 
 

@@ -156,12 +156,10 @@ BROKEN_FILES = [
 ]
 SPLITS = "annotations/splits.json"
 BROKEN_METADATA = [
-    ("takes.json", None, "takes.json is missing"),
     ("takes.json", b"[]", "without takes"),
     ("takes.json", b"{}", "expected a list of takes"),
     ("takes.json", b'[{"a": "NaN", "b": NaN}]', "literal NaN is no JSON at byte 19"),
     ("takes.json", b'[{"a": -Infinity}]', "at byte 7"),
-    (SPLITS, None, "splits.json is missing"),
     (SPLITS, b'{"take_uid_to_split": []}', "take_uid_to_split"),
     (SPLITS, b'{"take_uid_to_split": {"x": "holdout"}}', "no take of the splits train and val in "),
 ]
@@ -182,7 +180,7 @@ def test_broken_metadata_is_an_error_with_advice(tmp_path: Path, subtests: pytes
     for path, content, said in BROKEN_METADATA:
         with subtests.test(said=said):
             file = corpus.write() / path
-            file.unlink() if content is None else write(file, content)
+            write(file, content)
             with pytest.raises(InputError, match=said) as caught:
                 ingest(tmp_path)
             assert caught.match("fetch|download")

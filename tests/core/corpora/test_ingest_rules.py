@@ -25,15 +25,8 @@ from stored_world import SETTINGS, run_world
 
 from schemas.config import IngestConfig
 from schemas.places import OtherRun
-from schemas.rejects import RejectCode
-from trajpilot_core.corpora.records.annotations import (
-    fit_to_video,
-    label_rows,
-    midpoint_intervals,
-    normalise,
-    read_paraphrases,
-    run_numbers,
-)
+from trajpilot_core.corpora.records.labels import label_rows, normalise, read_paraphrases
+from trajpilot_core.corpora.records.segments import fit_to_video, midpoint_intervals, run_numbers
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import window_rows
 from trajpilot_core.errors import InputError
@@ -230,14 +223,6 @@ def test_duplicates_go_before_midpoints_are_taken(tmp_path: Path) -> None:
     assert [row["start_s"] for row in sink.rows("segments")] == [0.25, 1.75, 3.25]
 
 
-def test_the_video_setting_chooses_the_file(tmp_path: Path) -> None:
-    corpus = healthy(tmp_path, n_train=0)
-    full = corpus.video("test_0").parents[2] / "aria02_214-1.mp4"
-    write(full, b"x")
-    sink = ingest(corpus.write(), SMALL.replace(video="full"))
-    assert sink.rows("takes")[0]["video"] == str(full.relative_to(tmp_path))
-
-
 @settings(derandomize=True, deadline=None, max_examples=200)
 @given(st.sets(st.text(max_size=5)), st.integers(0, 3), st.floats(0.01, 0.4), st.integers(1, 5), st.randoms())
 def test_dev_is_a_share_of_the_captures_whatever_their_order(
@@ -314,13 +299,6 @@ def test_the_label_of_a_group_is_its_most_frequent_training_text() -> None:
         ("i", "p", 2, 0, 0),
     ]
     assert rows[0].paraphrases == ("a", "b", "c")
-
-
-def test_a_scenario_that_vanishes_is_named(tmp_path: Path) -> None:
-    corpus = healthy(tmp_path)
-    corpus.takes[0].update(task_name="Cook an Omelet", has_trimmed_trajectory=False)  # type: ignore[attr-defined]
-    (row,) = ingest(corpus.write()).of(RejectCode.SCENARIO_VANISHED)
-    assert "Cook an Omelet" in row.detail
 
 
 names = st.text("abcdef", min_size=1, max_size=2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from egoexo_fixture import RecordingSink, healthy, ingest, pretend_probe
+from egoexo_fixture import RecordingSink, ingest, pretend_probe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,10 +23,9 @@ from trajpilot_core.corpora.base import (
     by_start,
     span_point,
 )
-from trajpilot_core.corpora.records.annotations import fit_to_video, span_intervals
-from trajpilot_core.corpora.registry import CORPORA, spec_of
+from trajpilot_core.corpora.records.segments import fit_to_video, span_intervals
+from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.corpora.spec import CorpusSpec
-from trajpilot_core.errors import NotBuiltError
 
 DURATION_S = 12.0
 SPANS = IngestConfig(corpus="goalstep", dev_min=1, interval_cap_s=2.0)
@@ -116,15 +115,6 @@ def test_a_segment_without_length_one_turned_round_and_one_past_the_video_are_lo
     assert runs == [0, 0, 1, 2, 2], "a lost segment leaves a hole that no window crosses"
 
 
-def test_neighbours_may_overlap_and_stand_in_order_of_their_start(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    sink = read(monkeypatch, tmp_path, a_corpus([*TRAIN, ("test", "tea", FOUR[::-1])]))
-    rows = [row for row in sink.rows("segments") if row["take_id"] == "made:test"]
-    assert [(row["start_s"], row["end_s"]) for row in rows] == [(0, 2), (1, 3), (4, 8), (9, 10)]
-    assert [row["anchor_s"] for row in rows] == [1, 2, 6, 9.5]
-
-
 def test_ids_of_a_closed_vocabulary_are_never_merged_and_every_segment_has_its_details(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -172,13 +162,3 @@ def test_counts_stand_beside_the_papers_except_for_simulated_takes(
     }
     simulated = read(monkeypatch, tmp_path, a_corpus(takes, corpus=SIMULATED, counts=own)).rows("counts")
     assert {row["paper"] for row in simulated} == {None}
-
-
-@pytest.mark.usefixtures("no_decoder")
-def test_the_atomic_corpus_has_the_further_tables_too_and_a_corpus_without_a_reader_is_refused(tmp_path: Path) -> None:
-    sink = ingest(healthy(tmp_path).write())
-    assert len(sink.rows("details")) == len(sink.rows("segments"))
-    assert {row["scenario"] for row in sink.rows("scenario_labels")} == {"Remove a Wheel"}
-    assert {row["what"]: row["ours"] for row in sink.rows("counts")}["takes, train"] == 3
-    with pytest.raises(NotBuiltError, match="no reader of elsewhere"):
-        spec_of("elsewhere")

@@ -22,18 +22,10 @@ CODES = {"a": 0, "b": 1, "c": 2}
 WORLD = World(folds=2)
 
 
-def segments(rows: list[tuple[str, int, int, str]], split: str = "train") -> pa.Table:
-    """Segments from (take, position, run, label)."""
-    takes, positions, runs, labels = zip(*rows, strict=True)
-    return pa.table(
-        {
-            "take_id": pa.array(takes, pa.string()),
-            "split": pa.array([split] * len(rows), pa.string()),
-            "position": pa.array(positions, pa.int64()),
-            "run": pa.array(runs, pa.int64()),
-            "label_id": pa.array(labels, pa.string()),
-        }
-    )
+def segments(rows: list[tuple[str, int, int, str]]) -> pa.Table:
+    """Segments of training takes from (take, position, run, label)."""
+    columns = zip(("take_id", "position", "run", "label_id"), zip(*rows, strict=True), strict=True)
+    return pa.table({"split": ["train"] * len(rows), **{name: list(values) for name, values in columns}})
 
 
 def segments_of(data: PlanningData) -> pa.Table:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +12,11 @@ import torch
 from numpy.typing import NDArray
 from pretend_device import pretend_cuda
 
-from schemas.artifacts import Manifest
-from schemas.config import FeatureConfig, PipelineConfig, RunOptions
+from schemas.config import FeatureConfig
 from trajpilot_core.encoders.video.embed import Embedder, HostBuffers, load_embedder
 from trajpilot_core.encoders.video.frozen_vjepa import encoder_digest, normalised
 from trajpilot_core.encoders.video.vjepa import VjepaEncoder
-from trajpilot_core.engine.execution.execute import library_versions
-from trajpilot_core.engine.key import resolve_config
-from trajpilot_core.engine.resolve import resolve_precision
 from trajpilot_core.errors import CheckpointError, InputError
-from trajpilot_core.stages.features import STAGE
 
 SMALL = FeatureConfig(model="tiny", size_px=32, batch=4, precision="fp32", resize="swscale")
 Frames = NDArray[np.uint8]
@@ -122,17 +116,6 @@ def test_the_name_of_the_encoder_is_fixed_and_every_setting_changes_it() -> None
 
 
 GOLDEN_ENCODER = "13f60467d7bc9d9f79e85421aabb6bf10290912692b22ab4025b3d3976f853ca"
-
-
-def test_a_manifest_states_the_arithmetic_and_the_libraries() -> None:
-    """Nothing in it is left to the machine: what it holds is the resolved configuration and these versions."""
-    asked = PipelineConfig(features=CONFIG.replace(precision="auto"))
-    resolved = resolve_config(STAGE, asked, RunOptions(device="cpu"))
-    assert resolved.content()["precision"] == "fp32"
-    assert resolve_precision(asked.features, "cuda").content()["precision"] == "bf16"
-    assert library_versions()["torch"] == metadata.version("torch")
-    assert {"av", "numpy", "torch"} <= set(library_versions())
-    assert {"config", "libraries"} <= set(Manifest.model_fields)
 
 
 def test_out_of_memory_halves_the_batch_and_changes_no_more_than_the_last_digit(

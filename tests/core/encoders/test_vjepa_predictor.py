@@ -1,4 +1,4 @@
-"""V-JEPA 2's predictor next to the original, weights and inputs from the formula (tests/fixtures/probe_cases.py).
+"""V-JEPA 2's predictor next to the original, weights and inputs from the formula (tests/fixtures/formula.py).
 
 Recorded from github.com/facebookresearch/vjepa2 at c2963a47, release 2.1 at be434e46 and 16de6c80, in float64 and 12
 digits (benchmarks/epic_probe of our commit ca04742); compared within 1e-9.
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import probe_cases as cases
 import pytest
 import torch
 from checkout import DATA
+from formula import filled, numbers
 from planners_fixture import check_close
 from torch import Tensor
 
@@ -34,21 +34,34 @@ from trajpilot_core.errors import CheckpointError
 
 RECORDED = json.loads((DATA / "epic_probe" / "vjepa2.json").read_text())
 THEIRS, THEIRS_2_1 = RECORDED["predictor"], RECORDED["predictor_2_1"]
+PREDICTOR = VjepaPredictorShape(embed=10, width=32, depth=2, heads=2, hidden=128, mask_tokens=3)
+PREDICTOR_2_1 = dataclasses.replace(PREDICTOR, depth=4, release="2.1", levels=4)
+GRID, TUBELETS, RATE_HZ = 3, 4, 8.0
+AHEAD_S = (1.0, 1.75)
+"""One for each clip: 4 and 7 tubelets are skipped."""
 
 
-def predicted(network: VjepaPredictor, ahead_s: tuple[float, ...] = cases.AHEAD_S) -> Tensor:
+def predictor() -> VjepaPredictor:
+    return filled(VjepaPredictor(PREDICTOR))
+
+
+def predictor_2_1(*, interpolate_rope: bool) -> VjepaPredictor:
+    return filled(VjepaPredictor(dataclasses.replace(PREDICTOR_2_1, interpolate_rope=interpolate_rope)))
+
+
+def predicted(network: VjepaPredictor, ahead_s: tuple[float, ...] = AHEAD_S) -> Tensor:
     """What a predictor says of the context of the formula, of a tubelet so many seconds later, as their code counts."""
-    context = cases.context(network.shape.levels)
-    skipped = (torch.tensor(ahead_s) * cases.RATE_HZ / TUBELET).to(torch.int64)
-    places = context.shape[1] + cases.GRID**2 * skipped[:, None] + torch.arange(cases.GRID**2)
+    context = numbers(len(AHEAD_S), TUBELETS * GRID**2, network.shape.levels * PREDICTOR.embed, phase=0.3)
+    skipped = (torch.tensor(ahead_s) * RATE_HZ / TUBELET).to(torch.int64)
+    places = context.shape[1] + GRID**2 * skipped[:, None] + torch.arange(GRID**2)
     with torch.no_grad():
-        return network(context, places, cases.GRID)
+        return network(context, places, GRID)
 
 
 @pytest.mark.usefixtures("double")
 def test_predicted_tokens_are_those_of_the_original(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: another mask token, another moment, interpolated positions."""
-    network = cases.predictor()
+    network = predictor()
     check_close(predicted(network), THEIRS["predicted"])
     with monkeypatch.context() as planted:
         planted.setattr(vjepa_predictor, "MASK_INDEX", 0)
@@ -70,10 +83,10 @@ def released(path: Path, network: VjepaPredictor) -> str:
 @pytest.mark.usefixtures("double")
 def test_tokens_of_release_2_1_are_those_of_the_original() -> None:
     """Planted: positions as they are, no mark of video, release 2.0's rotation, levels in another order."""
-    plain = predicted(cases.predictor_2_1(interpolate_rope=False))
+    plain = predicted(predictor_2_1(interpolate_rope=False))
     check_close(plain, THEIRS_2_1["plain"])
-    check_close(predicted(cases.predictor_2_1(interpolate_rope=True)), THEIRS_2_1["scaled"])
-    unmarked, turned, other = (cases.predictor_2_1(interpolate_rope=True) for _ in range(3))
+    check_close(predicted(predictor_2_1(interpolate_rope=True)), THEIRS_2_1["scaled"])
+    unmarked, turned, other = (predictor_2_1(interpolate_rope=True) for _ in range(3))
     torch.nn.init.zeros_(unmarked.video_mod_embed)
     turned.spec = dataclasses.replace(turned.spec, release="2.0")
     torch.nn.init.zeros_(other.predictor_embed[0].weight[:, :10])
@@ -92,16 +105,16 @@ def test_the_sizes_have_as_many_parameters_as_the_original() -> None:
 
 
 def test_a_released_file_loads_and_answers_as_what_was_saved(tmp_path: Path) -> None:
-    for saved in (cases.predictor(), cases.predictor_2_1(interpolate_rope=True)):
+    for saved in (predictor(), predictor_2_1(interpolate_rope=True)):
         path = released(tmp_path / "vitg.pt", saved)
         loaded = with_shape(predictor_state(path), saved.shape, path)
         torch.testing.assert_close(predicted(loaded), predicted(saved))
 
 
 def test_what_is_no_such_predictor_is_refused(tmp_path: Path) -> None:
-    path = released(tmp_path / "vitg.pt", cases.predictor())
+    path = released(tmp_path / "vitg.pt", predictor())
     with pytest.raises(CheckpointError, match=r"not one of V-JEPA 2\.0 with 3 blocks"):
-        with_shape(predictor_state(path), dataclasses.replace(cases.PREDICTOR, depth=3), path)
+        with_shape(predictor_state(path), dataclasses.replace(PREDICTOR, depth=3), path)
     with pytest.raises(CheckpointError, match=r"not one of V-JEPA 2\.0 with 12 blocks"):
         load_predictor(path, "vit_giant")
     with pytest.raises(CheckpointError, match="there is no file"):
@@ -109,7 +122,7 @@ def test_what_is_no_such_predictor_is_refused(tmp_path: Path) -> None:
     torch.save({"encoder": {}}, path)
     with pytest.raises(CheckpointError, match="contains no 'predictor'"):
         load_predictor(path, "vit_giant")
-    path = released(tmp_path / "vitG.pt", cases.predictor_2_1(interpolate_rope=True))
+    path = released(tmp_path / "vitG.pt", predictor_2_1(interpolate_rope=True))
     with pytest.raises(CheckpointError, match=r"not one of V-JEPA 2\.1 with 24 blocks of 384 on 4 levels"):
         load_predictor(path, "vit_gigantic")
     with pytest.raises(CheckpointError, match="tokens of its teacher, 1664 wide, but those of vit_base are 768 wide"):
@@ -204,5 +217,5 @@ def check_tiny(weights: dict[str, Tensor]) -> None:
     A normal number is a root of a logarithm times a cosine: some roundings of a radius that is below 6, times a gain.
     """
     close = 8 * torch.finfo(torch.float32).eps * 6
-    for name, numbers in TINY.items():
-        torch.testing.assert_close(weights[name].flatten()[:4], torch.tensor(numbers), rtol=0.0, atol=close)
+    for name, first in TINY.items():
+        torch.testing.assert_close(weights[name].flatten()[:4], torch.tensor(first), rtol=0.0, atol=close)

@@ -101,6 +101,17 @@ def test_a_damaged_pack_is_built_again_and_a_damaged_shard_is_named(run: RunOpti
         read_entry_table(folder, manifest, "toy_vectors")
 
 
+def test_a_shard_of_other_columns_is_named_when_the_pack_is_built(run: RunOptions) -> None:
+    def mixed(work: Work) -> None:
+        for source in work.pending:
+            table, rejects, n_in = toy.vectors_of(source, work.runtime.data_root)
+            names = ["a", "b", "c"] if source.shard == "take0" else table.column_names
+            work.sink.shard(source.shard, table.rename_columns(names), rejects, n_in)
+
+    with pytest.raises(StoreError, match="has the columns"):
+        run_toys(run, toys_with(VECTOR, run=mixed))
+
+
 def test_repair_never_drops_what_could_not_be_read(run: RunOptions, monkeypatch) -> None:
     """A disk that does not answer is no damage: what is on it may be whole."""
     run_toys(run)

@@ -53,13 +53,6 @@ def test_one_at_a_time_is_the_declared_order() -> None:
         ended.append(name)
 
 
-def test_two_stages_with_a_model_do_not_run_at_the_same_time() -> None:
-    waiting, after = ["a", "b", "c"], {"a": (), "b": (), "c": ()}
-    assert startable(waiting, after, (), (), 3, {"a", "b"}.__contains__) == ["a", "c"]
-    assert startable(waiting, after, (), (), 3, nobody) == waiting
-    assert startable(["b"], after, (), ["a"], 3, {"a", "b"}.__contains__) == []
-
-
 def test_texts_need_a_model_unless_words_are_hashed() -> None:
     assert STAGES["text_bank"].on_gpu(PipelineConfig().text_bank)
     assert not STAGES["text_bank"].on_gpu(TextConfig(encoder="bag_of_words"))

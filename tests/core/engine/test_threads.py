@@ -6,8 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -32,46 +31,6 @@ def hold_a_pool(note: str, initializer: Callable[[], None] | None) -> None:
     """Body of the parent that is killed."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=initializer) as pool:
         pool.submit(work, note).result()
-
-
-def raise_on_sigterm() -> None:
-    """End this process as a flow ends: with an exception."""
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(3)
-
-    signal.signal(signal.SIGTERM, stop)
-
-
-def interrupted_in_a_pool(note: str, pool_of: Callable[[], AbstractContextManager[Executor]]) -> None:
-    """Body of a parent."""
-    raise_on_sigterm()
-    with pool_of() as pool:
-        pool.submit(work, note)
-        Path(note).with_suffix(".waits").touch()
-        time.sleep(600)
-
-
-def ends_on_sigterm(body: Callable[..., None], note: Path, *arguments: object, waits: bool) -> None:
-    """Check that a parent ends with its worker, unless it is one that waits for the worker's work."""
-    parent = multiprocessing.get_context("spawn").Process(target=body, args=(str(note), *arguments))
-    parent.start()
-    assert until(lambda: note.exists() and note.with_suffix(".waits").exists())
-    parent.terminate()
-    parent.join(3.0 if waits else WAIT_S)
-    assert parent.is_alive() is waits
-    parent.kill()
-    parent.join()
-    assert until(lambda: not is_running(int(note.read_text())))
-    assert waits or parent.exitcode == 3
-
-
-def ours() -> AbstractContextManager[Executor]:
-    return worker_pool(1)
-
-
-def plain() -> AbstractContextManager[Executor]:
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=start_worker)
 
 
 def is_running(pid: int) -> bool:
@@ -102,13 +61,6 @@ def test_a_worker_is_gone_soon_after_its_parent_was_killed(
     assert until(lambda: not is_running(worker), 2.0 if stays else WAIT_S) is not stays
     if stays:
         os.kill(worker, signal.SIGKILL)
-
-
-@pytest.mark.parametrize(("pool_of", "waits"), [(ours, False), (plain, True)], ids=["ours", "planted"])
-def test_a_run_that_is_told_to_end_does_not_wait_for_the_work_of_its_pool(
-    tmp_path: Path, pool_of: Callable[[], AbstractContextManager[Executor]], waits: bool
-) -> None:
-    ends_on_sigterm(interrupted_in_a_pool, tmp_path / "pid", pool_of, waits=waits)
 
 
 def test_a_pool_that_breaks_off_leaves_the_processes_of_another_stage_alone(tmp_path: Path) -> None:
@@ -253,8 +205,12 @@ def pool_in_a_thread(note: str) -> None:
 
 
 def interrupted(note: str, threads_of: Callable[[], Any]) -> None:
-    """Body of a parent."""
-    raise_on_sigterm()
+    """Body of a parent that ends as a flow ends: with an exception."""
+
+    def stop(number: int, frame: object) -> None:
+        raise SystemExit(3)
+
+    signal.signal(signal.SIGTERM, stop)
     with threads_of() as threads:
         threads.start("stage", lambda: pool_in_a_thread(note))
         Path(note).with_suffix(".waits").touch()
@@ -275,4 +231,15 @@ class Plain(ThreadPoolExecutor):
 def test_a_run_that_is_told_to_end_ends_its_threads_and_their_processes(
     tmp_path: Path, threads_of: Callable[[], Any], waits: bool
 ) -> None:
-    ends_on_sigterm(interrupted, tmp_path / "pid", threads_of, waits=waits)
+    """A parent ends with its worker, unless it is one that waits for the worker's work."""
+    note = tmp_path / "pid"
+    parent = multiprocessing.get_context("spawn").Process(target=interrupted, args=(str(note), threads_of))
+    parent.start()
+    assert until(lambda: note.exists() and note.with_suffix(".waits").exists())
+    parent.terminate()
+    parent.join(3.0 if waits else WAIT_S)
+    assert parent.is_alive() is waits
+    parent.kill()
+    parent.join()
+    assert until(lambda: not is_running(int(note.read_text())))
+    assert waits or parent.exitcode == 3

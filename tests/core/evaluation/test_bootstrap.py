@@ -55,11 +55,6 @@ def test_the_bootstrap_agrees_with_one_that_resamples_takes_by_hand() -> None:
         assert got == pytest.approx(chosen.mean())
 
 
-def test_the_two_poolings_differ_as_the_window_counts_do() -> None:
-    sums, counts = np.array([[3000.0], [0.0]]), np.array([30.0, 10.0])
-    assert bootstrap.pooled(sums, counts)[:, 0].tolist() == [100, 0, 50, 75]
-
-
 def test_too_few_takes_give_no_interval() -> None:
     for n_takes in range(1, bootstrap.MIN_CLUSTERS):
         weights = bootstrap.draw_weights(n_takes, 100, 0)

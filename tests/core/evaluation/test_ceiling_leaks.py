@@ -1,29 +1,27 @@
-"""Learned rows in simulated worlds of demo size: clean ones are below their exact ceilings, leaks are above."""
+"""Learned rows in simulated worlds of demo size: clean ones are below their exact ceilings, leaks are above.
+
+Features are the latent look and the object's place, averaged over an interval, mixed by a fixed matrix, with noise; the
+head motion is the one that the files would hold. What can be done with them is bounded by the exact ceilings.
+"""
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
-from ceiling_fixture import (
-    ALIGNMENT,
-    EVALUATION,
-    PREDICTOR,
-    SCORER,
-    STAGES,
-    TRAIN,
-    corpus,
-    features_of,
-    features_table,
-    small_world,
-    train_and_evaluate,
-)
-from planning_world import Memory, ModelsEntry
+from drawn_tables import by_take, describe_world, middle_world, tables_of_world
+from numpy.typing import NDArray
+from planning_world import Memory, ModelsEntry, bank_of_words, features_table, run_stage
 
 from schemas.arrow import rows_of
+from schemas.config import CompletedEvaluation, IngestConfig
 from schemas.results import Ceiling, Judgement, Metric, TakeScore
-from schemas.training import GOAL_DROPOUT
+from schemas.training import GOAL_DROPOUT, AlignmentConfig, PredictorConfig, ScorerConfig, TrainConfig
+from schemas.world import WorldConfig
+from trajpilot_core.corpora.egoexo4d.takes import take_id
 from trajpilot_core.corpora.records.closed_vocabulary import label_classes
 from trajpilot_core.errors import LeakError
 from trajpilot_core.evaluation import predictions as rows_module
@@ -32,8 +30,66 @@ from trajpilot_core.methods.anticipation import NO_TRAJ, ORACLE, ROWS
 from trajpilot_core.retrieval import candidates
 from trajpilot_core.retrieval.search import top_k
 from trajpilot_core.simworld.inference.visible import KINDS
+from trajpilot_core.simworld.sample import sample_world
+from trajpilot_core.simworld.world.appearance import looks_at
 from trajpilot_core.simworld.world.truth import World
-from trajpilot_core.stages import alignment, predictor
+from trajpilot_core.stages import alignment, evaluation, predictor, scorer
+
+WIDTH, TEXT, FRAMES = 32, 48, 4
+TRAIN = TrainConfig(epochs=14, patience=None, batch=64, lr=3e-3, precision="fp32", checkpoint_every=99)
+ALIGNMENT = AlignmentConfig(width=32, layers=1, heads=2, hidden=64, folds=1, seeds=(0,), train=TRAIN)
+PREDICTOR = PredictorConfig(width=48, layers=1, heads=4, hidden=96, queries=2, dropout=0.0, train=TRAIN)
+SCORER = ScorerConfig(
+    candidates=12, prefetch=16, width=32, layers=1, heads=2, ablations=(), train=TRAIN.replace(epochs=4)
+)
+EVALUATION = CompletedEvaluation(bootstrap=200, shuffles=1, headroom_pools=(1,))
+STAGES = (
+    (alignment.STAGE, ALIGNMENT),
+    (predictor.STAGE, PREDICTOR),
+    (scorer.STAGE, SCORER),
+    (evaluation.STAGE, EVALUATION),
+)
+
+
+def small_world(**changes: Any) -> WorldConfig:
+    """Return the demo world without broken takes; `changes` are further knobs."""
+    plain = {"broken": "none", "broken_share": 0.0, "train_takes": 60, "test_takes": 24}
+    return middle_world().replace(**{**plain, "tasks": 2, "positions": 6, "alternatives": 2, **changes})
+
+
+def corpus(config: WorldConfig) -> tuple[World, Memory]:
+    """Return a world and its tables, features included."""
+    world = sample_world(config)
+    memory = tables_of_world(world, IngestConfig(max_horizon=4, central_share=0.6))
+    memory.table("features", features_table(*features_of(world, memory.tables["segments"])))
+    labels, texts = (memory.tables["labels"][name].to_pylist() for name in ("label_id", "label"))
+    memory.table("text_bank", bank_of_words(labels, texts, TEXT))
+    return world, memory
+
+
+def features_of(world: World, segments: pa.Table) -> tuple[list[str], NDArray[np.float32]]:
+    """Return the segment ids and their features (S, WIDTH)."""
+    truth = {take_id(take.uid): take for take in world.takes}
+    rng = np.random.default_rng(7)
+    mix = rng.normal(size=(6 + world.config.places, WIDTH))
+    ids, parts = [], []
+    for name, (members, start_s, end_s) in by_take(segments).items():
+        take = truth[name]
+        times = np.linspace(start_s, end_s - 1 / world.config.fps, FRAMES, axis=1)
+        looks, steps = looks_at(take, times.ravel())
+        places = np.eye(world.config.places)[[take.segments[step].place for step in steps]]
+        seen = np.concatenate([looks, 4.0 * places], axis=1).reshape(len(members), FRAMES, -1).mean(axis=1)
+        ids += members
+        parts.append(seen @ mix + 0.5 * rng.normal(size=(len(members), WIDTH)))
+    return ids, np.concatenate(parts).astype(np.float32)
+
+
+def train_and_evaluate(config: WorldConfig, memory: Memory, folder: Path, stages: Any = STAGES) -> None:
+    """Run the learning stages and the evaluation on the tables, as the executor would."""
+    describe_world(config, folder / "data")
+    for stage, own in stages:
+        run_stage(stage, own, memory, folder / stage.name, data_root=str(folder / "data"))
+
 
 pytestmark = pytest.mark.slow
 CONFIG = small_world()

@@ -1,6 +1,5 @@
 """compare: settings and inputs of two runs, and their metrics, paired over takes."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from right_predictions import predictions_of
 from synthetic_corpus import corpus, predictions
 
-from deployments.cli.main import main
 from schemas.config import EvaluationConfig, FeatureConfig, IngestConfig, PipelineConfig, RunOptions
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import AnyStage, Source, Stage, Work
@@ -254,18 +252,3 @@ def test_runs_over_other_answers_are_refused_by_name(tmp_path: Path) -> None:
 def test_classes_that_merge_nothing_are_the_labels_and_are_paired(tmp_path: Path) -> None:
     classes = {"answers": answering("wash", "cut"), "config": CLASSES}
     assert paired(tmp_path, {"answers": answering("cut", "wash")}, classes).n_takes == 14
-
-
-def test_the_command_refuses_other_answers_in_one_sentence_with_exit_2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    two = answering("cut", "slice", same=2)
-    make(tmp_path / "a", answers=two)
-    make(tmp_path / "b", answers=two, config=CLASSES)
-    monkeypatch.setattr(sys, "argv", ["trajpilot", "compare", str(tmp_path / "a"), str(tmp_path / "b")])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    printed = capsys.readouterr()
-    assert ended.value.code == 2
-    assert "answers with 2 labels" in printed.err
-    assert "second - first" not in printed.out

@@ -148,7 +148,6 @@ def test_captures_of_several_takes_widen_the_intervals(blocks: Predictions) -> N
     apart = {take: take for take in blocks.take_ids}
     assert capture_clusters(blocks, apart) is None
     clusters = capture_clusters(blocks, {take: f"c{i // 4}" for i, take in enumerate(blocks.take_ids)})
-    assert clusters is not None
     rows = metric_rows(blocks, "x", clusters, CFG)
     assert {m.cluster for m in rows} == {"capture"}
     assert {m.n_takes for m in rows} == {3}

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from drawn_tables import WORLD, tables_of_world
 from planning_world import Memory, run_stage
-from projected_world import WORLD, tables_of_world
 
 from schemas.arrow import rows_of
 from schemas.config import DiagnosticsConfig

@@ -1,6 +1,5 @@
 """Predictions of every row: inputs, ranking, table, headroom and shuffles."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -119,17 +118,6 @@ def test_a_closed_gate_answers_with_the_fallback_and_an_open_one_with_its_candid
             names = [data.windows[4].window_ids[w] for w in found.window[n]]
             k = names.index(row["candidate"])
             assert (decoded[n, 1:-1] == nearest(found.plans[n, k], data)).all()
-
-
-def test_the_threshold_decides_alone(quick):
-    data, files, scorers, _ = quick
-    for threshold, open_ in ((0.0, True), (2.0, False)):
-        about = {
-            key: json.dumps(json.loads(said) | {"threshold": threshold}) if key.startswith("final/") else said
-            for key, said in scorers.about.items()
-        }
-        table = predicted(data, files, replace(scorers, about=about))[0]
-        assert {r["opened"] for r in table.to_pylist() if r["variant"] == "scorer"} == {open_}
 
 
 def test_only_scorers_have_a_gate_and_only_retrieval_names_candidates(made):

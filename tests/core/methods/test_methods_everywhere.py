@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from right_predictions import predictions_of
+from rows_fixture import METHOD, listed
 from synthetic_corpus import SKILL, corpus, predictions
 from synthetic_results import Kept, Tables, built, report_inputs
-from toy_method import METHOD, listed
 
 from schemas.arrow import rows_of, table_of
 from schemas.config import CompletedReport, EvaluationConfig

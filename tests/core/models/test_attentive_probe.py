@@ -1,4 +1,4 @@
-"""The attentive probe next to V-JEPA 2's, weights and inputs from the formula (tests/fixtures/probe_cases.py).
+"""The attentive probe next to V-JEPA 2's, weights and inputs from the formula (tests/fixtures/formula.py).
 
 Recorded from github.com/facebookresearch/vjepa2 at c2963a47 in float64 and 12 digits
 (benchmarks/epic_probe of our commit ca04742); compared within 1e-9.
@@ -7,24 +7,28 @@ Recorded from github.com/facebookresearch/vjepa2 at c2963a47 in float64 and 12 d
 import json
 from typing import Any
 
-import probe_cases as cases
 import pytest
 import torch
 from checkout import DATA
-from formula import fill
+from formula import fill, filled, numbers
 from planners_fixture import check_close
-from torch import nn
+from torch import Tensor, nn
 
 from trajpilot_core.metrics.epic_kitchens import PARTS
 from trajpilot_core.models.attentive_probe import AttentiveProbe, ProbeShape, focal_loss, probe_loss
 
 THEIRS: dict[str, Any] = json.loads((DATA / "epic_probe" / "vjepa2.json").read_text())["probe"]
+PROBE = ProbeShape(width=16, verbs=5, nouns=6, actions=9, heads=4, blocks=3)
+
+
+def probe_tokens() -> Tensor:
+    return numbers(2, 7, PROBE.width, phase=0.2)
 
 
 @pytest.mark.usefixtures("double")
 def test_logits_losses_and_gradients_are_those_of_the_original() -> None:
-    tokens = cases.probe_tokens().requires_grad_()
-    logits, classes = cases.probe()(tokens), cases.classes()
+    tokens, classes = probe_tokens().requires_grad_(), torch.tensor([[1, 5, 0], [4, 2, 8]])
+    logits = filled(AttentiveProbe(PROBE))(tokens)
     for place, part in enumerate(PARTS):
         check_close(logits[part], THEIRS["logits"][part])
         check_close(focal_loss(logits[part], classes[:, place]), THEIRS["losses"][part])
@@ -36,13 +40,13 @@ def test_logits_losses_and_gradients_are_those_of_the_original() -> None:
 @pytest.mark.usefixtures("double")
 def test_an_output_projection_in_the_cross_attention_would_be_seen() -> None:
     """Planted: the projection that other pools of this family have."""
-    planted = cases.probe()
+    planted = filled(AttentiveProbe(PROBE))
     block = planted.pooler.cross_attention_block
-    inner, projection = block.xattn.forward, nn.Linear(cases.PROBE.width, cases.PROBE.width)
+    inner, projection = block.xattn.forward, nn.Linear(PROBE.width, PROBE.width)
     fill(projection)
     block.xattn.forward = lambda queries, x: projection(inner(queries, x))  # type: ignore[method-assign]
     with pytest.raises(AssertionError):
-        check_close(planted(cases.probe_tokens())["action"], THEIRS["logits"]["action"])
+        check_close(planted(probe_tokens())["action"], THEIRS["logits"]["action"])
 
 
 def test_the_published_pooler_has_as_many_parameters_as_was_counted() -> None:

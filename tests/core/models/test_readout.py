@@ -36,7 +36,6 @@ def plans(n: int, seed: int = 1) -> torch.Tensor:
 def test_class_scores_are_decoded_as_the_enumeration_of_all_sequences_says() -> None:
     readout, plan_BHV = class_readout(), plans(6)
     found = readout.ranked(plan_BHV, torch.zeros(6).long(), LABELS)
-    assert found.decoded is not None
     for row, plan_HV in enumerate(plan_BHV):
         sequences, scores = scores_of_all(plan_HV, readout.prior.dense(), readout.weight)
         ordered = torch.zeros(HORIZON, LABELS).scatter(1, found.ids[row], found.scores[row])
@@ -57,7 +56,6 @@ def test_a_label_that_the_scenario_forbids_is_never_answered_and_unknown_takes_m
     allowed = torch.tensor([[True, True, False, True, False]])
     masked = class_readout(allowed=allowed)
     found = masked.ranked(plans(32), torch.zeros(32).long(), 3)
-    assert found.decoded is not None
     assert allowed[0][found.decoded].all()
     assert allowed[0][found.ids].all()
     unknown = masked.with_takes(2).ranked(plans(32), torch.ones(32).long(), 3)
@@ -71,7 +69,6 @@ def test_candidates_are_judged_by_their_decoded_whole_plans() -> None:
     truth = torch.randint(LABELS, (6, HORIZON - 2), generator=torch.Generator().manual_seed(3))
     found = readout.against(ends, mids_BKMV, truth, take)
     alone = readout.ranked(plan_BHV, take, LABELS)
-    assert alone.decoded is not None
     assert torch.equal(found.right[:, 0], alone.decoded[:, 1:-1] == truth)
     rank = (alone.ids[:, 1:-1] == truth[..., None]).long().argmax(-1)
     assert torch.equal(found.rank[:, 0], rank)

@@ -33,7 +33,6 @@ def poses(images: np.ndarray, lens: Lens = LENS, cfg: OdometryConfig = CFG) -> C
 
 def fault(images: np.ndarray) -> str:
     found = estimate(gray(images), LENS, 1.0, CFG)
-    assert isinstance(found, ClipFault)
     return found.code.value
 
 
@@ -78,7 +77,6 @@ def test_a_picture_that_was_squashed_gives_the_same_turns() -> None:
     cut = images[:, 48:-48]
     square = np.stack([cv2.resize(image, (SIDE, SIDE)) for image in cut]).astype(np.uint8)
     found = estimate(square, LENS, SIDE / cut.shape[1], CFG)
-    assert isinstance(found, ClipPoses)
     assert angle_deg(found.T_clip_camera[:, :3, :3], true.R) < 1.0
 
 
@@ -98,7 +96,6 @@ def test_noise_is_refused_or_found_but_never_a_crash() -> None:
 
 def test_the_lens_of_a_real_kind_of_calibration_is_undone() -> None:
     lens = known_lens(FISHEYE)
-    assert lens is not None
     assert lens.side_px == 2880
     angle, around = np.linspace(0.05, 1.0, 40), np.linspace(0, 6, 40)
     ray = np.column_stack([np.sin(angle) * np.cos(around), np.sin(angle) * np.sin(around), np.cos(angle)])

@@ -20,12 +20,11 @@ from schemas.annotation import Take
 from schemas.predict import Plan
 from trajpilot_core.errors import CheckpointError, InputError, StoreError
 from trajpilot_core.predict import footage
-from trajpilot_core.predict import run as predicting
 from trajpilot_core.predict.answers import Clips, answer_with, load_chain
 from trajpilot_core.predict.footage import clip_features
 from trajpilot_core.predict.motion import Search, for_video, head_motion
 from trajpilot_core.predict.plan import plan_rows, texts_of
-from trajpilot_core.predict.run import WrittenPlan
+from trajpilot_core.predict.run import SCRATCH, WrittenPlan, predict
 from trajpilot_core.predict.trained import open_trained
 from trajpilot_core.stages import STAGES
 from trajpilot_core.store.reading import refuse_mixed
@@ -53,20 +52,19 @@ def soak_root(worlds: Worlds, tmp_path_factory: pytest.TempPathFactory) -> Ready
 @pytest.fixture(scope="module")
 def tested(soak_root: Ready) -> WrittenPlan:
     """The plan for a window of a test take."""
-    return soak_root.predict(soak_root.window("test"))
+    return predict(soak_root.query(soak_root.window("test")), soak_root.run)
 
 
 @pytest.fixture(scope="module")
-def learned(soak_root: Ready) -> WrittenPlan:
+def learned(soak_root: Ready) -> Plan:
     """The plan for a window of the bank."""
-    return soak_root.predict(soak_root.window("train"), frames=False)
+    return soak_root.plan(soak_root.window("train"))
 
 
 def test_a_plan_for_a_test_take_equals_the_answers_of_the_evaluation(soak_root: Ready, tested: WrittenPlan) -> None:
     assert same_as_the_evaluation(tested.plan, soak_root, soak_root.window("test")) == ROWS
     assert [row.decides for row in tested.plan.rows] == [True, False, False]
     own = tested.plan.own_take
-    assert own is not None
     assert (own.split, own.matched, len(own.annotated)) == ("test", "path", 5)
 
 
@@ -79,7 +77,6 @@ def test_the_clips_are_measured_bit_for_bit_as_the_stages_measured_them(
     seen = footage.open_footage(query, soak_root.trained)
     vectors, _ = clip_features(seen, soak_root.trained, soak_root.run, tmp_path)
     moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, tmp_path))
-    assert moved.motions is not None
     features, motions = arrays(soak_root, window)
     np.testing.assert_array_equal(vectors, features)
     np.testing.assert_array_equal(moved.motions, motions)
@@ -103,31 +100,27 @@ def test_every_horizon_gives_the_rows_of_the_evaluation(soak_root: Ready, tested
         assert same_as_the_evaluation(tested.plan.replace(rows=rows), soak_root, window) == ROWS
 
 
-def test_a_take_of_the_bank_never_retrieves_itself(soak_root: Ready, learned: WrittenPlan) -> None:
-    plan = learned.plan
-    assert plan.own_take is not None
-    assert plan.own_take.split == "train"
-    assert len(plan.nearest) > 1
-    assert plan.own_take.take_id not in {window.take_id for window in plan.nearest}
-    assert any("the models were trained on it" in note for note in plan.notes)
+def test_a_take_of_the_bank_never_retrieves_itself(soak_root: Ready, learned: Plan) -> None:
+    assert learned.own_take.split == "train"
+    assert len(learned.nearest) > 1
+    assert learned.own_take.take_id not in {window.take_id for window in learned.nearest}
+    assert any("the models were trained on it" in note for note in learned.notes)
 
 
 def test_without_knowing_the_take_it_would_retrieve_itself(
-    soak_root: Ready, learned: WrittenPlan, monkeypatch: pytest.MonkeyPatch
+    soak_root: Ready, learned: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted leak that the exclusion prevents."""
     monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
-    nearest = soak_root.predict(soak_root.window("train"), frames=False).plan.nearest[0]
-    assert learned.plan.own_take is not None
-    assert nearest.take_id == learned.plan.own_take.take_id
+    nearest = soak_root.plan(soak_root.window("train")).nearest[0]
+    assert nearest.take_id == learned.own_take.take_id
     assert nearest.cosine > 0.9999
 
 
 def test_a_copy_elsewhere_is_identified_by_its_content(soak_root: Ready, tmp_path: Path, tested: WrittenPlan) -> None:
     window = soak_root.window("test")
     copy = shutil.copy(soak_root.video(window), tmp_path / "holiday.mp4")
-    plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path / "out")).plan
-    assert plan.own_take is not None
+    plan = soak_root.plan(window, video=str(copy))
     assert plan.own_take.matched == "content"
     assert plan.rows == tested.plan.rows
 
@@ -145,9 +138,7 @@ def motion_of(soak_root: Ready, folder: Path, **changes: object) -> np.ndarray:
     """Head motion of both clips of a test window, from the sources that the query names."""
     query = soak_root.query(soak_root.window("test"), **changes)
     seen = footage.open_footage(query, soak_root.trained)
-    moved = head_motion(Search(query, seen, soak_root.trained, soak_root.run, folder))
-    assert moved.motions is not None
-    return moved.motions
+    return head_motion(Search(query, seen, soak_root.trained, soak_root.run, folder)).motions
 
 
 def test_naming_the_pose_file_of_a_known_take_changes_nothing(
@@ -156,9 +147,8 @@ def test_naming_the_pose_file_of_a_known_take_changes_nothing(
     """Which row of the timesync file is the first frame is known; the guess that both begin together is wrong."""
     window = soak_root.window("test")
     named = {"trajectory": str(pose_file(soak_root, window))}
-    plan = soak_root.predict(window, **named, frames=False, out=str(tmp_path)).plan
+    plan = soak_root.plan(window, **named)
     assert plan.rows == tested.plan.rows
-    assert plan.motion is not None
     assert plan.motion.clock == "the take's own timesync file"
     assert Path(plan.motion.files[1]) == Path(soak_root.run.data_root, str(take_of(soak_root, window).timesync))
     assert not any("first pose" in note for note in plan.notes)
@@ -195,30 +185,26 @@ def test_poses_whose_times_are_unrelated_to_the_video_are_refused(
 
 
 def test_poses_and_times_that_the_query_names_give_the_same_plan_and_an_even_clock_is_noted(
-    soak_root: Ready, tmp_path: Path, tested: WrittenPlan
+    soak_root: Ready, tested: WrittenPlan
 ) -> None:
     window = soak_root.window("test")
     take = take_of(soak_root, window)
-    assert take.trajectory is not None
-    assert take.timesync is not None
-    assert take.timesync_start is not None
-    assert take.timesync_end is not None
     has_a_row_more = take.n_frames == take.timesync_end - take.timesync_start - 1
     first = take.timesync_start + has_a_row_more
     where = Path(soak_root.run.data_root)
-    named = {"trajectory": str(where / take.trajectory), "frames": False, "out": str(tmp_path)}
+    named = {"trajectory": str(where / take.trajectory)}
     timed = {"timesync": str(where / take.timesync), "camera": take.camera, "timesync_start": first}
-    exact = soak_root.predict(window, **named, **timed).plan
+    exact = soak_root.plan(window, **named, **timed)
     assert exact.rows == tested.plan.rows
     assert "the first pose was taken" not in " ".join(exact.notes)
-    guessed = soak_root.predict(window, **named, trajectory_offset_s=-0.3).plan
+    guessed = soak_root.plan(window, **named, trajectory_offset_s=-0.3)
     assert any("the first pose was taken at -0.3 s of the video" in note for note in guessed.notes)
     assert guessed.rows != exact.rows
 
 
-def test_without_head_motion_only_no_traj_answers_and_a_note_explains_it(soak_root: Ready, tmp_path: Path) -> None:
+def test_without_head_motion_only_no_traj_answers_and_a_note_explains_it(soak_root: Ready) -> None:
     window = soak_root.window("test")
-    plan = soak_root.predict(window, poses="none", frames=False, out=str(tmp_path)).plan
+    plan = soak_root.plan(window, poses="none")
     assert same_as_the_evaluation(plan, soak_root, window) == ["no_traj"]
     assert plan.nearest == ()
     assert any(note.startswith("No head motion, so only No-Traj answers") for note in plan.notes)
@@ -230,14 +216,13 @@ def test_an_unknown_video_gets_its_motion_from_the_video_and_no_traj_decides_unl
     window = soak_root.window("test")
     copy = shutil.copy(soak_root.video(window), tmp_path / "mine.mp4")
     monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
-    plan = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path)).plan
+    plan = soak_root.plan(window, video=str(copy))
     assert plan.own_take is None
     assert [row.row for row in plan.rows] == ["no_traj", *ROWS[:2]]
-    assert plan.motion is not None
     assert (plan.motion.source, plan.motion.scale) == ("odometry", "arbitrary")
     assert any("MIXED HEAD MOTION" in note for note in plan.notes)
     assert plan.decided.steps == tested.plan.rows[-1].steps
-    asked = soak_root.predict(window, video=str(copy), frames=False, out=str(tmp_path), poses="odometry").plan
+    asked = soak_root.plan(window, video=str(copy), poses="odometry")
     assert [row.row for row in asked.rows] == ROWS
     assert any("MIXED HEAD MOTION" in note for note in asked.notes)
     assert not any("MIXED HEAD MOTION" in note for note in tested.plan.notes), "the source that the models know"
@@ -246,12 +231,9 @@ def test_an_unknown_video_gets_its_motion_from_the_video_and_no_traj_decides_unl
 def test_pi3_uses_the_weights_that_the_query_names(
     soak_root: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    window = soak_root.window("test")
     with pi3_package(tmp_path, monkeypatch) as weights:
-        asked = {"poses": "pi3", "weights": str(weights), "frames": False, "out": str(tmp_path)}
-        plan = soak_root.predict(window, **asked).plan
+        plan = soak_root.plan(soak_root.window("test"), poses="pi3", weights=str(weights))
     assert [row.row for row in plan.rows] == ROWS
-    assert plan.motion is not None
     assert (plan.motion.source, plan.motion.frame, plan.motion.scale) == ("pi3", "camera", "arbitrary")
     assert any("MIXED HEAD MOTION" in note for note in plan.notes)
 
@@ -273,9 +255,8 @@ def test_a_video_in_an_ego_exo4d_download_finds_its_own_poses_and_leaves_no_scra
 ) -> None:
     monkeypatch.setattr(footage, "own_take", lambda *_: (None, ""))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    plan = soak_root.predict(soak_root.window("test"), frames=False, out=str(tmp_path / "out")).plan
-    assert not list(tmp_path.glob(f"{predicting.SCRATCH}*"))
-    assert plan.motion is not None
+    plan = soak_root.plan(soak_root.window("test"))
+    assert not list(tmp_path.glob(f"{SCRATCH}*"))
     assert "timesync file" in plan.motion.clock
     assert plan.rows == tested.plan.rows
 
@@ -330,7 +311,7 @@ def test_a_query_that_cannot_be_answered_is_refused_with_the_reason(soak_root: R
         ({"trajectory": __file__}, "not a closed-loop pose file"),
     ):
         with pytest.raises(InputError, match=said):
-            soak_root.predict(soak_root.window("test"), **changes)
+            soak_root.plan(soak_root.window("test"), **changes)
 
 
 def test_from_python_the_plan_is_the_same_and_nothing_is_written(soak_root: Ready, tested: WrittenPlan) -> None:

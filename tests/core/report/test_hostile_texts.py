@@ -29,7 +29,6 @@ def test_the_page_asks_for_nothing_and_runs_one_script(kept: Kept, page: Reader)
         a["content"] for t, a in page.tags if t == "meta" and a.get("http-equiv") == "Content-Security-Policy"
     )
     digest = base64.b64encode(hashlib.sha256(page.scripts[1].encode()).digest()).decode()
-    assert policy is not None
     assert policy.startswith("default-src 'none'; img-src data:;")
     assert f"script-src 'sha256-{digest}'" in policy
     assert len(page.scripts) == 2

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from planning_fixture import SCORER, World, model_files, planning_data
+from planning_fixture import SCORER, model_files, planning_data
 from pretend_device import pretend_cuda
 from torch.nn import functional as F
 from torch.testing import assert_close
@@ -200,32 +200,20 @@ def test_votes_are_weights_of_the_retrieved_labels(view):
         assert_close(votes[b, h, label], weights[b][same].sum())
 
 
-def test_cross_fitting_keeps_every_querys_fold_out_of_its_bank():
-    data = planning_data(World(folds=3))
-    files = model_files(data, folds=3)
-    for chain in chains_of(data)[1:]:
-        bank = build_bank(chain_view(data, files, chain, 0, "cpu"), 3, "visual")
-        assert not torch.isin(bank.take, query_takes(data, chain)).any()
-        assert (data.fold[bank.take] != chain.fold).all()
-
-
 def test_memory_that_runs_out_in_a_roll_out_changes_no_plan(view, monkeypatch):
+    """How parts are made smaller: tests/core/test_memory.py."""
     bank, rows = build_bank(view, 4, "action"), torch.arange(12)
+    expected, roll_out, sizes = find_candidates(view, bank, rows, SCORER), CausalPredictor.roll_out, []
+
+    def planted(self, start, goal, ends, mids, horizon):
+        sizes.append(len(mids))
+        if len(sizes) == 2:
+            raise torch.OutOfMemoryError("planted")
+        return roll_out(self, start, goal, ends, mids, horizon)
+
     monkeypatch.setattr(candidates_module, "ROLL_OUT_PLANS", 4 * SCORER.candidates)
-    expected, roll_out = find_candidates(view, bank, rows, SCORER), CausalPredictor.roll_out
-    for full in (1, 2, 3):
-        sizes = []
-
-        def planted(self, start, goal, ends, mids, horizon, full=full, sizes=sizes):
-            sizes.append(len(mids))
-            if len(sizes) == full:
-                raise torch.OutOfMemoryError("planted")
-            return roll_out(self, start, goal, ends, mids, horizon)
-
-        monkeypatch.setattr(CausalPredictor, "roll_out", planted)
-        found = find_candidates(view, bank, rows, SCORER)
-        assert_close(found.plans, expected.plans)
-        assert_close(found.ends, expected.ends)
-        assert sizes[:full] == [4] * full
-        assert sum(sizes) == len(rows) + 4, "the parts before it are not done again"
-        assert max(sizes[full:]) == 2
+    monkeypatch.setattr(CausalPredictor, "roll_out", planted)
+    found = find_candidates(view, bank, rows, SCORER)
+    assert_close(found.plans, expected.plans)
+    assert_close(found.ends, expected.ends)
+    assert sizes == [4, 4, 2, 2, 2, 2]

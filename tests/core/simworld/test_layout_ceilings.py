@@ -22,7 +22,6 @@ from trajpilot_core.corpora.registry import corpus_of_layout
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.ceiling import (
     NO_CEILING,
-    ExactCeilings,
     calibration_check,
     ceiling_checks,
     compare,
@@ -149,7 +148,6 @@ def test_tables_that_do_not_show_every_step_by_its_label_have_no_exact_ceiling(t
         world = sample_world(big(layout, segment_s=2.0))
         tables = read(world, tmp_path / str(n), ingest_config(layout, **own))
         found = unshown(world, tables.segments, has_classes=False)
-        assert found is not None
         assert re.search(reason, found), found
 
 
@@ -177,9 +175,7 @@ def test_the_evaluation_finds_the_world_in_its_layout_and_says_where_it_has_no_c
         )
         known = what_is_known(work, right_predictions(tables.segments, windows))
         if layout == "keystep":
-            assert isinstance(known, ExactCeilings)
             assert len(known.window_ids) == windows.num_rows > 10
             assert compare(right_predictions(tables.segments, windows), known)
         else:
-            assert isinstance(known, str)
             assert "error addition" in known

@@ -130,13 +130,6 @@ def test_without_information_the_motion_knows_nothing_of_labels() -> None:
             assert c.motion - told == pytest.approx(a.motion)
 
 
-def test_a_nearest_primitive_probe_is_above_chance_and_far_from_perfect(demo: World) -> None:
-    motion = np.stack([s.motion for t in good(demo) for s in t.segments])
-    label = np.array([s.label for t in good(demo) for s in t.segments])
-    guess = (motion @ demo.motion_labels.T).argmax(axis=1)
-    assert 5 / len(demo.labels) < np.mean(guess == label) < 0.5
-
-
 def test_durations_and_numbers_of_steps_do_not_tell_the_label(crowd: World) -> None:
     """The planted fault: a duration that follows the label."""
     world = crowd

@@ -90,7 +90,6 @@ def check_world_json(folder: Path, config: WorldConfig) -> None:
     assert {*names, "world.json"} == set(contents(folder))
     assert is_simulated(open_corpus(str(folder)))
     found = read_world(str(folder))
-    assert found is not None
     assert found.config == config
     has_poses = any("trajectory" in name or "timesync" in name for name in names)
     assert has_poses == (config.layout in ("keystep", "basketball"))
@@ -170,7 +169,6 @@ def run_stages(root: Path, corpus: Written) -> Run:
         execute(stages[name], config, run, stages)
         folder = open_folder(run.root, run.protocols)
         manifest = current_manifest(folder, name)
-        assert manifest is not None
         for entry in manifest.entries:
             ran.tables[entry] = read_entry_table(folder, manifest, entry)
     return ran

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
+from drawn_tables import WORLD, tables_of_world
 from planning_world import Memory, run_stage
-from projected_world import WORLD, tables_of_world
 from right_predictions import predictions_of
 from torch import Tensor
 

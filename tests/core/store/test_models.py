@@ -88,17 +88,6 @@ def test_opening_an_entry_reads_no_model_and_reading_one_opens_one_file(tmp_path
     assert read[1:] == [next(file.name for file in files if file.key == KEYS[0])] * 2, "nothing is kept"
 
 
-def test_a_damaged_model_is_refused_and_the_others_are_read(tmp_path: Path) -> None:
-    entry = written(tmp_path)
-    damaged = next(file for file in entry.files if file.key == KEYS[1])
-    path = tmp_path / "artifacts" / INGEST.name / damaged.name
-    path.write_bytes(path.read_bytes()[:-1] + b"\1")
-    models = opened(tmp_path, entry)
-    assert set(models.read(KEYS[0])) == {"w", "b"}
-    with pytest.raises(StoreError, match="is damaged: sha256"):
-        models.read(KEYS[1])
-
-
 def test_a_model_that_is_not_there_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no model 'final/s1/traj' in the entry, which has final/s0/no_traj, "):
         opened(tmp_path, written(tmp_path)).read("final/s1/traj")

@@ -95,7 +95,6 @@ def test_equal_cells_give_equal_bytes_with_embedded_fonts_and_no_date_and_other_
 def test_a_line_has_the_values_of_its_cells_and_the_colour_of_its_row() -> None:
     held = source()
     drawn = curves.FIGURES[1].draw(held)
-    assert drawn is not None
     axis = drawn[0].axes[0]
     wanted = [c.value for c in held.cells if (c.table, c.row, c.metric) == (ATOMIC, "scorer", "M@1")]
     lines = {line.get_color(): line.get_ydata().tolist() for line in axis.get_lines()}

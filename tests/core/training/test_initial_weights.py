@@ -20,7 +20,6 @@ def cfg(tmp_path_factory: pytest.TempPathFactory) -> PredictorConfig:
 
 
 def opened(cfg: PredictorConfig) -> OtherOutput:
-    assert cfg.pretrained is not None
     return open_other(cfg.pretrained, "predictor")
 
 

@@ -67,13 +67,12 @@ def test_the_scorer_memorises_which_candidate_of_64_queries_is_right(tmp_path: P
     assert values(curve, "train", "M@1")[-1] > LEARNED
 
 
-@pytest.mark.parametrize("variant", ["endpoint_traj", TWIN])
-def test_a_predictor_of_permuted_inputs_falls_to_the_majority(variant: str, tmp_path: Path) -> None:
+def test_a_predictor_of_permuted_inputs_falls_to_the_majority(tmp_path: Path) -> None:
     task = clear_task()
     labels = [{h: task.labels[rows] for h, rows in part.items()} for part in (task.fit, task.dev)]
     floor = floor_scores(*labels, len(task.bank))["majority"]["M@1"]
     clear, shuffled = (
-        fit_predictor(of, variant, tmp_path / name, AHEAD.replace(train=FEW))[1]
+        fit_predictor(of, "endpoint_traj", tmp_path / name, AHEAD.replace(train=FEW))[1]
         for name, of in (("a", task), ("b", permuted(task)))
     )
     assert max(values(clear, "dev", "M@1")) > floor + 0.4

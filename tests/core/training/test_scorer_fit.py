@@ -215,23 +215,21 @@ def test_dev_scores_of_a_shut_gate_are_the_fallbacks():
     assert scores["open rate"] == 0
 
 
-def test_memory_that_runs_out_at_any_call_changes_no_decision(monkeypatch):
-    queries, _, _ = collected(split=1)
+def test_memory_that_runs_out_changes_no_decision(monkeypatch):
+    """How parts are made smaller: tests/core/test_memory.py."""
+    queries = collected(split=1)[0]
     torch.manual_seed(0)
-    width = queries.query.shape[1]
-    scorer = GateThenRankScorer(SCORER, ScorerShape(width, 16, 2)).eval()
-    expected, forward = decide(scorer, queries, 3), GateThenRankScorer.forward
-    for full in (1, 2, 4):
-        sizes = []
+    scorer = GateThenRankScorer(SCORER, ScorerShape(queries.query.shape[1], 16, 2)).eval()
+    expected, forward, sizes = decide(scorer, queries, 3), GateThenRankScorer.forward, []
 
-        def planted(self, inputs, full=full, sizes=sizes):
-            sizes.append(len(inputs.query))
-            if len(sizes) == full:
-                raise torch.OutOfMemoryError("planted")
-            return forward(self, inputs)
+    def planted(self, inputs):
+        sizes.append(len(inputs.query))
+        if len(sizes) == 2:
+            raise torch.OutOfMemoryError("planted")
+        return forward(self, inputs)
 
-        monkeypatch.setattr(GateThenRankScorer, "forward", planted)
-        found = decide(scorer, queries, 3)
-        assert_close(found[0], expected[0])
-        assert torch.equal(found[1], expected[1])
-        assert sizes == [3] * full + [1] * (len(queries) - 3 * (full - 1)), "the parts before it are not done again"
+    monkeypatch.setattr(GateThenRankScorer, "forward", planted)
+    found = decide(scorer, queries, 3)
+    assert_close(found[0], expected[0])
+    assert torch.equal(found[1], expected[1])
+    assert sizes == [3, 3] + [1] * (len(queries) - 3)

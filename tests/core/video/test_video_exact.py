@@ -73,12 +73,18 @@ CASES = {
 }
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Case -> its file."""
+    folder = tmp_path_factory.mktemp("videos")
+    return {name: str(case.write(folder / f"{at}{case.suffix}")) for at, (name, case) in enumerate(CASES.items())}
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(tmp_path: Path, backend: str) -> None:
+def test_the_frame_of_a_time_is_the_one_shown_nearest_to_it(written: dict[str, str], backend: str) -> None:
     """Any few frames of a file, at times up to 0.4 frames off, alone and all in one go."""
     for name, case in CASES.items():
-        path = str(case.write(tmp_path / f"video{case.suffix}"))
-        shown_s, rng = case.shown_s(), np.random.default_rng(7)
+        path, shown_s, rng = written[name], case.shown_s(), np.random.default_rng(7)
         if backend == "decord" and case.decord:
             with pytest.raises(VideoError) as caught:
                 frames(path, shown_s[:1], 64, backend)

@@ -102,7 +102,6 @@ def test_a_hung_decoder_does_not_outlive_a_killed_parent() -> None:
     sabotage = SABOTAGED.replace("child.main()", "os.write(2, b'%d ' % os.getpid()); child.main()")
     command = [sys.executable, "-c", code, sys.executable, "-P", "-c", sabotage]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as parent:
-        assert parent.stderr is not None
         pid = int(os.read(parent.stderr.fileno(), 20))
         time.sleep(1.0)
         assert Path(f"/proc/{pid}").exists()

@@ -11,8 +11,8 @@ from schemas.rejects import Reject, RejectCode, reject
 from schemas.vlm import EndpointScore, VlmConfig, VlmCount
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.report.tables.diagnostics import answer_tables
-from trajpilot_core.stages import STAGES, latent
-from trajpilot_core.stages.report import completed, entries_of
+from trajpilot_core.stages import STAGES
+from trajpilot_core.stages.report import completed
 
 
 def count(variant: str, *, is_stub: bool = False, n_answers: int = 40) -> VlmCount:
@@ -62,10 +62,3 @@ def test_a_run_that_asks_for_them_shows_answers_rejects_and_that_it_is_a_sample(
     assert "do not compare its numbers with those of all windows" in shown
     assert "a sample: at most" not in "".join(page.text)
     assert not any(attributes.get("id") == "answers" for _, attributes in page.tags)
-
-
-def test_curves_and_rejects_of_planning_in_latents_are_shown_where_a_run_has_it() -> None:
-    asked = RECIPES["demo_latent"]()
-    read = set(STAGES["report"].under(asked).reads)
-    assert {entry for stage in (latent.STAGE, latent.PLANS) for entry in entries_of(stage)} <= read
-    assert {"latent_curves", "latent.rejects", "latent_plans.rejects"} <= read

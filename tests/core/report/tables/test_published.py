@@ -54,8 +54,6 @@ def test_the_published_table_is_whole_marks_values_outside_our_interval_and_is_a
     ours: Results,
 ) -> None:
     found, classes = (published_for(ours, CFG.replace(is_closed=is_so)) for is_so in (False, True))
-    assert found is not None
-    assert classes is not None
     assert not set(found.values) & set(classes.values)
     assert len(found.values) == 6 * 5 * 6
     assert found.values[3, "no_traj", "M@1"] == found.values[3, "no_traj", "MSeq"] == 29.38
@@ -77,7 +75,6 @@ def test_without_a_goal_the_papers_future_and_full_stand_next_to_ours_on_its_rec
 ) -> None:
     recorded = results_of([anticipating(m) for m in ours.metrics], [])
     found = anticipation_for(recorded, CFG)
-    assert found is not None
     n_seen, n_masked, n_all = 5 * 6 * 6, 2 * 6 * 3, 4 * 3
     assert len(found.values) == n_seen + n_masked + n_masked + 2 * n_all, "each number once, in our names"
     assert found.values[3, "anticipation_no_traj", "M@1"] == found.values[3, "anticipation_no_traj", "MSeq"]
@@ -150,8 +147,6 @@ def test_the_page_shows_them_with_the_settings_of_the_heads(few: Tables, page: R
 
 def test_the_published_settings_stand_below_those_of_a_recorded_corpus_alone() -> None:
     recorded, simulated = (settings_table(CLOSED, 375, is_simulated=is_so) for is_so in (False, True))
-    assert recorded is not None
-    assert simulated is not None
     assert [str(cell) for cell in recorded.rows[1]][1:5] == ["375", "0.15", "1.5", "0.5 / 1"]
     assert [str(cell) for cell in recorded.rows[0]][1:5] == ["375", "0.15", "1.5", "0.5 / 1"]
     assert len(simulated.rows) == 1
@@ -161,7 +156,6 @@ def test_the_published_settings_stand_below_those_of_a_recorded_corpus_alone() -
 def test_published_values_of_a_benchmark_are_its_own() -> None:
     for corpus, n_labels, wanted in (("egoexo4d_keystep", 375, [20.72, 15.26]), ("goalstep", 310, [7.51, 7.25])):
         found = published_of(corpus, is_closed=False)
-        assert found is not None
         assert len(found.values) == 6 * 6 * 4 + 6 * 3
         assert [found.values[place, "viterbi_plan_net", "Mid mAcc"] for place in (3, "plain")] == wanted
         assert published_settings(corpus)["labels"] == n_labels
@@ -169,7 +163,6 @@ def test_published_values_of_a_benchmark_are_its_own() -> None:
 
 def test_the_panel_of_the_classes_has_its_published_values() -> None:
     found = published_of("egoexo4d_atomic", is_closed=True)
-    assert found is not None
     assert found.values["sample", "scorer", "M@1"] == 30.6
     assert found.values["sample", "pdpp", "MSeq"] == 10.3
     assert len(found.values) == 5 * 2
