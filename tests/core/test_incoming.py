@@ -30,7 +30,7 @@ READS_ITS_OWN = {
     "trajpilot_core/engine/resolve.py",
     "trajpilot_core/report/committed.py",
     "trajpilot_core/report/gallery/windows.py",
-    "trajpilot_core/report/tables/actions.py",
+    "trajpilot_core.report.action_page.py",
     "trajpilot_core/stages/token_parts.py",
     "trajpilot_core/store/reading.py",
     "trajpilot_core/video/child.py",

@@ -172,7 +172,7 @@ SHOT_ROWS: tuple[ShotMethod, ...] = (
     ShotMethod("majority", "majority", "share of made training shots", "nothing", majority),
 )
 """In the order of the table."""
-SHOT_NAMES: Mapping[OutcomeRow, str] = {method.id: method.name for method in SHOT_ROWS}
+SHOT_NAMES: Mapping[str, str] = {method.id: method.name for method in SHOT_ROWS}
 """Row -> its printed name, in the order of the table."""
 SHOT_FLOORS: tuple[OutcomeRow, ...] = ("majority", "knn_outcome")
 SHOT_MODELS: Mapping[str, tuple[str, ...]] = {
