@@ -66,7 +66,6 @@ def _listed(judgements: Sequence[Judgement]) -> str:
     return "\n".join(f"- {sign} {check}: **{verdict}**" for sign, check, verdict in lines)
 
 
-
 def _page(committed: Committed, address: str, *parts: str, before: str = "") -> str:
     """Join the warning, `before`, the address of the page and the parts."""
     warning = committed.warning()
