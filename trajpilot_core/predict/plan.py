@@ -12,7 +12,7 @@ from trajpilot_core.predict.answers import Given
 from trajpilot_core.predict.footage import ClipTimes, Footage
 from trajpilot_core.predict.motion import Found
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 from trajpilot_core.stages.ingest import LATE_START_S
 
 NEAREST = 5

@@ -33,8 +33,7 @@ from trajpilot_core.report import health
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import FORMAT, Section, TablePage, checks_section, records
-from trajpilot_core.report.tables.groups import LEGEND, marked
-from trajpilot_core.report.tables.table import Cell, Table, Value
+from trajpilot_core.report.tables.table import LEGEND, Cell, Table, Value, marked
 from trajpilot_core.report.verdict import below_floors, comparison, too_small
 from trajpilot_core.training.fit_probe import PROBE
 

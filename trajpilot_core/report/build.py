@@ -46,7 +46,6 @@ from trajpilot_core.report.offline import FORMAT, dump, records, render_offline
 from trajpilot_core.report.tables import latex, published
 from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
-from trajpilot_core.report.tables.groups import LEGEND
 from trajpilot_core.report.tables.results import (
     Results,
     absent_rows,
@@ -57,7 +56,7 @@ from trajpilot_core.report.tables.results import (
     results_of,
     settings_table,
 )
-from trajpilot_core.report.tables.table import SIGNS, number
+from trajpilot_core.report.tables.table import LEGEND, SIGNS, number
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 
 GATE_IDENTITY = "identity: overall gain = open rate"

@@ -11,8 +11,7 @@ from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import Section, TablePage, checks_section, records
-from trajpilot_core.report.tables.groups import LEGEND, marked
-from trajpilot_core.report.tables.table import NOTHING, Table, Value, number
+from trajpilot_core.report.tables.table import LEGEND, NOTHING, Table, Value, marked, number
 from trajpilot_core.report.verdict import comparison
 
 HEADERS: Mapping[OutcomeMetric, str] = {spec.id: spec.name for spec in SHOT_METRICS.values()}

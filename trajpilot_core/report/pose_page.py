@@ -10,8 +10,7 @@ from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.offline import Section, TablePage, checks_section, records
-from trajpilot_core.report.tables.groups import LEGEND, marked
-from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
+from trajpilot_core.report.tables.table import LEGEND, NOTHING, Cell, Table, Value, marked
 
 PUBLISHED = "pi3_robustness"
 NO_DROP = (

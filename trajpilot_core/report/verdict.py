@@ -26,9 +26,8 @@ from trajpilot_core.methods import (
     with_role,
 )
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.tables.groups import row_name
 from trajpilot_core.report.tables.results import OVERALL, Results, TableSpec, filled_tables
-from trajpilot_core.report.tables.table import Table, interval, number
+from trajpilot_core.report.tables.table import Table, interval, number, row_name
 
 AVERAGE = "pool_mean"
 """The control next to the main rows: what their gain is without choosing. Named by hand: the first chart needs this one

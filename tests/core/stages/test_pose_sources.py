@@ -25,8 +25,8 @@ from trajpilot_core.evaluation.pose_rows import pose_rows, scores_of, trained_on
 from trajpilot_core.poses.geometry import Poses
 from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.report.pose_page import PoseResults, documents, main_table, verdict
-from trajpilot_core.report.tables.groups import DAGGER
 from trajpilot_core.report.tables.latex import latex_text
+from trajpilot_core.report.tables.table import DAGGER
 from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, trajectories
 from trajpilot_core.store.tensors import tensors_bytes
 

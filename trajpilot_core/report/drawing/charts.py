@@ -11,7 +11,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from trajpilot_core.report.drawing.row_styles import style_of
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 
 
 def element(name: str, *inside: str, **attributes: object) -> Markup:

@@ -13,7 +13,7 @@ from trajpilot_core.report.drawing.charts import Axes, Chart, Key, Point, Series
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST, told_apart
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingAsked, NothingToDraw, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 
 NAMES = {
     "e_tau": "trajectory encoder",

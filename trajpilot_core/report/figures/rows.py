@@ -26,8 +26,8 @@ from trajpilot_core.report.drawing.row_styles import style_of, told_apart
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.tables.ceilings import INFORMATION
-from trajpilot_core.report.tables.groups import open_metrics, row_name
 from trajpilot_core.report.tables.results import Results, ablations, results_of
+from trajpilot_core.report.tables.table import open_metrics, row_name
 from trajpilot_core.report.verdict import story_of
 
 X_LABEL = "horizon H (steps)"

@@ -18,9 +18,8 @@ from trajpilot_core.paper.published import (
     published_of,
     table_rows,
 )
-from trajpilot_core.report.tables.groups import POOLED, row_name
 from trajpilot_core.report.tables.results import Results
-from trajpilot_core.report.tables.table import Cell, Table, Value, number
+from trajpilot_core.report.tables.table import POOLED, Cell, Table, Value, number, row_name
 
 
 def published_for(results: Results, cfg: CompletedReport) -> PublishedTable | None:

@@ -24,8 +24,18 @@ from trajpilot_core.paper.published import (
     GOAL_SEEN,
     published_settings,
 )
-from trajpilot_core.report.tables.groups import grouped, marked, open_metrics, row_label, row_name
-from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
+from trajpilot_core.report.tables.table import (
+    NOTHING,
+    Cell,
+    Table,
+    Value,
+    grouped,
+    marked,
+    number,
+    open_metrics,
+    row_label,
+    row_name,
+)
 
 EVERY_POOLING = ("none", "plain", "sample")
 MEANS = ("plain", "sample")

@@ -21,9 +21,19 @@ from trajpilot_core.evaluation.trained_rows import FLOORS
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.paper.published import HORIZONS
-from trajpilot_core.report.tables.groups import DAGGER, LEGEND, row_name
 from trajpilot_core.report.tables.results import Results, is_single_best
-from trajpilot_core.report.tables.table import DASH, NOT_BUILT, NOTHING, Cell, Table, Value, metric_head
+from trajpilot_core.report.tables.table import (
+    DAGGER,
+    DASH,
+    LEGEND,
+    NOT_BUILT,
+    NOTHING,
+    Cell,
+    Table,
+    Value,
+    metric_head,
+    row_name,
+)
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 DIGITS = 2

@@ -34,7 +34,7 @@ from trajpilot_core.report.gallery.windows import (
     video_files,
 )
 from trajpilot_core.report.gallery.windows import draw as draw_gallery_of
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font
 

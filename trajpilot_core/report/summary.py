@@ -19,9 +19,8 @@ from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
 from trajpilot_core.report import outcome_page, pose_page
 from trajpilot_core.report.action_page import DECIDES, ActionResults, action_results
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.tables.groups import DAGGER, LEGEND
 from trajpilot_core.report.tables.results import Results, TableSpec, build_table, results_of
-from trajpilot_core.report.tables.table import NOTHING, SIGNS, Table
+from trajpilot_core.report.tables.table import DAGGER, LEGEND, NOTHING, SIGNS, Table
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
