@@ -34,7 +34,7 @@ from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import FORMAT, Section, TablePage, checks_section, records
 from trajpilot_core.report.tables.table import LEGEND, Cell, Table, Value, marked
-from trajpilot_core.report.verdict import below_floors, comparison, too_small
+from trajpilot_core.report.verdict import below_floors, comparison, placed
 from trajpilot_core.training.fit_probe import PROBE
 
 NAMES = {"majority": "most frequent five", "probe": "attentive probe"}
@@ -285,13 +285,12 @@ def verdict(results: ActionResults, *, is_simulated: bool) -> str:
         row: value_cell([s for s in results.scores if (s.space, s.subset, s.metric, s.row) == (*place, row)])
         for row in NAMES
     }
-    where = "In this simulated world" if is_simulated else "On the videos that were scored"
     text = (
-        f"{where}, the {NAMES['probe']} reaches {of_row['probe']} % of {DECIDES} (class-mean recall of the best five); "
-        f"answering the {NAMES[FLOOR]} reaches {of_row[FLOOR]} %."
+        f"the {NAMES['probe']} reaches {of_row['probe']} % of {metric}; answering the {NAMES[FLOOR]} reaches "
+        f"{of_row[FLOOR]} %."
     )
-    is_below = is_simulated and "probe" in below_floors(judged)
-    return f"{too_small(['the ' + NAMES['probe']])} {text}" if is_below else text
+    below = [f"the {NAMES['probe']}"] if "probe" in below_floors(judged) else []
+    return placed(text, below, is_simulated=is_simulated, unit="videos")
 
 
 def facts(
