@@ -84,11 +84,11 @@ def verdict(results: PoseResults) -> str:
     """Return what poses from video change: in a predictor that was trained on them, and in the one of pose files."""
     if not results.scores:
         return ""
-    rows, weak = pose_rows(results.scores[0].sources), results.weak
-    same = marked(rows.same.name, rows.same.model, weak)
+    (of_files, video, raw, *_), weak = results.rows, results.weak
+    same = marked(of_files.name, of_files.model, weak)
     differences = [
         f"{marked(row.name, row.model, weak)} − {same}: {results.of(row.name, row.against, None, 'mid')}"
-        for row in (rows.video, rows.raw)
+        for row in (video, raw)
     ]
     return f"Points of {results.names[0]}: {'; '.join(differences)}."
 

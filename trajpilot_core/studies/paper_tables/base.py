@@ -91,6 +91,11 @@ class PaperCell(Record):
     is_undertrained: bool = False
     is_simulated: bool
 
+    @property
+    def address(self) -> "CellAddress":
+        """Return its place in the table."""
+        return self.row, self.horizon, self.dataset, self.metric
+
 
 OF_FIGURE = ("horizon", "low", "high", "n_takes", "n_windows")
 """Fields of a cell that scores of the stages have under the same names."""
@@ -201,7 +206,7 @@ class PaperTable:
     def table(self, cells: Sequence[PaperCell]) -> Table:
         """Lay the cells out; cells of other labels only tell whether the runs are simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
-        placed = {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in mine}
+        placed = {cell.address: cell for cell in mine}
         filled = [line for line in self.further if any(at in placed for at in self._places(line))]
         rows = tuple(
             (*line.heads, *(self._cell(placed, line, column) for column in self.columns))
