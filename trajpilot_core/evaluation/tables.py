@@ -56,30 +56,22 @@ def take_clusters(predictions: Predictions) -> Clusters:
 
 def capture_clusters(predictions: Predictions, captures: Mapping[str, str]) -> Clusters | None:
     """Cluster takes by capture; None where every capture has one take. `captures`: take id -> capture."""
-    names = sorted({captures[take] for take in predictions.take_ids})
-    if len(names) == len(predictions.take_ids):
-        return None
-    place = {name: index for index, name in enumerate(names)}
-    return Clusters("capture", np.array([place[captures[t]] for t in predictions.take_ids], dtype=np.int64), len(names))
+    names, of_take = np.unique([captures[take] for take in predictions.take_ids], return_inverse=True)
+    return None if len(names) == len(of_take) else Clusters("capture", of_take.astype(np.int64), len(names))
 
 
 def sums_of(predictions: Predictions, variant: str, seed: int, clusters: Clusters) -> ClusterSums:
     """Sum the metrics of one variant and seed per cluster and horizon; a horizon without windows has zeros."""
     blocks = {block.horizon: block for block in predictions.of(variant) if block.seed == seed}
-    values, counts, windows = [], [], []
-    for horizon in predictions.horizons():
-        block = blocks.get(horizon)
-        if block is None:
-            values.append(np.zeros((clusters.n, len(METRICS))))
-            counts.append(np.zeros(clusters.n))
-            windows.append(np.zeros(0, dtype=np.int64))
-            continue
-        scores = window_values(block.labels, block.decoded, block.rankings)
-        summed, counted = bootstrap.cluster_sums(scores, clusters.of_take[block.takes], clusters.n)
-        values.append(summed)
-        counts.append(counted)
-        windows.append(block.windows)
-    return ClusterSums(np.stack(values, axis=1), np.stack(counts, axis=1), tuple(windows))
+    values = np.zeros((clusters.n, len(predictions.horizons()), len(METRICS)))
+    counts, windows = np.zeros(values.shape[:2]), [np.zeros(0, dtype=np.int64)] * len(predictions.horizons())
+    for at, horizon in enumerate(predictions.horizons()):
+        if block := blocks.get(horizon):
+            scores = window_values(block.labels, block.decoded, block.rankings)
+            of_window = clusters.of_take[block.takes]
+            values[:, at], counts[:, at] = bootstrap.cluster_sums(scores, of_window, clusters.n)
+            windows[at] = block.windows
+    return ClusterSums(values, counts, tuple(windows))
 
 
 def same_windows(one: ClusterSums, other: ClusterSums) -> bool:
