@@ -14,17 +14,7 @@ from pydantic import JsonValue
 from schemas.events import ShotContrast, TokenContrast
 from schemas.results import GateRow, Judgement, Metric
 from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, ROW
-from trajpilot_core.methods import (
-    METHODS,
-    anticipation,
-    charted,
-    examined,
-    in_order,
-    latent,
-    method,
-    planners,
-    with_role,
-)
+from trajpilot_core.methods import METHODS, anticipation, charted, examined, latent, method, planners, with_role
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.tables.results import OVERALL, Results, TableSpec, filled_tables
 from trajpilot_core.report.tables.table import Table, interval, number, row_name
@@ -57,8 +47,8 @@ class Story:
     @property
     def charted(self) -> list[str]:
         """Rows whose difference to the reference the first chart shows."""
-        more = {AVERAGE} if self.reference == REFERENCE else set()
-        return in_order({*self.rows, *more} - {self.reference})
+        shown = {*self.rows, AVERAGE} if self.reference == REFERENCE else {*self.rows}
+        return [row.id for row in METHODS if row.id in shown - {self.reference}]
 
 
 def story_of(variants: Collection[str]) -> Story:

@@ -42,7 +42,7 @@ from trajpilot_core.studies.paper_tables.figures.base import (
     write_figures,
 )
 from trajpilot_core.studies.paper_tables.figures.qualitative import by_rule_of_paper, drawn_windows
-from trajpilot_core.studies.paper_tables.labels.atomic import ATOMIC_ROWS, GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, GOAL_FREE_ROWS
 
 matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")
 

@@ -24,7 +24,7 @@ from trajpilot_core.evaluation.tables import metric_rows, take_clusters
 from trajpilot_core.methods import method, with_role
 from trajpilot_core.report.tables.diagnostics import answer_tables
 from trajpilot_core.stages import evaluation, stages_of, vlm
-from trajpilot_core.studies.paper_tables.labels.atomic import ATOMIC_ROWS, GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, GOAL_FREE_ROWS
 from trajpilot_core.vlm.material import TakeFrames
 
 BOTH = ("qwen_zs", "qwen_sft_llm")

@@ -16,14 +16,7 @@ from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
 from trajpilot_core.metrics import METRICS, of_table
-from trajpilot_core.paper.published import (
-    ANTICIPATING,
-    CLOSED_ROWS,
-    FUTURE,
-    GOAL_MASKED,
-    GOAL_SEEN,
-    published_settings,
-)
+from trajpilot_core.paper import published
 from trajpilot_core.report.tables.table import (
     NOTHING,
     Cell,
@@ -253,7 +246,9 @@ def anticipation_tables(results: Results) -> list[Table]:
     """Return the tables; empty where no row of the run anticipates."""
     if not any(method(variant).anticipates for variant in results.variants()):
         return []
-    given_rows, masked_rows = (tuple(ANTICIPATING[label].values()) for label in (GOAL_SEEN, GOAL_MASKED))
+    given_rows, masked_rows = (
+        tuple(published.ANTICIPATING[label].values()) for label in (published.GOAL_SEEN, published.GOAL_MASKED)
+    )
     shown = [row for row in with_role("anticipation") if row not in masked_rows[::2]]  # those with goal dropout
     every = (
         "Anticipation, no goal is given: the steps between Start and Goal (M, the paper's Future), all steps (F, its "
@@ -263,8 +258,8 @@ def anticipation_tables(results: Results) -> list[Table]:
     masked = "Goal dropout, anticipation without the goal: the paper's Future (M)"
     specs = (
         TableSpec("anticipation", every, shown, (*open_metrics(), *of_table("anticipation")), POOLINGS),
-        TableSpec("goal-dropout-fullgoal", given, given_rows, tuple(FUTURE), POOLINGS),
-        TableSpec("goal-dropout-anticipation", masked, masked_rows, tuple(FUTURE), POOLINGS),
+        TableSpec("goal-dropout-fullgoal", given, given_rows, tuple(published.FUTURE), POOLINGS),
+        TableSpec("goal-dropout-anticipation", masked, masked_rows, tuple(published.FUTURE), POOLINGS),
     )
     return filled_tables(results, specs)
 
@@ -278,12 +273,12 @@ def closed_tables(results: Results, cfg: CompletedReport, n_labels: int) -> list
     title, specs = f"Closed-vocabulary planning, {n_labels:,} labels", []
     if cfg.heads is not None:
         specs += [
-            TableSpec("closed-overall", f"{title}: mean of the horizons", CLOSED_ROWS, OVERALL, ("plain",)),
-            TableSpec("closed-full", f"{title}: each horizon", CLOSED_ROWS, FULL, ("none",)),
+            TableSpec("closed-overall", f"{title}: mean of the horizons", published.CLOSED_ROWS, OVERALL, ("plain",)),
+            TableSpec("closed-full", f"{title}: each horizon", published.CLOSED_ROWS, FULL, ("none",)),
         ]
     if cfg.is_closed:
         title = "Classes of atomic descriptions: means over all windows"
-        specs.append(TableSpec("closed-panel", title, CLOSED_ROWS, PANEL, ("sample",)))
+        specs.append(TableSpec("closed-panel", title, published.CLOSED_ROWS, PANEL, ("sample",)))
     return filled_tables(results, specs)
 
 
@@ -313,7 +308,7 @@ def settings_table(cfg: CompletedReport, n_labels: int, *, is_simulated: bool) -
     where = title if not is_simulated else f"simulated world in the layout of {title}"
     is_masked = "on" if heads.decoding.is_masked else "off"
     rows = [line(where, Value(n_labels, digits=0), ours, is_masked, str(heads.candidates))]
-    printed = published_settings(cfg.corpus)
+    printed = published.published_settings(cfg.corpus)
     if printed and not is_simulated and cfg.released is None:
         rows.append(line(f"{title}, published", f"{printed['labels']:g}", printed, "", ""))
     return Table("Settings of the class heads", SETTINGS, tuple(rows))

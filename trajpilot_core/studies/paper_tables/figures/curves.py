@@ -16,8 +16,7 @@ from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.studies.paper_tables.base import PaperCell, printed
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.labels import LABELS
-from trajpilot_core.studies.paper_tables.labels.atomic import ATOMIC_ROWS, GOAL_FREE_ROWS, of_atomic
-from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
+from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, CLOSED_PANEL, GOAL_FREE_ROWS, of_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
