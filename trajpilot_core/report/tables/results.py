@@ -25,7 +25,6 @@ from trajpilot_core.report.tables.table import (
     grouped,
     marked,
     number,
-    open_metrics,
     row_label,
     row_name,
 )
@@ -145,7 +144,7 @@ def is_single_best(value: float, others: Sequence[float], higher: bool, digits: 
 def all_tables(results: Results) -> list[Table]:
     """Return the tables of the report, in reading order, rows without a goal aside; empty ones are left out."""
     variants = [variant for variant in results.variants() if not method(variant).anticipates]
-    main, parts, columns = with_role("main"), with_role("ablation"), open_metrics()
+    main, parts, columns = with_role("main"), with_role("ablation"), of_table("open")
     others = [variant for variant in variants if variant not in main]
     against = [variant for variant in variants if variant != REFERENCE]
     whole = [variant for variant in variants if variant not in parts]
@@ -205,7 +204,7 @@ def against(id_: str, title: str, results: Results, row: Method, *, plain: bool)
         return [
             (
                 row_label(reference, weak, f"minus {row_name(reference)}", meaning),
-                *(by_cell.get((reference, name), "") for name in open_metrics()),
+                *(by_cell.get((reference, name), "") for name in of_table("open")),
             )
             for reference, meaning in questions.items()
         ]
@@ -215,10 +214,10 @@ def against(id_: str, title: str, results: Results, row: Method, *, plain: bool)
         for m in results.metrics
         if m.variant == row.id
         and m.reference in questions
-        and m.metric in open_metrics()
+        and m.metric in of_table("open")
         and (m.pooling == "plain") == plain
     )
-    return grouped(id_, title, open_metrics(), differences, rows)
+    return grouped(id_, title, of_table("open"), differences, rows)
 
 
 def absent_rows(results: Results) -> str:
@@ -257,7 +256,7 @@ def anticipation_tables(results: Results) -> list[Table]:
     given = "Goal dropout, planning with the goal: the paper's Future (M)"
     masked = "Goal dropout, anticipation without the goal: the paper's Future (M)"
     specs = (
-        TableSpec("anticipation", every, shown, (*open_metrics(), *of_table("anticipation")), POOLINGS),
+        TableSpec("anticipation", every, shown, (*of_table("open"), *of_table("anticipation")), POOLINGS),
         TableSpec("goal-dropout-fullgoal", given, given_rows, tuple(published.FUTURE), POOLINGS),
         TableSpec("goal-dropout-anticipation", masked, masked_rows, tuple(published.FUTURE), POOLINGS),
     )

@@ -16,7 +16,7 @@ from pydantic import JsonValue
 
 from schemas.results import Ceiling, Metric
 from trajpilot_core.methods import METHODS
-from trajpilot_core.metrics import METRICS, of_table
+from trajpilot_core.metrics import METRICS
 from trajpilot_core.report.tables.latex import latex_text
 
 NOTHING, NOT_BUILT = "not run", "not built"
@@ -324,11 +324,6 @@ def _html_cell(cell: Cell, kind: str) -> Markup:
 def _latex_line(cells: Sequence[Cell]) -> str:
     texts = [(latex_text(str(cell)), is_best(cell)) for cell in cells]
     return " & ".join(rf"\textbf{{{text}}}" if best else text for text, best in texts) + r" \\"
-
-
-def open_metrics() -> tuple[str, ...]:
-    """Return the columns of the paper's open-vocabulary table, and those that plugins add."""
-    return of_table("open")
 
 
 def marked(name: str, row: str, undertrained: Collection[str]) -> str:
