@@ -74,8 +74,7 @@ def action_scores(answered: AnsweredRow, tested: TestedClips, cfg: ProbeConfig) 
         if len(classes):
             groups = classes if metric.over == "classes" else np.zeros_like(classes)
             draws = resampled_means(groups, hits, takes, weights)
-            ends = ends_of(draws[:, None], n_takes, cfg.confidence)
-            low, high = float(ends.low[0]), float(ends.high[0])
+            low, high = (float(end[0]) for end in ends_of(draws[:, None], n_takes, cfg.confidence))
         scores.append(
             ProbeScore(
                 row=answered.row,
@@ -204,16 +203,16 @@ def contrasts_of(
         for row, against in PAIRS_OF_ROWS:
             if row in values and against in values:
                 gained = np.mean(draws[row], axis=0) - np.mean(draws[against], axis=0)
-                ends = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
+                low, high = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
                 contrast = TokenContrast(
                     row=row,
                     against=against,
                     metric=metric.id,
                     difference=mean(values[row]) - mean(values[against]),
-                    low=float(ends.low[0]),
-                    high=float(ends.high[0]),
+                    low=float(low[0]),
+                    high=float(high[0]),
                     n_clips=len(tested.take),
-                    n_takes=ends.n_takes,
+                    n_takes=n_takes,
                 )
                 contrasts.append(contrast)
     return contrasts

@@ -285,8 +285,8 @@ def gate_quality(choices: Sequence[ScorerChoice], cfg: EvaluationConfig) -> Qual
         draws = ((weights @ won) * weights).sum(1) / ((weights @ pairs) * weights).sum(1)
         value = float(won.sum() / pairs.sum())
     kept = draws[~np.isnan(draws)]  # none where no draw has a pair
-    ends = ends_of(100 * kept[:, None], n_takes if len(kept) else 0, cfg.confidence)
-    return Quality("gate, area under its curve", 100 * value, float(ends.low[0]), float(ends.high[0]), 50.0)
+    low, high = ends_of(100 * kept[:, None], n_takes if len(kept) else 0, cfg.confidence)
+    return Quality("gate, area under its curve", 100 * value, float(low[0]), float(high[0]), 50.0)
 
 
 def ranking_quality(choices: Sequence[ScorerChoice], cfg: EvaluationConfig) -> Quality:
