@@ -31,8 +31,6 @@ MARKED = {"holds": "v-holds", "fails": "v-fails"}
 SIGNS = {"holds": "✓", "fails": "✗", "undecided": "~", "undertrained": "!", "not run": "–"}
 """Verdict -> the sign next to it."""
 ARROWS = {"better": "▲", "worse": "▼"}
-
-
 DAGGER = "†"
 LEGEND = (
     f"{DAGGER}: does not count as trained and is no evidence for or against. By its interval over takes (of the paired "
