@@ -34,8 +34,7 @@ from tasks.fan_out import fan_out
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.execution.groups import compute_group
 from trajpilot_core.incoming import literal
-from trajpilot_core.report.committed import WARNING, committed_under, place_documents
-from trajpilot_core.report.ui.link import link_to
+from trajpilot_core.report.committed import WARNING, committed_under, link_to, place_documents
 from trajpilot_core.stages import EVERY_STAGE
 
 RETRY_DELAYS_S: list[float] = [10.0, 60.0]
@@ -136,7 +135,7 @@ def simulate_world(world: WorldConfig, folder: str, workers: int) -> State[str]:
 def place_report(report: ArtifactRef, config: PipelineConfig, run: RunOptions) -> State[str]:
     """Copy the report's documents to `<root>/reports`, publish the summary with a link, log main figures and path."""
     # Imported here because it loads torch, which registering a deployment does not need.
-    from trajpilot_core.report.ui.summary import SUMMARIES, main_figures
+    from trajpilot_core.report.summary import SUMMARIES, main_figures
 
     path = place_documents(report, run.root)
     committed = committed_under(config, run)

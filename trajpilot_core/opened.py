@@ -28,7 +28,6 @@ from trajpilot_core.store.tensors import Models, Tensors
 
 if TYPE_CHECKING:
     from trajpilot_core.predict.answers import LoadedChain
-    from trajpilot_core.predict.plan import Texts
     from trajpilot_core.predict.trained import TrainedRoot
 
 READER = "opened"
@@ -132,10 +131,8 @@ class OpenRun:
             StoreError: the run has no `scorer` yet, or its outputs do not belong together.
         """
         from trajpilot_core.predict.answers import load_chain
-        from trajpilot_core.predict.plan import texts_of
 
-        trained = self._trained
-        return Predictor(trained, load_chain(trained, seed, device), texts_of(trained))
+        return Predictor(self._trained, load_chain(self._trained, seed, device))
 
     def predict(
         self, video: str, start: str, goal: str, horizon: int = 5, *, device: str = "auto", **more: object
@@ -199,7 +196,6 @@ class Predictor:
 
     trained: "TrainedRoot"
     chain: "LoadedChain"
-    texts: "Texts"
 
     def predict(
         self,
@@ -230,7 +226,7 @@ class Predictor:
         checked = finite_array(features, (2, width), "features").astype(np.float16)
         moved = None if motions is None else finite_array(motions, (2, 16, 6), "motions").astype(np.float32)
         given = answer_with(self.chain, Clips(checked, moved), horizon, take_id)
-        return plan_rows(given, self.texts, self.trained.undertrained(given.seed))
+        return plan_rows(given, self.trained, self.trained.undertrained(given.seed))
 
 
 def finite_array(values: NDArray[Any], shape: tuple[int, ...], what: str) -> NDArray[Any]:

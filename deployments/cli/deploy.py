@@ -155,8 +155,7 @@ def keep_pages(home: Path) -> None:
 
     If a page cannot be copied (no space, no permission), the UI keeps the old one and the next check retries.
     """
-    from trajpilot_core.report.committed import FOLDER
-    from trajpilot_core.report.ui.link import copy_pages
+    from trajpilot_core.report.committed import FOLDER, copy_pages
 
     while True:
         with contextlib.suppress(OSError):

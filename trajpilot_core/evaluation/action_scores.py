@@ -32,6 +32,7 @@ from trajpilot_core.metrics.epic_kitchens import (
     SPACES,
     SUBSETS,
     ActionClips,
+    ActionMetric,
     ActionPart,
     hits_of,
     score,
@@ -68,14 +69,11 @@ def action_scores(answered: AnsweredRow, tested: TestedClips, cfg: ProbeConfig) 
         scored = score(metric, tested.clips, answered.rankings, subset, space)
         kept = tested.clips.kept(subset, space, metric.part)
         classes, takes = tested.clips.classes(metric.part)[kept], tested.take[kept]
-        hits = hits_of(classes, answered.rankings[metric.part][kept], metric.k)
         n_takes = len(np.unique(takes))
         low, high = -np.inf, np.inf
         if len(classes):
-            groups = classes if metric.over == "classes" else np.zeros_like(classes)
-            draws = resampled_means(groups, hits, takes, weights)
-            ends = ends_of(draws[:, None], n_takes, cfg.confidence)
-            low, high = float(ends.low[0]), float(ends.high[0])
+            draws = resampled_scores(metric, classes, answered.rankings[metric.part][kept], takes, weights)
+            low, high = (float(end[0]) for end in ends_of(draws[:, None], n_takes, cfg.confidence))
         scores.append(
             ProbeScore(
                 row=answered.row,
@@ -95,18 +93,20 @@ def action_scores(answered: AnsweredRow, tested: TestedClips, cfg: ProbeConfig) 
     return scores
 
 
-def resampled_means(groups_N: Codes, hits_N: Mask, take_N: Codes, weights_BT: Array) -> Array:
-    """Return (B,): the mean share of hits over the groups in a resample, percent; NaN without a group.
+def resampled_scores(
+    metric: ActionMetric, classes_N: Codes, rankings_NK: Codes, take_N: Codes, weights_BT: Array
+) -> Array:
+    """Return (B,): a metric of a resample, the mean share of hits over its classes or clips, percent; NaN without any.
 
     Args:
-        groups_N: class of each clip; one group for all gives the share of the clips.
         weights_BT: how often each video is in each resample.
     """
+    groups_N = classes_N if metric.over == "classes" else np.zeros_like(classes_N)
     present, group = np.unique(groups_N, return_inverse=True)
     counts = np.zeros((weights_BT.shape[1], len(present)))
     hits = np.zeros_like(counts)
     np.add.at(counts, (take_N, group), 1.0)
-    np.add.at(hits, (take_N, group), hits_N.astype(np.float64))
+    np.add.at(hits, (take_N, group), hits_of(classes_N, rankings_NK, metric.k).astype(np.float64))
     counted, right = weights_BT @ counts, weights_BT @ hits
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = np.where(counted > 0, right / counted, 0.0)
@@ -194,26 +194,25 @@ def contrasts_of(
     contrasts = []
     for metric in EPIC_METRICS.values():
         classes = tested.clips.classes(metric.part)
-        groups = classes if metric.over == "classes" else np.zeros_like(classes)
         values: dict[str, list[float]] = {}
         draws: dict[str, list[Array]] = {}
         for answers in answered:
             values.setdefault(answers.row, []).append(score(metric, tested.clips, answers.rankings).value)
-            hits = hits_of(classes, answers.rankings[metric.part], metric.k)
-            draws.setdefault(answers.row, []).append(resampled_means(groups, hits, tested.take, weights))
+            drawn = resampled_scores(metric, classes, answers.rankings[metric.part], tested.take, weights)
+            draws.setdefault(answers.row, []).append(drawn)
         for row, against in PAIRS_OF_ROWS:
             if row in values and against in values:
                 gained = np.mean(draws[row], axis=0) - np.mean(draws[against], axis=0)
-                ends = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
+                low, high = ends_of(gained[:, None], n_takes, cfg.tuned.confidence)
                 contrast = TokenContrast(
                     row=row,
                     against=against,
                     metric=metric.id,
                     difference=mean(values[row]) - mean(values[against]),
-                    low=float(ends.low[0]),
-                    high=float(ends.high[0]),
+                    low=float(low[0]),
+                    high=float(high[0]),
                     n_clips=len(tested.take),
-                    n_takes=ends.n_takes,
+                    n_takes=n_takes,
                 )
                 contrasts.append(contrast)
     return contrasts

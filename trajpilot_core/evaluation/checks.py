@@ -148,25 +148,22 @@ def identity_checks(values: MetricValues, together: Collection[str] = ()) -> lis
         together: rows exempt where one metric reads the ranking and the other the sequence.
     """
 
-    def is_bound(variant: str, smaller: str, larger: str) -> bool:
-        return variant not in together or METRICS[smaller].reads == METRICS[larger].reads
-
-    def faults(smaller: str, larger: str, equal: bool = False, horizon: int | None = None) -> list[str]:
-        wrong = []
-        for key, row in values.items():
-            if smaller not in row or larger not in row or not is_bound(key[0], smaller, larger):
-                continue
-            gap = row[smaller] - row[larger]
-            is_wrong = abs(gap) > TOLERANCE if equal else gap > TOLERANCE
-            if is_wrong and (horizon is None or key[2] == horizon):
-                wrong.append(f"{_where(key)}: {smaller} {row[smaller]:.2f}, {larger} {row[larger]:.2f}")
-        return wrong
-
-    def count(smaller: str, larger: str) -> str:
+    def compared(check: str, smaller: str, larger: str, equal_at: int | None = None) -> Judgement:
+        """Judge that one metric is at most another everywhere, or equal to it at one horizon."""
         scored = [key for key, row in values.items() if smaller in row and larger in row]
-        bound = [key for key in scored if is_bound(key[0], smaller, larger)]
+        is_exact = METRICS[smaller].reads == METRICS[larger].reads
+        bound = [key for key in scored if is_exact or key[0] not in together]
         exempt = sorted({key[0] for key in scored} - {key[0] for key in bound})
-        return f"{len(bound)} rows checked" + (f"; not {', '.join(exempt)}: decoded together" if exempt else "")
+        gaps = {key: values[key][smaller] - values[key][larger] for key in bound}
+        if equal_at is not None:
+            gaps = {key: abs(gap) for key, gap in gaps.items() if key[2] == equal_at}
+        faults = [
+            f"{_where(key)}: {smaller} {values[key][smaller]:.2f}, {larger} {values[key][larger]:.2f}"
+            for key, gap in gaps.items()
+            if gap > TOLERANCE
+        ]
+        not_checked = f"; not {', '.join(exempt)}: decoded together" if exempt else ""
+        return _verdict(check, faults, f"{len(bound)} rows checked{not_checked}")
 
     longest = max((horizon for _, _, horizon, _ in values if horizon is not None), default=0)
     edit_faults = [
@@ -177,12 +174,8 @@ def identity_checks(values: MetricValues, together: Collection[str] = ()) -> lis
     scored = set().union(*values.values())
     ordered = [(spec.id, other) for spec in METRICS.values() if spec.id in scored for other in spec.at_most]
     return [
-        _verdict(
-            "identity: with one middle step (H=3) MSeq is M@1",
-            faults("MSeq", "M@1", equal=True, horizon=3),
-            count("MSeq", "M@1"),
-        ),
-        *(_verdict(f"identity: {a} is at most {b}", faults(a, b), count(a, b)) for a, b in ordered),
+        compared("identity: with one middle step (H=3) MSeq is M@1", "MSeq", "M@1", equal_at=3),
+        *(compared(f"identity: {a} is at most {b}", a, b) for a, b in ordered),
         _verdict("identity: ED is between 0 and H", edit_faults, f"{len(values)} rows checked"),
     ]
 

@@ -157,7 +157,8 @@ def pair(first: pa.Table, second: pa.Table, cfg: EvaluationConfig, apart: Collec
             counts = counts[:, scored_horizons]
             sums = [values[common][:, scored_horizons] for values, _ in (one, other)]
             draws = bootstrap.resampled(weights, sums[1] - sums[0], counts)[:, -2]
-            low, high, n_takes = bootstrap.ends_of(draws, int((counts > 0).sum(axis=0).min()), cfg.confidence)
+            n_takes = int((counts > 0).sum(axis=0).min())
+            low, high = bootstrap.ends_of(draws, n_takes, cfg.confidence)
             points = [bootstrap.pooled(values.sum(axis=0), counts.sum(axis=0))[-2] for values in sums]
             for m, metric in enumerate(with_ceiling()):
                 before, after = float(points[0][m]), float(points[1][m])

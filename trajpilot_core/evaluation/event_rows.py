@@ -99,12 +99,13 @@ def p_made(logits_n2: Tensor) -> Tensor:
     return logits_n2.softmax(-1)[:, MADE]
 
 
-def shot_by(net: Net, *parts: int) -> Callable[[OutcomeModels, Shots, Tensor], EventAnswers]:
-    """Return how a row of shots answers with a predictor that is given these parts of the head motion."""
+def answer_by(net: Net, *parts: int) -> Callable[[EventModels[Any], Any, Tensor], EventAnswers]:
+    """Return how a row answers with a predictor that is given these parts of the head motion."""
 
     @torch.no_grad()
-    def answer(models: OutcomeModels, shots: Shots, rows: Tensor) -> EventAnswers:
-        return EventAnswers(p_made(predicted(models.chain, shots, rows, net, *parts)))
+    def answer(models: EventModels[Any], events: Events, rows: Tensor) -> EventAnswers:
+        prediction = predicted(models.chain, events, rows, net, *parts)
+        return EventAnswers(p_made(prediction) if isinstance(events, Shots) else prediction)
 
     return answer
 
@@ -146,20 +147,20 @@ def majority(models: OutcomeModels, shots: Shots, rows: Tensor) -> EventAnswers:
 
 
 SHOT_ROWS: tuple[ShotMethod, ...] = (
-    ShotMethod("no_traj", "No-Traj", "pixels before the shot", "pixels", shot_by("no_traj")),
+    ShotMethod("no_traj", "No-Traj", "pixels before the shot", "pixels", answer_by("no_traj")),
     ShotMethod("attentive_probe", "Visual probe", "tokens of the pixels before the shot", "pixels", attentive_probe),
     ShotMethod(
         "scorer", "Scorer", "the same, head motion before it, that of retrieved shots", "pixels_motion", shot_scorer
     ),
     ShotMethod(
-        "oracle", "Oracle", "pixels before the shot, all head motion", "event_motion", shot_by("traj", BEFORE, DURING)
+        "oracle", "Oracle", "pixels before the shot, all head motion", "event_motion", answer_by("traj", BEFORE, DURING)
     ),
     ShotMethod(
         "endpoint_traj",
         "Endpoint-Traj",
         "pixels and head motion before it",
         "pixels_motion",
-        shot_by("endpoint_traj", BEFORE),
+        answer_by("endpoint_traj", BEFORE),
     ),
     ShotMethod(
         "permuted_candidates",
@@ -172,7 +173,7 @@ SHOT_ROWS: tuple[ShotMethod, ...] = (
     ShotMethod("majority", "majority", "share of made training shots", "nothing", majority),
 )
 """In the order of the table."""
-SHOT_NAMES: Mapping[OutcomeRow, str] = {method.id: method.name for method in SHOT_ROWS}
+SHOT_NAMES: Mapping[str, str] = {method.id: method.name for method in SHOT_ROWS}
 """Row -> its printed name, in the order of the table."""
 SHOT_FLOORS: tuple[OutcomeRow, ...] = ("majority", "knn_outcome")
 SHOT_MODELS: Mapping[str, tuple[str, ...]] = {
@@ -195,16 +196,6 @@ def not_run(present: Iterable[OutcomeRow]) -> list[str]:
     return [f"{SHOT_NAMES[row]}: not run; {why}" for row, why in WANTS.items() if row not in known]
 
 
-def token_by(net: Net, *parts: int) -> Callable[[TokenMaker, ActionEvents, Tensor], EventAnswers]:
-    """Return how a row of actions answers with a predictor that is given these parts of the head motion."""
-
-    @torch.no_grad()
-    def answer(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> EventAnswers:
-        return EventAnswers(predicted(maker.chain, events, rows, net, *parts))
-
-    return answer
-
-
 def nothing(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> EventAnswers:
     """Return zeros (n, E): the row is given nothing."""
     return EventAnswers(events.bank.new_zeros(len(rows), events.bank.shape[1]))
@@ -218,7 +209,7 @@ def token_scorer(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> Event
 def shuffled(maker: TokenMaker, events: ActionEvents, rows: Tensor) -> EventAnswers:
     """Return the token (n, E) of No-Traj for another one of the answered clips, by a random cycle."""
     others = rows[derangement(len(rows), maker.cfg.shuffle_seed).to(rows.device)]
-    return token_by("no_traj")(maker, events, others)
+    return answer_by("no_traj")(maker, events, others)
 
 
 TOKEN_METHODS: tuple[TokenMethod, ...] = (
@@ -226,7 +217,7 @@ TOKEN_METHODS: tuple[TokenMethod, ...] = (
     TokenMethod("constant", "constant token", "a learned token, the same for every clip", "pixels", nothing),
     TokenMethod("zero", "zero token", "zeros, which still receive attention", "pixels", nothing),
     TokenMethod("shuffled", "shuffled token", "No-Traj’s prediction of another clip", "pixels", shuffled),
-    TokenMethod("no_traj", "No-Traj", "the prediction by the pixels before the action", "pixels", token_by("no_traj")),
+    TokenMethod("no_traj", "No-Traj", "the prediction by the pixels before the action", "pixels", answer_by("no_traj")),
     TokenMethod(
         "scorer",
         "Scorer",
@@ -239,7 +230,7 @@ TOKEN_METHODS: tuple[TokenMethod, ...] = (
         "Oracle",
         "that under the head motion before and during the action",
         "event_motion",
-        token_by("traj", BEFORE, DURING),
+        answer_by("traj", BEFORE, DURING),
     ),
 )
 """In the order of the table."""

@@ -36,18 +36,6 @@ NONE = "no trajectory"
 """The row without trajectories."""
 
 
-class PoseRows(NamedTuple):
-    """The rows of two sources of head motion."""
-
-    same: PoseRow
-    video: PoseRow
-    raw: PoseRow
-    rule: PoseRow
-    both: PoseRow
-    both_equal: PoseRow
-    nothing: PoseRow
-
-
 def trained_on(sources: Sequence[str]) -> dict[str, str]:
     """Return predictor of `POSE_MODELS` -> its training data, named after the sources of the run.
 
@@ -59,11 +47,11 @@ def trained_on(sources: Sequence[str]) -> dict[str, str]:
     return {"files": first, "video": second, "both": both, "both_equal": f"{both}, as many steps", "none": NONE}
 
 
-def pose_rows(sources: Sequence[str]) -> PoseRows:
-    """Return the rows, named after the sources of the run (`trained_on`)."""
+def pose_rows(sources: Sequence[str]) -> tuple[PoseRow, ...]:
+    """Return the rows, named after the sources of the run (`trained_on`): files, then video, then files for video."""
     first, second, mixture, *_ = trained_on(sources).values()
     same, video, both = f"{first} -> {first}", f"{second} -> {second}", f"{mixture} -> {second}"
-    return PoseRows(
+    return (
         PoseRow(same, "files", "files", None, f"{first}_to_{first}"),
         PoseRow(video, "video", "by_rule", same, f"{second}_to_{second}"),
         PoseRow(f"{first} -> {second}, lengths as estimated", "files", "raw", same, f"{first}_to_{second}"),

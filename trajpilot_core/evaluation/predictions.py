@@ -25,16 +25,7 @@ from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_cla
 from trajpilot_core.data.transitions import masks_of, with_closed_tables
 from trajpilot_core.engine.progress import Progress
 from trajpilot_core.engine.stage import Inputs
-from trajpilot_core.evaluation.headroom import (
-    PoolSums,
-    choose_knobs,
-    dev_rows,
-    headroom_row,
-    mask_coverage,
-    pool_sums,
-    sampling_scores,
-    shuffle_scores,
-)
+from trajpilot_core.evaluation import headroom
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.methods import METHODS
 from trajpilot_core.methods.base import Answers
@@ -131,7 +122,7 @@ def predict_all(
     has_planners = "planner_models" in config.further_entries
     planners = open_planners(inputs, data, chains_of(data)[0], device) if has_planners else None
     is_masked = planners is not None or (data.closed is not None and scorer_config(scorers).decoding.is_masked)
-    coverage = mask_coverage(masks_of(inputs, data), data) if is_masked else []
+    coverage = headroom.mask_coverage(masks_of(inputs, data), data) if is_masked else []
     on_device = data.to(device)
     ours = predict_rows(on_device, files, scorers, config, "test", device, progress, planners, figures, threads)
     entries = [entry for entry in config.further_entries if entry in {row.predictions for row in METHODS}]
@@ -226,24 +217,24 @@ def predict_rows(
             planning = planner_rows(planners, seed, horizon, device)
             undecided = SequenceModels(fitted, config.joint)
             models = RowModels(ready, undecided, planning, twins, at_horizon(blind, horizon))
-            dev, strangers = dev_rows(windows, config.joint.dev_windows), derangement(len(bank.take), horizon)
+            dev, strangers = headroom.dev_rows(windows, config.joint.dev_windows), derangement(len(bank.take), horizon)
             on_dev = batch_of(view, bank, models, dev, strangers) if len(dev) else None
-            choices = choose_knobs(on_dev, config.joint, seed, horizon)
+            choices = headroom.choose_knobs(on_dev, config.joint, seed, horizon)
             del on_dev  # its tensors are not needed while test windows are predicted
             knobs = {choice.variant: Knobs(choice.temperature, choice.weight) for choice in choices}
             models = models._replace(sequences=SequenceModels(fitted, config.joint, knobs))
             if seed == files.seeds[0]:
                 check_rows(view, bank, models, rows)
-            sums: list[dict[int, PoolSums]] = []
+            sums: list[dict[int, headroom.PoolSums]] = []
             parts = predict_parts(view, models, bank, rows, seed, config, device)
             for tables, pools in in_threads(parts, threads if device == "cpu" else 1):
                 yield from tables
                 sums.append(pools)
             figures.headroom.extend(
-                headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]
+                headroom.headroom_row(seed, horizon, pool, [part[pool] for part in sums]) for pool in sums[0]
             )
-            figures.shuffles.extend(shuffle_scores(view, windows.segments[rows], seed, config))
-            figures.samplings.extend(sampling_scores(models.planners, data, windows.segments[rows]))
+            figures.shuffles.extend(headroom.shuffle_scores(view, windows.segments[rows], seed, config))
+            figures.samplings.extend(headroom.sampling_scores(models.planners, data, windows.segments[rows]))
             figures.decoding.extend(choices)
             done += 1
             progress(done, total, f"seed {seed}, H={horizon}: {len(rows)} windows")
@@ -280,7 +271,7 @@ def check_rows(view: ChainView, bank: Bank, models: RowModels, rows: Tensor) -> 
 
 def predict_parts(
     view: ChainView, models: RowModels, bank: Bank, rows: Tensor, seed: int, config: CompletedEvaluation, device: str
-) -> Iterator[Callable[[], tuple[list[pa.Table], dict[int, PoolSums]]]]:
+) -> Iterator[Callable[[], tuple[list[pa.Table], dict[int, headroom.PoolSums]]]]:
     """Yield work on parts of `rows`, long of shape (N,), that fit the memory: predictions, and pool size -> sums."""
     horizon, ready = bank.horizon, models.ready
     windows = view.data.windows[horizon]
@@ -288,7 +279,7 @@ def predict_parts(
     strangers = derangement(len(bank.take), 1_000_003 * config.seed + horizon)
     pools = [pool for pool in config.headroom_pools if pool <= ready.config.candidates and len(bank.take)]
 
-    def predict(part: Tensor, donors_BM: Tensor) -> tuple[list[pa.Table], dict[int, PoolSums]]:
+    def predict(part: Tensor, donors_BM: Tensor) -> tuple[list[pa.Table], dict[int, headroom.PoolSums]]:
         """Predict windows of shape (B,)."""
         with one_thread(device):
             batch = batch_of(view, bank, models, part, strangers, donors_BM)
@@ -297,7 +288,7 @@ def predict_parts(
             answers = {row.id: row.answer(batch) for row in METHODS if row.answer is not None}
             known = [(id_, answer) for id_, answer in answers.items() if answer is not None]
             tables = [prediction_table(id_, answer, view.data, windows, part, seed) for id_, answer in known]
-            return tables, {pool: pool_sums(view, bank, candidates, queries, pool, draw) for pool in pools}
+            return tables, {pool: headroom.pool_sums(view, bank, candidates, queries, pool, draw) for pool in pools}
 
     for part, donors_BM in zip(batches(rows, WINDOWS_AT_ONCE), batches(donors, WINDOWS_AT_ONCE), strict=True):
         yield partial(predict, part, donors_BM)

@@ -107,7 +107,7 @@ def _score(
     """Return one figure with its resampled values (B,): of the seed at place `at`, or the mean over all seeds."""
     made, once = answers.made, np.ones((1, len(answers.made)))
     values = [metric.values(p, made, once)[0] for p in (answers.p if at is None else answers.p[at : at + 1])]
-    low, high, n_takes = ends_of(draws[:, None], len(answers.takes), cfg.confidence)
+    low, high = ends_of(draws[:, None], len(answers.takes), cfg.confidence)
     side = {"made": made, "missed": ~made}.get(metric.id, np.ones(len(made), dtype=bool))
     n_right = None if at is None or not metric.is_count else int(answers.right[at][side].sum())
     outer = (None, None) if n_right is None else wilson(n_right, int(side.sum()), cfg.confidence)
@@ -122,7 +122,7 @@ def _score(
         wilson_high=None if outer[1] is None else round(outer[1], DIGITS),
         n_right=n_right,
         n_shots=int(side.sum()),
-        n_takes=n_takes,
+        n_takes=len(answers.takes),
     )
 
 

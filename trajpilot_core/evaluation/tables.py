@@ -37,49 +37,22 @@ class ClusterSums:
     """Per horizon, sorted."""
 
 
-@dataclass(frozen=True)
-class Clusters:
-    """The clusters that intervals resample."""
+def sums_of(predictions: Predictions, variant: str, seed: int, of_take: Codes) -> ClusterSums:
+    """Sum the metrics of one variant and seed per cluster and horizon; a horizon without windows has zeros.
 
-    kind: str
-    """`take` or `capture`."""
-    of_take: Codes
-    """(takes,) cluster of every take of the predictions."""
-    n: int
-
-
-def take_clusters(predictions: Predictions) -> Clusters:
-    """Return clusters of one take each."""
-    n = len(predictions.take_ids)
-    return Clusters("take", np.arange(n), n)
-
-
-def capture_clusters(predictions: Predictions, captures: Mapping[str, str]) -> Clusters | None:
-    """Cluster takes by capture; None where every capture has one take. `captures`: take id -> capture."""
-    names = sorted({captures[take] for take in predictions.take_ids})
-    if len(names) == len(predictions.take_ids):
-        return None
-    place = {name: index for index, name in enumerate(names)}
-    return Clusters("capture", np.array([place[captures[t]] for t in predictions.take_ids], dtype=np.int64), len(names))
-
-
-def sums_of(predictions: Predictions, variant: str, seed: int, clusters: Clusters) -> ClusterSums:
-    """Sum the metrics of one variant and seed per cluster and horizon; a horizon without windows has zeros."""
+    Args:
+        of_take: (takes,) cluster of every take of the predictions, 0 to T - 1.
+    """
     blocks = {block.horizon: block for block in predictions.of(variant) if block.seed == seed}
-    values, counts, windows = [], [], []
-    for horizon in predictions.horizons():
-        block = blocks.get(horizon)
-        if block is None:
-            values.append(np.zeros((clusters.n, len(METRICS))))
-            counts.append(np.zeros(clusters.n))
-            windows.append(np.zeros(0, dtype=np.int64))
-            continue
-        scores = window_values(block.labels, block.decoded, block.rankings)
-        summed, counted = bootstrap.cluster_sums(scores, clusters.of_take[block.takes], clusters.n)
-        values.append(summed)
-        counts.append(counted)
-        windows.append(block.windows)
-    return ClusterSums(np.stack(values, axis=1), np.stack(counts, axis=1), tuple(windows))
+    n = int(of_take.max()) + 1
+    values = np.zeros((n, len(predictions.horizons()), len(METRICS)))
+    counts, windows = np.zeros(values.shape[:2]), [np.zeros(0, dtype=np.int64)] * len(predictions.horizons())
+    for at, horizon in enumerate(predictions.horizons()):
+        if block := blocks.get(horizon):
+            scores = window_values(block.labels, block.decoded, block.rankings)
+            values[:, at], counts[:, at] = bootstrap.cluster_sums(scores, of_take[block.takes], n)
+            windows[at] = block.windows
+    return ClusterSums(values, counts, tuple(windows))
 
 
 def same_windows(one: ClusterSums, other: ClusterSums) -> bool:
@@ -88,7 +61,7 @@ def same_windows(one: ClusterSums, other: ClusterSums) -> bool:
 
 
 def _contrasts(
-    predictions: Predictions, clusters: Clusters
+    predictions: Predictions, of_take: Codes
 ) -> Iterator[tuple[str, str | None, tuple[int | None, ...], ClusterSums]]:
     """Yield (variant, reference, seeds, sums): every seed, the average over seeds (None), and the paired differences.
 
@@ -97,7 +70,7 @@ def _contrasts(
     """
     means: dict[str, ClusterSums] = {}
     for variant in predictions.variants():
-        per_seed = [sums_of(predictions, variant, seed, clusters) for seed in predictions.seeds(variant)]
+        per_seed = [sums_of(predictions, variant, seed, of_take) for seed in predictions.seeds(variant)]
         has_mean = all(same_windows(per_seed[0], other) for other in per_seed)
         is_mean = has_mean and len(per_seed) == 1
         for seed, sums in zip(predictions.seeds(variant), per_seed, strict=True):
@@ -114,18 +87,25 @@ def _contrasts(
             yield variant, reference, (None,), replace(means[variant], values=values)
 
 
-def metric_rows(predictions: Predictions, corpus: str, clusters: Clusters, cfg: EvaluationConfig) -> list[Metric]:
+def metric_rows(
+    predictions: Predictions, corpus: str, cfg: EvaluationConfig, captures: Mapping[str, str] | None = None
+) -> list[Metric]:
     """Score every row: per horizon, and over the horizons plainly and weighted by windows, each with its interval.
 
     Args:
-        clusters: what the bootstrap resamples; one set of draws serves all rows, so differences are paired.
-        cfg: draws, level and seed.
+        cfg: draws, level and seed; one set of draws serves all rows, so differences are paired.
+        captures: take id -> capture: captures are resampled, not takes; no row where every capture has one take.
     """
-    weights = bootstrap.draw_weights(clusters.n, cfg.bootstrap, cfg.seed)
+    names = predictions.take_ids if captures is None else [captures[take] for take in predictions.take_ids]
+    clusters, of_take = np.unique(names, return_inverse=True)
+    if captures is not None and len(clusters) == len(names):
+        return []
+    weights = bootstrap.draw_weights(len(clusters), cfg.bootstrap, cfg.seed)
     rows: list[Metric] = []
-    for variant, reference, seeds, sums in _contrasts(predictions, clusters):
+    for variant, reference, seeds, sums in _contrasts(predictions, of_take.astype(np.int64)):
         kept = scored_on(variant) & scored_on(reference or variant)
-        head = {"corpus": corpus, "variant": variant, "reference": reference, "cluster": clusters.kind}
+        cluster = "take" if captures is None else "capture"
+        head = {"corpus": corpus, "variant": variant, "reference": reference, "cluster": cluster}
         scored = _rows({**head, "seed": seeds[0]}, sums, weights, predictions.horizons(), cfg, kept)
         shortest = min(predictions.horizons())  # a mean over the horizons needs windows of each that are long enough
         scored = [row for row in scored if METRICS[row.metric].shortest <= (row.horizon or shortest)]

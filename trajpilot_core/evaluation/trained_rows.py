@@ -16,8 +16,7 @@ import numpy as np
 
 from schemas.config import EvaluationConfig
 from schemas.results import CurvePoint, Judgement, Metric, ScorerChoice
-from trajpilot_core.arrays import Array
-from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of
+from trajpilot_core.evaluation.bootstrap import draw_weights, ends_of, ends_of_means
 from trajpilot_core.methods import METHODS, anticipation, method, retrieved
 from trajpilot_core.methods.base import Method, covers
 
@@ -285,7 +284,9 @@ def gate_quality(choices: Sequence[ScorerChoice], cfg: EvaluationConfig) -> Qual
     with np.errstate(invalid="ignore", divide="ignore"):
         draws = ((weights @ won) * weights).sum(1) / ((weights @ pairs) * weights).sum(1)
         value = float(won.sum() / pairs.sum())
-    return _quality("gate, area under its curve", value, draws, n_takes, 50.0, cfg)
+    kept = draws[~np.isnan(draws)]  # none where no draw has a pair
+    low, high = ends_of(100 * kept[:, None], n_takes if len(kept) else 0, cfg.confidence)
+    return Quality("gate, area under its curve", 100 * value, float(low[0]), float(high[0]), 50.0)
 
 
 def ranking_quality(choices: Sequence[ScorerChoice], cfg: EvaluationConfig) -> Quality:
@@ -293,18 +294,8 @@ def ranking_quality(choices: Sequence[ScorerChoice], cfg: EvaluationConfig) -> Q
     ranked = [(row.take, row.is_best, row.chance) for row in choices if row.is_best is not None]
     if not ranked:
         return Quality("best candidate first", np.nan, -np.inf, np.inf, np.nan)
-    take = np.unique([row[0] for row in ranked], return_inverse=True)[1]
-    lead = np.array([float(bool(first)) - float(chance or 0.0) for _, first, chance in ranked])
-    n_takes, chance = int(take.max()) + 1, 100 * float(np.mean([row[2] or 0.0 for row in ranked]))
-    weights = draw_weights(n_takes, cfg.bootstrap, cfg.seed)
-    draws = (weights @ np.bincount(take, lead)) / (weights @ np.bincount(take))
-    quality = _quality("best candidate first", float(lead.mean()), draws, n_takes, 0.0, cfg)
-    low, high = quality.low + chance, quality.high + chance
-    return quality._replace(value=quality.value + chance, low=low, high=high, chance=chance)
-
-
-def _quality(name: str, value: float, draws_B: Array, n_takes: int, chance: float, cfg: EvaluationConfig) -> Quality:
-    """Return shares as percentages with the interval of their draws (B,); none where no draw has a figure."""
-    kept = draws_B[~np.isnan(draws_B)]
-    ends = ends_of(100 * kept[:, None], n_takes if len(kept) else 0, cfg.confidence)
-    return Quality(name, 100 * value, float(ends.low[0]), float(ends.high[0]), chance)
+    lead = 100 * np.array([float(bool(first)) - float(chance or 0.0) for _, first, chance in ranked])
+    low, high, _ = ends_of_means(lead[:, None], np.array([take for take, *_ in ranked]), cfg)
+    chance = 100 * float(np.mean([row[2] or 0.0 for row in ranked]))
+    ends = float(low[0]) + chance, float(high[0]) + chance
+    return Quality("best candidate first", float(lead.mean()) + chance, *ends, chance)

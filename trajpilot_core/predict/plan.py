@@ -1,10 +1,6 @@
 """Tensors of answers -> the plan as a record: labels as texts, windows with their takes, and notes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
-
-from schemas.annotation import SIMULATED, Take
+from schemas.annotation import SIMULATED
 from schemas.predict import FORMAT, OwnTake, Plan, PlanQuery, PlanRow, PlanStep, RankedLabel, Retrieved
 from schemas.results import Variant
 from trajpilot_core.methods.base import REFERENCE
@@ -12,7 +8,7 @@ from trajpilot_core.predict.answers import Given
 from trajpilot_core.predict.footage import ClipTimes, Footage
 from trajpilot_core.predict.motion import Found
 from trajpilot_core.predict.trained import TrainedRoot
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 from trajpilot_core.stages.ingest import LATE_START_S
 
 NEAREST = 5
@@ -25,33 +21,10 @@ LEARNED = {
 """Split of the video's take -> consequence for the plan."""
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Labels, takes and segments of a root by their ids."""
-
-    labels: Mapping[str, str]
-    takes: Mapping[str, Take]
-    segments: Mapping[str, dict[str, Any]]
-
-    def label(self, label_id: str) -> str:
-        """Return the text of a label."""
-        return self.labels.get(label_id, label_id)
-
-
-def texts_of(root: TrainedRoot) -> Texts:
-    """Read labels, takes and segments."""
-    segments = root.rows("segments", ("segment_id", "take_id", "start_s", "end_s", "label_id"))
-    return Texts(
-        {row["label_id"]: row["label"] for row in root.rows("labels", ("label_id", "label"))},
-        {take.take_id: take for take in root.takes},
-        {row["segment_id"]: row for row in segments},
-    )
-
-
 def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found, given: Given, encoder: str) -> Plan:
     """Return the whole record; No-Traj decides where the head motion is of a kind that nobody chose (`Found`)."""
-    texts, corpora = texts_of(root), {take.corpus for take in root.takes}
-    rows = plan_rows(given, texts, root.undertrained(given.seed), REFERENCE if poses.is_unasked_mixture else None)
+    corpora = {take.corpus for take in root.takes}
+    rows = plan_rows(given, root, root.undertrained(given.seed), REFERENCE if poses.is_unasked_mixture else None)
     shown = 0 if given.found is None else min(NEAREST, int(given.found.valid[0].sum()))
     return Plan(
         format=FORMAT,
@@ -64,17 +37,19 @@ def plan_of(query: PlanQuery, root: TrainedRoot, footage: Footage, poses: Found,
         corpus=tuple(sorted(corpora)),
         seed=given.seed,
         horizon=query.horizon,
-        own_take=own_take(footage, texts),
+        own_take=own_take(footage, root),
         motion=poses.motion,
         encoder=encoder,
         keys={stage: manifest.key for stage, manifest in root.manifests.items()},
         notes=notes(query, root, footage, poses, any(row.undertrained for row in rows)),
         rows=rows,
-        nearest=tuple(retrieved(place, given, texts) for place in range(shown)),
+        nearest=tuple(retrieved(place, given, root) for place in range(shown)),
     )
 
 
-def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Variant | None = None) -> tuple[PlanRow, ...]:
+def plan_rows(
+    given: Given, root: TrainedRoot, weak: frozenset[str], deciding: Variant | None = None
+) -> tuple[PlanRow, ...]:
     """Return the rows, the deciding one first (None: that of the answers); `weak`: those not counted as trained."""
     first = deciding or next(iter(given.answers))
     rows, label_ids = [], given.view.data.label_ids
@@ -86,7 +61,7 @@ def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Varian
         window = -1 if answers.window is None else int(answers.window[0])
         trusted = None
         if window >= 0 and given.found is not None:
-            trusted = retrieved(given.found.window[0].tolist().index(window), given, texts)
+            trusted = retrieved(given.found.window[0].tolist().index(window), given, root)
         row = PlanRow(
             row=id_,
             name=row_name(id_),
@@ -102,9 +77,9 @@ def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Varian
                     position=at,
                     role="start" if at == 0 else "goal" if at == len(ids) - 1 else "middle",
                     label_id=label_ids[chosen],
-                    label=texts.label(label_ids[chosen]),
+                    label=root.label(label_ids[chosen]),
                     top=tuple(
-                        RankedLabel(label_id=label_ids[i], label=texts.label(label_ids[i]), score=score)
+                        RankedLabel(label_id=label_ids[i], label=root.label(label_ids[i]), score=score)
                         for i, score in zip(ids[at], scores[at], strict=True)
                     ),
                 )
@@ -115,30 +90,30 @@ def plan_rows(given: Given, texts: Texts, weak: frozenset[str], deciding: Varian
     return tuple(rows)
 
 
-def retrieved(place: int, given: Given, texts: Texts) -> Retrieved:
+def retrieved(place: int, given: Given, root: TrainedRoot) -> Retrieved:
     """Return the candidate at a place of the retrieved pool."""
     candidates, data = given.found, given.view.data
     assert candidates is not None
     windows, row = data.windows[candidates.horizon], int(candidates.window[0, place])
-    take = texts.takes[data.take_ids[int(windows.take[row])]]
-    segments = [texts.segments[data.segment_ids[i]] for i in windows.segments[row].tolist()]
+    take = next(take for take in root.takes if take.take_id == data.take_ids[int(windows.take[row])])
+    segments = [root.segments[data.segment_ids[i]] for i in windows.segments[row].tolist()]
     return Retrieved(
         window_id=windows.window_ids[row],
         take_id=take.take_id,
         take=take.name,
         split=take.split,
         cosine=float(candidates.cosine[0, place]),
-        labels=tuple(texts.label(row["label_id"]) for row in segments),
+        labels=tuple(root.label(row["label_id"]) for row in segments),
         spans_s=tuple((row["start_s"], row["end_s"]) for row in segments),
     )
 
 
-def own_take(footage: Footage, texts: Texts) -> OwnTake | None:
+def own_take(footage: Footage, root: TrainedRoot) -> OwnTake | None:
     """Return the annotations of the video from Start to Goal, if it is a take of the corpus."""
     take = footage.own
     if take is None:
         return None
-    segments = [row for row in texts.segments.values() if row["take_id"] == take.take_id]
+    segments = [row for row in root.segments.values() if row["take_id"] == take.take_id]
     segments.sort(key=lambda row: float(row["start_s"]))
 
     def place(span_s: ClipTimes) -> int | None:
@@ -153,7 +128,7 @@ def own_take(footage: Footage, texts: Texts) -> OwnTake | None:
         name=take.name,
         split=take.split,
         matched="path" if footage.matched == "path" else "content",
-        annotated=tuple(texts.label(row["label_id"]) for row in annotated),
+        annotated=tuple(root.label(row["label_id"]) for row in annotated),
     )
 
 

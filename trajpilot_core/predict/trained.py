@@ -64,6 +64,21 @@ class TrainedRoot:
         evaluation = current_manifest(self.folder, "evaluation")
         return () if evaluation is None else CompletedEvaluation.model_validate(evaluation.config).plugin_rows
 
+    @cached_property
+    def segments(self) -> dict[str, dict[str, Any]]:
+        """Return segment id -> its row."""
+        rows = self.rows("segments", ("segment_id", "take_id", "start_s", "end_s", "label_id"))
+        return {row["segment_id"]: row for row in rows}
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """Return label id -> its text."""
+        return {row["label_id"]: row["label"] for row in self.rows("labels", ("label_id", "label"))}
+
+    def label(self, label_id: str) -> str:
+        """Return the text of a label."""
+        return self.labels.get(label_id, label_id)
+
     def rows(self, table: str, columns: tuple[str, ...]) -> list[dict[str, Any]]:
         """Return columns of one of the tables as rows."""
         return cast("list[dict[str, Any]]", self.inputs.table(table, columns).to_pylist())

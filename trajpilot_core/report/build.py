@@ -1,7 +1,7 @@
 """Builds the report of a corpus with plans: reads the tables, draws, renders one offline page, JSON and LaTeX."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
@@ -14,52 +14,19 @@ from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
 from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import examined, method
 from trajpilot_core.metrics import METRICS
-from trajpilot_core.report import health
+from trajpilot_core.report import health, loaded
 from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.rows import main_legend
+from trajpilot_core.report.gallery import windows as gallery
 from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of, path_data, three_views
-from trajpilot_core.report.gallery.windows import (
-    CLASSES,
-    Example,
-    GalleryWindows,
-    best_example,
-    draw_gallery,
-    examples,
-    load_facts,
-    load_threshold,
-    video_files,
-)
-from trajpilot_core.report.loaded import (
-    RECORDS,
-    Loaded,
-    caption,
-    capture_note,
-    corpus_title,
-    facts,
-    limits,
-    load,
-    mask_sentence,
-    sampling_sentence,
-    shuffle_sentence,
-)
 from trajpilot_core.report.offline import FORMAT, dump, records, render_offline
 from trajpilot_core.report.tables import latex, published
-from trajpilot_core.report.tables.ceilings import Ceilings, ceilings_of
+from trajpilot_core.report.tables import results as tables
+from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
-from trajpilot_core.report.tables.groups import LEGEND
-from trajpilot_core.report.tables.results import (
-    Results,
-    absent_rows,
-    all_tables,
-    anticipation_tables,
-    attribution_tables,
-    closed_tables,
-    results_of,
-    settings_table,
-)
-from trajpilot_core.report.tables.table import SIGNS, Table, number
-from trajpilot_core.report.verdict import DerivedVerdict, opening_table, story_of, verdict_of
+from trajpilot_core.report.tables.table import LEGEND, SIGNS, number
+from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 
 GATE_IDENTITY = "identity: overall gain = open rate"
 OTHER = "Other checks"
@@ -80,80 +47,57 @@ class Report(NamedTuple):
     n_examples: int
 
 
-class Page(NamedTuple):
-    """The data of all documents of a report."""
-
-    loaded: Loaded
-    results: Results
-    cfg: CompletedReport
-    title: str
-    facts: Sequence[tuple[str, str]]
-    verdict: DerivedVerdict
-    tables: Sequence[Table]
-    settings: Table | None
-    """Hyperparameters of class heads."""
-    ceilings: Ceilings
-    limits: Sequence[str]
-    drawn: GalleryWindows
-    examples: Sequence[Example]
-    thumbnails: Mapping[tuple[str, float], Thumbnail]
-
-
 def build(inputs: Inputs, cfg: CompletedReport, stages: Sequence[AnyStage], runtime: Runtime) -> Report:
     """Build all documents; `runtime`: the folder of the videos, and the number of decoders."""
     steps = CountedSteps(runtime.progress, after=3)
     steps.begin("reading the tables")
-    loaded = load(inputs, stages)
-    results = results_of(loaded.metrics, loaded.judgements)
-    gallery = draw_gallery(inputs, cfg)
-    shown = examples(gallery, load_facts(gallery, inputs), load_threshold(inputs))
-    files = video_files(gallery, inputs) if cfg.frames else {}
+    read = loaded.load(inputs, stages)
+    results = tables.results_of(read.metrics, read.judgements)
+    drawn = gallery.draw_gallery(inputs, cfg)
+    shown = gallery.examples(drawn, gallery.load_facts(drawn, inputs), gallery.load_threshold(inputs))
+    files = gallery.video_files(drawn, inputs) if cfg.frames else {}
     steps.begin("decoding the frames of the gallery")
     pictures, rejects = _pictures(shown, files, cfg, runtime)
     steps.begin("writing the pages")
-    reason = next((row.detail for row in loaded.judgements if row.check == NO_CEILING), "")
-    bounds = ceilings_of(loaded.ceilings, simulated=loaded.simulated, reason=reason, undertrained=results.undertrained)
-    has_heads, n_labels = cfg.heads is not None, loaded.labels.num_rows
-    verdict = verdict_of(
-        results,
-        simulated=loaded.simulated,
-        has_heads=has_heads,
-        is_broken=bounds.state == "broken",
-        gate=loaded.gate,
-        judgements=loaded.judgements,
-    )
-    page = Page(
-        loaded,
-        results,
-        cfg,
-        f"TrajPilot on {corpus_title(loaded, cfg)}",
-        facts(loaded, results, cfg),
-        verdict,
-        [
-            *opening_table(results, has_heads=has_heads),
-            *closed_tables(results, cfg, n_labels),
-            *all_tables(results),
-            *anticipation_tables(results),
-            *attribution_tables(results),
-        ],
-        settings_table(cfg, n_labels, is_simulated=loaded.simulated),
-        bounds,
-        limits(loaded, cfg),
-        gallery,
-        shown,
-        pictures,
-    )
-    note = caption(loaded, cfg) + (f". {LEGEND}" if results.undertrained else "")
+    reason = next((row.detail for row in read.judgements if row.check == NO_CEILING), "")
+    bounds = ceilings_of(read.ceilings, simulated=read.simulated, reason=reason, undertrained=results.undertrained)
+    has_heads, n_labels = cfg.heads is not None, read.labels.num_rows
+    shown_tables = [
+        *opening_table(results, has_heads=has_heads),
+        *tables.closed_tables(results, cfg, n_labels),
+        *tables.all_tables(results),
+        *tables.anticipation_tables(results),
+        *tables.attribution_tables(results),
+    ]
+    content: dict[str, Any] = {
+        "title": f"TrajPilot on {loaded.corpus_title(read, cfg)}",
+        "facts": loaded.facts(read, results, cfg),
+        "verdict": verdict_of(
+            results,
+            simulated=read.simulated,
+            has_heads=has_heads,
+            is_broken=bounds.state == "broken",
+            gate=read.gate,
+            judgements=read.judgements,
+        ),
+        "tables": {table.id: table for table in shown_tables},
+        "settings": tables.settings_table(cfg, n_labels, is_simulated=read.simulated),
+        "ceilings": bounds,
+        "limits": loaded.limits(read, cfg),
+        "absent_rows": tables.absent_rows(results),
+        "drawn": drawn,
+    }
+    note = loaded.caption(read, cfg) + (f". {LEGEND}" if results.undertrained else "")
     documents = {
-        "report.html": _html(page),
-        "report.json": dump(_json(page)),
-        "metrics.tex": latex.document(page.tables, bounds.tables[:1], note).encode(),
+        "report.html": _html(read, results, cfg, content | {"examples": shown, "thumbnails": pictures}),
+        "report.json": dump(_json(read, results, content)),
+        "metrics.tex": latex.document(shown_tables, bounds.tables[:1], note).encode(),
     }
     return Report(documents, rejects, len(shown))
 
 
 def _pictures(
-    shown: Sequence[Example], files: Mapping[str, str], cfg: CompletedReport, runtime: Runtime
+    shown: Sequence[gallery.Example], files: Mapping[str, str], cfg: CompletedReport, runtime: Runtime
 ) -> tuple[dict[tuple[str, float], Thumbnail], list[Reject]]:
     """Decode the frames of the gallery's windows and of the retrieved ones, one job per video."""
     times: dict[str, set[float]] = {}
@@ -173,53 +117,53 @@ def _pictures(
     return frames, rejects
 
 
-def _html(page: Page) -> bytes:
+def _html(read: loaded.Loaded, results: tables.Results, cfg: CompletedReport, content: Mapping[str, Any]) -> bytes:
     """Render the page; every text from the data is escaped, and only our own script may run."""
-    loaded, results, cfg = page.loaded, page.results, page.cfg
     printed, ahead = published.published_for(results, cfg), published.anticipation_for(results, cfg)
-    material = Material(results, loaded.ceilings, loaded.gate, loaded.headroom, loaded.curves)
-    is_recorded = printed is not None
+    material = Material(results, read.ceilings, read.gate, read.headroom, read.curves)
+    is_recorded, drawn, shown = printed is not None, content["drawn"], content["examples"]
     return render_offline(
         "report.html.j2",
         "report.js",
-        page=page,
+        **content,
+        loaded=read,
+        results=results,
+        cfg=cfg,
         question=story_of(results.variants()).question,
         has_retrieval=any(method(row).follows for row in results.variants()),
         charts=report_charts(material),
         legend_of_mark=LEGEND if results.undertrained else "",
         main_legend=main_legend(material),
-        shuffles=shuffle_sentence(loaded.shuffles),
-        samplings=sampling_sentence(loaded.samplings),
-        masks=mask_sentence(loaded.mask_coverage),
-        capture_note=capture_note(loaded.metrics),
-        counts=health.counts(loaded.takes, loaded.segments, loaded.windows),
-        flows=health.flows(loaded.outputs, loaded.rejects),
-        problems=health.problems(loaded.rejects),
+        shuffles=loaded.shuffle_sentence(read.shuffles),
+        samplings=loaded.sampling_sentence(read.samplings),
+        masks=loaded.mask_sentence(read.mask_coverage),
+        capture_note=loaded.capture_note(read.metrics),
+        counts=health.counts(read.takes, read.segments, read.windows),
+        flows=health.flows(read.outputs, read.rejects),
+        problems=health.problems(read.rejects),
         published=published.published_table(
             [
                 *published.comparisons(results, printed),
                 *published.comparisons(results, ahead),
-                *published.pool_comparisons(loaded.gate, loaded.headroom, cfg, is_recorded=is_recorded),
+                *published.pool_comparisons(read.gate, read.headroom, cfg, is_recorded=is_recorded),
             ]
         ),
         published_source="; ".join(table.source for table in (printed, ahead) if table),
-        diagnostics=diagnostics_tables(loaded.pair_distances, loaded.progress_shares, cfg, is_recorded=is_recorded),
-        answers=answer_tables(loaded.vlm_counts, loaded.endpoint_cache),
-        absent_rows=absent_rows(results),
-        data=path_data([example.paths for example in page.examples]),
-        groups=_groups(loaded.judgements),
+        diagnostics=diagnostics_tables(read.pair_distances, read.progress_shares, cfg, is_recorded=is_recorded),
+        answers=answer_tables(read.vlm_counts, read.endpoint_cache),
+        data=path_data([example.paths for example in shown]),
+        groups=_groups(read.judgements),
         signs=SIGNS,
         rows=[method(variant) for variant in results.variants()],
         metrics=METRICS,
-        classes=CLASSES,
-        gallery_row=method(page.drawn.row) if page.drawn.row else None,
+        classes=gallery.CLASSES,
+        gallery_row=method(drawn.row) if drawn.row else None,
         examined_name=examined().name,
-        best=best_example(page.examples),
+        best=gallery.best_example(shown),
         number=number,
-        tables={table.id: table for table in page.tables},
         views=three_views,
         count=lambda value: f"{value:,}".replace(",", "\u202f"),  # thin spaces
-        identity=next((j for j in loaded.judgements if j.check.startswith(GATE_IDENTITY)), None),
+        identity=next((j for j in read.judgements if j.check.startswith(GATE_IDENTITY)), None),
     )
 
 
@@ -233,24 +177,24 @@ def _groups(judgements: Sequence[Judgement]) -> list[tuple[str, list[tuple[str, 
     return [(title, inside) for title, inside in grouped if inside]
 
 
-def _json(page: Page) -> JsonValue:
+def _json(read: loaded.Loaded, results: tables.Results, content: Mapping[str, Any]) -> JsonValue:
     """Return the report as JSON."""
-    loaded = page.loaded
+    settings, ceilings, drawn = content["settings"], content["ceilings"], content["drawn"]
     return {
         "format": FORMAT,
-        "title": page.title,
-        "simulated": loaded.simulated,
-        "facts": dict(page.facts),
-        "verdict": page.verdict.json(),
-        **{name: records(getattr(loaded, name)) for name in RECORDS},
-        "tables": [table.json() for table in page.tables],
-        "settings": None if page.settings is None else page.settings.json(),
-        "ceilings_say": [page.ceilings.headline, *page.ceilings.broken],
-        "undertrained": [*sorted(page.results.undertrained)],
-        "limits": [*page.limits],
-        "absent_rows": absent_rows(page.results),
-        "gallery": {name: list(windows) for name, windows in page.drawn.classes.items()},
-        "gallery_sizes": dict(page.drawn.sizes),
-        "gallery_windows": page.drawn.n_windows,
-        "gallery_row": page.drawn.row,
+        "title": content["title"],
+        "simulated": read.simulated,
+        "facts": dict(content["facts"]),
+        "verdict": content["verdict"].json(),
+        **{name: records(getattr(read, name)) for name in loaded.RECORDS},
+        "tables": [table.json() for table in content["tables"].values()],
+        "settings": None if settings is None else settings.json(),
+        "ceilings_say": [ceilings.headline, *ceilings.broken],
+        "undertrained": [*sorted(results.undertrained)],
+        "limits": content["limits"],
+        "absent_rows": content["absent_rows"],
+        "gallery": {name: list(windows) for name, windows in drawn.classes.items()},
+        "gallery_sizes": dict(drawn.sizes),
+        "gallery_windows": drawn.n_windows,
+        "gallery_row": drawn.row,
     }

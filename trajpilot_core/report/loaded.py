@@ -36,9 +36,8 @@ from trajpilot_core.engine.key import rejects_entry
 from trajpilot_core.engine.stage import AnyStage, Inputs
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
-from trajpilot_core.report.tables.groups import row_name
 from trajpilot_core.report.tables.results import Results
-from trajpilot_core.report.tables.table import number
+from trajpilot_core.report.tables.table import number, row_name
 
 PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
 """Libraries that affect the numbers: the page shows their versions."""

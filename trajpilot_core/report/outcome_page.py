@@ -1,7 +1,6 @@
 """The pages of shot outcomes: HTML, JSON and LaTeX of one run (docs/decisions/outcome.md)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from schemas.events import CompletedOutcome, OutcomeMetric, ShotContrast, ShotScore
 from schemas.results import CurvePoint, Judgement
@@ -12,8 +11,7 @@ from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import Section, TablePage, checks_section, records
-from trajpilot_core.report.tables.groups import LEGEND, marked
-from trajpilot_core.report.tables.table import NOTHING, Table, Value, number
+from trajpilot_core.report.tables.table import LEGEND, NOTHING, Table, Value, marked, number
 from trajpilot_core.report.verdict import comparison
 
 HEADERS: Mapping[OutcomeMetric, str] = {spec.id: spec.name for spec in SHOT_METRICS.values()}
@@ -32,41 +30,36 @@ PUBLISHED_P = (
 """Computed in tests/core/evaluation/test_shot_scores.py."""
 
 
-@dataclass(frozen=True)
-class OutcomeResults:
-    """What the pages show."""
-
-    scores: Sequence[ShotScore]
-    contrasts: Sequence[ShotContrast]
-    judgements: Sequence[Judgement]
-    curves: Sequence[CurvePoint]
-    facts: Sequence[str]
-    is_simulated: bool
-    cfg: CompletedOutcome
-
-
-def documents(results: OutcomeResults) -> dict[str, bytes]:
+def documents(
+    scores: Sequence[ShotScore],
+    contrasts: Sequence[ShotContrast],
+    judgements: Sequence[Judgement],
+    curves: Sequence[CurvePoint],
+    facts: Sequence[str],
+    cfg: CompletedOutcome,
+    *,
+    is_simulated: bool,
+) -> dict[str, bytes]:
     """Return name -> content of every document."""
-    scores, judgements, is_simulated = results.scores, results.judgements, results.is_simulated
-    tables = (main_table(scores, judgements), seed_table(scores, judgements), contrast_table(results.contrasts))
-    published = [] if is_simulated else [published_table()]
+    tables = (main_table(scores, judgements), seed_table(scores, judgements), contrast_table(contrasts))
+    published = () if is_simulated else (published_table(),)
     where = "a simulated world in the file layout of Ego-Exo4D basketball" if is_simulated else "Ego-Exo4D basketball"
     title = f"Shot outcome on {where}"
     page = TablePage(
         title,
         WARNING if is_simulated else "Intervals resample takes; with few takes they are wide",
         [
-            Section("outcome", "Made or missed", tables[:1], text=main_text(results)),
+            Section("outcome", "Made or missed", tables[:1], text=main_text(scores, cfg)),
             Section("seeds", "Each seed", tables[1:2]),
             Section("contrasts", "Differences on the same shots", tables[2:]),
             checks_section(judgements),
-            Section("training", "Training", charts=tuple(training_charts([("outcome", results.curves)]))),
-            *([Section("published", "Published values", tuple(published))] if published else []),
+            Section("training", "Training", charts=tuple(training_charts([("outcome", curves)]))),
+            *([Section("published", "Published values", published)] if published else []),
         ],
-        results.facts,
+        facts,
         comparison(
-            (contrast for contrast in results.contrasts if contrast.seed is None),
-            {method.id: method.name for method in SHOT_ROWS},
+            (contrast for contrast in contrasts if contrast.seed is None),
+            SHOT_NAMES,
             "accuracy",
             undertrained_rows(judgements, SHOT_MODELS),
             judgements,
@@ -79,7 +72,7 @@ def documents(results: OutcomeResults) -> dict[str, bytes]:
         tables,
         [f"{title}; {'SIMULATED, not comparable with published numbers; ' if is_simulated else ''}in percent"],
         scores=records(scores),
-        contrasts=records(results.contrasts),
+        contrasts=records(contrasts),
         judgements=records(judgements),
         not_run=[*not_run(score.row for score in scores)],
         published=[table.json() for table in published],
@@ -104,11 +97,11 @@ def main_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> 
     return Table("Outcome of shots", ("row", "is given", *HEADERS.values()), lines, note)
 
 
-def main_text(results: OutcomeResults) -> str:
+def main_text(scores: Sequence[ShotScore], cfg: CompletedOutcome) -> str:
     """State how to read the table."""
-    n = max((score.n_shots for score in results.scores), default=0)
-    takes = max((score.n_takes for score in results.scores), default=0)
-    level = number(100 * results.cfg.confidence, 0)
+    n = max((score.n_shots for score in scores), default=0)
+    takes = max((score.n_takes for score in scores), default=0)
+    level = number(100 * cfg.confidence, 0)
     return (
         f"{n} test shots of {takes} takes. A shot counts as predicted to go in from a probability of 0.5; AUC needs no "
         f"threshold. Brackets: {level} % intervals over the {takes} takes, mean of the seeds. If both outcomes are "
@@ -130,11 +123,7 @@ def seed_table(scores: Sequence[ShotScore], judgements: Sequence[Judgement]) -> 
     seeds = sorted({score.seed for score in scores if score.seed is not None})
     columns = {metric: name for metric, name in HEADERS.items() if metric != "balanced"}
     lines = tuple(
-        (
-            marked(method.name, method.id, weak),
-            str(seed),
-            *(printed.get((method.id, seed, metric), "") for metric in columns),
-        )
+        (marked(method.name, method.id, weak), str(seed), *(printed.get((method.id, seed, m), "") for m in columns))
         for method in SHOT_ROWS
         for seed in seeds
         if (method.id, seed, "accuracy") in printed

@@ -10,8 +10,7 @@ from trajpilot_core.evaluation.trained_rows import TRAINED
 from trajpilot_core.paper.published import table_rows
 from trajpilot_core.report.committed import WARNING
 from trajpilot_core.report.offline import Section, TablePage, checks_section, records
-from trajpilot_core.report.tables.groups import LEGEND, marked
-from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
+from trajpilot_core.report.tables.table import LEGEND, NOTHING, Cell, Table, Value, marked
 
 PUBLISHED = "pi3_robustness"
 NO_DROP = (
@@ -85,11 +84,11 @@ def verdict(results: PoseResults) -> str:
     """Return what poses from video change: in a predictor that was trained on them, and in the one of pose files."""
     if not results.scores:
         return ""
-    rows, weak = pose_rows(results.scores[0].sources), results.weak
-    same = marked(rows.same.name, rows.same.model, weak)
+    (of_files, video, raw, *_), weak = results.rows, results.weak
+    same = marked(of_files.name, of_files.model, weak)
     differences = [
         f"{marked(row.name, row.model, weak)} − {same}: {results.of(row.name, row.against, None, 'mid')}"
-        for row in (rows.video, rows.raw)
+        for row in (video, raw)
     ]
     return f"Points of {results.names[0]}: {'; '.join(differences)}."
 

@@ -14,21 +14,10 @@ from pydantic import JsonValue
 from schemas.events import ShotContrast, TokenContrast
 from schemas.results import GateRow, Judgement, Metric
 from trajpilot_core.evaluation.trained_rows import JUDGED, JUDGED_BY_HEADS, ROW
-from trajpilot_core.methods import (
-    METHODS,
-    anticipation,
-    charted,
-    examined,
-    in_order,
-    latent,
-    method,
-    planners,
-    with_role,
-)
+from trajpilot_core.methods import METHODS, anticipation, charted, examined, latent, method, planners, with_role
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.report.tables.groups import row_name
 from trajpilot_core.report.tables.results import OVERALL, Results, TableSpec, filled_tables
-from trajpilot_core.report.tables.table import Table, interval, number
+from trajpilot_core.report.tables.table import Table, interval, number, row_name
 
 AVERAGE = "pool_mean"
 """The control next to the main rows: what their gain is without choosing. Named by hand: the first chart needs this one
@@ -58,8 +47,8 @@ class Story:
     @property
     def charted(self) -> list[str]:
         """Rows whose difference to the reference the first chart shows."""
-        more = {AVERAGE} if self.reference == REFERENCE else set()
-        return in_order({*self.rows, *more} - {self.reference})
+        shown = {*self.rows, AVERAGE} if self.reference == REFERENCE else {*self.rows}
+        return [row.id for row in METHODS if row.id in shown - {self.reference}]
 
 
 def story_of(variants: Collection[str]) -> Story:
@@ -153,13 +142,11 @@ def verdict_of(
     against = row_name(story.reference)
     difference = f"{row_name(decisive)} − {against} = {value} {interval(gain.low, gain.high, is_signed=True)}"
     below = [row_name(row) for row in (story.reference, decisive) if row in weak and row in below_floors(judgements)]
-    where = "In this simulated world" if simulated else "On the takes that were scored"
-    parts = [f"{where}, {_claim(state, decisive, story, [row_name(row) for row in sorted(weak)])}: {difference}"]
+    parts = [f"{_claim(state, decisive, story, [row_name(row) for row in sorted(weak)])}: {difference}"]
     parts += _rest(gains, decisive, story, results)
     parts += _opened(gate) if decisive == examined().id else []
     text = f"{'; '.join(parts)} (95 % intervals over {_takes(results, gain)})."
-    text = f"{too_small(below)} {text}" if below and simulated else text
-    return with_faults(DerivedVerdict(state, text, gain), judgements)
+    return with_faults(DerivedVerdict(state, placed(text, below, is_simulated=simulated), gain), judgements)
 
 
 def state_of(value: float, low: float, high: float, *, is_weak: bool) -> Effect:
@@ -169,8 +156,9 @@ def state_of(value: float, low: float, high: float, *, is_weak: bool) -> Effect:
     return "undecided" if low <= 0 <= high else "helps" if value > 0 else "hurts"
 
 
-def worded(state: Effect, subject: str, reason: str) -> str:
-    """Put the state of a comparison into words; `reason`: why nothing can be said."""
+def worded(state: Effect, subject: str, weak: Collection[str]) -> str:
+    """Put the state of a comparison into words; `weak`: names of its rows that do not count as trained."""
+    reason = f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
     return {
         "helps": f"{subject} helps",
         "hurts": f"{subject} hurts",
@@ -203,18 +191,12 @@ def comparison(
     untrained = [names[row] for row in sides if row in weak]
     below = [names[row] for row in sides if row in below_floors(judgements)]
     state = state_of(gain.difference, gain.low, gain.high, is_weak=bool(untrained))
-    where = "In this simulated world" if is_simulated else "On the takes that were scored"
     text = (
-        f"{where}, {worded(state, 'a retrieved trajectory', reason_of(untrained))}: {names[gain.row]} − "
-        f"{names[gain.against]} = {number(gain.difference, is_signed=True)} points of {metric} "
+        f"{worded(state, 'a retrieved trajectory', untrained)}: {names[gain.row]} − {names[gain.against]} = "
+        f"{number(gain.difference, is_signed=True)} points of {metric} "
         f"{interval(gain.low, gain.high, is_signed=True)}."
     )
-    return f"{too_small(below)} {text}" if below and is_simulated else text
-
-
-def reason_of(weak: Collection[str]) -> str:
-    """Return why nothing can be said of a difference; `weak`: names of those that do not count as trained."""
-    return f"{' and '.join(weak)} UNDERTRAINED" if weak else "too few takes for an interval"
+    return placed(text, below, is_simulated=is_simulated)
 
 
 def below_floors(judgements: Sequence[Judgement]) -> frozenset[str]:
@@ -222,13 +204,16 @@ def below_floors(judgements: Sequence[Judgement]) -> frozenset[str]:
     return frozenset(j.check.removeprefix(ROW) for j in judgements if j.check.startswith(ROW) and j.verdict != "holds")
 
 
-def too_small(names: Collection[str]) -> str:
-    """Return the first sentence of a simulated world in which learned rows are not above their floors."""
-    verb = "is" if len(names) == 1 else "are"
-    return (
-        f"This simulated world is too small to learn in: {' and '.join(names)} {verb} not above the floors. "
-        "The page only shows that the parts run."
+def placed(text: str, below: Collection[str], *, is_simulated: bool, unit: str = "takes") -> str:
+    """Return a sentence with what was scored in front; `below`: learned rows that are not above their floors."""
+    if not is_simulated:
+        return f"On the {unit} that were scored, {text}"
+    verb = "is" if len(below) == 1 else "are"
+    too_small = (
+        f"This simulated world is too small to learn in: {' and '.join(below)} {verb} not above the floors. "
+        "The page only shows that the parts run. "
     )
+    return f"{too_small if below else ''}In this simulated world, {text}"
 
 
 def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> DerivedVerdict:
@@ -241,16 +226,12 @@ def with_faults(verdict: DerivedVerdict, judgements: Sequence[Judgement]) -> Der
 
 def _claim(state: Effect, row: str, story: Story, weak: Sequence[str]) -> str:
     """Word the state."""
-    reason = reason_of(weak)
     if not story.picks_best:
-        return worded(state, "a retrieved trajectory" if method(row).follows else row_name(row), reason)
-    planner, reference = f"{row_name(row)}, the best planner of another paper,", row_name(story.reference)
-    return {
-        "helps": f"{planner} is above {reference}",
-        "hurts": f"{planner} is below {reference}",
-        "undecided": f"{planner} is not shown to differ from {reference}",
-        "nothing": f"nothing can be said of the planners of other papers ({reason})",
-    }[state]
+        return worded(state, "a retrieved trajectory" if method(row).follows else row_name(row), weak)
+    if state == "nothing":
+        return worded(state, "the planners of other papers", weak)
+    verb = {"helps": "is above", "hurts": "is below", "undecided": "is not shown to differ from"}[state]
+    return f"{row_name(row)}, the best planner of another paper, {verb} {row_name(story.reference)}"
 
 
 def _rest(gains: Mapping[str, Metric], decisive: str, story: Story, results: Results) -> Sequence[str]:

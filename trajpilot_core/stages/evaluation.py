@@ -170,13 +170,12 @@ def what_is_known(work: Work[CompletedEvaluation], predictions: "Predictions") -
 
 def score(predictions: "Predictions", takes: Sequence[Mapping[str, Any]], cfg: CompletedEvaluation) -> list[Metric]:
     """Score every row with intervals over takes, and over captures where a capture has several takes."""
-    from trajpilot_core.evaluation.tables import capture_clusters, metric_rows, take_clusters
+    from trajpilot_core.evaluation.tables import metric_rows
 
     scored = set(predictions.take_ids)
     corpus = ", ".join(sorted({row["corpus"] for row in takes if row["take_id"] in scored}))
-    rows = metric_rows(predictions, corpus, take_clusters(predictions), cfg)
-    by_capture = capture_clusters(predictions, {row["take_id"]: row["capture"] for row in takes})
-    return rows if by_capture is None else rows + metric_rows(predictions, corpus, by_capture, cfg)
+    captures = {row["take_id"]: row["capture"] for row in takes}
+    return metric_rows(predictions, corpus, cfg) + metric_rows(predictions, corpus, cfg, captures)
 
 
 def trained(inputs: Inputs, cfg: CompletedEvaluation) -> list[Judgement]:

@@ -95,7 +95,7 @@ def write_results(
 ) -> None:
     """Score the answers, and write tables and pages."""
     from trajpilot_core.evaluation.shot_scores import contrasts_of, row_judgements, scores_of
-    from trajpilot_core.report.outcome_page import OutcomeResults, documents
+    from trajpilot_core.report.outcome_page import documents
 
     takes = work.inputs.table("takes", ["take_id", "corpus", "capture", "split"]).to_pylist()
     scores, contrasts = scores_of(answers, work.config), contrasts_of(answers, work.config)
@@ -114,8 +114,8 @@ def write_results(
         origin_of_models(work.inputs.models("e_tau").about, work.config.predictor, "the captions of this corpus"),
     ]
     is_simulated = SIMULATED in {row["corpus"] for row in takes}
-    results = OutcomeResults(scores, contrasts, judged, curves, facts, is_simulated, work.config)
-    for name, content in documents(results).items():
+    pages = documents(scores, contrasts, judged, curves, facts, work.config, is_simulated=is_simulated)
+    for name, content in pages.items():
         work.sink.document(name, content)
 
 

@@ -8,7 +8,7 @@ from synthetic_corpus import corpus, predictions
 from schemas.config import EvaluationConfig
 from schemas.results import Metric
 from trajpilot_core.evaluation.prediction_arrays import Predictions
-from trajpilot_core.evaluation.tables import metric_rows, take_clusters
+from trajpilot_core.evaluation.tables import metric_rows
 
 
 @pytest.fixture(scope="session")
@@ -28,4 +28,4 @@ def blocks(table: pa.Table) -> Predictions:
 
 @pytest.fixture(scope="session")
 def metrics(blocks: Predictions) -> list[Metric]:
-    return metric_rows(blocks, "egoexo4d", take_clusters(blocks), EvaluationConfig(bootstrap=300))
+    return metric_rows(blocks, "egoexo4d", EvaluationConfig(bootstrap=300))

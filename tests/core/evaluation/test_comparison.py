@@ -17,7 +17,7 @@ from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation import comparison
 from trajpilot_core.evaluation.ceiling import row_scores
 from trajpilot_core.evaluation.comparison import Pairing, pair
-from trajpilot_core.evaluation.tables import metric_rows, take_clusters
+from trajpilot_core.evaluation.tables import metric_rows
 
 CFG = EvaluationConfig(bootstrap=400)
 TABLES = corpus(n_train=6, n_test=14, n_segments=9)
@@ -42,7 +42,7 @@ def figures(found: Pairing) -> dict[str, tuple[float, float, float]]:
 def expected() -> dict[str, tuple[float, float, float]]:
     """The paired difference of the two rows as the evaluation computes it."""
     blocks = predictions_of(PREDICTIONS)
-    rows = metric_rows(blocks, "simulated", take_clusters(blocks), CFG)
+    rows = metric_rows(blocks, "simulated", CFG)
     kept = [row for row in rows if (row.variant, row.reference, row.pooling) == ("endpoint_traj", "no_traj", "plain")]
     return {row.metric: (row.value, row.low, row.high) for row in kept}
 

@@ -20,11 +20,9 @@ from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.evaluation import predictions as rows_module
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError, PredictionCollector, Predictions
 from trajpilot_core.evaluation.tables import (
-    capture_clusters,
     gate_rows,
     metric_rows,
     outcome_table,
-    take_clusters,
 )
 from trajpilot_core.stages import evaluation as stage
 
@@ -136,19 +134,17 @@ def test_a_difference_is_the_difference_of_the_values(metrics: list[Metric]) -> 
 def test_rows_or_seeds_with_different_windows_are_neither_compared_nor_averaged(table: pa.Table) -> None:
     first = pc.field("window_id") == table["window_id"][0].as_py()
     blocks = predictions_of(table.filter(~(first & (pc.field("variant") == "oracle"))))
-    clusters = take_clusters(blocks)
-    rows = metric_rows(blocks, "x", clusters, CFG)
+    rows = metric_rows(blocks, "x", CFG)
     assert not [m for m in rows if m.variant == "oracle" and m.reference is not None]
     assert [m for m in rows if m.variant == "scorer" and m.reference == "no_traj"]
     blocks = predictions_of(table.filter(~(first & (pc.field("seed") == 1))))
-    assert not [m for m in metric_rows(blocks, "x", take_clusters(blocks), CFG) if m.seed is None]
+    assert not [m for m in metric_rows(blocks, "x", CFG) if m.seed is None]
 
 
 def test_captures_of_several_takes_widen_the_intervals(blocks: Predictions) -> None:
     apart = {take: take for take in blocks.take_ids}
-    assert capture_clusters(blocks, apart) is None
-    clusters = capture_clusters(blocks, {take: f"c{i // 4}" for i, take in enumerate(blocks.take_ids)})
-    rows = metric_rows(blocks, "x", clusters, CFG)
+    assert metric_rows(blocks, "x", CFG, apart) == []
+    rows = metric_rows(blocks, "x", CFG, {take: f"c{i // 4}" for i, take in enumerate(blocks.take_ids)})
     assert {m.cluster for m in rows} == {"capture"}
     assert {m.n_takes for m in rows} == {3}
 

@@ -14,7 +14,7 @@ from schemas.config import EvaluationConfig
 from schemas.results import Judgement, Metric
 from trajpilot_core.evaluation.checks import DEMO, OVER_CLASSES, CheckInputs, decoded_together, identity_checks, judge
 from trajpilot_core.evaluation.prediction_arrays import PredictionBlock, Predictions
-from trajpilot_core.evaluation.tables import metric_rows, take_clusters
+from trajpilot_core.evaluation.tables import metric_rows
 
 CFG = EvaluationConfig(bootstrap=300)
 
@@ -154,7 +154,7 @@ def test_a_planner_without_a_model_for_a_horizon_is_named_and_one_without_a_seed
     (row,) = (j for j in judge(lacking) if j.check == SAME)
     assert row.verdict == "holds"
     assert row.detail.endswith("no model, so no mean over the horizons: schema at H=8")
-    metrics = metric_rows(lacking.predictions, "toy", take_clusters(lacking.predictions), CFG)
+    metrics = metric_rows(lacking.predictions, "toy", CFG)
     assert {m.pooling for m in metrics if m.variant == "schema"} == {"none"}
     assert {m.pooling for m in metrics if m.variant == "no_traj"} == {"none", "plain", "sample"}
     kept = tuple(b for b in planner.predictions.blocks if (b.variant, b.horizon, b.seed) != ("schema", 8, 1))
@@ -226,11 +226,11 @@ def test_the_demos_check_proves_nothing_with_an_undertrained_predictor_and_a_sco
 def test_too_few_takes_decide_nothing(small_world: dict[str, pa.Table], table: pa.Table) -> None:
     takes = pa.array(sorted(set(table["take_id"].to_pylist()))[:4])
     blocks = predictions_of(table.filter(pc.is_in(table["take_id"], takes)))
-    row = demo(evidence(small_world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
+    row = demo(evidence(small_world, blocks, metric_rows(blocks, "x", CFG)))
     assert (row.verdict, row.detail) == ("not run", "too few takes (4)")
 
 
 def test_a_check_without_its_rows_is_not_run(small_world: dict[str, pa.Table]) -> None:
     blocks = predictions_of(predictions(small_world, {"no_traj": 0.3}))
-    found = verdicts(evidence(small_world, blocks, metric_rows(blocks, "x", take_clusters(blocks), CFG)))
+    found = verdicts(evidence(small_world, blocks, metric_rows(blocks, "x", CFG)))
     assert (found[DEMO], found[GATE]) == ("not run", "not run")

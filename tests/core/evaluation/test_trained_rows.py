@@ -27,8 +27,8 @@ from trajpilot_core.evaluation.trained_rows import (
 )
 from trajpilot_core.methods import METHODS
 from trajpilot_core.metrics.epic_kitchens import ACTION
-from trajpilot_core.report.tables.actions import result_tables
-from trajpilot_core.report.tables.groups import DAGGER, LEGEND
+from trajpilot_core.report.action_page import result_tables
+from trajpilot_core.report.tables.table import DAGGER, LEGEND
 
 MODELS = {one.id: one.models for one in METHODS}
 

@@ -22,7 +22,7 @@ from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.errors import LeakError, MethodError
 from trajpilot_core.evaluation.checks import gate_check
 from trajpilot_core.evaluation.predictions import predict_rows
-from trajpilot_core.evaluation.tables import metric_rows, scored_on, take_clusters
+from trajpilot_core.evaluation.tables import metric_rows, scored_on
 from trajpilot_core.methods import METHODS, anticipation, method, plans
 from trajpilot_core.methods.anticipation import NO_TRAJ, ORACLE, ROWS
 from trajpilot_core.methods.base import Answers
@@ -257,7 +257,7 @@ def test_a_row_without_a_goal_is_bounded_by_a_ceiling_that_sees_as_much():
 @pytest.fixture(scope="module")
 def metrics(table):
     found = predictions_of(table)
-    return metric_rows(found, "toy", take_clusters(found), CONFIG)
+    return metric_rows(found, "toy", CONFIG)
 
 
 def test_they_alone_are_scored_on_the_steps_after_start_and_printed_in_tables_of_their_own(metrics):

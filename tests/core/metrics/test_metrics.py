@@ -19,7 +19,7 @@ from schemas.config import EvaluationConfig
 from schemas.events import OutcomeMetric
 from trajpilot_core.evaluation.ceiling import row_scores
 from trajpilot_core.evaluation.checks import identity_checks
-from trajpilot_core.evaluation.tables import metric_rows, take_clusters
+from trajpilot_core.evaluation.tables import metric_rows
 from trajpilot_core.metrics import METRICS, of_table, window_values, with_ceiling
 from trajpilot_core.metrics.base import MetricSpec
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
@@ -205,7 +205,7 @@ def arrays():
 
 def test_a_metric_of_one_record_is_scored_where_it_is_defined(arrays):
     with with_metric(TOY):
-        rows = [row for row in metric_rows(arrays, "toy", take_clusters(arrays), CFG) if row.metric == "M@2"]
+        rows = [row for row in metric_rows(arrays, "toy", CFG) if row.metric == "M@2"]
         scores = row_scores(arrays)
         assert "M@2" in of_table("open")
         assert "M@2" in with_ceiling()
@@ -220,7 +220,7 @@ def test_a_metric_of_one_record_is_scored_where_it_is_defined(arrays):
 def test_a_metric_above_its_bound_fails_the_identity_checks(arrays):
     wrong = replace(TOY, values=lambda labels, _, rankings: np.full(len(labels), 100.0))
     with with_metric(wrong):
-        rows = metric_rows(arrays, "toy", take_clusters(arrays), CFG)
+        rows = metric_rows(arrays, "toy", CFG)
         values: dict = {}
         for row in rows:
             if row.reference is None:

@@ -23,7 +23,7 @@ from trajpilot_core.predict import footage
 from trajpilot_core.predict.answers import Clips, answer_with, load_chain
 from trajpilot_core.predict.footage import clip_features
 from trajpilot_core.predict.motion import Search, for_video, head_motion
-from trajpilot_core.predict.plan import plan_rows, texts_of
+from trajpilot_core.predict.plan import plan_rows
 from trajpilot_core.predict.run import SCRATCH, WrittenPlan, predict
 from trajpilot_core.predict.trained import open_trained
 from trajpilot_core.stages import STAGES
@@ -92,11 +92,11 @@ def arrays(soak_root: Ready, window: dict[str, Any]) -> tuple[np.ndarray, np.nda
 
 
 def test_every_horizon_gives_the_rows_of_the_evaluation(soak_root: Ready, tested: WrittenPlan) -> None:
-    chain, texts = load_chain(soak_root.trained, None, "cpu"), texts_of(soak_root.trained)
+    chain = load_chain(soak_root.trained, None, "cpu")
     for horizon in (3, 4, 6, 7):
         window = soak_root.window("test", horizon)
         given = answer_with(chain, Clips(*arrays(soak_root, window)), horizon, window["take_id"])
-        rows = plan_rows(given, texts, frozenset())
+        rows = plan_rows(given, soak_root.trained, frozenset())
         assert same_as_the_evaluation(tested.plan.replace(rows=rows), soak_root, window) == ROWS
 
 

@@ -11,7 +11,7 @@ from trajpilot_core.predict.answers import Clips
 from trajpilot_core.predict.page import Scene, gate_said, head_paths, render
 from trajpilot_core.predict.run import name_of
 from trajpilot_core.report.gallery.pictures import Thumbnail
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -19,10 +19,9 @@ from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.key import producers
 from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS, ActionClips, score
-from trajpilot_core.report.action_page import build_alone
+from trajpilot_core.report.action_page import build_alone, classes_of, fixed_metrics, metric_columns
 from trajpilot_core.report.committed import committed_under
-from trajpilot_core.report.tables.actions import classes_of, fixed_metrics, metric_columns
-from trajpilot_core.report.ui.summary import summary
+from trajpilot_core.report.summary import summary
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 ALONE = [STAGES[name] for name in ("ingest", "features", "probe")]

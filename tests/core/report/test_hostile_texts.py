@@ -14,7 +14,7 @@ from synthetic_results import Kept, built, report_inputs
 from schemas.arrow import table_of
 from schemas.results import Judgement
 from trajpilot_core.methods import METHODS
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 
 
 def test_the_page_asks_for_nothing_and_runs_one_script(kept: Kept, page: Reader) -> None:

@@ -21,9 +21,8 @@ from trajpilot_core.report.figures import report_charts
 from trajpilot_core.report.figures.base import Material
 from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.loaded import mask_sentence, sampling_sentence
-from trajpilot_core.report.tables.groups import DAGGER
 from trajpilot_core.report.tables.results import Results, TableSpec, absent_rows, all_tables, build_table, results_of
-from trajpilot_core.report.tables.table import number
+from trajpilot_core.report.tables.table import DAGGER, number
 from trajpilot_core.stages import REPORTED, STAGES
 from trajpilot_core.stages.report import report_on
 

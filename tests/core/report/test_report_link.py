@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deployments.settings import ui_environment
-from trajpilot_core.report.ui.link import HOME, NAME, NOTE, SERVED, STATIC, copy_pages, link_to
+from trajpilot_core.report.committed import HOME, LINKED, NOTE, SERVED, STATIC, copy_pages, link_to
 
 
 def served(root: Path) -> Path:
@@ -62,7 +62,7 @@ def test_a_note_that_is_no_name_or_another_users_is_drawn_again(
     for held in (b"../../elsewhere", b"report-../../../../elsewhere..", b"\x80\x04cos\nsystem", b""):
         (tmp_path / HOME / NOTE).write_bytes(held)
         link = link_to(f"{tmp_path}/reports/report.html")
-        assert NAME.fullmatch(link.split("/")[1]), held
+        assert LINKED.fullmatch(link.split("/")[1]), held
 
     def refused(_: Path) -> bytes:
         raise PermissionError(13, "Permission denied")

@@ -22,7 +22,7 @@ from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.stage import AnyStage, no_progress
 from trajpilot_core.errors import WorldError
 from trajpilot_core.evaluation.ceiling import read_world
-from trajpilot_core.report.tables.actions import fixed_metrics
+from trajpilot_core.report.action_page import fixed_metrics
 from trajpilot_core.simworld.faults import NAMES, TEST_SPLIT, VIDEO_FAULTS
 from trajpilot_core.simworld.layouts.annotate import base_form, thing_of
 from trajpilot_core.simworld.layouts.base import layout_of

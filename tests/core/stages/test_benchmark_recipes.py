@@ -25,7 +25,7 @@ from trajpilot_core.paper.published import CLOSED_FULL, CLOSED_OVERALL, CLOSED_R
 from trajpilot_core.report.tables.results import anticipation_tables, results_of
 from trajpilot_core.stages import EVERY_STAGE, stages_of
 from trajpilot_core.studies.paper_tables.cells import cells_of, read_run
-from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
+from trajpilot_core.studies.paper_tables.labels.planning import CLOSED_PANEL
 from trajpilot_core.studies.paper_tables.labels.scored import CHALLENGE
 from trajpilot_core.training import clip_stream
 

@@ -49,8 +49,8 @@ from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.report.drawing.svg_grid import NotDrawn, Picture
 from trajpilot_core.report.figures import rows as figure_rows
 from trajpilot_core.report.figures.base import draw
+from trajpilot_core.report.summary import summary
 from trajpilot_core.report.tables.results import results_of
-from trajpilot_core.report.ui.summary import summary
 from trajpilot_core.stages import EVERY_STAGE, evaluation, report
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest

@@ -23,8 +23,8 @@ from trajpilot_core.evaluation.pose_rows import pose_rows, scores_of, trained_on
 from trajpilot_core.poses.geometry import Poses
 from trajpilot_core.poses.motions import relative_motions
 from trajpilot_core.report.pose_page import PoseResults, documents, main_table, verdict
-from trajpilot_core.report.tables.groups import DAGGER
 from trajpilot_core.report.tables.latex import latex_text
+from trajpilot_core.report.tables.table import DAGGER
 from trajpilot_core.stages import EVERY_STAGE, alignment, pose_sources, trajectories
 from trajpilot_core.store.tensors import tensors_bytes
 
@@ -40,7 +40,7 @@ CFG = CompletedPoseSources(
 )
 SOURCES = ("aria", "odometry")
 ROWS = pose_rows(SOURCES)
-SAME, VIDEO, RAW = ROWS.same.name, ROWS.video.name, ROWS.raw.name
+SAME, VIDEO, RAW = (row.name for row in ROWS[:3])
 SIZE = WorldSize(tasks=2, steps=4, alternatives=3, train=16, dev=4, test=8, motion_strength=3.0, max_horizon=5)
 
 
@@ -130,19 +130,19 @@ def test_pages_scores_checks_and_latex_name_rows_after_the_sources_that_ran() ->
         (("aria", "pi3"), "aria -> aria", "pi3 -> pi3"),
         (("odometry", "odometry"), "odometry 1 -> odometry 1", "odometry 2 -> odometry 2"),
     ):
-        rows = pose_rows(sources)
-        assert (rows.same.name, rows.video.name) == (same, video)
+        of_files, of_video, _, _, both, both_equal, _ = pose_rows(sources)
+        assert (of_files.name, of_video.name) == (same, video)
         scores = all_right(sources)
         made = documents(PoseResults(scores, (), (), is_simulated=False, is_closed=True))
         for name in ("pose_sources.html", "pose_sources.tex", "pose_sources.json"):
             text = made[name].decode().replace("&gt;", ">")
             printed = latex_text if name.endswith("tex") else str
-            assert all(printed(row.name) in text for row in (rows.same, rows.video)), name
+            assert all(printed(row.name) in text for row in (of_files, of_video)), name
             assert printed("files ->") not in text
             assert printed("video ->") not in text
             assert "pi3" in sources or "pi3" not in text.lower()
         assert f"{video} − {same}: 0.0 [0.0, 0.0]" in made["pose_sources.json"].decode()
-        assert {one.row for one in scores if one.against == video} == {rows.both.name, rows.both_equal.name}
+        assert {one.row for one in scores if one.against == video} == {both.name, both_equal.name}
 
 
 def test_an_untrained_predictor_is_marked_in_the_table_and_in_the_first_sentence_and_no_other_is() -> None:

@@ -17,7 +17,7 @@ from trajpilot_core.report.tables.table import NOTHING, Value
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperRun
 from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
-from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL, TITLES
+from trajpilot_core.studies.paper_tables.labels.planning import CLOSED_PANEL, TITLES
 from trajpilot_core.studies.paper_tables.write import FOLDER, write_tables
 
 PLACES = [*((h, "none") for h in HORIZONS), (None, "plain"), (None, "sample")]

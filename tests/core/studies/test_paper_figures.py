@@ -42,7 +42,7 @@ from trajpilot_core.studies.paper_tables.figures.base import (
     write_figures,
 )
 from trajpilot_core.studies.paper_tables.figures.qualitative import by_rule_of_paper, drawn_windows
-from trajpilot_core.studies.paper_tables.labels.atomic import ATOMIC_ROWS, GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, GOAL_FREE_ROWS
 
 matplotlib = pytest.importorskip("matplotlib", reason="no matplotlib: pip install '.[paper]'")
 
@@ -264,9 +264,9 @@ def test_no_video_is_opened_where_report_frames_is_off(monkeypatch: pytest.Monke
     span = {"start_s": 1.0, "end_s": 2.0}
     facts = Facts({}, {}, {"a": span, "b": span}, {"w": {"segment_ids": ["a", "b"]}}, {}, {})
     opened: list[object] = []
-    monkeypatch.setattr(qualitative, "load_facts", lambda *_: facts)
-    monkeypatch.setattr(qualitative, "examples", lambda *_: [an_example()])
-    monkeypatch.setattr(qualitative, "video_files", lambda *_: {"t": "t.mp4"})
+    monkeypatch.setattr(qualitative.windows, "load_facts", lambda *_: facts)
+    monkeypatch.setattr(qualitative.windows, "examples", lambda *_: [an_example()])
+    monkeypatch.setattr(qualitative.windows, "video_files", lambda *_: {"t": "t.mp4"})
     monkeypatch.setattr(qualitative, "frames_of", lambda times, *given: (opened.append((set(times), given)) or {}, []))
     last = LastRun(config=PipelineConfig(), data_root="/corpus", device="cpu", recipe="atomic")
     run = replace(an_atomic_run(), last=last)

@@ -39,8 +39,7 @@ from trajpilot_core.studies.paper_tables.cells import cells_of
 from trajpilot_core.studies.paper_tables.figures import FIGURES
 from trajpilot_core.studies.paper_tables.figures.base import undrawn
 from trajpilot_core.studies.paper_tables.labels import LABELS, tables_of
-from trajpilot_core.studies.paper_tables.labels.atomic import GOAL_SEEN_ROWS, UNTUNED
-from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
+from trajpilot_core.studies.paper_tables.labels.planning import CLOSED_PANEL, GOAL_SEEN_ROWS, UNTUNED
 from trajpilot_core.studies.paper_tables.labels.scored import ENDPOINT_CACHE, HEADROOM, POSE_SCORES
 from trajpilot_core.studies.paper_tables.write import banner, plan_of, write_document, write_tables
 

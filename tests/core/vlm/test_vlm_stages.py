@@ -20,11 +20,11 @@ from trajpilot_core.data.planning import load_planning_data
 from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.evaluation.predictions import on_subset
-from trajpilot_core.evaluation.tables import metric_rows, take_clusters
+from trajpilot_core.evaluation.tables import metric_rows
 from trajpilot_core.methods import method, with_role
 from trajpilot_core.report.tables.diagnostics import answer_tables
 from trajpilot_core.stages import evaluation, stages_of, vlm
-from trajpilot_core.studies.paper_tables.labels.atomic import ATOMIC_ROWS, GOAL_FREE_ROWS
+from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, GOAL_FREE_ROWS
 from trajpilot_core.vlm.material import TakeFrames
 
 BOTH = ("qwen_zs", "qwen_sft_llm")
@@ -33,7 +33,7 @@ BOTH = ("qwen_zs", "qwen_sft_llm")
 def scores(memory) -> dict[tuple[str, int | None, str], float]:
     """(row, horizon, metric) -> value, of every metric that the row is scored on."""
     found = predictions_of(memory.tables["vlm_predictions"])
-    rows = metric_rows(found, "test", take_clusters(found), EvaluationConfig(bootstrap=100))
+    rows = metric_rows(found, "test", EvaluationConfig(bootstrap=100))
     return {
         (row.variant, row.horizon, row.metric): row.value for row in rows if row.seed is None and row.reference is None
     }
@@ -173,7 +173,7 @@ def test_a_row_of_fewer_windows_is_never_differenced_against_one_of_all(tmp_path
 
     def differences() -> set[tuple[str, str]]:
         found = predictions_of(memory.tables["vlm_predictions"])
-        rows = metric_rows(found, "test", take_clusters(found), EvaluationConfig(bootstrap=100))
+        rows = metric_rows(found, "test", EvaluationConfig(bootstrap=100))
         return {(row.variant, row.reference) for row in rows if row.reference is not None}
 
     assert differences() == {("qwen_sft_llm", "qwen_zs")}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from trajpilot_core.report.drawing.row_styles import style_of
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 
 
 def element(name: str, *inside: str, **attributes: object) -> Markup:
@@ -80,18 +80,6 @@ class Series:
     has_band: bool = True
 
 
-@dataclass(frozen=True)
-class Axes:
-    """What the axes show."""
-
-    title: str
-    x_label: str
-    y_label: str
-    x_ticks: tuple[float, ...] = ()
-    """None: every x of the points."""
-    y_from_zero: bool = True
-
-
 def nice_ticks(low: float, high: float) -> list[float]:
     """Return about five round numbers that cover [low, high]."""
     span = max(high - low, 1e-9)
@@ -122,35 +110,48 @@ class Scale:
 
 
 def line_chart(
-    axes: Axes, series: Sequence[Series], bounds: Sequence[Series] = (), thin: Sequence[Series] = ()
+    title: str,
+    x_label: str,
+    y_label: str,
+    series: Sequence[Series],
+    bounds: Sequence[Series] = (),
+    thin: Sequence[Series] = (),
+    *,
+    x_ticks: Sequence[float] = (),
+    y_from_zero: bool = True,
 ) -> Markup:
-    """Draw lines with bands, `bounds` as thin lines with bars, `thin` lines without; an empty chart is a sentence."""
+    """Draw lines with bands, `bounds` as thin lines with bars, `thin` lines without; an empty chart is a sentence.
+
+    Args:
+        x_ticks: none: every x of the points.
+    """
     points = [point for line in (*series, *bounds, *thin) for point in line.points]
     if not points:
-        return empty(axes.title)
+        return empty(title)
     low, high = min(p.ends[0] for p in points), max(p.ends[1] for p in points)
-    ticks = nice_ticks(min(low, 0.0) if axes.y_from_zero else low, max(high, 0.0) if axes.y_from_zero else high)
+    ticks = nice_ticks(min(low, 0.0) if y_from_zero else low, max(high, 0.0) if y_from_zero else high)
     xs = sorted({p.x for p in points})
     pad = 0.03 * (xs[-1] - xs[0])
     scale = Scale(xs[0] - pad, xs[-1] + pad, ticks[0], ticks[-1])
-    body = [_frame(axes, scale, axes.x_ticks or xs, ticks), *(_band(line, scale) for line in series if line.has_band)]
+    body = [_frame(x_label, y_label, scale, x_ticks or xs, ticks)]
+    body += [_band(line, scale) for line in series if line.has_band]
     body += [element("g", _polyline(line, scale), class_=f"thin {line.style}") for line in thin]
     body += [_line(line, scale, is_bound=True) for line in bounds]
-    return _svg(axes, [*series, *bounds, *thin], body + [_line(line, scale) for line in series])
+    return _svg(title, [*series, *bounds, *thin], body + [_line(line, scale) for line in series])
 
 
-def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
+def whisker_chart(title: str, x_label: str, y_label: str, series: Sequence[Series]) -> Markup:
     """Draw points with interval whiskers, side by side at every x; zero is a heavy line."""
     points = [point for line in series for point in line.points]
     if not points:
-        return empty(axes.title)
+        return empty(title)
     ticks = nice_ticks(min(0.0, *(p.ends[0] for p in points)), max(0.0, *(p.ends[1] for p in points)))
     xs = sorted({p.x for p in points})
     step = BESIDE if len(xs) == 1 else min(BESIDE, OF_A_TICK / len(series))
     room = max(0.5, step * len(series) / 2)
     scale = Scale(xs[0] - room, xs[-1] + room, ticks[0], ticks[-1])
     body = [
-        _frame(axes, scale, xs, ticks),
+        _frame(x_label, y_label, scale, xs, ticks),
         element("line", class_="zero", x1=LEFT, x2=WIDTH - RIGHT, y1=scale.y(0.0), y2=scale.y(0.0)),
     ]
     for index, line in enumerate(series):
@@ -159,11 +160,11 @@ def whisker_chart(axes: Axes, series: Sequence[Series]) -> Markup:
             x = scale.x(p.x + shift)
             low, high = p.ends
             interval = "too few takes" if p.low is None else f"[{low:+.1f}, {high:+.1f}]"
-            title = element("title", f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}")
+            numbers = element("title", f"{line.name}, {_short(p.x)}: {p.y:+.1f} {interval}")
             whisker = element("line", x1=x, x2=x, y1=scale.y(low), y2=scale.y(high))
-            parts.append(element("g", title, whisker, _mark(line.mark, x, scale.y(p.y))))
+            parts.append(element("g", numbers, whisker, _mark(line.mark, x, scale.y(p.y))))
         body.append(element("g", *parts, class_=f"line {line.style}"))
-    return _svg(axes, series, body)
+    return _svg(title, series, body)
 
 
 def _polyline(line: Series, scale: Scale) -> Markup:
@@ -171,14 +172,14 @@ def _polyline(line: Series, scale: Scale) -> Markup:
     return element("polyline", points=" ".join(f"{scale.x(p.x)},{scale.y(p.y)}" for p in line.points))
 
 
-def _svg(axes: Axes, series: Sequence[Series], body: Sequence[Markup]) -> Markup:
+def _svg(title: str, series: Sequence[Series], body: Sequence[Markup]) -> Markup:
     """Wrap the parts; the description lists every number."""
     lines = "; ".join(
         f"{line.name}: "
         + ", ".join(f"{_short(p.x)}: {p.y:.1f}" for p in line.points[:: max(1, len(line.points) // 12)])
         for line in series
     )
-    return chart_frame(f"{axes.title}. {lines}", body)
+    return chart_frame(f"{title}. {lines}", body)
 
 
 def chart_frame(description: str, body: Sequence[Markup]) -> Markup:
@@ -192,7 +193,7 @@ def _short(value: float) -> str:
     return f"{value:g}".replace("-", "−")
 
 
-def _frame(axes: Axes, scale: Scale, x_ticks: Iterable[float], ticks: Sequence[float]) -> Markup:
+def _frame(x_label: str, y_label: str, scale: Scale, x_ticks: Iterable[float], ticks: Sequence[float]) -> Markup:
     """Draw grid, tick labels and axis labels."""
     parts, right, below = [], WIDTH - RIGHT, HEIGHT - BOTTOM
     for tick in ticks:
@@ -202,8 +203,8 @@ def _frame(axes: Axes, scale: Scale, x_ticks: Iterable[float], ticks: Sequence[f
     for tick in x_ticks:
         parts.append(element("text", _short(tick), class_="tick", x=scale.x(tick), y=below + 15, text_anchor="middle"))
     middle, turned = (LEFT + right) / 2, f"translate(11 {(TOP + below) / 2}) rotate(-90)"
-    parts.append(element("text", axes.x_label, class_="label", x=middle, y=HEIGHT - 6, text_anchor="middle"))
-    parts.append(element("text", axes.y_label, class_="label", transform=turned, text_anchor="middle"))
+    parts.append(element("text", x_label, class_="label", x=middle, y=HEIGHT - 6, text_anchor="middle"))
+    parts.append(element("text", y_label, class_="label", transform=turned, text_anchor="middle"))
     return Markup("").join(parts)
 
 

@@ -9,11 +9,11 @@ from schemas.planners import PLANNERS
 from schemas.results import CurvePoint
 from trajpilot_core.methods import METHODS
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.drawing.charts import Axes, Chart, Key, Point, Series, legend_mark, line_chart
+from trajpilot_core.report.drawing.charts import Chart, Key, Point, Series, legend_mark, line_chart
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST, told_apart
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingAsked, NothingToDraw, sheet
 from trajpilot_core.report.figures.base import Figure
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 
 NAMES = {
     "e_tau": "trajectory encoder",
@@ -87,8 +87,9 @@ def _chart(title: str, rows: Sequence[CurvePoint], models: Sequence[DrawnModel],
     last = max((int(point.x) for line in (*lines, *thin) for point in line.points), default=1)
     ticks = tuple(float(epoch) for epoch in range(0, last + 1, max(1, round(last / 5))))
     is_share = quantity not in (LOSS, L1)
-    axes = Axes(caption, "epoch", f"{quantity}, %" if is_share else quantity, ticks, y_from_zero=is_share)
-    return Chart(caption, line_chart(axes, lines, thin=thin), [model.key for model in models])
+    y_label = f"{quantity}, %" if is_share else quantity
+    drawing = line_chart(caption, "epoch", y_label, lines, thin=thin, x_ticks=ticks, y_from_zero=is_share)
+    return Chart(caption, drawing, [model.key for model in models])
 
 
 def _lines(rows: Sequence[CurvePoint], model: DrawnModel, split: str, quantity: str) -> list[Series]:

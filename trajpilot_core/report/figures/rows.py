@@ -7,10 +7,9 @@ from schemas.arrow import rows_of
 from schemas.results import Ceiling, Judgement, Metric
 from trajpilot_core.methods import METHODS, charted, examined, with_role
 from trajpilot_core.methods.base import REFERENCE
-from trajpilot_core.metrics import METRICS
+from trajpilot_core.metrics import METRICS, of_table
 from trajpilot_core.report.committed import Committed
 from trajpilot_core.report.drawing.charts import (
-    Axes,
     Chart,
     Key,
     Point,
@@ -26,8 +25,8 @@ from trajpilot_core.report.drawing.row_styles import style_of, told_apart
 from trajpilot_core.report.drawing.svg_grid import Drawn, NothingToDraw, sheet
 from trajpilot_core.report.figures.base import Figure, Material
 from trajpilot_core.report.tables.ceilings import INFORMATION
-from trajpilot_core.report.tables.groups import open_metrics, row_name
 from trajpilot_core.report.tables.results import Results, ablations, results_of
+from trajpilot_core.report.tables.table import row_name
 from trajpilot_core.report.verdict import story_of
 
 X_LABEL = "horizon H (steps)"
@@ -54,23 +53,23 @@ def gain_chart(results: Results) -> Chart:
     shown = [row for row in story.charted if row in variants]
     series = [s for s in (series_of(results, row, story.reference, "M@1") for row in shown) if s.points]
     reference = row_name(story.reference)
-    axes = Axes(f"Difference to {reference} in M@1", X_LABEL, "points of M@1")
+    drawing = whisker_chart(f"Difference to {reference} in M@1", X_LABEL, "points of M@1", series)
     caption = f"M@1 minus that of {reference} on the same windows, 95 % intervals over takes"
-    return Chart(caption, whisker_chart(axes, series), keys_of_rows([s.style for s in series]))
+    return Chart(caption, drawing, keys_of_rows([s.style for s in series]))
 
 
 def horizon_charts(results: Results, ceilings: Sequence[Ceiling]) -> list[Chart]:
     """Draw a chart per open-vocabulary metric: the main rows with bands, and the ceilings where known."""
     charts = []
-    for metric in open_metrics():
+    for metric in of_table("open"):
         series = [s for s in (series_of(results, v, None, metric) for v in charted()) if s.points]
-        axes = Axes(f"{metric} over the horizon", X_LABEL, f"{metric}, %")
         rising = sorted((c for c in ceilings if c.metric == metric and c.horizon), key=lambda c: c.horizon or 0)
         bounds = []
         for kind in INFORMATION:
             points = tuple(Point(float(c.horizon or 0), c.ceiling) for c in rising if c.variant == kind)
             bounds += [Series(f"ceiling of {row_name(kind)}", kind, points)] if points else []
-        charts.append(Chart(f"{metric}: {METRICS[metric].description}", line_chart(axes, series, bounds)))
+        drawing = line_chart(f"{metric} over the horizon", X_LABEL, f"{metric}, %", series, bounds)
+        charts.append(Chart(f"{metric}: {METRICS[metric].description}", drawing))
     return charts
 
 
@@ -85,8 +84,7 @@ def main_legend(material: Material) -> list[Key]:
 def rows_chart(results: Results, shown: Sequence[str], title: str, caption: str) -> Chart:
     """Draw M@1 of some rows over the horizon, without bands."""
     series = [s for v in shown if (s := series_of(results, v, None, "M@1", has_band=False)).points]
-    axes = Axes(title, X_LABEL, "M@1, %")
-    return Chart(caption, line_chart(axes, series), keys_of_rows(shown))
+    return Chart(caption, line_chart(title, X_LABEL, "M@1, %", series), keys_of_rows(shown))
 
 
 def control_charts(material: Material) -> list[Chart]:
@@ -117,7 +115,7 @@ def accuracy(committed: Committed) -> Drawn:
     if not rows:
         raise NothingToDraw("no row was scored")
     ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
-    charts = dict(zip(open_metrics(), horizon_charts(results, ceilings), strict=True))
+    charts = dict(zip(of_table("open"), horizon_charts(results, ceilings), strict=True))
     gains = gain_chart(results)
     panels = [*(charts[name] for name in SHOWN), gains._replace(caption=gains.caption.partition(",")[0])]
     shown = [*rows, *(key.row for key in gains.legend if key.row not in rows)]
@@ -141,7 +139,7 @@ def _chart(
         Series(name, style, tuple(Point(float(h), share) for h, share in points), mark)
         for (name, points), style in zip(lines.items(), told_apart(styles), strict=True)
     ]
-    return Chart(caption, line_chart(Axes(title, X_LABEL, y_label), series), keys_of(series))
+    return Chart(caption, line_chart(title, X_LABEL, y_label, series), keys_of(series))
 
 
 def gate_charts(material: Material) -> list[Chart]:

@@ -17,7 +17,7 @@ from trajpilot_core.methods import METHODS, examined, in_order, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery.pictures import Path, integrate
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 
 HELPED, HURT, ALL_WRONG = "trajectory helped", "trajectory hurt", "all wrong"
 CLASSES = (HELPED, HURT, ALL_WRONG)

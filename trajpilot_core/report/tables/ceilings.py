@@ -12,8 +12,7 @@ from schemas.results import Ceiling
 from trajpilot_core.methods import in_order, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.metrics import of_table, with_ceiling
-from trajpilot_core.report.tables.groups import grouped, row_label, row_name
-from trajpilot_core.report.tables.table import DASH, TOO_FEW, Cell, Label, Table, number
+from trajpilot_core.report.tables.table import DASH, TOO_FEW, Cell, Label, Table, grouped, number, row_label, row_name
 from trajpilot_core.simworld.inference.visible import KINDS, InputKind
 
 INFORMATION = KINDS

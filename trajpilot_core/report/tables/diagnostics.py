@@ -12,8 +12,7 @@ from schemas.results import PairDistance, ProgressShare
 from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.evaluation.feature_distances import ADJACENT, FAR, RANDOM, SAME_ACTION
 from trajpilot_core.paper.published import ATOMIC_CORPUS, table_rows
-from trajpilot_core.report.tables.groups import row_name
-from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value
+from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, row_name
 from trajpilot_core.vlm.score import STUB_ROW
 
 PAIRS: Mapping[str, str] = {

@@ -10,29 +10,21 @@ from schemas.config import CompletedReport
 from schemas.results import GateRow, Headroom
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.methods import examined, method
-from trajpilot_core.paper.published import (
-    ATOMIC_CORPUS,
-    HEADROOM_FIELDS,
-    PublishedTable,
-    published_anticipation,
-    published_of,
-    table_rows,
-)
-from trajpilot_core.report.tables.groups import POOLED, row_name
+from trajpilot_core.paper import published
 from trajpilot_core.report.tables.results import Results
-from trajpilot_core.report.tables.table import Cell, Table, Value, number
+from trajpilot_core.report.tables.table import POOLED, Cell, Table, Value, number, row_name
 
 
-def published_for(results: Results, cfg: CompletedReport) -> PublishedTable | None:
+def published_for(results: Results, cfg: CompletedReport) -> published.PublishedTable | None:
     """Return what the paper prints of the corpus and vocabulary of a run.
 
     None for a simulated corpus, another one, another vocabulary, or released features, which are not the paper's.
     """
     corpus = _recorded(results, cfg)
-    return None if corpus is None else published_of(corpus, is_closed=cfg.is_closed)
+    return None if corpus is None else published.published_of(corpus, is_closed=cfg.is_closed)
 
 
-def anticipation_for(results: Results, cfg: CompletedReport) -> PublishedTable | None:
+def anticipation_for(results: Results, cfg: CompletedReport) -> published.PublishedTable | None:
     """Return what the paper prints of anticipation and goal dropout.
 
     None where no row of the run anticipates, and as in `published_for`.
@@ -40,7 +32,7 @@ def anticipation_for(results: Results, cfg: CompletedReport) -> PublishedTable |
     corpus = _recorded(results, cfg)
     if corpus is None or not any(method(variant).anticipates for variant in results.variants()):
         return None
-    return published_anticipation(corpus, is_closed=cfg.is_closed)
+    return published.published_anticipation(corpus, is_closed=cfg.is_closed)
 
 
 def _recorded(results: Results, cfg: CompletedReport) -> str | None:
@@ -50,9 +42,9 @@ def _recorded(results: Results, cfg: CompletedReport) -> str | None:
     return cfg.corpus if {m.corpus for m in results.metrics} == {spec_of(cfg.corpus).ids} else None
 
 
-def comparisons(results: Results, published: PublishedTable | None) -> list[tuple[Cell, ...]]:
+def comparisons(results: Results, table: published.PublishedTable | None) -> list[tuple[Cell, ...]]:
     """Return a line for every published value that the run has, too; `outside`: our interval excludes it."""
-    values = {} if published is None else published.values
+    values = {} if table is None else table.values
     found = [(key, value, results.get(key[1], None, key[0], key[2])) for key, value in values.items()]
     return [
         (
@@ -88,21 +80,21 @@ def pool_comparisons(
     gate: Sequence[GateRow], headroom: Sequence[Headroom], cfg: CompletedReport, *, is_recorded: bool
 ) -> list[tuple[Cell, ...]]:
     """Compare the published numbers of gate, pools and best candidate with the means over our seeds, if any."""
-    if not is_recorded or cfg.corpus != ATOMIC_CORPUS or cfg.is_closed:
+    if not is_recorded or cfg.corpus != published.ATOMIC_CORPUS or cfg.is_closed:
         return []
 
     def of_pool(size: int, horizon: str, field: str) -> list[float]:
         return [getattr(row, field) for row in headroom if (row.pool, row.horizon) == (size, int(horizon))]
 
     compared: list[tuple[dict[str, str], str, str, list[float], int]] = []
-    texts = table_rows("text")
+    texts = published.table_rows("text")
     for row in texts:
         if row["metric"] == "fallback_share":
             shares = [100 - ours.open_rate for ours in gate if ours.horizon == int(row["horizon"])]
             compared.append((row, f"gate of the {row_name(examined().id)}", "fallback, %", shares, 1))
-    for row in table_rows("retrieval_headroom"):
+    for row in published.table_rows("retrieval_headroom"):
         size, (name, digits) = int(row["row"].removeprefix("top_")), QUANTITIES[row["metric"]]
-        values = of_pool(size, row["horizon"], HEADROOM_FIELDS[row["metric"]])
+        values = of_pool(size, row["horizon"], published.HEADROOM_FIELDS[row["metric"]])
         compared.append((row, f"pool of {size}", name, values, digits))
     largest = max((ours.pool for ours in headroom), default=0)
     for row in texts:

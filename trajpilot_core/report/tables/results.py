@@ -16,16 +16,18 @@ from trajpilot_core.evaluation.trained_rows import FLOORS, undertrained_rows
 from trajpilot_core.methods import METHODS, in_order, method, with_role
 from trajpilot_core.methods.base import REFERENCE, Method
 from trajpilot_core.metrics import METRICS, of_table
-from trajpilot_core.paper.published import (
-    ANTICIPATING,
-    CLOSED_ROWS,
-    FUTURE,
-    GOAL_MASKED,
-    GOAL_SEEN,
-    published_settings,
+from trajpilot_core.paper import published
+from trajpilot_core.report.tables.table import (
+    NOTHING,
+    Cell,
+    Table,
+    Value,
+    grouped,
+    marked,
+    number,
+    row_label,
+    row_name,
 )
-from trajpilot_core.report.tables.groups import grouped, marked, open_metrics, row_label, row_name
-from trajpilot_core.report.tables.table import NOTHING, Cell, Table, Value, number
 
 EVERY_POOLING = ("none", "plain", "sample")
 MEANS = ("plain", "sample")
@@ -142,7 +144,7 @@ def is_single_best(value: float, others: Sequence[float], higher: bool, digits: 
 def all_tables(results: Results) -> list[Table]:
     """Return the tables of the report, in reading order, rows without a goal aside; empty ones are left out."""
     variants = [variant for variant in results.variants() if not method(variant).anticipates]
-    main, parts, columns = with_role("main"), with_role("ablation"), open_metrics()
+    main, parts, columns = with_role("main"), with_role("ablation"), of_table("open")
     others = [variant for variant in variants if variant not in main]
     against = [variant for variant in variants if variant != REFERENCE]
     whole = [variant for variant in variants if variant not in parts]
@@ -202,7 +204,7 @@ def against(id_: str, title: str, results: Results, row: Method, *, plain: bool)
         return [
             (
                 row_label(reference, weak, f"minus {row_name(reference)}", meaning),
-                *(by_cell.get((reference, name), "") for name in open_metrics()),
+                *(by_cell.get((reference, name), "") for name in of_table("open")),
             )
             for reference, meaning in questions.items()
         ]
@@ -212,10 +214,10 @@ def against(id_: str, title: str, results: Results, row: Method, *, plain: bool)
         for m in results.metrics
         if m.variant == row.id
         and m.reference in questions
-        and m.metric in open_metrics()
+        and m.metric in of_table("open")
         and (m.pooling == "plain") == plain
     )
-    return grouped(id_, title, open_metrics(), differences, rows)
+    return grouped(id_, title, of_table("open"), differences, rows)
 
 
 def absent_rows(results: Results) -> str:
@@ -243,7 +245,9 @@ def anticipation_tables(results: Results) -> list[Table]:
     """Return the tables; empty where no row of the run anticipates."""
     if not any(method(variant).anticipates for variant in results.variants()):
         return []
-    given_rows, masked_rows = (tuple(ANTICIPATING[label].values()) for label in (GOAL_SEEN, GOAL_MASKED))
+    given_rows, masked_rows = (
+        tuple(published.ANTICIPATING[label].values()) for label in (published.GOAL_SEEN, published.GOAL_MASKED)
+    )
     shown = [row for row in with_role("anticipation") if row not in masked_rows[::2]]  # those with goal dropout
     every = (
         "Anticipation, no goal is given: the steps between Start and Goal (M, the paper's Future), all steps (F, its "
@@ -252,9 +256,9 @@ def anticipation_tables(results: Results) -> list[Table]:
     given = "Goal dropout, planning with the goal: the paper's Future (M)"
     masked = "Goal dropout, anticipation without the goal: the paper's Future (M)"
     specs = (
-        TableSpec("anticipation", every, shown, (*open_metrics(), *of_table("anticipation")), POOLINGS),
-        TableSpec("goal-dropout-fullgoal", given, given_rows, tuple(FUTURE), POOLINGS),
-        TableSpec("goal-dropout-anticipation", masked, masked_rows, tuple(FUTURE), POOLINGS),
+        TableSpec("anticipation", every, shown, (*of_table("open"), *of_table("anticipation")), POOLINGS),
+        TableSpec("goal-dropout-fullgoal", given, given_rows, tuple(published.FUTURE), POOLINGS),
+        TableSpec("goal-dropout-anticipation", masked, masked_rows, tuple(published.FUTURE), POOLINGS),
     )
     return filled_tables(results, specs)
 
@@ -268,12 +272,12 @@ def closed_tables(results: Results, cfg: CompletedReport, n_labels: int) -> list
     title, specs = f"Closed-vocabulary planning, {n_labels:,} labels", []
     if cfg.heads is not None:
         specs += [
-            TableSpec("closed-overall", f"{title}: mean of the horizons", CLOSED_ROWS, OVERALL, ("plain",)),
-            TableSpec("closed-full", f"{title}: each horizon", CLOSED_ROWS, FULL, ("none",)),
+            TableSpec("closed-overall", f"{title}: mean of the horizons", published.CLOSED_ROWS, OVERALL, ("plain",)),
+            TableSpec("closed-full", f"{title}: each horizon", published.CLOSED_ROWS, FULL, ("none",)),
         ]
     if cfg.is_closed:
         title = "Classes of atomic descriptions: means over all windows"
-        specs.append(TableSpec("closed-panel", title, CLOSED_ROWS, PANEL, ("sample",)))
+        specs.append(TableSpec("closed-panel", title, published.CLOSED_ROWS, PANEL, ("sample",)))
     return filled_tables(results, specs)
 
 
@@ -303,7 +307,7 @@ def settings_table(cfg: CompletedReport, n_labels: int, *, is_simulated: bool) -
     where = title if not is_simulated else f"simulated world in the layout of {title}"
     is_masked = "on" if heads.decoding.is_masked else "off"
     rows = [line(where, Value(n_labels, digits=0), ours, is_masked, str(heads.candidates))]
-    printed = published_settings(cfg.corpus)
+    printed = published.published_settings(cfg.corpus)
     if printed and not is_simulated and cfg.released is None:
         rows.append(line(f"{title}, published", f"{printed['labels']:g}", printed, "", ""))
     return Table("Settings of the class heads", SETTINGS, tuple(rows))

@@ -21,9 +21,19 @@ from trajpilot_core.evaluation.trained_rows import FLOORS
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.paper.published import HORIZONS
-from trajpilot_core.report.tables.groups import DAGGER, LEGEND, row_name
 from trajpilot_core.report.tables.results import Results, is_single_best
-from trajpilot_core.report.tables.table import DASH, NOT_BUILT, NOTHING, Cell, Table, Value, metric_head
+from trajpilot_core.report.tables.table import (
+    DAGGER,
+    DASH,
+    LEGEND,
+    NOT_BUILT,
+    NOTHING,
+    Cell,
+    Table,
+    Value,
+    metric_head,
+    row_name,
+)
 from trajpilot_core.stages import EVERY_STAGE as STAGES
 
 DIGITS = 2
@@ -80,6 +90,11 @@ class PaperCell(Record):
     n_windows: int | None = None
     is_undertrained: bool = False
     is_simulated: bool
+
+    @property
+    def address(self) -> "CellAddress":
+        """Return its place in the table."""
+        return self.row, self.horizon, self.dataset, self.metric
 
 
 OF_FIGURE = ("horizon", "low", "high", "n_takes", "n_windows")
@@ -191,7 +206,7 @@ class PaperTable:
     def table(self, cells: Sequence[PaperCell]) -> Table:
         """Lay the cells out; cells of other labels only tell whether the runs are simulated."""
         mine = [cell for cell in cells if cell.table == self.label]
-        placed = {(cell.row, cell.horizon, cell.dataset, cell.metric): cell for cell in mine}
+        placed = {cell.address: cell for cell in mine}
         filled = [line for line in self.further if any(at in placed for at in self._places(line))]
         rows = tuple(
             (*line.heads, *(self._cell(placed, line, column) for column in self.columns))

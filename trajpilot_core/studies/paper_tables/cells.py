@@ -6,7 +6,6 @@ A table of several benchmarks takes one run for each; benchmarks without a run h
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 from schemas.annotation import SIMULATED
 from schemas.arrow import rows_of
@@ -124,15 +123,8 @@ def _dataset(side: Side, is_classes: bool) -> str:
     return corpus if corpus not in BENCHMARKS.values() else f"{corpus} with an open vocabulary"
 
 
-class Filled(NamedTuple):
-    """A cell and the run that fills it."""
-
-    run: PaperRun
-    cell: PaperCell
-
-
-def fill(runs: Sequence[PaperRun]) -> list[Filled]:
-    """Return every cell of the paper's tables that the runs fill, label by label.
+def fill(runs: Sequence[PaperRun]) -> list[tuple[PaperRun, PaperCell]]:
+    """Return every cell of the paper's tables that the runs fill, with its run, label by label.
 
     Of several runs with a number for a cell, the one fills it whose recipe comes first in those of the label.
 
@@ -145,27 +137,27 @@ def fill(runs: Sequence[PaperRun]) -> list[Filled]:
         raise InputError(
             f"simulated and recorded runs cannot share a table ({kinds}); write each kind to its own folder"
         )
-    tables = [table for table in LABELS.values() if table.cells is not None]
     offered = {
-        table.label: [Filled(run, cell) for run in runs for cell in (table.cells(run) if table.cells else [])]
-        for table in tables
+        table.label: [(run, cell) for run in runs for cell in table.cells(run)]
+        for table in LABELS.values()
+        if table.cells is not None
     }
-    able = {offer.run.name for some in offered.values() for offer in some}
+    able = {run.name for offers in offered.values() for run, _ in offers}
     for run in runs:
         if run.name not in able:
             raise InputError(
                 f"{run.name} is a run on {run.dataset} and fills no table of the paper; give roots of {RECIPE_HINT}"
             )
-    filled: list[Filled] = []
-    for table in tables:
-        chosen: dict[CellAddress, Filled] = {}
-        for offer in sorted(offered[table.label], key=lambda offer: table.rank(offer.run)):  # stable: as the roots
-            cell = offer.cell
-            first = chosen.setdefault((cell.row, cell.horizon, cell.dataset, cell.metric), offer)
-            if first.run is not offer.run and table.rank(first.run) == table.rank(offer.run):
-                recipes = ", ".join(table.recipes)
+    filled: list[tuple[PaperRun, PaperCell]] = []
+    for label, offers in offered.items():
+        chosen: dict[CellAddress, tuple[PaperRun, PaperCell]] = {}
+        rank = LABELS[label].rank
+        for run, cell in sorted(offers, key=lambda offer: rank(offer[0])):  # stable: as the roots
+            first, _ = chosen.setdefault(cell.address, (run, cell))
+            if first is not run and rank(first) == rank(run):
+                recipes = ", ".join(LABELS[label].recipes)
                 raise InputError(
-                    f"{described(first.run)} and {described(offer.run)} both have a number for {table.label}; "
+                    f"{described(first)} and {described(run)} both have a number for {label}; "
                     f"leave one out, or give a root of the first of its recipes ({recipes})"
                 )
         filled += chosen.values()
@@ -174,7 +166,7 @@ def fill(runs: Sequence[PaperRun]) -> list[Filled]:
 
 def cells_of(runs: Sequence[PaperRun]) -> list[PaperCell]:
     """Return the cells of `fill`."""
-    return [offer.cell for offer in fill(runs)]
+    return [cell for _, cell in fill(runs)]
 
 
 def described(run: PaperRun) -> str:

@@ -110,23 +110,21 @@ def plan_of(runs: Sequence[PaperRun]) -> list[PlanLine]:
     filled = fill(runs)
     lines: list[PlanLine] = []
     for label, table in LABELS.items():
-        mine = [offer for offer in filled if offer.cell.table == label]
+        mine = [(run, cell) for run, cell in filled if cell.table == label]
         places = [at for at in table.addresses() if (at[0], at[3]) not in table.void]
-        titles, rows = {line.row: line.heads[-1] for line in table.lines}, {offer.cell.row for offer in mine}
+        titles, rows = {line.row: line.heads[-1] for line in table.lines}, {cell.row for _, cell in mine}
         lacking = {titles.get(row) or printed(row): row not in rows for row, *_ in places}
         missing = (
             "all" if all(lacking.values()) else ", ".join(name for name, is_absent in lacking.items() if is_absent)
         )
         changes = "".join(f" --set {change}" for change in table.changes)
-        cells = [(offer, offer.cell) for offer in mine]
-        in_place = [offer for offer, c in cells if (c.row, c.horizon, c.dataset, c.metric) in {*places}]
-        of_experiment = Counter(offer.run.experiment for offer in in_place)
+        of_experiment = Counter(run.experiment for run, cell in mine if cell.address in places)
         recipes = dict.fromkeys((*table.recipes, *of_experiment))  # and other experiments that fill cells
         for at, recipe in enumerate(recipes):
             name = f"{recipe or 'unknown'}{changes if recipe in table.recipes else ''}"
             n_filled = f"{of_experiment[recipe]} of {len(places)}"
             lines.append(PlanLine("" if at else label, name, _roots(runs, (recipe,)), n_filled, "" if at else missing))
-    known = {offer.cell.table for offer in filled}
+    known = {cell.table for _, cell in filled}
     for figure in FIGURES:
         if figure.tables:
             empty = ", ".join(label for label in figure.tables if label not in known)

@@ -19,7 +19,7 @@ from trajpilot_core.engine.progress import CountedSteps, portion
 from trajpilot_core.errors import StoreError
 from trajpilot_core.report import figures
 from trajpilot_core.report.committed import committed_under
-from trajpilot_core.report.drawing.charts import MOST_ROWS, Axes, Bar, Chart, Point, Series, bar_chart, line_chart
+from trajpilot_core.report.drawing.charts import MOST_ROWS, Bar, Chart, Point, Series, bar_chart, line_chart
 from trajpilot_core.report.drawing.row_styles import BETWEEN, LONGEST, SHORTEST
 from trajpilot_core.report.drawing.svg_grid import MOST_BYTES, Drawn, NotDrawn, NothingToDraw, Picture, fitted, sheet
 from trajpilot_core.report.figures import CHARTS, PICTURES, curves, figures_of, report_charts
@@ -199,7 +199,7 @@ def test_a_figure_in_one_file_is_found_in_the_report_and_among_the_pictures_of_i
     def charts(material: Material) -> list[Chart]:
         n = float(len(material.results.variants()))
         line = Series("rows", "scorer", (Point(3.0, n, n, n),))
-        return [Chart("How many rows a toy counts", line_chart(Axes("Toy", "H", "rows", (3.0,)), [line]))]
+        return [Chart("How many rows a toy counts", line_chart("Toy", "H", "rows", [line], x_ticks=(3.0,)))]
 
     monkeypatch.setattr(figures, "PICTURES", (*PICTURES, toy))
     monkeypatch.setattr(figures, "CHARTS", {**CHARTS, "training": (*CHARTS["training"], charts)})

@@ -13,9 +13,8 @@ from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import method
 from trajpilot_core.report.figures.rows import horizon_charts
 from trajpilot_core.report.tables.ceilings import INFORMATION, ceilings_of, recovered, state_of
-from trajpilot_core.report.tables.groups import DAGGER
 from trajpilot_core.report.tables.results import attribution_tables, results_of
-from trajpilot_core.report.tables.table import number
+from trajpilot_core.report.tables.table import DAGGER, number
 
 SCORER = {k: v for k, v in method("scorer").against.items() if v}
 

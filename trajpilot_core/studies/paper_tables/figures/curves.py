@@ -16,8 +16,7 @@ from trajpilot_core.report.drawing.row_styles import style_of
 from trajpilot_core.studies.paper_tables.base import PaperCell, printed
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, absences
 from trajpilot_core.studies.paper_tables.labels import LABELS
-from trajpilot_core.studies.paper_tables.labels.atomic import ATOMIC_ROWS, GOAL_FREE_ROWS, of_atomic
-from trajpilot_core.studies.paper_tables.labels.closed import CLOSED_PANEL
+from trajpilot_core.studies.paper_tables.labels.planning import ATOMIC_ROWS, CLOSED_PANEL, GOAL_FREE_ROWS, of_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -191,14 +190,12 @@ def figure(label: str, caption: str, panels: Sequence[CurvePanel]) -> PaperFigur
     return PaperFigure(label, drawing, tables, unbuilt=tuple(unbuilt))
 
 
-def in_latents(metric: str) -> PaperFigure:
+def in_latents(label: str, metric: str, said: str) -> PaperFigure:
     """Return a figure of planning in the space of latents; its first three rows are the paper's."""
-    names = {"SR": "cem_vs_none", "Full mAcc": "cem_full_mean"}
-    said = {"SR": "Success rate", "Full mAcc": "Accuracy of all steps, Start and Goal included,"}
-    caption = f"{said[metric]} over the horizon, planning in the space of latents on atomic actions."
+    caption = f"{said} over the horizon, planning in the space of latents on atomic actions."
     panels = (CurvePanel("Open vocabulary", ATOMIC, (metric,), PLANNED),)
     drawing = partial(draw, panels=panels, caption=caption, untabled=(metric,))
-    return PaperFigure(names[metric], drawing, recipes=("atomic_latent",))
+    return PaperFigure(label, drawing, recipes=("atomic_latent",))
 
 
 PLANNED = ("latent_no_traj", "cem", "latent_oracle", "cem_goal", "cem_bank", "random_bank")
@@ -218,6 +215,6 @@ FIGURES = (
         "Anticipation on atomic actions, no goal given.",
         tuple(CurvePanel(FUTURE[metric], ANTICIPATION, (metric,), GOAL_FREE_ROWS) for metric in ("M@1", "MSeq")),
     ),
-    in_latents("SR"),
-    in_latents("Full mAcc"),
+    in_latents("cem_vs_none", "SR", "Success rate"),
+    in_latents("cem_full_mean", "Full mAcc", "Accuracy of all steps, Start and Goal included,"),
 )

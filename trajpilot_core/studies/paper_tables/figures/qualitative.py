@@ -21,20 +21,9 @@ from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.drawing.charts import shortened
+from trajpilot_core.report.gallery import windows
 from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of
-from trajpilot_core.report.gallery.windows import (
-    CLASSES,
-    HELPED,
-    Example,
-    Facts,
-    GalleryStep,
-    GalleryWindows,
-    examples,
-    load_facts,
-    video_files,
-)
-from trajpilot_core.report.gallery.windows import draw as draw_gallery_of
-from trajpilot_core.report.tables.groups import row_name
+from trajpilot_core.report.tables.table import row_name
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font
 
@@ -59,7 +48,7 @@ SCORER, VISION_LANGUAGE = "scorer", "qwen_sft_llm"
 class ShownWindows:
     """The content of the figure: examples, the times of their frames, and the frames or why there are none."""
 
-    examples: Sequence[Example]
+    examples: Sequence[windows.Example]
     times_s: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]]
     """Window -> times of the frames of Start and of Goal."""
     frames: Strips
@@ -84,10 +73,10 @@ def draw(source: FigureSource) -> "tuple[Drawing, str] | None":
     return _laid_out(shown, source.warning), f"{caption} {shown.no_frames}".strip()
 
 
-def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportConfig) -> ShownWindows:
+def _shown(run: PaperRun, inputs: Inputs, gallery: windows.GalleryWindows, cfg: ReportConfig) -> ShownWindows:
     """Read the data of the selected windows, and decode their frames where that is allowed and possible."""
-    facts = load_facts(gallery, inputs)
-    shown = examples(gallery, facts)
+    facts = windows.load_facts(gallery, inputs)
+    shown = windows.examples(gallery, facts)
     times_s = {example.window_id: _times(example.window_id, facts) for example in shown}
     if not cfg.frames:
         return ShownWindows(shown, times_s, {}, "No frame is shown: report.frames is off.")
@@ -96,12 +85,12 @@ def _shown(run: PaperRun, inputs: Inputs, gallery: GalleryWindows, cfg: ReportCo
     wanted: dict[str, set[float]] = {}
     for example in shown:
         wanted.setdefault(example.take_id, set()).update(*times_s[example.window_id])
-    frames, _ = frames_of(wanted, video_files(gallery, inputs), run.last.data_root, SIDE_PX, 1)
+    frames, _ = frames_of(wanted, windows.video_files(gallery, inputs), run.last.data_root, SIDE_PX, 1)
     reason = next((frame.reason for frame in frames.values() if frame.uri is None), "")
     return ShownWindows(shown, times_s, frames, f"Missing frames: {reason}." if reason else "")
 
 
-def _times(window_id: str, facts: Facts) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _times(window_id: str, facts: windows.Facts) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the times of the frames of Start and of Goal, seconds."""
     ids = facts.windows[window_id]["segment_ids"]
     start, goal = (
@@ -151,11 +140,11 @@ def _decoded(frame: Thumbnail) -> Image | None:
     return None if picture is None else np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), np.uint8)
 
 
-def _answers(axis: "Axes", example: Example) -> None:
+def _answers(axis: "Axes", example: windows.Example) -> None:
     """Draw the middle steps: the truth, then a line for each row; colour and sign mark right cells."""
     from matplotlib.patches import Rectangle
 
-    truth = tuple(GalleryStep(label, "truth", "") for label in example.truth)
+    truth = tuple(windows.GalleryStep(label, "truth", "") for label in example.truth)
     lines = [("truth", truth), *((plan.name, plan.steps) for plan in example.plans)]
     n = example.horizon - 2
     axis.set_title(f"{example.title} (H={example.horizon}; {example.gate})", fontsize=7)
@@ -176,7 +165,7 @@ def _wrapped(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(shortened(in_font(text), 3 * width), width)[:3])
 
 
-def _path(axis: "Axes", example: Example) -> None:
+def _path(axis: "Axes", example: windows.Example) -> None:
     """Draw the head's path over the middle steps from above: forward is up; a cross where it begins."""
     axis.set_title(f"head path, {example.unit}", fontsize=6)
     axis.tick_params(labelsize=5)
@@ -189,13 +178,13 @@ def _path(axis: "Axes", example: Example) -> None:
         axis.legend(fontsize=5, loc="best")
 
 
-ChosenWindows = tuple[GalleryWindows, str]
+ChosenWindows = tuple[windows.GalleryWindows, str]
 """Windows with their class, and a sentence on how they were selected."""
 
 
 def drawn_windows(outcomes: pa.Table, cfg: ReportConfig) -> ChosenWindows:
     """Sample one window of each class of the report's gallery, by its rule and seed."""
-    gallery = draw_gallery_of(outcomes, cfg.replace(examples=SHOWN))
+    gallery = windows.draw(outcomes, cfg.replace(examples=SHOWN))
     sizes = ", ".join(f"{name} {size:,}" for name, size in gallery.sizes.items())
     return gallery, f"One window of each class, sampled at random (windows in all: {sizes})."
 
@@ -229,10 +218,10 @@ def by_rule_of_paper(outcomes: pa.Table, seed: int) -> ChosenWindows:
     return _exactly(tuple(kept[at] for at in sorted(order))), said
 
 
-def _exactly(windows: tuple[str, ...]) -> GalleryWindows:
+def _exactly(ids: tuple[str, ...]) -> windows.GalleryWindows:
     """Return windows that are all of one class: an exact Scorer is ahead of wrong rivals, mostly of No-Traj too."""
-    members = {name: windows if name == HELPED else () for name in CLASSES}
-    return GalleryWindows(members, {name: len(ids) for name, ids in members.items()}, SCORER, len(windows))
+    members = {name: ids if name == windows.HELPED else () for name in windows.CLASSES}
+    return windows.GalleryWindows(members, {name: len(inside) for name, inside in members.items()}, SCORER, len(ids))
 
 
 def _exact(outcomes: pa.Table) -> Mapping[str, dict[str, bool]]:

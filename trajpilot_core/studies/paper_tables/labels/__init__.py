@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from trajpilot_core.report.tables.table import Table
 from trajpilot_core.studies.paper_tables.base import PaperCell, PaperTable
-from trajpilot_core.studies.paper_tables.labels import atomic, closed, scored
+from trajpilot_core.studies.paper_tables.labels import planning, scored
 
-LABELS: dict[str, PaperTable] = {table.label: table for table in (*closed.TABLES, *atomic.TABLES, *scored.TABLES)}
+LABELS: dict[str, PaperTable] = {table.label: table for table in (*planning.TABLES, *scored.TABLES)}
 
 
 def tables_of(cells: Sequence[PaperCell]) -> dict[str, Table]:

@@ -1,6 +1,6 @@
 """The report in a few lines: Markdown for the UI, and the main table as text for the terminal."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,12 +17,10 @@ from trajpilot_core.methods.plugged import listed
 from trajpilot_core.metrics import METRICS
 from trajpilot_core.metrics.epic_kitchens import EPIC_METRICS
 from trajpilot_core.report import outcome_page, pose_page
-from trajpilot_core.report.action_page import DECIDES
+from trajpilot_core.report.action_page import DECIDES, ActionResults, action_results
 from trajpilot_core.report.committed import Committed
-from trajpilot_core.report.tables.actions import ActionResults, action_results
-from trajpilot_core.report.tables.groups import DAGGER, LEGEND
 from trajpilot_core.report.tables.results import Results, TableSpec, build_table, results_of
-from trajpilot_core.report.tables.table import NOTHING, SIGNS, Table
+from trajpilot_core.report.tables.table import DAGGER, LEGEND, NOTHING, SIGNS, Table
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
 
 NEXT_TO_IT = "Next to it: report.json, LaTeX tables, and in `tables/` the tables that it shows as Parquet."
@@ -36,11 +34,9 @@ def summary(committed: Committed, address: str) -> str:
         StoreError: the evaluation has no output, or it is damaged.
     """
     if not spec_of(committed.config.ingest.corpus).has_plans:
-        results_of_actions = _actions(committed)
-        judged = results_of_actions.judgements
-        tables = [table.markdown().strip() for table in results_of_actions.tables()]
-        checks = "\n".join(f"- {SIGNS[j.verdict]} {literal(j.check)}: **{j.verdict}**" for j in judged)
-        return _page(committed, address, NEXT_TO_IT, *tables, checks)
+        of_actions = _actions(committed)
+        tables = [table.markdown().strip() for table in of_actions.tables()]
+        return _page(committed, address, NEXT_TO_IT, *tables, _listed(of_actions.judgements))
     with listed(committed.config.evaluation):
         results, judgements = _results(committed)
         ceilings = rows_of(Ceiling, committed.table("evaluation", "ceilings"))
@@ -56,12 +52,17 @@ def summary(committed: Committed, address: str) -> str:
         parts = _headline(results, has_heads=has_heads)
         demo = [j for j in judgements if j.check.startswith("demo: ")]
         if demo:
-            lines = [f"- {SIGNS[j.verdict]} {literal(j.check.removeprefix('demo: '))}: **{j.verdict}**" for j in demo]
             rest = [j for j in judgements if j not in demo]
             good = f"{sum(j.verdict == 'holds' for j in rest)} of {len(rest)} other checks hold; the report has all."
-            parts += ["### What the demo must show", "\n".join(lines), good]
+            parts += ["### What the demo must show", _listed(demo), good]
         note = f"{NEXT_TO_IT} Predictions are among them."
         return _page(committed, address, note, *parts, before=literal(verdict.text))
+
+
+def _listed(judgements: Sequence[Judgement]) -> str:
+    """Return a list of checks."""
+    lines = ((SIGNS[j.verdict], literal(j.check.removeprefix("demo: ")), j.verdict) for j in judgements)
+    return "\n".join(f"- {sign} {check}: **{verdict}**" for sign, check, verdict in lines)
 
 
 def _page(committed: Committed, address: str, *parts: str, before: str = "") -> str:
@@ -98,12 +99,7 @@ def _headline(results: Results, *, has_heads: bool) -> list[str]:
     return ["### Main rows, mean over the horizons, with 95 % intervals over test takes", table, meaning + ".", *legend]
 
 
-def outcome_summary(committed: Committed, address: str) -> str:
-    """Return the summary of the pages of shot outcomes whose HTML has that address.
-
-    Raises:
-        StoreError: the stage has no output, or it is damaged.
-    """
+def _outcome_summary(committed: Committed, address: str) -> str:
     table, judged = _shots(committed)
     good = f"{sum(judgement.verdict == 'holds' for judgement in judged)} of {len(judged)} checks hold."
     table = replace(table, title="Outcome of test shots, percent, mean of the seeds, with intervals over takes")
@@ -125,7 +121,7 @@ def _poses(committed: Committed) -> Table:
 
 SUMMARIES: Mapping[str, Callable[[Committed, str], str]] = {
     "report": summary,
-    "outcome": outcome_summary,
+    "outcome": _outcome_summary,
     "pose_sources": lambda committed, address: _page(committed, address, _poses(committed).markdown()),
 }
 """Stage that writes pages -> the summary of what it wrote."""
@@ -157,9 +153,8 @@ def _main_rows(committed: Committed) -> Table:
         story = story_of(results.variants())
         floors = [row for row in FLOORS if method(row).anticipates == method(story.reference).anticipates]
         overview = build_table(results, TableSpec("main", "", (*story.rows, floors[0]), (metric,), ("plain",)))
-    return Table(
-        f"{metric}, %, mean over the horizons, with 95 % intervals over test takes", ("row", metric), overview.rows
-    )
+    title = f"{metric}, %, mean over the horizons, with 95 % intervals over test takes"
+    return Table(title, ("row", metric), overview.rows)
 
 
 def _accuracies(committed: Committed) -> Table:

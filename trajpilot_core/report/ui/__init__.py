@@ -1,1 +1,0 @@
-"""Figures and summaries for the Prefect UI."""
