@@ -25,8 +25,14 @@ from stored_world import SETTINGS, run_world
 
 from schemas.config import IngestConfig
 from schemas.places import OtherRun
-from trajpilot_core.corpora.records.labels import label_rows, normalise, read_paraphrases
-from trajpilot_core.corpora.records.segments import fit_to_video, midpoint_intervals, run_numbers
+from trajpilot_core.corpora.records.annotations import (
+    fit_to_video,
+    label_rows,
+    midpoint_intervals,
+    normalise,
+    read_paraphrases,
+    run_numbers,
+)
 from trajpilot_core.corpora.records.splits import dev_captures
 from trajpilot_core.corpora.records.tables import window_rows
 from trajpilot_core.errors import InputError

@@ -23,7 +23,7 @@ from trajpilot_core.corpora.base import (
     by_start,
     span_point,
 )
-from trajpilot_core.corpora.records.segments import fit_to_video, span_intervals
+from trajpilot_core.corpora.records.annotations import fit_to_video, span_intervals
 from trajpilot_core.corpora.registry import CORPORA
 from trajpilot_core.corpora.spec import CorpusSpec
 
