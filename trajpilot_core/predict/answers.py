@@ -114,10 +114,15 @@ def answer_with(chain: LoadedChain, clips: Clips, horizon: int, take_id: str | N
             row = torch.tensor([len(windows.window_ids) - 1], device=view.data.features.device)
             batch = retrieve(view, bank, row, chain.scorers, derangement(len(bank.take), horizon))
             candidates = batch.candidates().found
-        able = [row for row in METHODS if row.plans is not None and (clips.motions is not None or row.sees == "ends")]
-        ordered = sorted(able, key=lambda row: row.plans or 0)
-        answers = {row.id: answer for row in ordered if row.answer and (answer := row.answer(batch)) is not None}
+        answers = answers_of(batch, moving=clips.motions is not None)
         return Given(chain.seed, view, answers, candidates)
+
+
+def answers_of(batch: WindowBatch, *, moving: bool) -> dict[str, Answers]:
+    """Return row -> its answer, the deciding row first; without motion only the rows that need none."""
+    able = [row for row in METHODS if row.plans is not None and (moving or row.sees == "ends")]
+    ordered = sorted(able, key=lambda row: row.plans or 0)
+    return {row.id: answer for row in ordered if row.answer and (answer := row.answer(batch)) is not None}
 
 
 def with_query(view: ChainView, clips: Clips, horizon: int, take_id: str | None) -> ChainView:
