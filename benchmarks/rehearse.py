@@ -59,10 +59,11 @@ from trajpilot_core.corpora.records.contents import contents_of
 from trajpilot_core.corpora.records.tables import window_rows
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.needs import last_note
-from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Work
+from trajpilot_core.engine.stage import AnyStage, Source, Work
 from trajpilot_core.stages import stages_of
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import ARTIFACTS
+from trajpilot_core.store.reading import Inputs
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 SAMPLED = ("ingest", "trajectories", "features")

@@ -12,7 +12,8 @@ from schemas.vlm import CompletedVlm
 from trajpilot_core.engine.execution.reuse import scratch_folder
 from trajpilot_core.engine.key import resolve_stage
 from trajpilot_core.engine.resolve import resolve_device
-from trajpilot_core.engine.stage import Runtime, Sink, Work
+from trajpilot_core.engine.sink import Sink
+from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages import stages_of
 from trajpilot_core.store.files import open_folder

@@ -24,7 +24,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from schemas.config import EvaluationConfig
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Source, Stage, Work
+from trajpilot_core.store.reading import Inputs
 
 
 def sources(inputs: Inputs, config: EvaluationConfig, data_root: str) -> list[Source]:

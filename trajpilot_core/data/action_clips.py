@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trajpilot_core.arrays import Array, Codes, Mask
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
 from trajpilot_core.metrics.epic_kitchens import ActionClips, pair_codes
+from trajpilot_core.store.reading import Inputs
 
 READS = ("segments", "details", "features")
 COLUMNS = ("verb_class", "noun_class", "annotated_start_s", "is_unseen", "is_tail_verb", "is_tail_noun")

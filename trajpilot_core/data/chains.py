@@ -10,9 +10,9 @@ from schemas.training import AlignmentConfig, Precision, PredictorConfig
 from trajpilot_core.data.cross_fitting import E_TAU, Chain, chains, model_key, variants_of
 from trajpilot_core.data.events import Events
 from trajpilot_core.data.planning import PlanningData
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.predictor import CausalPredictor, PredictorShape, TrajectoryEncoder
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models, Tensors
 
 M = TypeVar("M", bound=nn.Module)

@@ -16,8 +16,8 @@ from pydantic import JsonValue
 
 from schemas.base import fingerprint
 from schemas.training import AlignmentConfig, PredictorConfig
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
+from trajpilot_core.store.reading import Inputs
 
 E_TAU = "e_tau"
 """Variant of the trajectory encoder of a chain."""

@@ -19,10 +19,10 @@ from trajpilot_core.arrays import Array, Codes
 from trajpilot_core.data.action_clips import ClipData, load_clips
 from trajpilot_core.data.other_runs import shown
 from trajpilot_core.data.planning import SPLITS, OnDevice, fold_tensor, load_planning_data, motions_tensor, read_bank
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, LeakError, StoreError
 from trajpilot_core.metrics.epic_kitchens import PARTS, ActionPart
 from trajpilot_core.poses.sources.base import check_one_source
+from trajpilot_core.store.reading import Inputs
 
 TRAIN, DEV, TEST = range(3)
 """Indices of the splits (data/planning.py, SPLITS)."""

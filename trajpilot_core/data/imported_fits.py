@@ -22,8 +22,8 @@ from trajpilot_core.data.cross_fitting import (
     seeds_of,
 )
 from trajpilot_core.data.other_runs import OtherOutput, open_other, shown
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
+from trajpilot_core.store.reading import Inputs
 
 
 class ImportedFit(NamedTuple):

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from schemas.annotation import DOF, MOTIONS
 from schemas.rejects import Reject, RejectCode, reject
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import StoreError
 from trajpilot_core.poses.sources.base import check_one_source
+from trajpilot_core.store.reading import Inputs
 
 SPLITS = ("train", "dev", "test")
 """Splits; every tensor called `split` has indices into them."""

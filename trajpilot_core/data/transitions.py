@@ -15,8 +15,8 @@ from torch import Tensor
 from trajpilot_core.data.chains import fit_takes, predictor_config
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import ClosedTables, PlanningData, indices
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import LeakError
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models
 
 CLASSES = "the table of classes"

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from trajpilot_core.data.planning import PlanningData, load_planning_data
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
 from trajpilot_core.poses.motions import median_step_m, rms_scaled
+from trajpilot_core.store.reading import Inputs
 
 TRAIN, TEST = 0, 2
 """Indices of the splits (data/planning.py)."""

@@ -14,9 +14,9 @@ from pydantic import JsonValue
 
 from schemas.base import Record, canonical_json
 from schemas.config import PipelineConfig
-from trajpilot_core.engine.sink import Sink as Sink
+from trajpilot_core.engine.sink import Sink
 from trajpilot_core.errors import StoreError
-from trajpilot_core.store.reading import Inputs as Inputs
+from trajpilot_core.store.reading import Inputs
 
 Config = TypeVar("Config", bound=Record)
 

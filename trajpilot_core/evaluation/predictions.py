@@ -24,7 +24,6 @@ from trajpilot_core.data.chains import ModelFiles, chains_of, open_model_files
 from trajpilot_core.data.planning import SPLITS, PlanningData, WindowSet, in_classes, load_planning_data
 from trajpilot_core.data.transitions import masks_of, with_closed_tables
 from trajpilot_core.engine.progress import Progress
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation import headroom
 from trajpilot_core.evaluation.prediction_arrays import EvaluationError
 from trajpilot_core.methods import METHODS
@@ -45,6 +44,7 @@ from trajpilot_core.methods.sequences import Knobs, SequenceModels, fit_sequence
 from trajpilot_core.methods.sight import check_sight, probe_rows, stand_ins
 from trajpilot_core.retrieval.bank import Bank, ChainView, batches, build_bank, chain_view, goal_dropout_view
 from trajpilot_core.runtime import in_threads
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.loop import one_thread
 from trajpilot_core.training.scorer_fit import scorer_config

@@ -15,9 +15,9 @@ from trajpilot_core.data.chains import frozen
 from trajpilot_core.data.cross_fitting import Chain, model_key
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.data.transitions import masks_of
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.models.planners.decoding import PlannerShape, TransitionPrior, clamped_prior
 from trajpilot_core.models.planners.matched import DecodedPlan, MatchedPlanner, PlannerInputs, decode
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models
 from trajpilot_core.training.fit_planners import AT_ONCE, PlannerTask, planner_task, variant_of
 

@@ -18,7 +18,8 @@ from schemas.predict import PlanQuery
 from schemas.rejects import Reject
 from trajpilot_core.engine.key import read_notes
 from trajpilot_core.engine.resolve import resolve_device
-from trajpilot_core.engine.stage import Runtime, Sink, Source, Work
+from trajpilot_core.engine.sink import Sink
+from trajpilot_core.engine.stage import Runtime, Source, Work
 from trajpilot_core.errors import CheckpointError, InputError
 from trajpilot_core.predict.trained import TrainedRoot
 from trajpilot_core.stages import features

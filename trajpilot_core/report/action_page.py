@@ -23,7 +23,7 @@ from schemas.results import CurvePoint, Judgement
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.engine.key import rejects_entry
-from trajpilot_core.engine.stage import AnyStage, Inputs
+from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.evaluation.action_scores import judge_actions
 from trajpilot_core.evaluation.event_rows import TOKEN_METHODS, TOKEN_MODELS, TOKEN_NAMES
 from trajpilot_core.evaluation.trained_rows import undertrained_rows
@@ -35,6 +35,7 @@ from trajpilot_core.report.figures.curves import training_charts
 from trajpilot_core.report.offline import FORMAT, Section, TablePage, checks_section, records
 from trajpilot_core.report.tables.table import LEGEND, Cell, Table, Value, marked
 from trajpilot_core.report.verdict import below_floors, comparison, placed
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.training.fit_probe import PROBE
 
 NAMES = {"majority": "most frequent five", "probe": "attentive probe"}

@@ -10,7 +10,7 @@ from schemas.rejects import Reject, RejectCode, reject
 from schemas.results import Judgement
 from trajpilot_core.corpora.records.videos import NO_VIDEO
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import AnyStage, Inputs, Runtime
+from trajpilot_core.engine.stage import AnyStage, Runtime
 from trajpilot_core.evaluation.ceiling import NO_CEILING
 from trajpilot_core.methods import examined, method
 from trajpilot_core.metrics import METRICS
@@ -27,6 +27,7 @@ from trajpilot_core.report.tables.ceilings import ceilings_of
 from trajpilot_core.report.tables.diagnostics import answer_tables, diagnostics_tables
 from trajpilot_core.report.tables.table import LEGEND, SIGNS, number
 from trajpilot_core.report.verdict import opening_table, story_of, verdict_of
+from trajpilot_core.store.reading import Inputs
 
 GATE_IDENTITY = "identity: overall gain = open rate"
 OTHER = "Other checks"

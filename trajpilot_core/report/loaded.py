@@ -33,11 +33,12 @@ from schemas.results import (
 from schemas.vlm import EndpointScore, VlmCount
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
-from trajpilot_core.engine.stage import AnyStage, Inputs
+from trajpilot_core.engine.stage import AnyStage
 from trajpilot_core.evaluation.bootstrap import MIN_CLUSTERS
 from trajpilot_core.report import health
 from trajpilot_core.report.tables.results import Results
 from trajpilot_core.report.tables.table import number, row_name
+from trajpilot_core.store.reading import Inputs
 
 PACKAGES = ("torch", "numpy", "pyarrow", "transformers", "av", "prefect")
 """Libraries that affect the numbers: the page shows their versions."""

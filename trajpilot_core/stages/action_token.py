@@ -13,11 +13,12 @@ from schemas.events import TOKEN_ROWS, ActionTokenConfig, CompletedActionToken, 
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, TWINNED, chains_in, folds_of, model_key, seeds_of, twin_of
 from trajpilot_core.engine.progress import portion
-from trajpilot_core.engine.stage import Inputs, Work
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages import probe
 from trajpilot_core.stages.pretrained import predictor_facts
 from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, trained_stage
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData

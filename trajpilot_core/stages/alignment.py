@@ -8,10 +8,11 @@ import pyarrow.compute as pc
 from schemas.training import AlignmentConfig
 from trajpilot_core.data.cross_fitting import E_TAU, Chain, Contributions, chains, draw_folds, part_of
 from trajpilot_core.data.imported_fits import folds_for
-from trajpilot_core.engine.stage import Inputs, Work
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import TrainingError
 from trajpilot_core.stages.pretrained import e_tau_facts, import_e_tau, settings_of_e_tau
 from trajpilot_core.stages.trained import Facts, Fits, TrainedStage, Trainings, named, prepared, trained_stage
+from trajpilot_core.store.reading import Inputs
 
 VERSION = 7  # raise when the numbers that this module writes change
 

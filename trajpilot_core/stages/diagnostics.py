@@ -11,7 +11,8 @@ from schemas.arrow import table_of
 from schemas.config import DiagnosticsConfig
 from schemas.results import PairDistance, ProgressShare
 from trajpilot_core.arrays import Codes
-from trajpilot_core.engine.stage import Inputs, Stage, Work
+from trajpilot_core.engine.stage import Stage, Work
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.feature_distances import SegmentPlaces

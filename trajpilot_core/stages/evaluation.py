@@ -23,9 +23,10 @@ from schemas.results import (
 )
 from trajpilot_core.data.cross_fitting import SCORER_NO_GOAL, folds_of, noted_fitted, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.engine.stage import Output, Source, Stage, Work
 from trajpilot_core.stages import vlm
 from trajpilot_core.stages.trained import PLANNING
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.evaluation.ceiling import ExactCeilings

@@ -21,9 +21,10 @@ from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, interva
 from trajpilot_core.corpora.records.videos import video_of
 from trajpilot_core.corpora.released import RELEASED
 from trajpilot_core.encoders.video.registry import video_encoder_files
-from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.engine.stage import Output, Source, Stage, Work
 from trajpilot_core.errors import TakeFault
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole, safe_path
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.encoders.released import SegmentRows

@@ -19,11 +19,12 @@ from trajpilot_core.data.cross_fitting import FINAL
 from trajpilot_core.encoders.video.embed import torch_threads
 from trajpilot_core.encoders.video.frozen_vjepa import FrozenVjepa
 from trajpilot_core.engine.progress import Progress, portion
-from trajpilot_core.engine.stage import Inputs, Runtime, Work
+from trajpilot_core.engine.stage import Runtime, Work
 from trajpilot_core.metrics.epic_kitchens import ActionPart
 from trajpilot_core.models.attentive_probe import AttentiveProbe
 from trajpilot_core.models.events import TokenProbe
 from trajpilot_core.stages.probe import VARIANT, commit, refuse_late, trainings
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.training.clip_stream import ClipStream, open_encoder
 from trajpilot_core.training.fit_full_probe import GridProbe, answers_of, fit_side_by_side
 from trajpilot_core.training.fit_probe import (

@@ -29,9 +29,10 @@ from trajpilot_core.corpora.records.videos import refuse_unstated, stated_video
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.corpora.spec import CorpusSpec
 from trajpilot_core.data.imported_fits import dev_of_captures
-from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.engine.stage import Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.store.corpus_files import Corpus, open_corpus, read_whole
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.video.probe import VideoProbe

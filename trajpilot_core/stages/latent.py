@@ -14,7 +14,7 @@ from schemas.config import PipelineConfig
 from schemas.latent import LATENT_VARIANTS, ConditionScore, EnergyCorrelation, EnergySpread, LatentConfig
 from schemas.results import CurvePoint, Judgement, Prediction
 from trajpilot_core.data.cross_fitting import chains_in, folds_of, seeds_of
-from trajpilot_core.engine.stage import Inputs, Stage, Work
+from trajpilot_core.engine.stage import Stage, Work
 from trajpilot_core.errors import InputError, TrainingError
 from trajpilot_core.stages.predictor import TAKES_GIVE
 from trajpilot_core.stages.trained import (
@@ -27,6 +27,7 @@ from trajpilot_core.stages.trained import (
     prepared,
     trained_stage,
 )
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.planning import PlanningData

@@ -9,9 +9,10 @@ from schemas.events import CompletedOutcome, OutcomeConfig, ShotAnswer, ShotCont
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, chains_in, folds_of, model_key, seeds_of, twin_of, variants_of
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import Inputs, Output, Work
+from trajpilot_core.engine.stage import Output, Work
 from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
 from trajpilot_core.stages.trained import PLANNING, Facts, Fits, TrainedStage, Trainings, named, trained_stage
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.events import Shots

@@ -12,7 +12,7 @@ from schemas.arrow import table_of
 from schemas.planners import PlannersConfig
 from schemas.results import CurvePoint
 from trajpilot_core.data.cross_fitting import chains_in, folds_of
-from trajpilot_core.engine.stage import Inputs, Work
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.stages.trained import (
     PLANNING,
     Fits,
@@ -23,6 +23,7 @@ from trajpilot_core.stages.trained import (
     prepared,
     trained_stage,
 )
+from trajpilot_core.store.reading import Inputs
 
 log = logging.getLogger("trajpilot")
 ENTRY = "planner_models"

@@ -16,7 +16,7 @@ from schemas.poses import POSE_MODELS, CompletedPoseSources, PoseScore, PoseSour
 from schemas.results import CurvePoint, Judgement
 from trajpilot_core.data.cross_fitting import FINAL, Chain, chains_in, folds_of, model_key, seeds_of
 from trajpilot_core.engine.progress import CountedSteps
-from trajpilot_core.engine.stage import Inputs, Work
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.stages.pretrained import origin_of_models, predictor_facts
 from trajpilot_core.stages.trained import (
     PLANNING,
@@ -28,6 +28,7 @@ from trajpilot_core.stages.trained import (
     trained_stage,
     variants_by_chain,
 )
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from torch import Tensor

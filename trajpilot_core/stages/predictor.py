@@ -15,7 +15,7 @@ from trajpilot_core.data.cross_fitting import (
     trained_variants,
 )
 from trajpilot_core.data.imported_fits import with_imported
-from trajpilot_core.engine.stage import Inputs, Work
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.stages.pretrained import initial_fits, initial_weights
 from trajpilot_core.stages.trained import (
     PLANNING,
@@ -28,6 +28,7 @@ from trajpilot_core.stages.trained import (
     prepared,
     trained_stage,
 )
+from trajpilot_core.store.reading import Inputs
 
 VERSION = 7  # raise when the numbers that this module writes change
 TAKES_GIVE = ("segments", "windows", "motions", "features")

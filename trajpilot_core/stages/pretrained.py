@@ -20,9 +20,10 @@ from trajpilot_core.data.imported_fits import (
     require_models,
 )
 from trajpilot_core.data.other_runs import OtherOutput, open_other
-from trajpilot_core.engine.stage import Inputs, Work
+from trajpilot_core.engine.stage import Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages.trained import Facts, Trainings
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.store.tensors import Models
 
 E_TAU, CURVES, PREDICTORS, BANK = "e_tau", "alignment_curves", "predictors", "text_bank"

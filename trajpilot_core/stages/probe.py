@@ -17,9 +17,10 @@ from trajpilot_core.arrays import Codes
 from trajpilot_core.corpora.records.videos import video_of
 from trajpilot_core.data.cross_fitting import FINAL, model_key, part_of
 from trajpilot_core.encoders.video.registry import video_encoder_files
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.metrics.epic_kitchens import PAIRS, ActionPart
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.data.action_clips import ClipData

@@ -7,8 +7,9 @@ from schemas.config import CompletedReport, PipelineConfig, ReportConfig
 from schemas.training import ClassHeadSettings
 from trajpilot_core.corpora.registry import spec_of
 from trajpilot_core.engine.key import rejects_entry
-from trajpilot_core.engine.stage import AnyStage, Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import AnyStage, Source, Stage, Work
 from trajpilot_core.stages.evaluation import CURVES, SCORED, further
+from trajpilot_core.store.reading import Inputs
 
 VERSION = 13  # raise when what this stage writes changes
 CORPUS = ("takes", "segments", "labels", "windows", "motions")

@@ -6,10 +6,11 @@ from schemas.results import CurvePoint, ScorerChoice
 from schemas.training import ScorerConfig
 from trajpilot_core.data.cross_fitting import Contributions, folds_of, horizons_of, is_twin, part_of, seeds_of
 from trajpilot_core.engine.progress import portion
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.stages.predictor import TAKES_GIVE
 from trajpilot_core.stages.trained import PLANNING, Facts
+from trajpilot_core.store.reading import Inputs
 
 VERSION = 9  # raise when the numbers that this stage writes change
 

@@ -8,8 +8,9 @@ from schemas.config import TextConfig
 from trajpilot_core.encoders.text.base import TextEncoder
 from trajpilot_core.encoders.text.descriptions import SENTENCES, Descriptions, describe, descriptions_file
 from trajpilot_core.encoders.text.registry import encoder_files, load_text_encoder
-from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.engine.stage import Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
+from trajpilot_core.store.reading import Inputs
 
 BATCHES = 16
 """Batches between two reports of progress; whole batches, so that padding does not change."""

@@ -10,7 +10,8 @@ from pydantic import JsonValue
 from schemas.arrow import table_of
 from schemas.results import CurvePoint
 from trajpilot_core.data.cross_fitting import Chain, Contributions, folds_of, horizons_of, model_key, part_of
-from trajpilot_core.engine.stage import Config, Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Config, Source, Stage, Work
+from trajpilot_core.store.reading import Inputs
 
 if TYPE_CHECKING:
     from trajpilot_core.training.jobs import Task, Train, TrainingJob

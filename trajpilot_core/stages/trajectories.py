@@ -6,9 +6,10 @@ from schemas.annotation import Take
 from schemas.arrow import rows_of
 from schemas.poses import TrajectoryConfig, VideoMotionsConfig
 from trajpilot_core.corpora.records.contents import INTERVAL, covered_s, intervals_by_take
-from trajpilot_core.engine.stage import Inputs, Output, Source, Stage, Work
+from trajpilot_core.engine.stage import Output, Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.poses.sources.base import pose_source, source_of
+from trajpilot_core.store.reading import Inputs
 
 VERSION = 1
 ENDS = {

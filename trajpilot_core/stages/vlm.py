@@ -26,9 +26,10 @@ from schemas.vlm import (
 from trajpilot_core.corpora.records.contents import covered_s
 from trajpilot_core.data.cross_fitting import Contributions, part_of
 from trajpilot_core.encoders.text.registry import encoder_files
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import read_text
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.vlm.clients import NAME as STUB
 from trajpilot_core.vlm.requests import load_prompts
 

@@ -20,12 +20,12 @@ from schemas.training import TrainConfig
 from trajpilot_core.data.cross_fitting import Chain
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.data.transitions import fitted_bigrams, masks_of
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError, StoreError
 from trajpilot_core.memory import in_parts
 from trajpilot_core.models.planners.decoding import PlannerShape, clamped_prior
 from trajpilot_core.models.planners.matched import MatchedPlanner, PlannerInputs, scores_of, sequence
 from trajpilot_core.models.planners.pdpp import learning_rate_multiplier
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.training.dev_scores import row_measure
 from trajpilot_core.training.fit_predictor import standardise, windows_of_chain
 from trajpilot_core.training.jobs import Task, TrainingJob, job_tensors, run_trials

@@ -20,7 +20,7 @@ from trajpilot_core.data.chains import ModelFiles, frozen
 from trajpilot_core.data.cross_fitting import FINAL, SCORER_NO_GOAL, model_key
 from trajpilot_core.data.planning import PlanningData
 from trajpilot_core.engine.progress import Progress, portion
-from trajpilot_core.engine.stage import Sink
+from trajpilot_core.engine.sink import Sink
 from trajpilot_core.errors import StoreError
 from trajpilot_core.models.scorer import GateThenRankScorer, ScorerShape
 from trajpilot_core.store.tensors import Models

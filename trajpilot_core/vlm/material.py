@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 from schemas.rejects import Reject, RejectCode, reject
 from schemas.vlm import CompletedVlm
 from trajpilot_core.arrays import Image
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.store.corpus_files import open_corpus
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.video.decode import frame_times_s
 from trajpilot_core.video.isolate import local_copies, run_jobs
 

@@ -19,9 +19,9 @@ from schemas.features import TextConfig
 from trajpilot_core.corpora.records.annotations import normalise
 from trajpilot_core.encoders.text.base import TextEncoder
 from trajpilot_core.encoders.text.registry import load_text_encoder
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.errors import InputError
 from trajpilot_core.incoming import text_fault
+from trajpilot_core.store.reading import Inputs
 
 NAMES = ("action_name", "action", "name", "label")
 """Keys under which an object names its action; prompts ask for the first one."""

@@ -10,11 +10,11 @@ import pytest
 from schemas.config import PipelineConfig, RunOptions
 from schemas.training import PredictorConfig
 from trajpilot_core.engine.execution.execute import Outcome, execute
-from trajpilot_core.engine.stage import Inputs, Source, Stage, Work
+from trajpilot_core.engine.stage import Source, Stage, Work
 from trajpilot_core.errors import InputError, StoreError, TrainingError
 from trajpilot_core.store.files import open_folder
 from trajpilot_core.store.manifest import current_manifest
-from trajpilot_core.store.reading import read_entry_table
+from trajpilot_core.store.reading import Inputs, read_entry_table
 
 TRAINED: list[str] = []
 CRASHES: set[str] = set()

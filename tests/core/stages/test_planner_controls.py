@@ -19,7 +19,7 @@ from schemas.config import TextConfig
 from schemas.planners import PLANNERS, PlannerName, PlannersConfig, PlannerTraining
 from trajpilot_core.data.chains import chains_of
 from trajpilot_core.data.planning import PlanningData, load_planning_data
-from trajpilot_core.engine.stage import Inputs, Source, Stage
+from trajpilot_core.engine.stage import Source, Stage
 from trajpilot_core.evaluation.ceiling import compare, known_of_predictions, row_check
 from trajpilot_core.evaluation.predictions import prediction_table
 from trajpilot_core.methods.base import Answers
@@ -30,6 +30,7 @@ from trajpilot_core.models.ranking import best
 from trajpilot_core.simworld.sample import sample_world
 from trajpilot_core.simworld.world.truth import World
 from trajpilot_core.stages import planners, text_bank
+from trajpilot_core.store.reading import Inputs
 
 H = 3
 PAPERS = PlannersConfig()

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from schemas.annotation import DOF, MOTIONS
 from schemas.config import ReportConfig
 from trajpilot_core.data.cross_fitting import FINAL, model_key, seeds_of
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.methods import METHODS, examined, in_order, method
 from trajpilot_core.methods.base import REFERENCE
 from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery.pictures import Path, integrate
 from trajpilot_core.report.tables.table import row_name
+from trajpilot_core.store.reading import Inputs
 
 HELPED, HURT, ALL_WRONG = "trajectory helped", "trajectory hurt", "all wrong"
 CLASSES = (HELPED, HURT, ALL_WRONG)

@@ -16,7 +16,6 @@ import pyarrow as pa
 from schemas.base import Record
 from schemas.config import EvaluationConfig
 from trajpilot_core.engine.settings import LastRun
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.evaluation.trained_rows import FLOORS
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.metrics import METRICS
@@ -35,6 +34,7 @@ from trajpilot_core.report.tables.table import (
     row_name,
 )
 from trajpilot_core.stages import EVERY_STAGE as STAGES
+from trajpilot_core.store.reading import Inputs
 
 DIGITS = 2
 JOINED = " / "

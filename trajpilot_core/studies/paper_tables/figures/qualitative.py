@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from schemas.config import ReportConfig
 from trajpilot_core.arrays import Image
-from trajpilot_core.engine.stage import Inputs
 from trajpilot_core.methods import METHODS, method
 from trajpilot_core.paper.published import ATOMIC_CORPUS
 from trajpilot_core.report.drawing.charts import shortened
 from trajpilot_core.report.gallery import windows
 from trajpilot_core.report.gallery.pictures import Thumbnail, frames_of
 from trajpilot_core.report.tables.table import row_name
+from trajpilot_core.store.reading import Inputs
 from trajpilot_core.studies.paper_tables.base import PaperRun
 from trajpilot_core.studies.paper_tables.figures.base import FigureSource, PaperFigure, in_font
 
