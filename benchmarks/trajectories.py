@@ -129,7 +129,7 @@ def preload() -> None:
     import polars as pl
     from scipy.spatial.transform import Rotation
 
-    import trajpilot_core.poses.sources.aria  # noqa: F401
+    import trajpilot_core.poses.sources.take  # noqa: F401
 
     Rotation.from_quat([[0.0, 0, 0, 1]]).as_rotvec()
     pl.read_csv(io.BytesIO(b"a,b\n1,2\n"))

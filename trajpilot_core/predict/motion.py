@@ -19,8 +19,8 @@ from trajpilot_core.engine.resolve import resolve_device, resolve_precision
 from trajpilot_core.engine.stage import Runtime
 from trajpilot_core.errors import InputError
 from trajpilot_core.poses.motions import step_rms
-from trajpilot_core.poses.sources.aria import capture_motions
 from trajpilot_core.poses.sources.base import ORIGIN, Done, origins, pose_source
+from trajpilot_core.poses.sources.take import capture_motions
 from trajpilot_core.predict.footage import CLIPS, Footage
 from trajpilot_core.predict.pose_files import HERE, PoseFiles, found_files, given_files, query_take
 from trajpilot_core.predict.trained import TrainedRoot

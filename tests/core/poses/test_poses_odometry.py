@@ -16,7 +16,7 @@ from trajectory_fixture import good_take
 from schemas.poses import OdometryConfig, TrajectoryConfig
 from trajpilot_core.poses.geometry import UPRIGHT_FROM_RAW, Lens, assumed_lens, known_lens, rays
 from trajpilot_core.poses.odometry.clip import ClipFault, ClipPoses, estimate
-from trajpilot_core.poses.sources.aria import capture_motions
+from trajpilot_core.poses.sources.take import capture_motions
 
 CFG, LENS = OdometryConfig(), assumed_lens(VIEW_DEG)
 FISHEYE = {

@@ -1,5 +1,7 @@
 """Pose sources behind one protocol: keys, axes, scale, rejects, fallback, and the guard against mixtures."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -188,3 +190,17 @@ def test_only_a_model_needs_the_gpu() -> None:
     assert not on_gpu(ODOMETRY)
     assert on_gpu(TrajectoryConfig(source="pi3"))
     assert on_gpu(TrajectoryConfig(fallback="pi3", scale="raw"))
+
+
+def test_keys_of_every_source_are_made_without_the_libraries_that_compute_poses() -> None:
+    """The opposite case is the module that computes Aria's motions: it loads two of them."""
+    loaded = []
+    for name in ("base", "take"):
+        code = (
+            f"import sys, trajpilot_core.stages, trajpilot_core.poses.sources.{name}\n"
+            "from trajpilot_core.poses.sources.base import pose_source\n"
+            "for source in ('aria', 'odometry', 'pi3'): pose_source(source).files, pose_source(source).facts\n"
+            "print(*sorted({'cv2', 'polars', 'scipy', 'torch'} & set(sys.modules)))\n"
+        )
+        loaded.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.split())
+    assert loaded == [[], [b"polars", b"scipy"]]

@@ -39,7 +39,7 @@ from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.opened import open_run
 from trajpilot_core.poses import files
 from trajpilot_core.poses.sources import aria as aria_source
-from trajpilot_core.poses.sources.aria import capture_motions
+from trajpilot_core.poses.sources.take import capture_motions
 from trajpilot_core.stages import STAGES, trajectories
 
 
