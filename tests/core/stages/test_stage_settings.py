@@ -76,7 +76,7 @@ def test_the_lists_hold_what_the_settings_name_and_a_word_that_only_one_has_is_f
         check_names(VIDEO_ENCODERS, FeatureConfig, "model")
 
 
-ARCHITECTURE, OPERATIONS = CHECKOUT / "docs" / "architecture.md", CHECKOUT / "docs" / "operations.md"
+STAGES_PAGE, OPERATIONS = CHECKOUT / "docs" / "stages.md", CHECKOUT / "docs" / "operations.md"
 
 
 def table_rows(text: str) -> list[str]:
@@ -101,13 +101,13 @@ def pools_declared() -> dict[str, set[str]]:
 
 
 def test_the_table_of_stages_has_every_stage_in_order_and_a_row_that_is_missing_or_elsewhere_is_seen() -> None:
-    assert table_rows(ARCHITECTURE.read_text()) == list(EVERY_STAGE)
+    assert table_rows(STAGES_PAGE.read_text()) == list(EVERY_STAGE)
     for before, after in (
         (r"\| `scorer` .*\n", ""),
         ("`features` \\|", "`feature` |"),
         (r"(\| `planners` .*\n)(\| `latent` .*\n)", r"\2\1"),
     ):
-        text, n_changed = re.subn(before, after, ARCHITECTURE.read_text())
+        text, n_changed = re.subn(before, after, STAGES_PAGE.read_text())
         assert n_changed == 1
         assert table_rows(text) != list(EVERY_STAGE)
 
