@@ -9,8 +9,9 @@ from typing import Any
 from countdown import Operation
 
 from trajpilot_core.stages import STAGES
+from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import open_folder, sweep_temporaries
-from trajpilot_core.store.garbage import find_garbage, remove_garbage, verify
+from trajpilot_core.store.garbage import find_garbage, remove_garbage
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 
@@ -49,11 +50,8 @@ def nothing_torn(root: Path, reference: Tree) -> list[str]:
             problems.append(f"orphan: {path} is not in the undisturbed run")
         elif reference[path] != digest:
             problems.append(f"incomplete: {path} has other bytes than in the undisturbed run")
-    found = find_garbage(str(root), 0.0)
-    named = {path for group in (*found.groups, *found.young) for path in group.files}
-    problems += [f"gc does not know {path}" for path in sorted(temporaries(root) - named)]
-    problems += [f"gc: {text}" for text in (*found.left, *found.damaged)]
-    return problems
+    named = {path for group in find_garbage(str(root)) for path in group.files}
+    return problems + [f"gc does not know {path}" for path in sorted(temporaries(root) - named)]
 
 
 def recovered(root: Path, reference: Tree, stages: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trajpilot_core.errors import StoreError, StoreIOError
-from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, check_relative, parse_location, resolved
+from trajpilot_core.store.locations import ALLOWED_PROTOCOLS, NAME, check_relative, parse_location, resolved
 
 TEMPORARY = ".tmp-"
 PROBE_BYTES = 1 << 20
@@ -54,7 +54,7 @@ class Folder(Protocol):
         ...
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names in a folder without temporary files; empty where it does not exist."""
+        """Return the sorted names in a folder that `check_name` allows; empty where it does not exist."""
         ...
 
     def local(self, path: str) -> Path | None:
@@ -158,14 +158,14 @@ class LocalFolder:
             target.unlink(missing_ok=True)
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names in a folder without temporary files."""
+        """Return the sorted names in a folder that `check_name` allows, so no temporary files."""
         target = self.local(path)
         with naming_failures("list", target):
             try:
                 entries = [entry.name for entry in target.iterdir()]
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        return sorted(name for name in entries if not name.startswith("."))
+        return sorted(filter(NAME.fullmatch, entries))
 
 
 def _has_link(root: str, path: str) -> bool:

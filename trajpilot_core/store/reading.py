@@ -16,7 +16,6 @@ from schemas.artifacts import Entry, FileEntry, Manifest, RunRecord
 from schemas.base import Record
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import Folder
-from trajpilot_core.store.locations import NAME
 from trajpilot_core.store.manifest import (
     ARTIFACTS,
     CURRENT,
@@ -203,12 +202,12 @@ def _entry(manifest: Manifest, name: str) -> Entry:
 
 def stages_of(folder: Folder) -> list[str]:
     """Return the stages with a folder below a root, sorted."""
-    return [name for name in folder.names(ARTIFACTS) if NAME.fullmatch(name)]
+    return folder.names(ARTIFACTS)
 
 
 def keys_of(folder: Folder, stage: str) -> list[str]:
     """Return the keys of a stage that have a folder, with or without a manifest, sorted."""
-    return [name for name in folder.names(stage_folder(stage)) if NAME.fullmatch(name) and name not in SPECIAL]
+    return [name for name in folder.names(stage_folder(stage)) if name not in SPECIAL]
 
 
 def run_records_of(folder: Folder, stage: str) -> list[tuple[str, RunRecord]]:

@@ -15,8 +15,8 @@ from trajpilot_core.engine.planning.watch import noticed
 from trajpilot_core.engine.stage import AnyStage, Work
 from trajpilot_core.errors import InputError, StoreError, StoreIOError, VersionError
 from trajpilot_core.store import inventory, reading
+from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import LocalFolder, open_folder
-from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.manifest import current_manifest
 from trajpilot_core.store.reading import read_entry_table
 
@@ -77,7 +77,7 @@ def test_verify_finds_damage_and_repair_makes_the_next_run_mend_it(run: RunOptio
     assert verify(run.root, repair=False) == []
     data.write_bytes(bytes([data.read_bytes()[0] ^ 1]) + data.read_bytes()[1:])
     found = verify(run.root, repair=True)
-    assert ["damaged" in damage.problem for damage in found] == [True] * 2, "the shard's record, and the manifest"
+    assert [("is damaged" in damage.problem, len(damage.records)) for damage in found] == [(True, 2)], "shard, manifest"
     assert run_toys(run)["toy_vectors"].message() == "reused 3, computed 1, removed 0, rejected 0"
     assert tree_bytes(root) == before
     assert verify(run.root, repair=False) == []

@@ -17,7 +17,7 @@ from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.planning.plan import PlanRow, plan
 from trajpilot_core.engine.sink import Sink
 from trajpilot_core.stages import STAGES
-from trajpilot_core.store.garbage import verify
+from trajpilot_core.store.damage import verify
 
 pytestmark = pytest.mark.timeout(1800)
 CAMPAIGN = pytest.mark.campaign

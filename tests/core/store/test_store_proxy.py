@@ -31,7 +31,7 @@ from trajpilot_core.stages import STAGES
 from trajpilot_core.stages.features import first_there
 from trajpilot_core.store import objects
 from trajpilot_core.store.corpus_files import open_corpus
-from trajpilot_core.store.garbage import verify
+from trajpilot_core.store.damage import verify
 from trajpilot_core.video.isolate import local_copies
 from trajpilot_core.video.probe import probe_many
 

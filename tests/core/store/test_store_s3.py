@@ -12,8 +12,8 @@ from toy_stages import options, run_toys, toys_with, tree_bytes, write_corpus
 from schemas.config import RunOptions
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store import objects
+from trajpilot_core.store.damage import verify
 from trajpilot_core.store.files import open_folder
-from trajpilot_core.store.garbage import verify
 from trajpilot_core.store.inventory import ABSENT, digests, load_inventory
 from trajpilot_core.store.manifest import current_manifest
 
