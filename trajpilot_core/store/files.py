@@ -71,9 +71,9 @@ def open_folder(url: str, allowed: tuple[str, ...] = ALLOWED_PROTOCOLS) -> Folde
     location = parse_location(url, allowed)
     if location.protocol == "file":
         return LocalFolder(str(Path(location.path).absolute()))
-    from trajpilot_core.store.objects import open_bucket
+    from trajpilot_core.store.objects import ObjectFolder, open_system
 
-    return open_bucket(location)
+    return ObjectFolder(location.url(), open_system(location), location.path)
 
 
 @dataclass(frozen=True)
