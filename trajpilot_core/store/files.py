@@ -8,7 +8,6 @@ import contextlib
 import errno
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -262,7 +261,7 @@ def _discard(temporary: Path) -> None:
     try:
         temporary.unlink()
     except OSError:
-        return  # the sweep removes it later
+        return  # `gc` removes it later
 
 
 def _make_folder(folder: Path) -> None:
@@ -281,32 +280,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def sweep_temporaries(url: str, older_than_h: float) -> int:
-    """Remove temporary files that a killed writer left below a local root; return how many.
-
-    Args:
-        url: the root; on an object store there are none.
-        older_than_h: younger ones may belong to an active writer.
-    """
-    location = parse_location(url)
-    if location.protocol != "file":
-        return 0
-    limit_s = time.time() - 3600 * older_than_h
-    return sum(_remove_old(path, limit_s) for path in _temporaries(Path(location.path)))
-
-
-def _temporaries(root: Path) -> Iterator[Path]:
-    for folder, _, names in os.walk(root):
-        yield from (Path(folder) / name for name in names if name.startswith(TEMPORARY))
-
-
-def _remove_old(path: Path, limit_s: float) -> bool:
-    try:
-        if path.lstat().st_mtime > limit_s:
-            return False
-        path.unlink()
-    except OSError:
-        return False
-    return True

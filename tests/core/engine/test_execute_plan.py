@@ -36,7 +36,7 @@ def test_plan_of_an_empty_root_knows_the_first_stage_only(run: RunOptions) -> No
 
 def test_plan_after_a_run_is_fresh_and_reads_no_input_file(run: RunOptions, monkeypatch) -> None:
     run_toys(run)
-    monkeypatch.setattr(inventory, "_hash", lambda *_: pytest.fail("plan read an input file"))
+    monkeypatch.setattr(inventory.Inventory, "hash", lambda *_: pytest.fail("plan read an input file"))
     assert [row.state for row in planned(run).values()] == ["fresh"] * 3
 
 

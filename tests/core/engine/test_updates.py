@@ -183,7 +183,7 @@ def test_rejects_that_name_files_of_before_a_renaming_are_found_out(
     base: Base, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fault that the proof of the renamed take catches: its reject rows speak of a folder that is gone."""
-    monkeypatch.setattr(reuse, "_misnamed", lambda *_: set())
+    monkeypatch.setattr(reuse, "_files_named", lambda *_: set())
     place = copied(base, tmp_path)
     updates.take_renamed(place.corpus)
     run_all(place.root, place.corpus, "features")

@@ -1,6 +1,5 @@
 """Entries of models: one file each, equal bytes whatever the order, and nothing is read before it is asked for."""
 
-import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -90,18 +89,6 @@ def test_opening_an_entry_reads_no_model_and_reading_one_opens_one_file(tmp_path
 def test_a_model_that_is_not_there_is_an_error_that_names_those_that_are(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no model 'final/s1/traj' in the entry, which has final/s0/no_traj, "):
         opened(tmp_path, written(tmp_path)).read("final/s1/traj")
-
-
-def test_what_is_read_is_held_once(tmp_path: Path) -> None:
-    n_bytes = 4 * 2_000_000
-    models = opened(tmp_path, written(tmp_path, KEYS[:2], n_bytes // 4))
-    tracemalloc.start()
-    for key in KEYS[:2]:
-        total = float(models.read(key)["w"][:, :10].sum())
-        assert total == 20 * number_of(key)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 1.2 * n_bytes
 
 
 def test_a_model_without_a_key_with_one_that_is_taken_or_after_the_end_of_its_entry_is_refused(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def on_s3(root: str, corpus: Path, **changes: object) -> RunOptions:
 
 def objects_of(root: str) -> dict[str, bytes]:
     system, prefix = s3fs.S3FileSystem(skip_instance_cache=True), root.removeprefix("s3://")
-    names = [name for name in system.find(prefix) if not name.endswith(("run_record.json", "inventory.parquet"))]
+    names = [name for name in system.find(prefix) if not name.endswith(("run_record.json", "inventory.json"))]
     return {name.removeprefix(prefix + "/"): system.cat_file(name) for name in names}
 
 
