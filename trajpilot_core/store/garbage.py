@@ -11,7 +11,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.artifacts import Manifest
 from trajpilot_core.errors import StoreError
 from trajpilot_core.store.files import TEMPORARY, Folder, LocalFolder, naming_failures, open_folder
 from trajpilot_core.store.lock import alone
@@ -27,7 +26,7 @@ from trajpilot_core.store.manifest import (
     stage_folder,
     unless_damaged,
 )
-from trajpilot_core.store.reading import known_pack, manifests_of, pack_label, stages_of
+from trajpilot_core.store.reading import known_pack, made_from, pack_label, stages_of
 
 SCRATCH = "scratch"
 WRITTEN = re.compile(
@@ -115,31 +114,15 @@ def _state(path: Path) -> os.stat_result | None:
         return None
 
 
-def outputs_in_use(folder: Folder) -> list[Manifest]:
-    """Return the current output of every stage and all outputs that it was made from.
+def paths_in_use(folder: Folder) -> set[str]:
+    """Return the files that outputs in use need, and the folders of their shards.
 
     Raises:
-        StoreError: a current output is damaged.
+        StoreError: the current output of a stage is damaged.
     """
-    stages = stages_of(folder)
-    waiting = [manifest for manifest in (current_manifest(folder, stage) for stage in stages) if manifest is not None]
-    holder: dict[tuple[str, str], Manifest] = {}
-    for manifest in (manifest for stage in stages for manifest in manifests_of(folder, stage)):
-        for name, entry in manifest.entries.items():
-            holder.setdefault((name, entry.fingerprint), manifest)  # the current one, else the latest
-    used: dict[tuple[str, str], Manifest] = {}
-    while waiting:
-        manifest = waiting.pop()
-        if (manifest.stage, manifest.key) not in used:
-            used[manifest.stage, manifest.key] = manifest
-            waiting += [holder[entry] for entry in manifest.inputs.items() if entry in holder]
-    return list(used.values())
-
-
-def paths_in_use(folder: Folder) -> set[str]:
-    """Return the files that outputs in use need, and the folders of their shards."""
+    currents = [current_manifest(folder, stage) for stage in stages_of(folder)]
     paths: set[str] = set()
-    for manifest in outputs_in_use(folder):
+    for manifest in made_from(folder, [manifest for manifest in currents if manifest is not None]):
         base = stage_folder(manifest.stage)
         paths |= {f"{base}/{manifest.key}/{name}" for name in (MANIFEST, RUN_RECORD, SOURCES)}
         paths |= {f"{base}/{file.name}" for file in files_of(manifest)}
