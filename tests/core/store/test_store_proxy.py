@@ -16,12 +16,10 @@ from toy_stages import options, run_toys, tree_bytes, write_corpus
 
 from deployments.settings import hand_over_store_limit
 from schemas.config import PipelineConfig, RunOptions
-from schemas.rejects import RejectCode
 from trajpilot_core.engine.execution.execute import execute
 from trajpilot_core.engine.planning.plan import plan
 from trajpilot_core.engine.planning.watch import listing
 from trajpilot_core.errors import InputError, StoreError, StoreIOError, TrajPilotError
-from trajpilot_core.poses.files import read_bytes
 from trajpilot_core.runtime import answer_limit_s, hold_answer_limit, worker_pool
 from trajpilot_core.stages import STAGES
 from trajpilot_core.stages.features import first_there
@@ -108,7 +106,6 @@ pytest.importorskip("s3fs", reason="the s3 extra is not installed")
 CONFIG = PipelineConfig(ingest=SMALL)
 VIDEO = "takes/train_0/frame_aligned_videos/downscaled/448/aria02_214-1.mp4"
 FEATURES = "features/uid-train_0.npy"
-CALIBRATION = "takes/train_0/trajectory/online_calibration.jsonl"
 
 
 @dataclass
@@ -149,10 +146,6 @@ def features(place: Place) -> object:
     return first_there(open_corpus(place.corpus), (FEATURES,))
 
 
-def poses(place: Place) -> object:
-    return read_bytes(place.corpus, CALIBRATION, RejectCode.CALIBRATION_MISSING)
-
-
 def status(place: Place) -> object:
     root = place.folder / "ingested"
     if not root.exists():
@@ -187,7 +180,7 @@ def check(place: Place) -> object:
 
 
 OPERATIONS: dict[str, Callable[[Place], object]] = {
-    name.__name__: name for name in (ingest, video, features, poses, status, watch, resume, check)
+    name.__name__: name for name in (ingest, video, features, status, watch, resume, check)
 }
 
 
