@@ -21,7 +21,7 @@ from trajpilot_core.evaluation import bootstrap
 from trajpilot_core.metrics import with_ceiling
 from trajpilot_core.store.files import Folder, open_folder
 from trajpilot_core.store.locations import resolved
-from trajpilot_core.store.manifest import current_manifest, read_manifest
+from trajpilot_core.store.manifest import current_manifest, read_manifest, shards_of
 from trajpilot_core.store.reading import keys_of, made_from, read_entry_table
 
 EVALUATION, INGEST = "evaluation", "ingest"
@@ -280,10 +280,8 @@ def _splits(side: Side) -> dict[str, str]:
 
 
 def _content_by_take(manifest: Manifest, entry: str) -> dict[str, str]:
-    """Return take -> digest of its shard; the files of a sharded entry are in folders named by shard keys."""
-    content = {file.name.split("/")[1]: file.sha256 for file in manifest.entries[entry].files}
-    shards = {name.removeprefix("shard:"): key for name, key in manifest.inputs.items() if name.startswith("shard:")}
-    return {take: content.get(key, "") for take, key in shards.items()}
+    """Return take -> digest of its shard."""
+    return dict(zip(shards_of(manifest), (file.sha256 for file in manifest.entries[entry].files), strict=True))
 
 
 def takes_of_rows(first: pa.Table, second: pa.Table) -> set[str]:
